@@ -1,0 +1,38 @@
+.DEFAULT_GOAL := help
+# uv from the machine, or else from .venv, where `setup` puts it.
+UV := $(shell command -v uv 2>/dev/null || echo .venv/bin/uv)
+OUT := out/demo
+
+.PHONY: help setup demo test lint docs examples
+
+help:
+	@echo "make demo    read examples/ with the embedded engine; the result is in $(OUT)"
+	@echo "make test    every test that needs no cloud account and no GPU"
+	@echo "make lint    style, types and import rules"
+	@echo "make docs    build docs/ into site/, with links checked"
+
+setup: .venv/.ready
+
+.venv/.ready: pyproject.toml uv.lock
+	@command -v uv >/dev/null 2>&1 || test -x .venv/bin/uv || { \
+		python3 -m venv .venv && .venv/bin/python -m pip install --quiet uv; }
+	$(UV) sync --locked --inexact --all-extras
+	@touch $@
+
+demo: setup
+	.venv/bin/llm-ocr run examples --out $(OUT)
+
+test: setup
+	.venv/bin/python -m pytest -m "not vllm and not ray and not container"
+
+lint: setup
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+docs: setup
+	.venv/bin/mkdocs build --strict --quiet
+
+examples: setup
+	.venv/bin/python examples/make_examples.py examples

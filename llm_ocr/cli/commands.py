@@ -1,0 +1,288 @@
+"""The command line: thin, no logic of its own. Heavy imports wait for the command that needs them.
+
+Exit codes: 0 everything balanced (failed pages are reported), 1 more than --max-failed-ratio of
+the pages failed, 2 wrong usage or no input, 3 the engine failed, 4 storage failed or counts don't
+balance, 130 stopped by Ctrl-C, 143 preempted by SIGTERM. Platforms retry 3, 4 and 143.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+app = typer.Typer(
+    name="llm-ocr",
+    help="Document pages to Markdown, figures with captions, and documents, with open models.",
+    epilog="Every option can also be set as LLM_OCR_NAME in the environment or in .env.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its help pages take as long to import as everything else together
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Inputs = Annotated[
+    list[str], typer.Argument(help="Files, folders, globs in quotes, or lists as @files.txt.")
+]
+Run = Annotated[str, typer.Argument(help="The folder of an earlier run.")]
+Out = Annotated[str, typer.Option("--out", "-o", help="Where the run goes, or goes on.")]
+Pages = Annotated[str | None, typer.Option(help="Pages of each document, as 1-5,9.")]
+Password = Annotated[
+    str | None, typer.Option(help="Opens encrypted PDFs; better set as LLM_OCR_PASSWORD.")
+]
+Model = Annotated[str | None, typer.Option(help="Model profile.")]
+ServedModel = Annotated[str | None, typer.Option(help="The model's name on the server.")]
+BaseUrl = Annotated[
+    str | None, typer.Option(help="A server that runs already, as http://host:8000/v1.")
+]
+Concurrency = Annotated[int | None, typer.Option(min=1, help="Requests in flight.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Cores of the embedded engine.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes that draw pages.")]
+ShardPages = Annotated[int | None, typer.Option(min=1, help="Pages in a shard.")]
+PartSeconds = Annotated[
+    float | None, typer.Option(help="Seconds after which finished pages are staged.")
+]
+MaxPixels = Annotated[
+    int | None, typer.Option(min=1, help="Pixels that a page's images may decode to.")
+]
+ViewerPages = Annotated[
+    int | None, typer.Option(min=0, help="Pages in index.html, problems first; 0 for none.")
+]
+MaxFailed = Annotated[
+    float | None, typer.Option(min=0, max=1, help="Share of failed pages that fails the run.")
+]
+JsonLogs = Annotated[bool, typer.Option("--json-logs", help="Logs and progress as JSON lines.")]
+
+
+@app.command()
+def run(
+    inputs: Inputs,
+    out: Out,
+    pages: Pages = None,
+    password: Password = None,
+    model: Model = None,
+    served_model: ServedModel = None,
+    base_url: BaseUrl = None,
+    concurrency: Concurrency = None,
+    engine_threads: Threads = None,
+    render_workers: Workers = None,
+    shard_pages: ShardPages = None,
+    part_seconds: PartSeconds = None,
+    max_pixels: MaxPixels = None,
+    viewer_pages: ViewerPages = None,
+    max_failed_ratio: MaxFailed = None,
+    describe: Annotated[bool, typer.Option(help="Describe the figures.")] = True,
+    json_logs: JsonLogs = False,
+) -> None:
+    """Extract, describe and assemble; the same command goes on with a run that was stopped."""
+    given = _given(locals())
+    stages = ("extract", "describe", "assemble") if describe else ("extract", "assemble")
+    _execute(given, json_logs, inputs=inputs, out=out, stages=stages)
+
+
+@app.command()
+def extract(
+    inputs: Inputs,
+    out: Out,
+    pages: Pages = None,
+    password: Password = None,
+    model: Model = None,
+    served_model: ServedModel = None,
+    base_url: BaseUrl = None,
+    concurrency: Concurrency = None,
+    engine_threads: Threads = None,
+    render_workers: Workers = None,
+    shard_pages: ShardPages = None,
+    part_seconds: PartSeconds = None,
+    max_pixels: MaxPixels = None,
+    viewer_pages: ViewerPages = None,
+    max_failed_ratio: MaxFailed = None,
+    json_logs: JsonLogs = False,
+) -> None:
+    """Pages to Markdown, blocks and figure crops, without descriptions and documents."""
+    _execute(_given(locals()), json_logs, inputs=inputs, out=out, stages=("extract",))
+
+
+@app.command()
+def describe(
+    out: Run,
+    model: Model = None,
+    served_model: ServedModel = None,
+    base_url: BaseUrl = None,
+    concurrency: Concurrency = None,
+    engine_threads: Threads = None,
+    viewer_pages: ViewerPages = None,
+    json_logs: JsonLogs = False,
+) -> None:
+    """Describe the figures of an earlier run; `assemble` then puts them into the documents."""
+    _execute(_given(locals()), json_logs, inputs=None, out=out, stages=("describe",))
+
+
+@app.command()
+def assemble(out: Run, viewer_pages: ViewerPages = None, json_logs: JsonLogs = False) -> None:
+    """Join the pages of an earlier run to documents, with what is described by now."""
+    _execute(_given(locals()), json_logs, inputs=None, out=out, stages=("assemble",))
+
+
+@app.command()
+def status(
+    out: Run,
+    json_output: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Shards planned and committed, and pages by status, of a run at any time."""
+    import json
+    from dataclasses import asdict
+
+    from llm_ocr.report.status import read_status, render_status
+
+    with _errors():
+        found = read_status(out)
+        if json_output:
+            typer.echo(json.dumps(asdict(found), indent=2))
+        else:
+            _console().print(render_status(found))
+
+
+@app.command()
+def view(
+    out: Run,
+    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the browser.")] = True,
+) -> None:
+    """Serve a run's folder on 127.0.0.1 and open its viewer; Ctrl-C ends it."""
+    from llm_ocr.report.serve import serve
+
+    with _errors():
+        serve(Path(out), port, browser, _console().print)
+
+
+@app.command()
+def engine(
+    port: Annotated[int, typer.Option(help="Where it listens on --host.")] = 8000,
+    host: Annotated[str, typer.Option(help="127.0.0.1 keeps it to this machine.")] = "127.0.0.1",
+    threads: Threads = None,
+    model_name: Annotated[
+        str, typer.Option(help="The name it serves under.")
+    ] = "deepseek-ai/DeepSeek-OCR",
+) -> None:
+    """Start the embedded engine alone, for use with curl or --base-url; Ctrl-C ends it."""
+    import os
+
+    from llm_ocr.engines.embedded.command import embedded_command
+
+    argv = [*embedded_command(model_name, threads).argv, "--host", host, "--port", str(port)]
+    _console().print(f"The embedded engine answers at http://{host}:{port}/v1 once it is ready.")
+    os.execv(argv[0], argv)
+
+
+@app.command()
+def version() -> None:
+    """The version of llm_ocr."""
+    from llm_ocr import __version__
+
+    typer.echo(__version__)
+
+
+def _given(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given, by the names of `Settings`."""
+    not_settings = {"inputs", "out", "json_logs", "describe"}
+    return {
+        name: value
+        for name, value in arguments.items()
+        if value is not None and name not in not_settings
+    }
+
+
+def _execute(
+    given: dict[str, Any],
+    json_logs: bool,
+    *,
+    inputs: list[str] | None,
+    out: str,
+    stages: tuple[str, ...],
+) -> None:
+    from llm_ocr.cli.progress import watch
+    from llm_ocr.pipeline import worker
+    from llm_ocr.report.summary import render_summary
+    from llm_ocr.settings import Settings
+
+    console = _console()
+    with _errors():
+        settings = Settings(**given)
+        with watch(console, json_logs) as notify:
+            if inputs is None:
+                summary = worker.resume(out, settings, stages=stages, notify=notify)
+            else:
+                summary = worker.run(inputs, out, settings, stages=stages, notify=notify)
+        if not json_logs:
+            console.print(render_summary(summary))
+            for path, what in _outputs(Path(summary.out)):
+                console.print(f"{path}  {what}", highlight=False, soft_wrap=True)
+    if summary.failed_ratio > settings.max_failed_ratio:
+        raise typer.Exit(1)
+
+
+def _outputs(folder: Path) -> Iterator[tuple[Path, str]]:
+    """What a run left for people to open."""
+    for name, what in (
+        ("index.html", "the viewer: pages beside their Markdown"),
+        ("markdown", "one Markdown file a document, with its figures"),
+        ("data", "the tables, as Parquet"),
+    ):
+        if (folder / name).exists():
+            yield folder / name, what
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    return Console(stderr=False)
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Expected errors as one message and an exit code; anything else is a bug and shows whole."""
+    from pydantic import ValidationError
+
+    from llm_ocr.inference.client import EngineFailedError
+    from llm_ocr.pipeline.interruption import StoppedError
+    from llm_ocr.report.status import NoRunError
+    from llm_ocr.sources.open import NoInputError
+    from llm_ocr.storage.store import RunInUseError, StorageError
+    from llm_ocr.tables.plan import SettingsMismatchError
+    from llm_ocr.tables.shards import BalanceError
+
+    try:
+        yield
+    except ValidationError as error:
+        for problem in error.errors():
+            option = "--" + "-".join(str(part) for part in problem["loc"]).replace("_", "-")
+            _say(f"{option}: {problem['msg'].removeprefix('Value error, ')}")
+        raise typer.Exit(2) from error
+    except (NoInputError, NoRunError, SettingsMismatchError, RunInUseError) as error:
+        _say(str(error))
+        raise typer.Exit(2) from error
+    except EngineFailedError as error:
+        _say(f"The engine failed: {error}")
+        raise typer.Exit(3) from error
+    except (StorageError, BalanceError) as error:
+        _say(f"Stopped: {error}")
+        raise typer.Exit(4) from error
+    except StoppedError as error:
+        _say(f"Stopped: {error}")
+        raise typer.Exit(143 if error.preempted else 130) from error
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr)  # noqa: T201
+
+
+def main() -> None:
+    """The `llm-ocr` command."""
+    app()

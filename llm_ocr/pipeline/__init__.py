@@ -1,0 +1,1 @@
+"""One worker's run: shards -> stages -> tables, progress, summary."""

@@ -1,0 +1,45 @@
+"""What a run tells whoever watches it; a progress bar or a log makes something of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class StageStarted:
+    """A stage begins, with the items it is expected to have in all."""
+
+    stage: str
+    expected: int
+
+
+@dataclass(frozen=True)
+class ItemsDone:
+    """Items of the stage ended with this status; `fresh` ones in this session."""
+
+    stage: str
+    status: str
+    count: int
+    fresh: bool
+
+
+@dataclass(frozen=True)
+class StageEnded:
+    """All items of the stage are committed; `items` of them in all."""
+
+    stage: str
+    items: int
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something worth a line: an engine that starts, a report that was written."""
+
+    text: str
+
+
+Event = StageStarted | ItemsDone | StageEnded | Note
+Notify = Callable[[Event], None]
+
+
+def ignore(event: Event) -> None:
+    """For runs that nobody watches."""

@@ -1,0 +1,186 @@
+"""One stage over shards: items in, results out, parts staged, shards committed and published.
+
+There is one stream of items over all shards, so that the window stays full across their borders.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from llm_ocr.inference.client import Answer, ChatRequest, EngineFailedError
+from llm_ocr.pipeline.events import ItemsDone, Notify
+from llm_ocr.pipeline.interruption import Stop, StoppedError
+from llm_ocr.records import ErrorCode, PageError
+from llm_ocr.stages.stage import Item, Stage
+from llm_ocr.storage.store import StorageError, Store
+from llm_ocr.tables.plan import Shard
+from llm_ocr.tables.shards import BalanceError, Counts, ItemResult, ShardWriter, publish
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A shard that a stage still has to do, as which generation and from which inputs."""
+
+    shard: Shard
+    generation: int
+    inputs: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Tempo:
+    """How much is under way at once (`items`), and when finished items are staged."""
+
+    items: int
+    part_items: int
+    part_seconds: float
+
+
+Ask = Callable[[ChatRequest], Awaitable[Answer]]
+
+
+class StageLoop:
+    """Runs one stage.
+
+    `fresh` counts what this session did, `committed` what of it and of staged work was committed.
+    """
+
+    def __init__(
+        self, store: Store, stage: Stage, ask: Ask, tempo: Tempo, stop: Stop, notify: Notify
+    ) -> None:
+        self.fresh, self.committed = Counts(), Counts()
+        self._store, self._stage, self._ask = store, stage, ask
+        self._tempo, self._stop, self._notify = tempo, stop, notify
+        self._slots = asyncio.Semaphore(tempo.items)
+        self._open: dict[str, _OpenShard] = {}
+
+    async def run(self, work: Sequence[Work]) -> None:
+        """Do the shards, commit and publish them.
+
+        Raises StoppedError, EngineFailedError, StorageError or BalanceError; in each case what was
+        finished by then is staged first, if the store still takes it.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                watchers = [group.create_task(self._stop.wait()), group.create_task(self._tick())]
+                closing = [await self._feed(one, group) for one in work]
+                await asyncio.gather(*closing)
+                for watcher in watchers:
+                    watcher.cancel()
+        except BaseExceptionGroup as errors:
+            await self._stage_what_is_held()
+            raise _first(errors) from None
+        except asyncio.CancelledError:
+            await self._stage_what_is_held()
+            raise
+
+    async def _feed(self, work: Work, group: asyncio.TaskGroup) -> asyncio.Task[None]:
+        """Start the shard's items as places come free; the task returned commits it."""
+        writer = await asyncio.to_thread(
+            ShardWriter,
+            self._store,
+            self._stage.name,
+            work.shard.name,
+            self._stage.tables,
+            work.shard.order(),
+            generation=work.generation,
+            inputs=work.inputs,
+        )
+        opened = self._open[work.shard.name] = _OpenShard(writer)
+        for status, count in writer.staged_counts.statuses.items():
+            self._notify(ItemsDone(self._stage.name, status, count, fresh=False))
+        done = writer.staged_items
+        async for item in self._stage.items(work.shard):
+            opened.items.append(item.item_id)
+            if item.item_id in done:
+                continue
+            await self._slots.acquire()
+            opened.tasks.append(group.create_task(self._one(item, opened)))
+        return group.create_task(self._close(opened))
+
+    async def _one(self, item: Item, opened: "_OpenShard") -> None:
+        try:
+            result = await self._result(item)
+            opened.writer.add(result)
+            self.fresh.count(result)
+            self._notify(ItemsDone(self._stage.name, result.status, 1, fresh=True))
+            if opened.writer.held >= self._tempo.part_items:
+                await opened.stage()
+        finally:
+            self._slots.release()
+
+    async def _result(self, item: Item) -> ItemResult:
+        """What became of the item. The one place where any fault turns into a status."""
+        try:
+            request = await item.request()
+            answer = None if request is None else await self._ask(request)
+            return await item.result(answer)
+        except PageError as error:
+            return item.failure(error)
+        except (EngineFailedError, StorageError):
+            raise
+        except Exception as error:
+            log.exception("%s of the %s stage", item.item_id, self._stage.name)
+            message = f"unexpected {type(error).__name__}: {error}; please report this"
+            return item.failure(PageError(ErrorCode.INTERNAL_ERROR, message))
+
+    async def _close(self, opened: "_OpenShard") -> None:
+        if opened.tasks:
+            await asyncio.wait(opened.tasks)
+        await opened.stage()
+        writer = opened.writer
+        commit = await asyncio.to_thread(writer.commit, opened.items)
+        await asyncio.to_thread(publish, self._store, commit, writer.tables, writer.order)
+        self.committed.add(commit.counts)
+        del self._open[writer.shard]
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(min(1.0, self._tempo.part_seconds))
+            now = asyncio.get_running_loop().time()
+            for opened in list(self._open.values()):
+                if opened.writer.held and now - opened.staged_at >= self._tempo.part_seconds:
+                    await opened.stage()
+
+    async def _stage_what_is_held(self) -> None:
+        for opened in self._open.values():
+            try:
+                await opened.stage()
+            except StorageError as error:
+                log.warning("finished items could not be staged: %s", error)
+                return
+
+
+class _OpenShard:
+    """A shard under way: its writer, its items so far and their tasks."""
+
+    def __init__(self, writer: ShardWriter) -> None:
+        self.writer = writer
+        self.items: list[str] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.staged_at = asyncio.get_running_loop().time()
+        self._staging = asyncio.Lock()
+
+    async def stage(self) -> None:
+        async with self._staging:
+            self.staged_at = asyncio.get_running_loop().time()
+            await asyncio.to_thread(self.writer.write_part, self.writer.take())
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error that stopped the loop: what the store or the engine said before a mere stop."""
+    flat: list[BaseException] = []
+    pending: list[BaseException] = [errors]
+    while pending:
+        error = pending.pop()
+        if isinstance(error, BaseExceptionGroup):
+            pending.extend(error.exceptions)
+        else:
+            flat.append(error)
+    for kind in (BalanceError, StorageError, EngineFailedError, StoppedError):
+        for error in flat:
+            if isinstance(error, kind):
+                return error
+    return flat[0]

@@ -1,0 +1,219 @@
+"""One worker's run: plan, stages over shards, outputs, account."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from llm_ocr.engines.embedded.command import available_cores
+from llm_ocr.pipeline.asking import Asker
+from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted, ignore
+from llm_ocr.pipeline.interruption import Stop, run_until_stopped
+from llm_ocr.pipeline.loop import StageLoop, Tempo, Work
+from llm_ocr.records import Document, PageError
+from llm_ocr.report.outputs import SUMMARY_PATH, write_outputs
+from llm_ocr.report.status import NoRunError
+from llm_ocr.report.summary import Session, Summary, summarise
+from llm_ocr.settings import Settings
+from llm_ocr.sources.open import list_documents
+from llm_ocr.sources.pool import RenderLimits, RenderPool
+from llm_ocr.stages.assemble import AssembleStage
+from llm_ocr.stages.describe import DescribeStage
+from llm_ocr.stages.extract import ExtractStage
+from llm_ocr.stages.stage import Stage
+from llm_ocr.storage.store import open_store
+from llm_ocr.tables.plan import (
+    Plan,
+    PlannedDocument,
+    check_settings,
+    cut_shards,
+    read_plan,
+    write_plan,
+)
+from llm_ocr.tables.read import published, read_rows
+from llm_ocr.tables.schema import Row
+from llm_ocr.tables.shards import Counts, committed, publish, read_commit
+
+# Stages in the order in which they run, each with those that it is made from.
+INPUTS = {"extract": (), "describe": ("extract",), "assemble": ("extract", "describe")}
+STAGES = tuple(INPUTS)
+
+
+def run(
+    inputs: str | Path | Sequence[str | Path],
+    out: str | Path,
+    settings: Settings | None = None,
+    *,
+    stages: Sequence[str] = STAGES,
+    notify: Notify | None = None,
+    **overrides: Any,  # noqa: ANN401
+) -> Summary:
+    """Read documents and write their tables, Markdown and viewer to `out`; go on where it stopped.
+
+    `inputs` are files, folders, globs or list files (`@files.txt`). `overrides` are fields of
+    `Settings`. Works in a notebook, where an event loop runs already. Raises NoInputError,
+    SettingsMismatchError or RunInUseError before anything is done; EngineFailedError, StorageError,
+    BalanceError or StoppedError when the run can't go on. Failed pages are rows, not exceptions.
+    """
+    chosen = Settings(**overrides) if settings is None else settings.model_copy(update=overrides)
+    several = [inputs] if isinstance(inputs, str | Path) else inputs
+    worker = Worker(str(out), chosen, notify)
+    return worker.run([_absolute(str(one)) for one in several], stages)
+
+
+def resume(
+    out: str | Path,
+    settings: Settings | None = None,
+    *,
+    stages: Sequence[str],
+    notify: Notify | None = None,
+) -> Summary:
+    """Run stages over the run that stands in `out`; raises NoRunError where there is none."""
+    return Worker(str(out), settings or Settings(), notify).run(None, stages)
+
+
+def _absolute(source: str) -> str:
+    """An input as part of a run's identity: the same from any working directory."""
+    listed = source.startswith("@")
+    path = Path(source.removeprefix("@")).expanduser()
+    return ("@" if listed else "") + str(Path.cwd() / path)
+
+
+class Worker:
+    """One process's work on a run."""
+
+    def __init__(self, out: str, settings: Settings, notify: Notify | None) -> None:
+        self._settings = settings
+        self._notify = notify or ignore
+        self._store = open_store(out)
+        self._session = Session(time.monotonic())
+
+    def run(self, inputs: list[str] | None, stages: Sequence[str]) -> Summary:
+        """Do what is due of `stages`; `inputs` None takes the plan that stands."""
+        with self._store.sole_writer():
+            return run_until_stopped(lambda stop: self._run(inputs, stages, stop))
+
+    async def _run(self, inputs: list[str] | None, stages: Sequence[str], stop: Stop) -> Summary:
+        log_dir = self._settings.log_dir or Path(self._store.uri) / "logs"
+        async with (
+            self._pool() as pool,
+            Asker(self._settings, log_dir, self._notify) as asker,
+        ):
+            plan = await self._plan(inputs, pool)
+            for name in STAGES:
+                if name in stages:
+                    await self._run_stage(self._stage(name, pool), plan, asker, stop)
+            self._session.retries, self._session.engine_restarts = asker.retries, asker.restarts
+        return await asyncio.to_thread(self._account, plan)
+
+    def _account(self, plan: Plan) -> Summary:
+        self._notify(Note("writing Markdown, viewer and summary"))
+        summary = summarise(self._store, plan, self._session, self._settings.profile.model)
+        if self._session.did_anything or not self._store.exists(SUMMARY_PATH):
+            write_outputs(self._store, summary, self._settings.viewer_pages)
+        return summary
+
+    def _pool(self) -> RenderPool:
+        settings, password = self._settings, self._settings.password
+        return RenderPool(
+            self._render_workers,
+            password=None if password is None else password.get_secret_value(),
+            limits=RenderLimits(max_pixels=settings.max_pixels, timeout=settings.render_timeout),
+        )
+
+    async def _plan(self, inputs: list[str] | None, pool: RenderPool) -> Plan:
+        plan = await asyncio.to_thread(read_plan, self._store)
+        if inputs is None:
+            if plan is None:
+                raise NoRunError(f"{self._store.uri} holds no run; start one with `llm-ocr run`")
+            return plan
+        identity = self._settings.identity(inputs)
+        if plan is not None:
+            check_settings(self._store, plan, identity)
+            return plan
+        documents = list_documents(inputs)
+        self._notify(Note(f"counting the pages of {len(documents):,} documents"))
+        planned = await asyncio.gather(*(_count(pool, document) for document in documents))
+        shards = cut_shards(planned, self._settings.shard_pages)
+        return await asyncio.to_thread(write_plan, self._store, Plan(shards, identity))
+
+    def _stage(self, name: str, pool: RenderPool) -> Stage:
+        if name == "extract":
+            return ExtractStage(pool, self._settings.profile, self._settings.selection)
+        if name == "describe":
+            return DescribeStage(self._read, self._settings.profile)
+        return AssembleStage(self._read)
+
+    def _read(self, table: str, shard: str, columns: Sequence[str] | None) -> Iterator[Row]:
+        path = published(self._store, table).get(shard)
+        return iter(()) if path is None else read_rows(self._store, path, columns)
+
+    async def _run_stage(self, stage: Stage, plan: Plan, asker: Asker, stop: Stop) -> None:
+        work, done = await asyncio.to_thread(self._due, stage, plan)
+        expected = done.items + sum(self._expected(stage.name, one) for one in work)
+        self._notify(StageStarted(stage.name, expected))
+        for status, count in done.statuses.items():
+            self._notify(ItemsDone(stage.name, status, count, fresh=False))
+        if work:
+            # Written last and from everything: until then there is none.
+            self._store.delete([SUMMARY_PATH])
+        tempo = Tempo(
+            # The window, and as many pages being drawn or waiting as keep it full.
+            items=asker.window + 2 * self._render_workers,
+            part_items=self._settings.part_pages,
+            part_seconds=self._settings.part_seconds,
+        )
+        loop = StageLoop(self._store, stage, asker.ask, tempo, stop, self._notify)
+        try:
+            await loop.run(work)
+        finally:
+            self._session.counts[stage.name] = loop.fresh
+        self._notify(StageEnded(stage.name, done.items + loop.committed.items))
+
+    def _due(self, stage: Stage, plan: Plan) -> tuple[list[Work], Counts]:
+        """The shards that are not committed from what their inputs are now; the others' counts.
+
+        Commits that a dead worker did not publish are published.
+        """
+        store, generations = self._store, committed(self._store, stage.name)
+        inputs = {name: committed(store, name) for name in INPUTS[stage.name]}
+        staged = {thing.path.split("/")[2] for thing in store.list(f"_staging/{stage.name}")}
+        public = [published(store, table) for table in stage.tables]
+        work, done = [], Counts()
+        for shard in plan.shards:
+            made_of = {
+                name: found[shard.name] for name, found in inputs.items() if shard.name in found
+            }
+            if "extract" in INPUTS[stage.name] and "extract" not in made_of:
+                continue
+            generation = generations.get(shard.name, -1)
+            if generation >= 0:
+                commit = read_commit(store, stage.name, shard.name, generation)
+                if shard.name in staged or any(shard.name not in table for table in public):
+                    publish(store, commit, stage.tables, shard.order())
+                if commit.inputs == made_of:
+                    done.add(commit.counts)
+                    continue
+            work.append(Work(shard, generation + 1, made_of))
+        return work, done
+
+    def _expected(self, stage: str, work: Work) -> int:
+        if stage == "extract":
+            return work.shard.expected_pages
+        if stage == "assemble":
+            return len(work.shard.documents)
+        commit = read_commit(self._store, "extract", work.shard.name, work.inputs["extract"])
+        return commit.counts.rows.get("figures", 0)
+
+    @property
+    def _render_workers(self) -> int:
+        return self._settings.render_workers or min(available_cores(), 8)
+
+
+async def _count(pool: RenderPool, document: Document) -> PlannedDocument:
+    """The document with its page count; one that can't be opened says why when it is read."""
+    try:
+        return PlannedDocument(document, await pool.count_pages(document))
+    except PageError:
+        return PlannedDocument(document, None)

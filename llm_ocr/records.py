@@ -1,0 +1,177 @@
+"""The words of the house as types: documents, pages, blocks, figures and what became of them.
+
+Frozen dataclasses, no I/O. Boxes are `(x1, y1, x2, y2)` in pixels of the stored page image, origin
+at the top left, `x1 < x2` and `y1 < y2`.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class PageStatus(StrEnum):
+    """What became of a page (or a figure, or a document); each ends in exactly one."""
+
+    OK = "ok"
+    BLANK = "blank"
+    TRUNCATED = "truncated"
+    REPETITIVE = "repetitive"
+    FALLBACK = "fallback"
+    FAILED = "failed"
+
+
+class ErrorCode(StrEnum):
+    """Why a page failed: a category to count by; the message beside it names the input."""
+
+    NOT_FOUND = "not_found"
+    READ_ERROR = "read_error"
+    SOURCE_CHANGED = "source_changed"
+    EMPTY_FILE = "empty_file"
+    UNSUPPORTED_FORMAT = "unsupported_format"
+    CORRUPT_DOCUMENT = "corrupt_document"
+    ENCRYPTED = "encrypted"
+    WRONG_PASSWORD = "wrong_password"
+    NO_PAGES = "no_pages"
+    CORRUPT_PAGE = "corrupt_page"
+    TOO_LARGE = "too_large"
+    RENDER_CRASHED = "render_crashed"
+    RENDER_TIMEOUT = "render_timeout"
+    REQUEST_REJECTED = "request_rejected"
+    ENGINE_ERROR = "engine_error"
+    ENGINE_CRASHED = "engine_crashed"
+    ENGINE_TIMEOUT = "engine_timeout"
+    EMPTY_ANSWER = "empty_answer"
+    MISSING_PAGES = "missing_pages"
+    INTERNAL_ERROR = "internal_error"
+
+
+class PageError(Exception):
+    """An input that can't be read, with its category.
+
+    `message` names the input, says what is wrong and what to do; it becomes the row's `error`.
+    """
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+    def __reduce__(self) -> tuple[type["PageError"], tuple[ErrorCode, str]]:
+        return PageError, (self.code, self.message)
+
+
+@dataclass(frozen=True)
+class Document:
+    """One input file, as planned; nothing of its body was read to make it.
+
+    `doc_id` is a hash of `source_uri` and `version` (for a file: its size and modification time).
+    `name` is its path below the input without the ending, unique within a run; outputs are named
+    by it. `kind` is `pdf` or `image`.
+    """
+
+    doc_id: str
+    source_uri: str
+    version: str
+    name: str
+    kind: str
+    size: int
+
+    def page_id(self, page_number: int) -> str:
+        return f"{self.doc_id}/{page_number}"
+
+
+@dataclass(frozen=True)
+class Page:
+    """One image of a document. `number` counts from 1.
+
+    Number 0 stands for a whole document that could not be opened, whose pages nobody can count.
+    """
+
+    document: Document
+    number: int
+
+    @property
+    def page_id(self) -> str:
+        return self.document.page_id(self.number)
+
+
+@dataclass(frozen=True)
+class ImagePolicy:
+    """The page image a model wants: longest side in pixels (never exceeded), JPEG quality."""
+
+    longest_side: int
+    jpeg_quality: int = 90
+
+
+@dataclass(frozen=True)
+class PageImage:
+    """A rendered page: upright, at most `ImagePolicy.longest_side` pixels on its longest side.
+
+    `ink` is the share of pixels that differ clearly from the background (0..1). `width_pt` and
+    `height_pt` are the upright page's size in points (1/72 inch), None for an image without a
+    resolution; `rotation` is the clockwise turn in degrees that was applied to make it upright
+    (from /Rotate or EXIF).
+    """
+
+    jpeg: bytes
+    width: int
+    height: int
+    ink: float
+    width_pt: float | None
+    height_pt: float | None
+    rotation: int
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle in pixels of the stored page image."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+
+    @property
+    def area(self) -> float:
+        return max(0.0, self.x2 - self.x1) * max(0.0, self.y2 - self.y1)
+
+
+# The canonical labels of blocks. Other labels that a model invents are kept as they come.
+FIGURE_LABELS = frozenset({"image", "figure", "chart"})
+CAPTION_LABELS = frozenset({"image_caption", "figure_caption", "table_caption"})
+FURNITURE_LABELS = frozenset({"header", "footer", "page_number"})
+
+
+@dataclass(frozen=True)
+class Block:
+    """A labelled box on a page with its Markdown; `box` is None where the model gave none."""
+
+    label: str
+    text: str
+    box: Box | None
+
+
+@dataclass(frozen=True)
+class ParsedAnswer:
+    """A model's answer, read: blocks in reading order, and notes on what had to be mended."""
+
+    blocks: tuple[Block, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A block cut out of its page as an image.
+
+    `figure_id` is `page_id/k`, k counting from 1; `name` is the file name that Markdown refers to;
+    `jpeg` is `width` x `height` pixels, cut from the source at up to 200 dpi.
+    """
+
+    figure_id: str
+    page_id: str
+    doc_id: str
+    name: str
+    label: str
+    box: Box
+    jpeg: bytes
+    width: int
+    height: int

@@ -1,0 +1,55 @@
+"""A run's documents as a folder of Markdown files with their figures beside them."""
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePath
+
+from llm_ocr.records import PageStatus
+from llm_ocr.tables.schema import Row
+
+
+def export_markdown(
+    documents: Iterable[Row], figures_of: Callable[[str], Iterable[Row]], folder: Path
+) -> int:
+    """Writes `NAME.md` for each document and `figures/` beside it; returns how many documents.
+
+    A document's `name` may have folders in it. `figures_of` gives the figures of a `doc_id`. Files
+    that are there already with the same content are left alone, and a file appears only when it is
+    complete. A document that failed without any text has no file.
+
+    Raises ValueError for a name that would lead out of `folder`.
+    """
+    count = 0
+    for document in documents:
+        path = folder / _inside(f"{document['name']}.md")
+        for figure in figures_of(document["doc_id"]):
+            _write(path.parent / "figures" / _inside(figure["name"]), figure["image"]["bytes"])
+        if document["status"] == PageStatus.FAILED and not document["markdown"]:
+            continue
+        # Last, so that whoever finds the document finds its figures too.
+        _write(path, (document["markdown"] or "").encode())
+        count += 1
+    return count
+
+
+def _inside(name: str) -> PurePath:
+    path = PurePath(name)
+    # An anchor is a leading slash, or a drive on Windows.
+    if path.anchor or ".." in path.parts or not path.name:
+        raise ValueError(
+            f"{name!r} would be written outside of the output folder; names must be relative and "
+            "without '..'. Rename the input."
+        )
+    return path
+
+
+def _write(path: Path, content: bytes) -> None:
+    if path.is_file() and path.read_bytes() == content:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
+    try:
+        unfinished.write_bytes(content)
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,74 @@
+"""The files beside the tables that people open: Markdown, viewer, summary."""
+
+import json
+from collections.abc import Collection, Iterator
+from itertools import islice
+from pathlib import Path
+
+from llm_ocr.records import PageStatus
+from llm_ocr.report.export import export_markdown
+from llm_ocr.report.summary import Summary
+from llm_ocr.report.viewer import write_viewer
+from llm_ocr.storage.store import StorageError, Store
+from llm_ocr.tables.read import read_table
+from llm_ocr.tables.schema import Row
+
+SUMMARY_PATH = "summary.json"
+VIEWER_PATH = "index.html"
+
+
+def write_outputs(store: Store, summary: Summary, viewer_pages: int) -> None:
+    """Write `markdown/`, `index.html` and, last, `summary.json` from the run's tables."""
+    folder = Path(store.uri)
+    try:
+        figures = _InStep(read_table(store, "figures"), "doc_id")
+        export_markdown(read_table(store, "documents"), figures.of, folder / "markdown")
+        if viewer_pages:
+            _write_viewer(store, summary, viewer_pages, folder / VIEWER_PATH)
+    except OSError as error:
+        raise StorageError(
+            f"{store.uri}: {error.strerror or error}; the tables are complete, so run the same "
+            "command again when that is mended"
+        ) from error
+    store.put(SUMMARY_PATH, json.dumps(summary.as_dict(), indent=2).encode())
+
+
+def _write_viewer(store: Store, summary: Summary, limit: int, path: Path) -> None:
+    chosen = _pages_to_show(store, limit)
+    figures = _InStep(_of_pages(store, "figures", chosen), "page_id")
+    descriptions = _InStep(_of_pages(store, "descriptions", chosen), "page_id")
+    pages = _of_pages(store, "pages", chosen)
+    write_viewer(pages, figures.of, descriptions.of, summary.as_dict(), path, max_pages=limit)
+
+
+def _pages_to_show(store: Store, limit: int) -> Collection[str]:
+    """At most `limit` page ids: those with problems, then the first ones."""
+    fine: list[str] = []
+    problems: list[str] = []
+    for row in read_table(store, "pages", ["page_id", "status"]):
+        good = row["status"] in (PageStatus.OK, PageStatus.BLANK)
+        into = fine if good else problems
+        if len(into) < limit:
+            into.append(row["page_id"])
+    return frozenset(islice([*problems, *fine], limit))
+
+
+def _of_pages(store: Store, table: str, page_ids: Collection[str]) -> Iterator[Row]:
+    return read_table(store, table, only=("page_id", page_ids))
+
+
+class _InStep:
+    """Rows of a table read once, handed out by `key` to one who asks in the table's order."""
+
+    def __init__(self, rows: Iterator[Row], key: str) -> None:
+        self._rows, self._key = rows, key
+        self._ahead: Row | None = None
+
+    def of(self, value: str) -> Iterator[Row]:
+        while True:
+            row = self._ahead or next(self._rows, None)
+            self._ahead = row
+            if row is None or row[self._key] != value:
+                return
+            self._ahead = None
+            yield row

@@ -1,0 +1,197 @@
+"""What a run did, as numbers and in print."""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from llm_ocr import __version__
+from llm_ocr.records import PageStatus
+from llm_ocr.storage.store import Store
+from llm_ocr.tables.plan import Plan
+from llm_ocr.tables.read import read_table
+from llm_ocr.tables.shards import BalanceError, Counts, committed, read_commit, total
+
+PROBLEMS_SHOWN = 10
+STATUS_STYLES = {
+    PageStatus.OK: "green",
+    PageStatus.BLANK: "dim",
+    PageStatus.TRUNCATED: "yellow",
+    PageStatus.REPETITIVE: "yellow",
+    PageStatus.FALLBACK: "cyan",
+    PageStatus.FAILED: "red",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something to look at first: a page (number 0: the whole document), and what is wrong."""
+
+    source_uri: str
+    page_number: int
+    status: str
+    error: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run's account. `pages` and `tokens` are of the whole run; `seconds`, `pages_done` and
+    the speeds are of this session, which may have gone on with an earlier one's work."""
+
+    out: str
+    documents: int
+    pages: int
+    pages_by_status: Mapping[str, int]
+    errors: Mapping[str, int]
+    figures: int
+    descriptions: int
+    prompt_tokens: int
+    completion_tokens: int
+    attempts: Mapping[str, int]
+    seconds: float
+    pages_done: int
+    pages_per_second: float
+    tokens_per_second: float
+    retries: int
+    engine_restarts: int
+    model: str
+    version: str
+    look_at: tuple[Problem, ...]
+
+    @property
+    def failed_ratio(self) -> float:
+        """Share of pages that failed, 0..1."""
+        return self.pages_by_status.get(PageStatus.FAILED, 0) / self.pages if self.pages else 0.0
+
+    def as_dict(self) -> dict[str, object]:
+        """The content of `summary.json`."""
+        return asdict(self)
+
+
+@dataclass
+class Session:
+    """What one process did of a run: `counts` by stage, since `started` (`time.monotonic()`)."""
+
+    started: float
+    counts: dict[str, Counts] = field(default_factory=dict)
+    retries: int = 0
+    engine_restarts: int = 0
+
+    @property
+    def did_anything(self) -> bool:
+        return any(counts.items for counts in self.counts.values())
+
+
+def summarise(store: Store, plan: Plan, session: Session, model: str) -> Summary:
+    """The account of the run in `store`, from its commits; raises BalanceError if it is off."""
+    stages = {name: _by_shard(store, name) for name in ("extract", "describe", "assemble")}
+    _check_run(plan, **stages)
+    pages, described = total(stages["extract"].values()), total(stages["describe"].values())
+    seconds = max(1e-9, time.monotonic() - session.started)
+    fresh = session.counts.get("extract", Counts())
+    tokens = sum(counts.completion_tokens for counts in session.counts.values())
+    return Summary(
+        out=store.uri,
+        documents=sum(1 for _ in plan.documents),
+        pages=pages.items,
+        pages_by_status={status.value: pages.statuses.get(status, 0) for status in PageStatus},
+        errors=dict(sorted(pages.errors.items())),
+        figures=pages.rows.get("figures", 0),
+        descriptions=described.statuses.get(PageStatus.OK, 0),
+        prompt_tokens=pages.prompt_tokens + described.prompt_tokens,
+        completion_tokens=pages.completion_tokens + described.completion_tokens,
+        attempts=dict(sorted(pages.attempts.items())),
+        seconds=seconds,
+        pages_done=fresh.items,
+        pages_per_second=fresh.items / seconds,
+        tokens_per_second=tokens / seconds,
+        retries=session.retries,
+        engine_restarts=session.engine_restarts,
+        model=model,
+        version=__version__,
+        look_at=tuple(islice(_problem_pages(store), PROBLEMS_SHOWN)),
+    )
+
+
+def _by_shard(store: Store, stage: str) -> dict[str, Counts]:
+    found = committed(store, stage)
+    return {shard: read_commit(store, stage, shard, found[shard]).counts for shard in found}
+
+
+def _check_run(
+    plan: Plan,
+    extract: Mapping[str, Counts],
+    describe: Mapping[str, Counts],
+    assemble: Mapping[str, Counts],
+) -> None:
+    """What one stage put out of a shard went into the next one, and came out of it."""
+    documents = {shard.name: len(shard.documents) for shard in plan.shards}
+    figures = {shard: counts.rows.get("figures", 0) for shard, counts in extract.items()}
+    pages = {shard: counts.items for shard, counts in extract.items()}
+    for what, given, ended in (
+        ("pages", pages, extract),
+        ("figures", figures, describe),
+        ("documents", documents, assemble),
+    ):
+        for shard, counts in ended.items():
+            if not given.get(shard) == counts.items == sum(counts.statuses.values()):
+                raise BalanceError(
+                    f"shard {shard}: {given.get(shard)} {what} went in, {counts.items} came out "
+                    f"with {sum(counts.statuses.values())} statuses; please report this"
+                )
+
+
+def _problem_pages(store: Store) -> Iterator[Problem]:
+    columns = ["source_uri", "page_number", "status", "error"]
+    for row in read_table(store, "pages", columns):
+        if row["status"] not in (PageStatus.OK, PageStatus.BLANK):
+            yield Problem(row["source_uri"], row["page_number"], row["status"], row["error"] or "")
+
+
+def render_summary(summary: Summary) -> Group:
+    """The printed form, for a terminal or a log."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_row("Documents", f"{summary.documents:,}")
+    grid.add_row("Pages", Text.assemble(f"{summary.pages:,}  ", *_statuses(summary)))
+    grid.add_row("Figures", f"{summary.figures:,}, {summary.descriptions:,} described")
+    grid.add_row("Tokens", f"{summary.prompt_tokens:,} in, {summary.completion_tokens:,} out")
+    grid.add_row("This session", _speed(summary))
+    if summary.retries or summary.engine_restarts:
+        restarts = f"{summary.engine_restarts} engine restarts"
+        grid.add_row("Retries", f"{summary.retries} requests, {restarts}")
+    parts: list[Table | Text] = [grid]
+    if summary.look_at:
+        parts.append(_problems(summary))
+    return Group(*parts)
+
+
+def _statuses(summary: Summary) -> list[tuple[str, str]]:
+    return [
+        (f"{count:,} {status}  ", STATUS_STYLES[PageStatus(status)])
+        for status, count in summary.pages_by_status.items()
+        if count
+    ]
+
+
+def _speed(summary: Summary) -> str:
+    return (
+        f"{summary.pages_done:,} pages in {summary.seconds:,.1f} s: "
+        f"{summary.pages_per_second:.2f} pages/s, {summary.tokens_per_second:,.0f} tokens/s"
+    )
+
+
+def _problems(summary: Summary) -> Table:
+    table = Table(title="Look at these first", title_justify="left", box=None, pad_edge=False)
+    table.add_column("status")
+    table.add_column("page", justify="right")
+    table.add_column("what is wrong", overflow="fold")
+    for problem in summary.look_at:
+        style = STATUS_STYLES[PageStatus(problem.status)]
+        page = str(problem.page_number) if problem.page_number else "all"
+        said = problem.error or problem.source_uri
+        table.add_row(Text(problem.status, style), page, Text(said))
+    return table

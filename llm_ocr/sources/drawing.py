@@ -1,0 +1,126 @@
+"""Requests to draw, answered: a document is opened once and kept open for its next pages."""
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from llm_ocr.records import Box, Document, ErrorCode, ImagePolicy, PageError, PageImage
+from llm_ocr.sources.open import file_version
+from llm_ocr.sources.raster import Crop, RenderLimits
+
+OPEN_FILES = 4
+IMAGE_MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+
+@dataclass(frozen=True)
+class DocumentInfo:
+    """An opened document's page count, and the SHA-256 of its bytes in hex."""
+
+    page_count: int
+    content_hash: str
+
+
+class OpenFile(Protocol):
+    """A document that is open for drawing."""
+
+    page_count: int
+
+    def render(self, number: int, policy: ImagePolicy) -> PageImage: ...
+
+    def crop(
+        self, number: int, size: tuple[int, int], boxes: list[Box], dpi: int, max_side: int
+    ) -> list[Crop]: ...
+
+    def close(self) -> None: ...
+
+
+class Draughtsman:
+    """Answers requests; keeps the last few documents open, so that pages don't reopen them."""
+
+    def __init__(self, password: str | None, limits: RenderLimits) -> None:
+        self._password, self._limits = password, limits
+        self._open: OrderedDict[str, OpenFile] = OrderedDict()
+
+    def count_pages(self, document: Document) -> int:
+        return self._file(document).page_count
+
+    def inspect(self, document: Document) -> DocumentInfo:
+        page_count = self._file(document).page_count
+        with open(document.source_uri, "rb") as body:
+            return DocumentInfo(page_count, hashlib.file_digest(body, "sha256").hexdigest())
+
+    def render(self, document: Document, number: int, policy: ImagePolicy) -> PageImage:
+        return self._file(document).render(number, policy)
+
+    def crop(
+        self, document: Document, number: int, size: tuple[int, int], boxes: list[Box], dpi: int
+    ) -> list[Crop]:
+        side = self._limits.max_figure_side
+        return self._file(document).crop(number, size, boxes, dpi, side)
+
+    def _file(self, document: Document) -> OpenFile:
+        _check_version(document)
+        if document.doc_id not in self._open:
+            while len(self._open) >= OPEN_FILES:
+                self._open.popitem(last=False)[1].close()
+            self._open[document.doc_id] = self._opened(Path(document.source_uri))
+        self._open.move_to_end(document.doc_id)
+        return self._open[document.doc_id]
+
+    def _opened(self, path: Path) -> OpenFile:
+        # Each is imported where it is needed: a run over images never loads pdfium.
+        if _looks_like_pdf(path):
+            from llm_ocr.sources.pdf import PdfFile
+
+            return PdfFile(path, self._password, self._limits.max_pixels)
+        from llm_ocr.sources.images import ImageFile
+
+        return ImageFile(path, self._limits.max_pixels)
+
+
+def _check_version(document: Document) -> None:
+    path = Path(document.source_uri)
+    version, size = file_version(path)
+    if version == "missing":
+        raise PageError(ErrorCode.NOT_FOUND, f"{path}: the file is not there (any more)")
+    if version != document.version:
+        raise PageError(
+            ErrorCode.SOURCE_CHANGED,
+            f"{path}: the file changed since the run was planned; give another --out to read it",
+        )
+    if size == 0:
+        raise PageError(ErrorCode.EMPTY_FILE, f"{path}: the file is empty; copy or make it again")
+
+
+def _looks_like_pdf(path: Path) -> bool:
+    """True for a PDF, False for an image, by their first bytes, whatever the name says."""
+    try:
+        with path.open("rb") as body:
+            head = body.read(1024)
+    except IsADirectoryError as error:
+        raise PageError(ErrorCode.READ_ERROR, f"{path}: this is a folder, no file") from error
+    except OSError as error:
+        said = f"the file can't be read ({error.strerror}); check its permissions"
+        raise PageError(ErrorCode.READ_ERROR, f"{path}: {said}") from error
+    if b"%PDF-" in head:
+        return True
+    if head.startswith(IMAGE_MAGIC) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
+        return False
+    raise PageError(
+        ErrorCode.UNSUPPORTED_FORMAT,
+        f"{path}: {_likeness(head)}, not a PDF, PNG, JPEG, WebP or TIFF; convert it first",
+    )
+
+
+def _likeness(head: bytes) -> str:
+    if head[:5].lower() in (b"<html", b"<!doc") or b"<html" in head[:200].lower():
+        return "this is a web page"
+    if head.startswith(b"PK\x03\x04"):
+        return "this is a ZIP or Office file"
+    try:
+        head[:512].decode()
+    except UnicodeDecodeError:
+        return "this is some other format"
+    return "this is text"

@@ -1,0 +1,178 @@
+"""Inputs -> documents: files, folders, globs and list files, without reading a body."""
+
+import glob
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from llm_ocr.records import Document
+
+KINDS = {
+    ".pdf": "pdf",
+    ".png": "image",
+    ".jpg": "image",
+    ".jpeg": "image",
+    ".webp": "image",
+    ".tif": "image",
+    ".tiff": "image",
+}
+_UNSAFE = re.compile(r"[^\w.()+ -]")
+_RANGE = re.compile(r"\s*(\d+)\s*(?:(-)\s*(\d+)?\s*)?")
+
+
+class NoInputError(ValueError):
+    """There is nothing to read; the message names the input and says what to do."""
+
+
+@dataclass(frozen=True)
+class PageSelection:
+    """Ranges of page numbers, from 1; an open one has no end."""
+
+    ranges: tuple[tuple[int, int | None], ...]
+
+    def select(self, page_count: int) -> list[int]:
+        """The selected pages that a document of `page_count` pages has, in order."""
+        chosen = {
+            number
+            for first, last in self.ranges
+            for number in range(first, min(last or page_count, page_count) + 1)
+        }
+        return sorted(chosen)
+
+
+def parse_pages(text: str) -> PageSelection:
+    """Pages written as `1-5,9` or `3-`; raises ValueError naming what can't be understood."""
+    ranges: list[tuple[int, int | None]] = []
+    for piece in text.split(","):
+        match = _RANGE.fullmatch(piece)
+        first = int(match[1]) if match else 0
+        last = int(match[3]) if match and match[3] else (None if match and match[2] else first)
+        if first < 1 or (last is not None and last < first):
+            raise ValueError(
+                f"pages {text!r}: {piece.strip()!r} is no range; write them as 1-5,9 or 3-, from 1"
+            )
+        ranges.append((first, last))
+    return PageSelection(tuple(ranges))
+
+
+def list_documents(inputs: Sequence[str]) -> list[Document]:
+    """The documents of inputs: files, folders (searched through), globs, lists (`@files.txt`).
+
+    Sorted within each input, each file once. A listed file that is missing or of unknown kind is a
+    document all the same: what is wrong with it is said when it is read. Raises NoInputError for
+    an input that is nothing, or holds nothing.
+    """
+    found: dict[Path, str] = {}
+    for source in inputs:
+        before = len(found)
+        matched = False
+        for path, name in _expand(source):
+            matched = True
+            found.setdefault(path.absolute(), name)
+        if not matched and len(found) == before:
+            raise NoInputError(_nothing(source))
+    names = _unique(found)
+    return [_document(path, names[path]) for path in found]
+
+
+def _expand(source: str) -> Iterator[tuple[Path, str]]:
+    """`(path, name)` of the files that an input stands for."""
+    if source.startswith("@"):
+        yield from _listed(Path(source[1:]).expanduser())
+        return
+    path = Path(source).expanduser()
+    if path.is_dir():
+        yield from ((file, _name(file, path)) for file in _in_folder(path))
+    elif path.exists():
+        yield path, _name(path, path.parent)
+    elif glob.has_magic(source):
+        root = _root(path)
+        matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))
+        files = (file for file in matches if file.is_file() and file.suffix.lower() in KINDS)
+        yield from ((file, _name(file, root)) for file in files)
+
+
+def _in_folder(folder: Path) -> Iterable[Path]:
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in KINDS
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        and path.is_file()
+    )
+
+
+def _listed(listing: Path) -> Iterator[tuple[Path, str]]:
+    try:
+        lines = listing.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NoInputError(f"@{listing}: the list can't be read ({error})") from error
+    for line in lines:
+        entry = line.strip()
+        if entry and not entry.startswith("#"):
+            path = listing.parent / Path(entry).expanduser()
+            name = entry if not Path(entry).is_absolute() else Path(entry).name
+            yield path, _name(Path(name), Path())
+
+
+def _root(pattern: Path) -> Path:
+    """The folder above a glob's first wildcard."""
+    parts = []
+    for part in pattern.parts[:-1]:
+        if glob.has_magic(part):
+            break
+        parts.append(part)
+    return Path(*parts)
+
+
+def _name(path: Path, root: Path) -> str:
+    """A document's name: its path below the input, without the ending, safe for a file name."""
+    try:
+        relative = path.relative_to(root)
+    except ValueError:
+        relative = Path(path.name)
+    parts = [part for part in relative.with_suffix("").parts if part not in ("..", ".", "/")]
+    safe = [_UNSAFE.sub("_", part).strip(". ") or "_" for part in parts]
+    return str(PurePosixPath(*safe)) if safe else "_"
+
+
+def _unique(found: dict[Path, str]) -> dict[Path, str]:
+    """Names that differ even where case does not count: with the ending, or else a number."""
+    taken: set[str] = set()
+    names: dict[Path, str] = {}
+    for path, name in found.items():
+        ending = path.suffix.lower().lstrip(".")
+        candidates = [name, f"{name}-{ending}", *(f"{name}-{k}" for k in range(2, len(found) + 2))]
+        names[path] = next(one for one in candidates if one.casefold() not in taken)
+        taken.add(names[path].casefold())
+    return names
+
+
+def _document(path: Path, name: str) -> Document:
+    kind = KINDS.get(path.suffix.lower(), "pdf")
+    version, size = file_version(path)
+    uri = str(path)
+    doc_id = hashlib.sha256(f"{uri}\n{version}".encode()).hexdigest()[:16]
+    return Document(doc_id, uri, version, name, kind, size)
+
+
+def file_version(path: Path) -> tuple[str, int]:
+    """`(version, size)` of a file: its size and modification time, or `missing`."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return "missing", 0
+    return f"{stat.st_size}-{stat.st_mtime_ns}", stat.st_size
+
+
+def _nothing(source: str) -> str:
+    kinds = " ".join(sorted(KINDS))
+    if source.startswith("@"):
+        return f"{source}: the list names no file"
+    if Path(source).expanduser().is_dir():
+        return f"{source}: the folder holds no document ({kinds})"
+    if glob.has_magic(source):
+        return f"{source}: the glob matches no document ({kinds}); quote it for the shell"
+    return f"{source}: no such file or folder"

@@ -1,0 +1,158 @@
+"""Processes that draw pages, so that a page which crashes or hangs costs one page and no more."""
+
+import asyncio
+import multiprocessing.connection
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self, cast
+
+from llm_ocr.records import Box, Document, ErrorCode, ImagePolicy, Page, PageError, PageImage
+from llm_ocr.sources.drawing import DocumentInfo
+from llm_ocr.sources.raster import Crop, RenderLimits
+
+__all__ = ["Crop", "DocumentInfo", "RenderLimits", "RenderPool"]
+
+# Memory that a worker's libraries never give back is given back with the worker.
+REQUESTS_PER_WORKER = 2000
+
+
+class _CrashedError(Exception):
+    """The worker ended in the middle of a request."""
+
+
+class _TimeoutError(Exception):
+    """The worker did not answer in time."""
+
+
+class _Worker:
+    """One process and the pipe to it; blocks, so it is used from a thread."""
+
+    def __init__(self, password: str | None, limits: RenderLimits) -> None:
+        ours, theirs = socket.socketpair()
+        self.requests = 0
+        self._timeout = limits.timeout
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "llm_ocr.sources.worker", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        theirs.close()
+        self._pipe = multiprocessing.connection.Connection(ours.detach())
+        self._pipe.send((password, limits))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, name: str, arguments: tuple[Any, ...]) -> object:
+        self.requests += 1
+        try:
+            self._pipe.send((name, arguments))
+            if not self._pipe.poll(self._timeout):
+                raise _TimeoutError
+            return self._pipe.recv()
+        except (EOFError, ConnectionError) as error:
+            raise _CrashedError from error
+
+    def end(self) -> None:
+        """End the process at once; it holds nothing that could be lost."""
+        self._process.kill()
+        self._process.wait()
+        self._pipe.close()
+
+
+class RenderPool:
+    """`async with RenderPool(workers) as pool: await pool.render(page, policy)`.
+
+    Every method raises PageError, whose message names the file, what is wrong and what to do.
+    Workers start when they are first needed and leave no process behind.
+    """
+
+    def __init__(
+        self, workers: int, *, password: str | None = None, limits: RenderLimits | None = None
+    ) -> None:
+        self._password, self._limits = password, limits or RenderLimits()
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="draw")
+        self._places = asyncio.Semaphore(workers)
+        self._idle: list[_Worker] = []
+        self._all: set[_Worker] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for worker in list(self._all):
+            worker.end()
+        self._threads.shutdown()
+
+    async def count_pages(self, document: Document) -> int:
+        return cast(int, await self._ask("count_pages", document))
+
+    async def inspect(self, document: Document) -> DocumentInfo:
+        return cast(DocumentInfo, await self._ask("inspect", document))
+
+    async def render(self, page: Page, policy: ImagePolicy) -> PageImage:
+        """The page as an image that obeys `policy`."""
+        return cast(PageImage, await self._ask("render", page.document, page.number, policy))
+
+    async def crop(
+        self, page: Page, width: int, height: int, boxes: Sequence[Box], dpi: int = 200
+    ) -> list[Crop]:
+        """Parts of a page that was rendered at `width` x `height`, from the source at `dpi`."""
+        size = (width, height)
+        answer = await self._ask("crop", page.document, page.number, size, list(boxes), dpi)
+        return cast(list[Crop], answer)
+
+    async def _ask(self, name: str, document: Document, *rest: Any) -> object:  # noqa: ANN401
+        where = f"{document.source_uri}{f', page {rest[0]}' if rest else ''}"
+        async with self._places:
+            for last_try in (False, True):
+                try:
+                    answer = await self._run(name, (document, *rest))
+                except _CrashedError as error:
+                    # Once more in a fresh process: the fault may have been an earlier page's.
+                    if last_try:
+                        said = "drawing it crashes the PDF library; convert the file, or leave it"
+                        raise PageError(ErrorCode.RENDER_CRASHED, f"{where}: {said}") from error
+                except _TimeoutError as error:
+                    limit = f"{self._limits.timeout:g} s"
+                    said = f"drawing it took longer than {limit}; raise --render-timeout"
+                    raise PageError(ErrorCode.RENDER_TIMEOUT, f"{where}: {said}") from error
+                else:
+                    if isinstance(answer, PageError):
+                        raise answer
+                    return answer
+        raise AssertionError("unreachable: the last try returns or raises")
+
+    async def _run(self, name: str, arguments: tuple[Any, ...]) -> object:
+        worker = self._idle.pop() if self._idle else self._new()
+        loop = asyncio.get_running_loop()
+        try:
+            answer = await loop.run_in_executor(self._threads, worker.ask, name, arguments)
+        except BaseException:
+            self._drop(worker)
+            raise
+        if worker.requests >= REQUESTS_PER_WORKER:
+            self._drop(worker)
+        else:
+            self._idle.append(worker)
+        return answer
+
+    def _new(self) -> _Worker:
+        worker = _Worker(self._password, self._limits)
+        self._all.add(worker)
+        return worker
+
+    def _drop(self, worker: _Worker) -> None:
+        self._all.discard(worker)
+        worker.end()

@@ -1,0 +1,151 @@
+"""Assemble: pages, figures and descriptions -> one enriched Markdown text a document."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from llm_ocr.inference.client import Answer
+from llm_ocr.records import (
+    CAPTION_LABELS,
+    FURNITURE_LABELS,
+    Block,
+    Box,
+    ErrorCode,
+    PageError,
+    PageStatus,
+)
+from llm_ocr.stages.figures import captions_of, figure_blocks
+from llm_ocr.stages.joining import Kind, Piece, join_pages
+from llm_ocr.stages.markdown import alt_text, block_markdown, figure_markdown
+from llm_ocr.stages.stage import ReadShard, item_result
+from llm_ocr.tables.plan import Shard
+from llm_ocr.tables.schema import Row
+from llm_ocr.tables.shards import ItemResult
+
+PAGE_COLUMNS = [
+    *("page_id", "doc_id", "source_uri", "name", "content_hash", "page_number"),
+    *("blocks", "status", "error_code", "error"),
+]
+FIGURE_COLUMNS = ["figure_id", "page_id", "name", "caption"]
+DESCRIPTION_COLUMNS = ["figure_id", "text"]
+
+
+@dataclass(frozen=True)
+class AssembleStage:
+    """The shard's documents, each joined from its pages. Asks nothing of an engine."""
+
+    read: ReadShard
+    name: str = "assemble"
+    tables: Sequence[str] = ("documents",)
+
+    async def items(self, shard: Shard) -> AsyncIterator["DocumentItem"]:
+        figures: dict[str, list[Row]] = {}
+        for row in self.read("figures", shard.name, FIGURE_COLUMNS):
+            figures.setdefault(row["page_id"], []).append(row)
+        descriptions = self._descriptions(shard)
+        pages = self.read("pages", shard.name, PAGE_COLUMNS)
+        for doc_id, rows in groupby(pages, key=lambda row: str(row["doc_id"])):
+            yield DocumentItem(doc_id, list(rows), figures, descriptions)
+
+    def _descriptions(self, shard: Shard) -> Mapping[str, str]:
+        rows = self.read("descriptions", shard.name, DESCRIPTION_COLUMNS)
+        return {row["figure_id"]: row["text"] for row in rows if row["text"]}
+
+
+@dataclass(frozen=True)
+class DocumentItem:
+    """One document: its page rows in order, and the figures and descriptions of its shard."""
+
+    doc_id: str
+    pages: Sequence[Row]
+    figures: Mapping[str, Sequence[Row]]
+    descriptions: Mapping[str, str]
+
+    @property
+    def item_id(self) -> str:
+        return self.doc_id
+
+    async def request(self) -> None:
+        return None
+
+    async def result(self, answer: Answer | None) -> ItemResult:
+        markdown = join_pages(self._pieces(page) for page in self.pages)
+        return self._row(markdown, *document_outcome(self.pages))
+
+    def failure(self, error: PageError) -> ItemResult:
+        return self._row("", PageStatus.FAILED, error)
+
+    def _pieces(self, page: Row) -> list[Piece]:
+        figures = self.figures.get(page["page_id"], ())
+        return page_pieces(page, figures, self.descriptions)
+
+    def _row(self, markdown: str, status: PageStatus, error: PageError | None) -> ItemResult:
+        first = self.pages[0]
+        row = {
+            "doc_id": self.doc_id,
+            "source_uri": first["source_uri"],
+            "name": first["name"],
+            "content_hash": first["content_hash"],
+            "markdown": markdown,
+            "page_count": sum(page["page_number"] > 0 for page in self.pages),
+            "figure_count": sum(len(self.figures.get(page["page_id"], ())) for page in self.pages),
+            "status": status.value,
+            "error_code": error.code.value if error else None,
+            "error": error.message if error else None,
+        }
+        return item_result(self.item_id, row, {"documents": [row]})
+
+
+def document_outcome(pages: Sequence[Row]) -> tuple[PageStatus, PageError | None]:
+    """A document is ok, failed (no page of it was read), or truncated: some of it is missing."""
+    failed = [page for page in pages if page["status"] == PageStatus.FAILED]
+    cut = [page for page in pages if page["status"] == PageStatus.TRUNCATED]
+    if failed and len(failed) == len(pages):
+        first = failed[0]
+        code = ErrorCode(first["error_code"] or ErrorCode.MISSING_PAGES)
+        return PageStatus.FAILED, PageError(code, first["error"] or "no page was read")
+    if failed or cut:
+        numbers = ", ".join(str(page["page_number"]) for page in (*failed, *cut))
+        message = f"{len(failed)} of {len(pages)} pages failed, {len(cut)} were cut: {numbers}"
+        return PageStatus.TRUNCATED, PageError(ErrorCode.MISSING_PAGES, message)
+    return PageStatus.OK, None
+
+
+def page_pieces(page: Row, figures: Sequence[Row], descriptions: Mapping[str, str]) -> list[Piece]:
+    """A page's anchor, then its blocks in reading order, running headers and footers left out."""
+    pieces = [Piece(Kind.ANCHOR, f'<a id="page-{page["page_number"]}"></a>')]
+    if page["status"] == PageStatus.FAILED:
+        why = str(page["error"] or page["error_code"]).replace("--", "- -")
+        return [*pieces, Piece(Kind.OTHER, f"<!-- page {page['page_number']} failed: {why} -->")]
+    blocks = [_block(row) for row in page["blocks"] or ()]
+    rows = dict(zip(figure_blocks(blocks), figures, strict=bool(figures)))
+    owners = captions_of(blocks)
+    for k, block in enumerate(blocks):
+        if k in rows:
+            pieces.append(Piece(Kind.FLOAT, figure_piece(rows[k], descriptions)))
+        if block.text and k not in owners.values() and block.label not in FURNITURE_LABELS:
+            pieces.append(Piece(_kind(block), block_markdown(block)))
+    return pieces
+
+
+def figure_piece(figure: Row, descriptions: Mapping[str, str]) -> str:
+    """The figure with a short alternative text, its caption below, its description quoted."""
+    caption, description = figure["caption"], descriptions.get(figure["figure_id"])
+    lines = [figure_markdown(figure["name"], caption or alt_text(description or ""))]
+    if caption:
+        lines.append(f"*{caption.strip('*_ ')}*")
+    if description:
+        lines.append("\n".join(f"> {line}".rstrip() for line in description.splitlines()))
+    return "\n\n".join(lines)
+
+
+def _kind(block: Block) -> Kind:
+    if block.label in CAPTION_LABELS:
+        return Kind.FLOAT
+    return {"text": Kind.TEXT, "table": Kind.TABLE}.get(block.label, Kind.OTHER)
+
+
+def _block(row: Row) -> Block:
+    corners = row["x1"], row["y1"], row["x2"], row["y2"]
+    box = None if None in corners else Box(*corners)
+    return Block(row["label"], row["text"], box)

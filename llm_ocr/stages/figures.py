@@ -1,0 +1,48 @@
+"""Which blocks of a page are figures, and which captions are theirs."""
+
+import re
+from collections.abc import Sequence
+
+from llm_ocr.records import CAPTION_LABELS, FIGURE_LABELS, Block
+
+# Smaller boxes are specks: a crop of them shows nothing.
+MIN_SIDE = 8.0
+_CENTER = re.compile(r"^\s*<center>(.*?)</center>\s*$", re.DOTALL)
+
+
+def figure_blocks(blocks: Sequence[Block]) -> list[int]:
+    """The places of the blocks that are cut out as figures, in reading order."""
+    return [
+        k
+        for k, block in enumerate(blocks)
+        if block.label in FIGURE_LABELS
+        and block.box is not None
+        and block.box.x2 - block.box.x1 >= MIN_SIDE
+        and block.box.y2 - block.box.y1 >= MIN_SIDE
+    ]
+
+
+def captions_of(blocks: Sequence[Block]) -> dict[int, int]:
+    """Figure's place -> its caption's place.
+
+    A caption belongs to the figure before it in reading order, or else to the one behind it.
+    """
+    figures = set(figure_blocks(blocks))
+    captions = [
+        k
+        for k, block in enumerate(blocks)
+        if block.label in CAPTION_LABELS and block.label != "table_caption"
+    ]
+    owners: dict[int, int] = {}
+    for step in (-1, 1):
+        for caption in captions:
+            figure = caption + step
+            if figure in figures and figure not in owners and caption not in owners.values():
+                owners[figure] = caption
+    return owners
+
+
+def caption_text(text: str) -> str:
+    """A caption without the tags that some models centre it with, on one line."""
+    centred = _CENTER.match(text)
+    return " ".join((centred.group(1) if centred else text).split())

@@ -1,0 +1,116 @@
+"""Pages put one after another: paragraphs and tables that a page break cut are made whole."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+
+class Kind(Enum):
+    """What a piece of a page is, as far as joining matters."""
+
+    ANCHOR = "anchor"
+    TEXT = "text"
+    TABLE = "table"
+    FLOAT = "float"  # a figure or a caption: text may go on around it
+    OTHER = "other"  # a heading, a list, an equation: text does not go on across it
+
+
+@dataclass(frozen=True)
+class Piece:
+    kind: Kind
+    markdown: str
+
+
+_TABLE = re.compile(r"\s*<table[^>]*>(?P<rows>.*)</table>\s*", re.DOTALL | re.IGNORECASE)
+_ROW = re.compile(r"<tr[^>]*>.*?</tr>", re.DOTALL | re.IGNORECASE)
+_CELL = re.compile(r"<t[dh](?P<attributes>[^>]*)>", re.IGNORECASE)
+_COLSPAN = re.compile(r"colspan\s*=\s*[\"']?(\d{1,3})", re.IGNORECASE)
+_ENDS_SENTENCE = frozenset('.!?:;…"”’»)]。！？：；')
+
+
+def join_pages(pages: Iterable[Sequence[Piece]]) -> str:
+    """One Markdown text of pages, each a sequence of pieces that begins with its anchor."""
+    whole: list[Piece] = []
+    for page in pages:
+        if not (_join_text(whole, list(page)) or _join_table(whole, list(page))):
+            whole.extend(page)
+    return "\n\n".join(piece.markdown for piece in whole if piece.markdown) + "\n"
+
+
+def _join_text(whole: list[Piece], page: list[Piece]) -> bool:
+    """Append `page` to `whole` if its first paragraph goes on from the last one's end."""
+    last = _past_floats(whole, range(len(whole) - 1, -1, -1))
+    first = _past_floats(page, range(1, len(page)))
+    if last is None or first is None:
+        return False
+    joint = continued(whole[last].markdown, page[first].markdown, page[0].markdown)
+    if joint is None:
+        return False
+    whole[last] = replace(whole[last], markdown=joint)
+    whole.extend(page[1:first] + page[first + 1 :])
+    return True
+
+
+def _past_floats(pieces: Sequence[Piece], places: Iterable[int]) -> int | None:
+    """The first of `places` that is no figure, caption or table, if it is a paragraph."""
+    for k in places:
+        if pieces[k].kind is Kind.TEXT:
+            return k
+        if pieces[k].kind not in (Kind.FLOAT, Kind.TABLE):
+            return None
+    return None
+
+
+def continued(before: str, after: str, anchor: str) -> str | None:
+    """`before` and `after` as one paragraph with the page's anchor inside, or None."""
+    if not before or not after:
+        return None
+    end, start = before[-1], after[0]
+    if end in "-\u00ad" and before[-2:-1].isalpha() and start.islower():
+        return f"{before[:-1]}{anchor}{after}"
+    if end in _ENDS_SENTENCE:
+        return None
+    if _is_ideographic(end) and _is_ideographic(start):
+        return f"{before}{anchor}{after}"
+    if start.islower() or end == ",":
+        return f"{before} {anchor}{after}"
+    return None
+
+
+def _is_ideographic(char: str) -> bool:
+    return unicodedata.category(char) == "Lo" and unicodedata.east_asian_width(char) == "W"
+
+
+def _join_table(whole: list[Piece], page: list[Piece]) -> bool:
+    """Append `page` to `whole` if it begins with the rest of the table at the end."""
+    if len(page) < 2 or not whole or {whole[-1].kind, page[1].kind} != {Kind.TABLE}:
+        return False
+    rows, more = _rows(whole[-1].markdown), _rows(page[1].markdown)
+    if not rows or not more or _columns(rows) != _columns(more):
+        return False
+    if _header(more[0]) == _header(rows[0]):
+        more = more[1:]
+    whole[-1] = Piece(Kind.TABLE, f"<table>{''.join(rows + more)}</table>")
+    whole.extend([page[0], *page[2:]])
+    return True
+
+
+def _rows(table: str) -> list[str]:
+    match = _TABLE.fullmatch(table)
+    return _ROW.findall(match["rows"]) if match else []
+
+
+def _header(row: str) -> str:
+    """A row's content without the difference between `<th>` and `<td>`, or white space."""
+    return re.sub(r"<(/?)t[hd]", r"<\1td", re.sub(r"\s+", "", row), flags=re.IGNORECASE)
+
+
+def _columns(rows: Sequence[str]) -> int:
+    return max(sum(_span(cell["attributes"]) for cell in _CELL.finditer(row)) for row in rows)
+
+
+def _span(attributes: str) -> int:
+    span = _COLSPAN.search(attributes)
+    return int(span[1]) if span else 1

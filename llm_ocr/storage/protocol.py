@@ -1,0 +1,60 @@
+"""The few things that a run asks of a place that holds objects."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+
+class StorageError(Exception):
+    """A store that can't be read or written; the message names it and says what to do."""
+
+
+class RunInUseError(Exception):
+    """Another process is writing to the same place."""
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """An object's path below the store's URI, `/`-separated, and its size in bytes."""
+
+    path: str
+    size: int
+
+
+class Store(Protocol):
+    """Objects under one URI. Paths are relative to it.
+
+    Missing objects raise FileNotFoundError; everything else that goes wrong raises StorageError.
+    """
+
+    uri: str
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        """Every object whose path lies below the folder `prefix`, in no particular order."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def get(self, path: str) -> bytes: ...
+
+    def open(self, path: str) -> BinaryIO:
+        """A seekable reader that fetches ranges as they are asked for."""
+        ...
+
+    def put(self, path: str, data: bytes | Path) -> None:
+        """Write an object whole, in place of any that stands there; never half of it is seen."""
+        ...
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write an object unless one stands there: True for the one caller that wrote it."""
+        ...
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Remove objects; those already gone don't matter."""
+        ...
+
+    def sole_writer(self) -> AbstractContextManager[None]:
+        """Hold the store against a second run on this machine; RunInUseError if one holds it."""
+        ...

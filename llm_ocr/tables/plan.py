@@ -1,0 +1,142 @@
+"""The plan of a run: its documents cut into shards, and the settings it was made with.
+
+Written once, with put-if-absent, as `plans/000.parquet`: a second starter reads the first one's.
+"""
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from llm_ocr.records import Document
+from llm_ocr.storage.store import Store
+
+PLAN_PATH = "plans/000.parquet"
+
+_SCHEMA = pa.schema(
+    [
+        ("shard", pa.int32()),
+        ("doc_id", pa.string()),
+        ("source_uri", pa.string()),
+        ("version", pa.string()),
+        ("name", pa.string()),
+        ("kind", pa.string()),
+        ("size", pa.int64()),
+        ("pages", pa.int32()),
+    ]
+)
+
+
+class SettingsMismatchError(Exception):
+    """The output holds a run that was planned with other settings."""
+
+
+@dataclass(frozen=True)
+class PlannedDocument:
+    """A document and how many of its pages were expected at planning (None: not countable)."""
+
+    document: Document
+    pages: int | None
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The unit of work, commit and resume: some whole documents."""
+
+    number: int
+    documents: tuple[PlannedDocument, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.number:06d}"
+
+    @property
+    def expected_pages(self) -> int:
+        return sum(planned.pages or 1 for planned in self.documents)
+
+    def order(self) -> dict[str, int]:
+        """`doc_id` -> its place in the shard."""
+        return {planned.document.doc_id: k for k, planned in enumerate(self.documents)}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Shards, and the settings that decide what their rows look like."""
+
+    shards: tuple[Shard, ...]
+    settings: Mapping[str, object]
+
+    @property
+    def documents(self) -> Iterator[Document]:
+        return (planned.document for shard in self.shards for planned in shard.documents)
+
+    @property
+    def expected_pages(self) -> int:
+        return sum(shard.expected_pages for shard in self.shards)
+
+
+def cut_shards(documents: Iterable[PlannedDocument], shard_pages: int) -> tuple[Shard, ...]:
+    """Shards of at most `shard_pages` pages, in order; a larger document is a shard alone."""
+    shards: list[Shard] = []
+    held: list[PlannedDocument] = []
+    count = 0
+    for planned in documents:
+        pages = planned.pages or 1
+        if held and count + pages > shard_pages:
+            shards.append(Shard(len(shards), tuple(held)))
+            held, count = [], 0
+        held.append(planned)
+        count += pages
+    if held:
+        shards.append(Shard(len(shards), tuple(held)))
+    return tuple(shards)
+
+
+def read_plan(store: Store) -> Plan | None:
+    """The plan of the run in `store`, or None where no run was planned."""
+    try:
+        data = store.get(PLAN_PATH)
+    except FileNotFoundError:
+        return None
+    table = pq.read_table(io.BytesIO(data))
+    shards: dict[int, list[PlannedDocument]] = {}
+    for row in table.to_pylist():
+        number, pages = row.pop("shard"), row.pop("pages")
+        shards.setdefault(number, []).append(PlannedDocument(Document(**row), pages))
+    settings = json.loads(table.schema.metadata[b"settings"])
+    return Plan(tuple(Shard(n, tuple(held)) for n, held in sorted(shards.items())), settings)
+
+
+def write_plan(store: Store, plan: Plan) -> Plan:
+    """Write `plan` unless another starter's stands there; either way the one that stands."""
+    rows = [
+        {"shard": shard.number, "pages": planned.pages, **vars(planned.document)}
+        for shard in plan.shards
+        for planned in shard.documents
+    ]
+    schema = _SCHEMA.with_metadata({"settings": json.dumps(dict(plan.settings), sort_keys=True)})
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink)
+    if store.create(PLAN_PATH, sink.getvalue()):
+        return plan
+    standing = read_plan(store)
+    assert standing is not None, "a plan that exists can be read"
+    check_settings(store, standing, plan.settings)
+    return standing
+
+
+def check_settings(store: Store, plan: Plan, wanted: Mapping[str, object]) -> None:
+    """Raise SettingsMismatchError, naming the differences, unless the run was planned like this."""
+    differences: Sequence[str] = [
+        f"{key} was {plan.settings.get(key)!r}, is now {wanted.get(key)!r}"
+        for key in sorted({*plan.settings, *wanted})
+        if plan.settings.get(key) != wanted.get(key)
+    ]
+    if differences:
+        raise SettingsMismatchError(
+            f"{store.uri} holds a run with other settings: {'; '.join(differences)}. "
+            "Use the same settings to go on with it, or give another --out"
+        )

@@ -1,0 +1,135 @@
+"""The Arrow schemas of the tables, and how records become rows.
+
+Images are structs `{bytes, path}` with the metadata by which `datasets` shows them as images.
+Boxes are pixels of the stored page image. Every table joins the others by `doc_id`, `page_id`
+and `figure_id`.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+Row = Mapping[str, Any]
+
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+BOX = [(corner, pa.float64()) for corner in ("x1", "y1", "x2", "y2")]
+BLOCKS = pa.list_(pa.struct([("label", pa.string()), ("text", pa.string()), *BOX]))
+
+# What every item that was asked about carries: what became of it, and what it cost.
+OUTCOME = [
+    ("status", pa.string()),
+    ("error_code", pa.string()),
+    ("error", pa.string()),
+    ("attempts", pa.int32()),
+    ("finish_reason", pa.string()),
+    ("prompt_tokens", pa.int32()),
+    ("completion_tokens", pa.int32()),
+    ("seconds", pa.float32()),
+    ("model", pa.string()),
+    ("profile", pa.string()),
+    ("prompt_hash", pa.string()),
+]
+
+
+def _schema(fields: list[tuple[str, pa.DataType]]) -> pa.Schema:
+    """A schema whose image columns are marked for `datasets` (its `huggingface` metadata key)."""
+    images = {name: {"_type": "Image"} for name, kind in fields if kind == IMAGE}
+    if not images:
+        return pa.schema(fields)
+    features = {name: images.get(name) or _feature(kind) for name, kind in fields}
+    return pa.schema(fields, metadata={"huggingface": json.dumps({"info": {"features": features}})})
+
+
+def _feature(kind: pa.DataType) -> object:
+    if pa.types.is_list(kind):
+        return {"_type": "List", "feature": _feature(kind.value_type)}
+    if pa.types.is_struct(kind):
+        return {field.name: _feature(field.type) for field in kind}
+    name = {"float": "float32", "double": "float64"}.get(str(kind), str(kind))
+    return {"_type": "Value", "dtype": name}
+
+
+PAGES = _schema(
+    [
+        ("page_id", pa.string()),
+        ("doc_id", pa.string()),
+        ("source_uri", pa.string()),
+        ("name", pa.string()),
+        ("content_hash", pa.string()),
+        ("page_number", pa.int32()),
+        ("image", IMAGE),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("width_pt", pa.float32()),
+        ("height_pt", pa.float32()),
+        ("rotation", pa.int32()),
+        ("markdown", pa.string()),
+        ("blocks", BLOCKS),
+        ("notes", pa.list_(pa.string())),
+        ("raw_answer", pa.string()),
+        ("model_revision", pa.string()),
+        ("parser_version", pa.int32()),
+        *OUTCOME,
+    ]
+)
+
+FIGURES = _schema(
+    [
+        ("figure_id", pa.string()),
+        ("page_id", pa.string()),
+        ("doc_id", pa.string()),
+        ("name", pa.string()),
+        ("label", pa.string()),
+        ("caption", pa.string()),
+        *BOX,
+        ("image", IMAGE),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+    ]
+)
+
+DESCRIPTIONS = _schema(
+    [
+        ("figure_id", pa.string()),
+        ("page_id", pa.string()),
+        ("doc_id", pa.string()),
+        ("task", pa.string()),
+        ("text", pa.string()),
+        *OUTCOME,
+    ]
+)
+
+DOCUMENTS = _schema(
+    [
+        ("doc_id", pa.string()),
+        ("source_uri", pa.string()),
+        ("name", pa.string()),
+        ("content_hash", pa.string()),
+        ("markdown", pa.string()),
+        ("page_count", pa.int32()),
+        ("figure_count", pa.int32()),
+        ("status", pa.string()),
+        ("error_code", pa.string()),
+        ("error", pa.string()),
+    ]
+)
+
+SCHEMAS: Mapping[str, pa.Schema] = {
+    "pages": PAGES,
+    "figures": FIGURES,
+    "descriptions": DESCRIPTIONS,
+    "documents": DOCUMENTS,
+}
+
+
+def id_column(table: str) -> str:
+    """The column that identifies a table's rows: its first."""
+    return str(SCHEMAS[table].names[0])
+
+
+def sort_key(row_id: str, order: Mapping[str, int]) -> tuple[int, ...]:
+    """`doc_id/page/figure` -> (place of the document in `order`, page, figure)."""
+    doc_id, *numbers = row_id.split("/")
+    return (order[doc_id], *(int(number) for number in numbers))

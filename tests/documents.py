@@ -1,0 +1,119 @@
+"""Documents made for tests."""
+
+import io
+import struct
+import zlib
+from pathlib import Path
+
+from PIL import Image, ImageDraw
+from reportlab.pdfgen.canvas import Canvas
+
+
+def pdf(path: Path, pages: int = 1, **canvas: object) -> Path:
+    """A PDF whose pages say their number, with a picture-like box on each."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sheet = Canvas(str(path), pagesize=(300, 400), **canvas)
+    for number in range(1, pages + 1):
+        sheet.setFont("Helvetica", 20)
+        sheet.drawString(40, 350, f"{path.stem}, page {number}")
+        sheet.setFillColorRGB(0.2, 0.4, 0.6)
+        sheet.rect(60, 120, 180, 100, fill=1)
+        sheet.showPage()
+    sheet.save()
+    return path
+
+
+def encrypted_pdf(path: Path, password: str) -> Path:
+    from reportlab.lib.pdfencrypt import StandardEncryption
+
+    return pdf(path, encrypt=StandardEncryption(password, canPrint=1))
+
+
+def huge_page_pdf(path: Path) -> Path:
+    """One page of 200 x 200 inches."""
+    sheet = Canvas(str(path), pagesize=(200 * 72, 200 * 72))
+    sheet.setFont("Helvetica", 600)
+    sheet.drawString(1000, 7000, "A very large page")
+    sheet.save()
+    return path
+
+
+def pdf_of(path: Path, page_tree: bytes, *objects: bytes) -> Path:
+    """A PDF of raw objects: 1 is the catalogue, 2 the page tree, the others follow."""
+    whole = [b"<< /Type /Catalog /Pages 2 0 R >>", page_tree, *objects]
+    body, places = b"%PDF-1.4\n", []
+    for number, content in enumerate(whole, 1):
+        places.append(len(body))
+        body += b"%d 0 obj\n%s\nendobj\n" % (number, content)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    size = len(whole) + 1
+    body += b"xref\n0 %d\n0000000000 65535 f \n%strailer\n" % (size, table)
+    start = body.index(b"xref")
+    body += b"<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (size, start)
+    path.write_bytes(body)
+    return path
+
+
+def zero_page_pdf(path: Path) -> Path:
+    return pdf_of(path, b"<< /Type /Pages /Kids [] /Count 0 >>")
+
+
+def corrupt_page_pdf(path: Path) -> Path:
+    """Three pages, the second of which is no page at all."""
+    page = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 200 200] /Contents 6 0 R >>"
+    content = b"1 0 0 rg 50 50 100 100 re f"
+    return pdf_of(
+        path,
+        b"<< /Type /Pages /Kids [3 0 R 4 0 R 5 0 R] /Count 3 >>",
+        page,
+        b"(not a page)",
+        page,
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(content), content),
+    )
+
+
+def bomb_png(path: Path, side: int = 60_000) -> Path:
+    """A PNG of `side` x `side` pixels in a few kilobytes."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = zlib.crc32(kind + data)
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", check)
+
+    head = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
+    rows = zlib.compress(bytes(1 + side // 8) * 100, 9)
+    parts = chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + parts)
+    return path
+
+
+def picture(path: Path, text: str = "words", size: tuple[int, int] = (300, 200)) -> Path:
+    """An image file with a word on it, in the format of its ending."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image = Image.new("RGB", size, "white")
+    ImageDraw.Draw(image).text((20, 20), text, fill="black")
+    image.save(path)
+    return path
+
+
+def cmyk_jpeg(path: Path) -> Path:
+    image = Image.new("CMYK", (200, 100), (0, 0, 0, 0))
+    image.paste((0, 255, 255, 0), (20, 20, 80, 80))
+    image.save(path, "JPEG", quality=95)
+    return path
+
+
+def deep_tiff(path: Path) -> Path:
+    """16 bits a pixel: white paper with a dark square."""
+    image = Image.new("I;16", (200, 100), 60_000)
+    image.paste(2_000, (20, 20, 80, 80))
+    image.save(path)
+    return path
+
+
+def blank_image(path: Path) -> Path:
+    Image.new("RGB", (300, 200), (250, 249, 244)).save(path)
+    return path
+
+
+def decoded(jpeg: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(jpeg))

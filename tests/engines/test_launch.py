@@ -1,0 +1,142 @@
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from llm_ocr.engines.launch import Engine, EngineCommand
+from llm_ocr.inference.client import ChatClient, ChatRequest, EngineFailedError
+
+CHAT = [sys.executable, "-m", "tests.servers.chat"]
+COMMAND = EngineCommand(CHAT, "deepseek-ai/DeepSeek-OCR", parallel=2, ready_timeout=30)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+def engine_processes(engine: Engine) -> list[psutil.Process]:
+    """The supervisor and the engine behind it, found by the engine's port."""
+    port = engine.base_url.split(":")[2].split("/")[0]
+    return [
+        process
+        for process in psutil.process_iter()
+        if process.is_running() and port in _command_line(process)
+    ]
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
+
+
+async def test_ready_means_that_a_page_is_answered_and_stopping_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    async with Engine(COMMAND, tmp_path / "logs" / "engine.log") as engine:
+        async with ChatClient(engine.base_url, COMMAND.model, window=1) as client:
+            assert (await client.ask(ChatRequest("Free OCR.", b"x", 10))).text
+        assert len(engine_processes(engine)) == 2
+    assert engine_processes(engine) == []
+
+
+async def test_an_engine_that_was_killed_is_revived_once_for_all_who_ask(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    async with Engine(COMMAND, tmp_path / "engine.log") as engine:
+        before = loop.time()
+        assert await engine.revive(before) is False
+        for process in engine_processes(engine):
+            if "supervisor" not in " ".join(process.cmdline()):
+                process.send_signal(signal.SIGKILL)
+        assert await asyncio.gather(*(engine.revive(before) for _ in range(3))) == [True] * 3
+        assert engine.restarts == 1
+        async with ChatClient(engine.base_url, COMMAND.model, window=1) as client:
+            assert (await client.ask(ChatRequest("Free OCR.", b"x", 10))).text
+    assert engine_processes(engine) == []
+
+
+async def test_an_engine_that_ends_at_once_shows_its_last_words(tmp_path: Path) -> None:
+    script = "import sys; print('CUDA out of memory'); sys.exit(1)"
+    command = EngineCommand([sys.executable, "-c", script], "m", parallel=1)
+    with pytest.raises(EngineFailedError, match=r"ended before it was ready[\s\S]*CUDA out of"):
+        async with Engine(command, tmp_path / "engine.log"):
+            pass
+
+
+async def test_an_engine_that_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
+    async with Engine(COMMAND, tmp_path / "engine.log") as engine:
+        with pytest.raises(EngineFailedError, match="died 6 times in a row"):
+            while True:
+                since = asyncio.get_running_loop().time()
+                for process in engine_processes(engine):
+                    if "supervisor" not in " ".join(process.cmdline()):
+                        process.send_signal(signal.SIGKILL)
+                await engine.revive(since)
+        assert engine.restarts == 5
+
+
+PARENT = """
+import asyncio, sys
+from pathlib import Path
+from llm_ocr.engines.launch import Engine
+from tests.engines.test_launch import COMMAND
+
+async def main():
+    async with Engine(COMMAND, Path(sys.argv[1])) as engine:
+        print(engine.base_url, flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+async def test_no_process_is_left_when_the_parent_dies(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PARENT), str(tmp_path / "engine.log")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert parent.stdout is not None
+    url = parent.stdout.readline().decode().strip()
+    port = url.split(":")[2].split("/")[0]
+
+    def left() -> list[psutil.Process]:
+        return [one for one in psutil.process_iter() if port in _command_line(one)]
+
+    assert len(left()) == 2
+    parent.send_signal(number)
+    parent.wait()
+    await until(lambda: not left())
+
+
+async def test_an_engine_with_children_that_ignore_sigterm_is_ended_whole(tmp_path: Path) -> None:
+    """As vLLM's workers may be: the whole process group goes."""
+    stubborn = textwrap.dedent(
+        """
+        import signal, subprocess, sys
+        child = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\\n"
+        child += "print('up', flush=True)\\nwhile True: time.sleep(60)"
+        worker = subprocess.Popen([sys.executable, "-c", child, *sys.argv], stdout=subprocess.PIPE)
+        worker.stdout.readline()
+        import tests.servers.chat as chat, asyncio
+        asyncio.run(chat.main())
+        """
+    )
+    command = EngineCommand([sys.executable, "-c", stubborn], COMMAND.model, parallel=1)
+    async with Engine(command, tmp_path / "engine.log") as engine:
+        assert len(engine_processes(engine)) == 3
+    await until(lambda: not engine_processes(engine))

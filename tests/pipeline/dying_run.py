@@ -1,0 +1,71 @@
+"""A run that kills itself with SIGKILL at a point of its way to disk.
+
+    python -m tests.pipeline.dying_run INPUT OUT BASE_URL POINT
+
+POINT is `before:PATTERN:N` or `after:PATTERN:N`, the N-th write or removal of an object whose path
+matches the regular expression PATTERN ("before" it, or "after"), or `never`.
+"""
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from llm_ocr import run
+from llm_ocr.storage.objects import LocalObjects
+
+SETTINGS: dict[str, Any] = {
+    "shard_pages": 4,
+    "part_pages": 2,
+    "concurrency": 3,
+    "render_workers": 1,
+    "viewer_pages": 5,
+}
+
+
+def arm(point: str) -> None:
+    """Make the store's writes count, and the one named by `point` the last."""
+    when, _, rest = point.partition(":")
+    pattern, _, count = rest.rpartition(":")
+    left = int(count)
+
+    def die_at(now: str, path: str) -> None:
+        nonlocal left
+        if now == when and re.search(pattern, path):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def mortal(write: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(self: LocalObjects, path: str, data: Any) -> Any:  # noqa: ANN401
+            die_at("before", path)
+            written = write(self, path, data)
+            die_at("after", path)
+            return written
+
+        return wrapped
+
+    delete = LocalObjects.delete
+
+    def mortal_delete(self: LocalObjects, paths: Iterable[str]) -> None:
+        for path in paths:
+            die_at("before", path)
+            delete(self, [path])
+            die_at("after", path)
+
+    LocalObjects.put = mortal(LocalObjects.put)  # type: ignore[method-assign]
+    LocalObjects.create = mortal(LocalObjects.create)  # type: ignore[method-assign]
+    LocalObjects.delete = mortal_delete  # type: ignore[method-assign]
+
+
+def main() -> None:
+    source, out, base_url, point = sys.argv[1:]
+    if point != "never":
+        arm(point)
+    run(source, out, base_url=base_url, **SETTINGS)
+
+
+if __name__ == "__main__":
+    main()

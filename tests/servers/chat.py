@@ -1,0 +1,151 @@
+"""An engine that answers at once, with the same words for the same image, or as it is told to.
+
+    python -m tests.servers.chat --port P [--model-name NAME]
+
+Speaks the part of the OpenAI chat API that the client uses. Started in a test's own process with
+`serving(...)`, or as a process of its own where it has to survive or be killed.
+"""
+
+import argparse
+import asyncio
+import base64
+import hashlib
+import json
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from queue import Queue
+from typing import Any
+
+from aiohttp import web
+
+Reply = Callable[[dict[str, Any]], Awaitable[web.StreamResponse] | web.StreamResponse]
+
+
+def image_of(body: dict[str, Any]) -> bytes:
+    """The image in a request."""
+    parts = body["messages"][0]["content"]
+    url = next(part["image_url"]["url"] for part in parts if part["type"] == "image_url")
+    return base64.b64decode(url.split(",", 1)[1])
+
+
+def prompt_of(body: dict[str, Any]) -> str:
+    """The text in a request."""
+    parts = body["messages"][0]["content"]
+    return str(next(part["text"] for part in parts if part["type"] == "text"))
+
+
+def grounded(body: dict[str, Any]) -> str:
+    """A grounded page, or a description, that depends on the image alone."""
+    words = hashlib.sha256(image_of(body)).hexdigest()[:16]
+    if "<|grounding|>" not in prompt_of(body):
+        return f"A picture whose digest is {words}."
+    return (
+        "<|ref|>title<|/ref|><|det|>[[100, 50, 900, 90]]<|/det|>\n"
+        f"# Page {words}\n\n"
+        "<|ref|>text<|/ref|><|det|>[[100, 120, 900, 400]]<|/det|>\n"
+        "What stands on the page.\n\n"
+        "<|ref|>image<|/ref|><|det|>[[200, 450, 800, 700]]<|/det|>\n"
+        "<|ref|>image_caption<|/ref|><|det|>[[200, 710, 800, 740]]<|/det|>\n"
+        f"<center>Figure 1: {words}</center>\n"
+    )
+
+
+def answer(text: str, finish_reason: str = "stop", **usage: int) -> web.Response:
+    """A chat completion."""
+    counts = {"prompt_tokens": 300, "completion_tokens": max(1, len(text) // 4), **usage}
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}}
+    body = {"id": "chatcmpl-1", "object": "chat.completion", "usage": counts}
+    return web.json_response({**body, "choices": [{**choice, "finish_reason": finish_reason}]})
+
+
+def refusal(status: int, message: str, **headers: str) -> web.Response:
+    """An error as vLLM sends it."""
+    error = {"message": message, "type": "Error", "param": None, "code": status}
+    return web.json_response({"error": error}, status=status, headers=headers)
+
+
+def at_once(body: dict[str, Any]) -> web.Response:
+    return answer(grounded(body))
+
+
+class ChatServer:
+    """What was asked, and how it is answered."""
+
+    def __init__(self, reply: Reply = at_once) -> None:
+        self.reply = reply
+        self.requests: list[dict[str, Any]] = []
+        self.in_flight = self.most_in_flight = 0
+        self.base_url = ""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        body = json.loads(await request.read())
+        self.requests.append(body)
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            reply = self.reply(body)
+            return reply if isinstance(reply, web.StreamResponse) else await reply
+        finally:
+            self.in_flight -= 1
+
+    def application(self) -> web.Application:
+        application = web.Application(client_max_size=1 << 26)
+        application.router.add_post("/v1/chat/completions", self.handle)
+        application.router.add_get("/health", self.health)
+        return application
+
+    async def health(self, request: web.Request) -> web.Response:
+        return web.Response()
+
+
+@asynccontextmanager
+async def serving(reply: Reply = at_once, port: int = 0) -> AsyncIterator[ChatServer]:
+    """A server in this process, on a free port, gone afterwards."""
+    server = ChatServer(reply)
+    runner = web.AppRunner(server.application(), shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", port)
+    await site.start()
+    bound = runner.addresses[0][1]
+    server.base_url = f"http://127.0.0.1:{bound}/v1"
+    try:
+        yield server
+    finally:
+        await runner.cleanup()
+
+
+@contextmanager
+def serving_beside(reply: Reply = at_once) -> Iterator[ChatServer]:
+    """A server in a thread beside this one, for code that runs an event loop of its own."""
+    ready: Queue[ChatServer] = Queue()
+    loop = asyncio.new_event_loop()
+
+    async def serve() -> None:
+        async with serving(reply) as server:
+            ready.put(server)
+            await ended.wait()
+
+    ended = asyncio.Event()
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    try:
+        yield ready.get(timeout=10)
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
+        loop.close()
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--model-name", default="deepseek-ai/DeepSeek-OCR")
+    arguments, _ = parser.parse_known_args()
+    async with serving(port=arguments.port):
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

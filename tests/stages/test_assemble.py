@@ -1,0 +1,133 @@
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from llm_ocr.records import Block, Box, Document, PageStatus
+from llm_ocr.stages.assemble import AssembleStage, document_outcome
+from llm_ocr.stages.figures import captions_of
+from llm_ocr.stages.markdown import page_markdown
+from llm_ocr.tables.plan import PlannedDocument, Shard
+from llm_ocr.tables.schema import Row
+
+SHARD = Shard(0, (PlannedDocument(Document("d", "/in/d.pdf", "1", "d", "pdf", 1), 2),))
+
+
+def block(label: str, text: str, box: tuple[float, ...] | None = (0, 0, 100, 100)) -> Row:
+    corners = dict(zip(("x1", "y1", "x2", "y2"), box or (None,) * 4, strict=True))
+    return {"label": label, "text": text, **corners}
+
+
+def page(number: int, *blocks: Row, status: str = "ok", error: str | None = None) -> Row:
+    return {
+        "page_id": f"d/{number}",
+        "doc_id": "d",
+        "source_uri": "/in/d.pdf",
+        "name": "d",
+        "content_hash": "00",
+        "page_number": number,
+        "blocks": list(blocks),
+        "status": status,
+        "error_code": "corrupt_page" if error else None,
+        "error": error,
+    }
+
+
+def figure(number: int, k: int, caption: str | None) -> Row:
+    return {
+        "figure_id": f"d/{number}/{k}",
+        "page_id": f"d/{number}",
+        "name": f"d-p{number}-{k}.jpg",
+        "caption": caption,
+    }
+
+
+async def assembled(**tables: Sequence[Row]) -> Row:
+    def read(table: str, shard: str, columns: Sequence[str] | None) -> Iterator[Row]:
+        return iter(tables.get(table, ()))
+
+    results = []
+    async for item in AssembleStage(read).items(SHARD):
+        assert await item.request() is None
+        results.append(await item.result(None))
+    assert len(results) == 1
+    documents: Sequence[Mapping[str, Any]] = results[0].rows["documents"]
+    return documents[0]
+
+
+async def test_figures_stand_at_their_place_with_caption_and_description() -> None:
+    first = page(
+        1,
+        block("header", "Annual report"),
+        block("title", "# Levels"),
+        block("text", "Before."),
+        block("image", ""),
+        block("image_caption", "<center>Figure 1: The [gauge]\nin May</center>"),
+        block("text", "After."),
+        block("page_number", "1"),
+    )
+    document = await assembled(
+        pages=[first],
+        figures=[figure(1, 1, "Figure 1: The [gauge] in May")],
+        descriptions=[{"figure_id": "d/1/1", "text": "A chart.\nIt rises."}],
+    )
+    assert document["markdown"] == (
+        '<a id="page-1"></a>\n\n# Levels\n\nBefore.\n\n'
+        "![Figure 1: The (gauge) in May](figures/d-p1-1.jpg)\n\n"
+        "*Figure 1: The [gauge] in May*\n\n> A chart.\n> It rises.\n\nAfter.\n"
+    )
+    assert (document["page_count"], document["figure_count"]) == (1, 1)
+    assert document["status"] == "ok"
+
+
+async def test_without_a_caption_the_description_is_the_alternative_text() -> None:
+    document = await assembled(
+        pages=[page(1, block("image", ""))],
+        figures=[figure(1, 1, None)],
+        descriptions=[{"figure_id": "d/1/1", "text": "A bridge " + "over a river " * 20}],
+    )
+    alt = document["markdown"].split("![")[1].split("]")[0]
+    assert alt.startswith("A bridge over a river")
+    assert alt.endswith("…")
+    assert len(alt) <= 120
+
+
+async def test_a_failed_page_is_said_in_a_comment_and_in_the_status() -> None:
+    failed = page(2, status="failed", error="page 2 can't be drawn --> mend it")
+    document = await assembled(pages=[page(1, block("text", "One.")), failed])
+    comment = "<!-- page 2 failed: page 2 can't be drawn - -> mend it -->"
+    assert (
+        document["markdown"] == f'<a id="page-1"></a>\n\nOne.\n\n<a id="page-2"></a>\n\n{comment}\n'
+    )
+    assert (document["status"], document["error_code"]) == ("truncated", "missing_pages")
+    assert document["error"] == "1 of 2 pages failed, 0 were cut: 2"
+
+
+def test_a_document_of_failed_pages_failed_as_its_first_did() -> None:
+    status, error = document_outcome([page(0, status="failed", error="encrypted: pass --password")])
+    assert status is PageStatus.FAILED
+    assert error is not None
+    assert (error.code.value, error.message) == ("corrupt_page", "encrypted: pass --password")
+
+
+def blocks(*labels: str) -> list[Block]:
+    return [
+        Block(label, f"<center>{k}</center>", Box(0, 0, 9, 9)) for k, label in enumerate(labels)
+    ]
+
+
+def test_captions_belong_to_the_figure_before_them_or_else_behind() -> None:
+    assert captions_of(blocks("image", "image_caption", "image", "image_caption")) == {0: 1, 2: 3}
+    assert captions_of(blocks("image_caption", "image", "text")) == {1: 0}
+    assert captions_of(blocks("image", "image", "image_caption")) == {1: 2}
+    assert captions_of(blocks("table_caption", "image", "text", "image_caption")) == {}
+
+
+def test_a_page_keeps_everything_it_says_in_reading_order() -> None:
+    page_blocks = [
+        Block("header", "Top", None),
+        Block("text", "Words.", None),
+        Block("image", "", Box(0, 0, 50, 50)),
+        Block("image_caption", "<center>Fig. 1</center>", None),
+    ]
+    assert page_markdown(page_blocks, ["a.jpg"]) == (
+        "Top\n\nWords.\n\n![Fig. 1](figures/a.jpg)\n\n*Fig. 1*"
+    )

@@ -1,0 +1,116 @@
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llm_ocr.storage.store import RunInUseError, StorageError, open_store
+
+
+def test_what_is_put_can_be_listed_read_and_deleted(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "run"))
+    store.put("a/b/one", b"1")
+    store.put("a/two", b"22")
+    store.put("other", b"333")
+    assert {(thing.path, thing.size) for thing in store.list("a")} == {("a/b/one", 1), ("a/two", 2)}
+    assert store.get("a/two") == b"22"
+    assert store.exists("a/two")
+    store.delete(["a/two", "never/was"])
+    assert not store.exists("a/two")
+    with pytest.raises(FileNotFoundError):
+        store.get("a/two")
+    assert list(store.list("nothing/here")) == []
+
+
+def test_a_file_is_put_whole(tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    large.write_bytes(os.urandom(20_000_000))
+    store = open_store(str(tmp_path / "run"))
+    store.put("large", large)
+    with store.open("large") as reader:
+        reader.seek(-5, os.SEEK_END)
+        assert reader.read() == large.read_bytes()[-5:]
+        reader.seek(10_000_000)
+        assert reader.read(3) == large.read_bytes()[10_000_000:10_000_003]
+
+
+def test_create_has_one_winner(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    winners: list[int] = []
+    barrier = threading.Barrier(8)
+
+    def race(k: int) -> None:
+        barrier.wait()
+        if store.create("commits/one", str(k).encode()):
+            winners.append(k)
+
+    threads = [threading.Thread(target=race, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(winners) == 1
+    assert store.get("commits/one") == str(winners[0]).encode()
+
+
+HOLD = """
+import sys
+from llm_ocr.storage.store import open_store
+with open_store(sys.argv[1]).sole_writer():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_one_writer_at_a_time_and_none_left_after_a_kill(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    store = open_store(str(tmp_path))
+    with pytest.raises(RunInUseError, match=rf"{tmp_path}: another run \(process {holder.pid}\)"):
+        store.sole_writer().__enter__()
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    with store.sole_writer():
+        assert store.exists(".lock")
+
+
+def test_places_that_cannot_be_written_say_why(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="a file stands where a folder is needed"):
+        open_store(str(tmp_path / "file"))
+    with pytest.raises(StorageError, match="a file stands where a folder is needed"):
+        open_store(str(tmp_path / "file" / "below"))
+    with pytest.raises(StorageError, match="gs:// is not supported"):
+        open_store("gs://bucket/run")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = shutil.which("mount")
+    arguments = ["-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]
+    if mount is None or subprocess.run([mount, *arguments], check=False).returncode:
+        pytest.skip("needs root to mount a small file system")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_full_disk_is_named_and_leaves_nothing_half_written(small_disk: Path) -> None:
+    store = open_store(str(small_disk))
+    with pytest.raises(StorageError, match="the disk is full; free some space"):
+        store.put("large", b"x" * 1_000_000)
+    with pytest.raises(StorageError, match="the disk is full"):
+        store.create("large", b"x" * 1_000_000)
+    assert list(store.list("")) == []

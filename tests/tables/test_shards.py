@@ -1,0 +1,168 @@
+import random
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from llm_ocr.records import Document
+from llm_ocr.storage.store import Store, open_store
+from llm_ocr.tables.plan import (
+    Plan,
+    PlannedDocument,
+    SettingsMismatchError,
+    Shard,
+    cut_shards,
+    read_plan,
+    write_plan,
+)
+from llm_ocr.tables.read import read_table
+from llm_ocr.tables.shards import (
+    BalanceError,
+    ItemResult,
+    ShardWriter,
+    committed,
+    publish,
+    read_commit,
+)
+
+TABLES = ("pages", "figures")
+ORDER = {"doc-b": 0, "doc-a": 1}
+PAGES = [f"{doc}/{number}" for doc in ("doc-b", "doc-a") for number in range(1, 41)]
+
+
+def document(k: int) -> Document:
+    return Document(f"doc{k}", f"/in/{k}.pdf", "1-1", f"{k}", "pdf", 1)
+
+
+def result(page_id: str, status: str = "ok") -> ItemResult:
+    doc_id = page_id.split("/")[0]
+    page = {"page_id": page_id, "doc_id": doc_id, "status": status, "markdown": f"text {page_id}"}
+    figure = {"figure_id": f"{page_id}/1", "page_id": page_id, "doc_id": doc_id}
+    return ItemResult(page_id, status, {"pages": [page], "figures": [figure]}, 10, 5, 1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(str(tmp_path / "run"))
+
+
+def writer(store: Store, **arguments: object) -> ShardWriter:
+    return ShardWriter(store, "extract", "000000", TABLES, ORDER, **arguments)  # type: ignore[arg-type]
+
+
+def write(shard: ShardWriter, pages: list[str]) -> None:
+    for page in pages:
+        shard.add(result(page))
+    shard.write_part(shard.take())
+
+
+def test_documents_never_straddle_shards_and_large_ones_are_alone() -> None:
+    counts = [3, 3, 3, 20, None, 8, 2]
+    planned = [PlannedDocument(document(k), pages) for k, pages in enumerate(counts)]
+    shards = cut_shards(planned, 8)
+    held = [[one.document.doc_id for one in shard.documents] for shard in shards]
+    assert held == [["doc0", "doc1"], ["doc2"], ["doc3"], ["doc4"], ["doc5"], ["doc6"]]
+    assert [shard.number for shard in shards] == list(range(6))
+
+
+def test_one_plan_stands_and_other_settings_are_refused(store: Store) -> None:
+    shard = Shard(0, (PlannedDocument(document(0), 3), PlannedDocument(document(1), None)))
+    first = Plan((shard,), {"model": "a", "pages": None})
+    assert read_plan(store) is None
+    assert write_plan(store, first) == first
+    assert read_plan(store) == first
+    assert write_plan(store, Plan((), {"model": "a", "pages": None})) == first
+    with pytest.raises(SettingsMismatchError, match="model was 'a', is now 'b'"):
+        write_plan(store, Plan((), {"model": "b", "pages": None}))
+
+
+def test_rows_come_out_in_order_whatever_order_they_finished_in(store: Store) -> None:
+    pages = random.Random(1).sample(PAGES, len(PAGES))
+    shard = writer(store)
+    for part in _nines(pages):
+        write(shard, part)
+    commit = shard.commit(PAGES)
+    publish(store, commit, TABLES, ORDER)
+    assert [row["page_id"] for row in read_table(store, "pages")] == PAGES
+    assert [row["page_id"] for row in read_table(store, "figures")] == PAGES
+    assert commit.counts.statuses == {"ok": len(PAGES)}
+    assert (commit.counts.prompt_tokens, commit.counts.rows["figures"]) == (800, 80)
+    assert {thing.path.split("/")[0] for thing in store.list("")} == {"commits", "data"}
+
+
+def _nines(pages: list[str]) -> list[list[str]]:
+    return [pages[k : k + 9] for k in range(0, len(pages), 9)]
+
+
+def test_a_successor_goes_on_from_what_was_staged(store: Store) -> None:
+    dead = writer(store)
+    write(dead, PAGES[:30])
+    dead.add(result(PAGES[30]))  # held in memory only: lost with its worker
+    heir = writer(store)
+    assert heir.staged_items == frozenset(PAGES[:30])
+    write(heir, PAGES[30:])
+    publish(store, heir.commit(PAGES), TABLES, ORDER)
+    assert [row["page_id"] for row in read_table(store, "pages")] == PAGES
+
+
+def test_a_part_without_its_last_file_does_not_count(store: Store) -> None:
+    dead = writer(store)
+    write(dead, PAGES[:10])
+    store.delete(thing.path for thing in store.list("_staging") if thing.path.endswith(".json"))
+    assert writer(store).staged_items == frozenset()
+
+
+def test_of_two_workers_on_one_shard_one_commits_and_both_publish_the_same(store: Store) -> None:
+    one, two = writer(store), writer(store)
+    write(one, PAGES)
+    write(two, PAGES)
+    first, second = one.commit(PAGES), two.commit(PAGES)
+    assert first == second
+    publish(store, first, TABLES, ORDER)
+    publish(store, second, TABLES, ORDER)
+    assert [row["page_id"] for row in read_table(store, "pages")] == PAGES
+    assert committed(store, "extract") == {"000000": 0}
+
+
+def test_overlapping_parts_of_two_attempts_count_each_item_once(store: Store) -> None:
+    one, two = writer(store), writer(store)
+    write(one, PAGES[:10])
+    write(two, PAGES[5:20])
+    heir = writer(store)
+    rest = [page for page in PAGES if page not in heir.staged_items]
+    write(heir, rest)
+    publish(store, heir.commit(PAGES), TABLES, ORDER)
+    assert [row["page_id"] for row in read_table(store, "pages")] == PAGES
+
+
+def test_a_shard_that_does_not_balance_is_not_committed(store: Store) -> None:
+    shard = writer(store)
+    write(shard, PAGES[:-1])
+    with pytest.raises(BalanceError, match="80 items went in, 79 came out"):
+        shard.commit(PAGES)
+    assert committed(store, "extract") == {}
+
+
+def test_a_new_generation_takes_the_place_of_the_old_one(store: Store) -> None:
+    first = writer(store)
+    write(first, PAGES)
+    publish(store, first.commit(PAGES), TABLES, ORDER)
+    second = writer(store, generation=1)
+    assert second.staged_items == frozenset()
+    for page in PAGES:
+        second.add(result(page, "truncated"))
+    second.write_part(second.take())
+    commit = second.commit(PAGES)
+    publish(store, commit, TABLES, ORDER)
+    assert {row["status"] for row in read_table(store, "pages")} == {"truncated"}
+    assert committed(store, "extract") == {"000000": 1}
+    assert read_commit(store, "extract", "000000", 1) == commit
+    assert len(list(store.list("data/pages"))) == 1
+
+
+def test_a_published_file_has_small_row_groups(store: Store) -> None:
+    shard = writer(store)
+    write(shard, PAGES)
+    publish(store, shard.commit(PAGES), TABLES, ORDER)
+    with store.open("data/pages/000000-0.parquet") as source:
+        assert pq.ParquetFile(source).metadata.num_row_groups == len(PAGES) // 16

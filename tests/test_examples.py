@@ -1,0 +1,88 @@
+"""The committed examples are what their script writes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pypdfium2 as pdfium
+import pytest
+from PIL import Image
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+DOCUMENTS = {".pdf", ".jpg", ".tiff"}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("examples")
+    script = EXAMPLES / "make_examples.py"
+    subprocess.run([sys.executable, str(script), str(folder)], check=True, capture_output=True)
+    return folder
+
+
+def documents(folder: Path) -> dict[str, int]:
+    """Pages by file name."""
+    return {path.name: _pages(path) for path in folder.iterdir() if path.suffix in DOCUMENTS}
+
+
+def _pages(path: Path) -> int:
+    if path.suffix == ".pdf":
+        with pdfium.PdfDocument(path) as document:
+            return len(document)
+    with Image.open(path) as image:
+        return int(getattr(image, "n_frames", 1))
+
+
+def text_of(path: Path) -> list[str]:
+    with pdfium.PdfDocument(path) as document:
+        texts = [page.get_textpage().get_text_bounded() for page in document]
+        return [" ".join(text.split()) for text in texts]
+
+
+def test_the_script_writes_the_committed_files(written: Path) -> None:
+    expected = {"report.pdf": 3, "invoice.jpg": 1, "letters.tiff": 3, "rotated-scan.pdf": 1}
+    assert documents(written) == expected
+    assert documents(EXAMPLES) == expected
+
+
+def test_the_committed_report_is_what_the_script_writes(written: Path) -> None:
+    # Its text, not its bytes: compressed pictures differ between versions of Pillow.
+    assert text_of(written / "report.pdf") == text_of(EXAMPLES / "report.pdf")
+
+
+def test_all_examples_are_small(written: Path) -> None:
+    for folder in (written, EXAMPLES):
+        files = [path for path in folder.iterdir() if path.suffix in DOCUMENTS]
+        assert sum(path.stat().st_size for path in files) < 1_000_000
+
+
+def test_the_report_has_a_text_layer(written: Path) -> None:
+    first, second, third = text_of(written / "report.pdf")
+    for words in ("The River Arle at Fenwick Bridge", "1 Summary", "2.1 Site and catchment"):
+        assert words in first
+    for words in ("3 The year in numbers", "Figure 2: Monthly rainfall", "Table 1: Discharge"):
+        assert words in second
+    for words in ("4 Water quality", "4.1 Phosphate", "5 Work planned for 2025"):
+        assert words in third
+
+
+def test_page_breaks_cut_a_paragraph_and_a_table(written: Path) -> None:
+    first, second, third = text_of(written / "report.pdf")
+    assert "most of them taken while the sonde was out of the" in first
+    assert "water. A second person reviews the marks" in second
+    assert "September 3.4" in second
+    assert "October 6.6" in third
+
+
+def test_the_rotated_scan_is_an_image_that_a_viewer_turns_upright(written: Path) -> None:
+    with pdfium.PdfDocument(written / "rotated-scan.pdf") as document:
+        page = document[0]
+        assert page.get_rotation() == 90
+        assert page.get_width() < page.get_height()
+        assert page.get_textpage().count_chars() == 0
+
+
+def test_the_letters_are_black_and_white(written: Path) -> None:
+    with Image.open(written / "letters.tiff") as letters:
+        assert letters.mode == "1"
+        assert letters.info["compression"] == "group4"

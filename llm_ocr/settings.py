@@ -94,12 +94,16 @@ class Settings(BaseSettings):
     def selection(self) -> PageSelection | None:
         return None if self.pages is None else parse_pages(self.pages)
 
-    def identity(self, inputs: list[str]) -> dict[str, object]:
-        """What decides a run's rows, by name; two runs with the same identity are one run."""
+    def identity(self, inputs: list[str], model: str) -> dict[str, object]:
+        """What decides a run's rows, by name; two runs with the same identity are one run.
+
+        `model` is the name of the model that answers.
+        """
         profile = self.profile
         return {
             "inputs": inputs,
-            "model": self.model,
+            "model": model,
+            "profile": self.model,
             "pages": self.pages,
             "image_longest_side": profile.image.longest_side,
             "image_jpeg_quality": profile.image.jpeg_quality,

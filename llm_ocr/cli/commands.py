@@ -167,16 +167,14 @@ def engine(
     port: Annotated[int, typer.Option(help="Where it listens on --host.")] = 8000,
     host: Annotated[str, typer.Option(help="127.0.0.1 keeps it to this machine.")] = "127.0.0.1",
     threads: Threads = None,
-    model_name: Annotated[
-        str, typer.Option(help="The name it serves under.")
-    ] = "deepseek-ai/DeepSeek-OCR",
+    model_name: Annotated[str, typer.Option(help="The name it serves under.")] = "llm-ocr-embedded",
 ) -> None:
     """Start the embedded engine alone, for use with curl or --base-url; Ctrl-C ends it."""
     import os
 
     from llm_ocr.engines.embedded.command import embedded_command
 
-    argv = [*embedded_command(model_name, threads).argv, "--host", host, "--port", str(port)]
+    argv = [*embedded_command(threads, model_name).argv, "--host", host, "--port", str(port)]
     _console().print(f"The embedded engine answers at http://{host}:{port}/v1 once it is ready.")
     os.execv(argv[0], argv)
 

@@ -6,13 +6,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from llm_ocr.engines.embedded.command import available_cores, embedded_command
+from llm_ocr.engines.embedded.command import MODEL_NAME, available_cores, embedded_command
 from llm_ocr.engines.launch import Engine
-from llm_ocr.inference.client import Answer, ChatClient, ChatRequest
+from llm_ocr.inference.client import Answer, ChatClient, ChatRequest, EngineFailedError
 from llm_ocr.pipeline.events import Note, Notify
 from llm_ocr.settings import Settings
 
 EXTERNAL_WINDOW = 32
+
+
+def model_asked(settings: Settings) -> str:
+    """The name of the model that answers, which its rows carry."""
+    if settings.base_url is None:
+        return MODEL_NAME
+    return settings.served_model or settings.profile.model
 
 
 class Asker:
@@ -24,6 +31,7 @@ class Asker:
         self._starting = asyncio.Lock()
         self._client: ChatClient | None = None
         self._engine: Engine | None = None
+        self._failure: EngineFailedError | None = None
 
     @property
     def window(self) -> int:
@@ -57,6 +65,8 @@ class Asker:
     async def ask(self, request: ChatRequest) -> Answer:
         """As `ChatClient.ask`."""
         async with self._starting:
+            if self._failure is not None:
+                raise self._failure
             client = self._client or await self._start()
         answer = await client.ask(request)
         if self._engine is not None:
@@ -65,13 +75,16 @@ class Asker:
 
     async def _start(self) -> ChatClient:
         settings = self._settings
-        model = settings.served_model or settings.profile.model
         key = settings.api_key
         if settings.base_url is None:
-            self._engine = await self._launch(model)
+            try:
+                self._engine = await self._launch()
+            except EngineFailedError as error:
+                self._failure = error
+                raise
         client = ChatClient(
             self._engine.base_url if self._engine else str(settings.base_url),
-            model,
+            model_asked(settings),
             window=self.window,
             api_key=None if key is None else key.get_secret_value(),
             timeout=settings.request_timeout,
@@ -80,9 +93,8 @@ class Asker:
         self._client = await self._stack.enter_async_context(client)
         return client
 
-    async def _launch(self, model: str) -> Engine:
+    async def _launch(self) -> Engine:
         self._notify(Note("starting the embedded engine"))
-        engine = Engine(
-            embedded_command(model, self._settings.engine_threads), self._log_dir / "engine.log"
-        )
+        command = embedded_command(self._settings.engine_threads)
+        engine = Engine(command, self._log_dir / "engine.log")
         return await self._stack.enter_async_context(engine)

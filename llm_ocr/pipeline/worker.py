@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.engines.embedded.command import available_cores
-from llm_ocr.pipeline.asking import Asker
+from llm_ocr.pipeline.asking import Asker, model_asked
 from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted, ignore
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
 from llm_ocr.pipeline.loop import StageLoop, Tempo, Work
@@ -87,6 +87,7 @@ class Worker:
         self._settings = settings
         self._notify = notify or ignore
         self._store = open_store(out)
+        self._model = model_asked(self._settings)
         self._session = Session(time.monotonic())
 
     def run(self, inputs: list[str] | None, stages: Sequence[str]) -> Summary:
@@ -109,7 +110,7 @@ class Worker:
 
     def _account(self, plan: Plan) -> Summary:
         self._notify(Note("writing Markdown, viewer and summary"))
-        summary = summarise(self._store, plan, self._session, self._settings.profile.model)
+        summary = summarise(self._store, plan, self._session, self._model)
         if self._session.did_anything or not self._store.exists(SUMMARY_PATH):
             write_outputs(self._store, summary, self._settings.viewer_pages)
         return summary
@@ -128,7 +129,7 @@ class Worker:
             if plan is None:
                 raise NoRunError(f"{self._store.uri} holds no run; start one with `llm-ocr run`")
             return plan
-        identity = self._settings.identity(inputs)
+        identity = self._settings.identity(inputs, self._model)
         if plan is not None:
             check_settings(self._store, plan, identity)
             return plan
@@ -139,10 +140,11 @@ class Worker:
         return await asyncio.to_thread(write_plan, self._store, Plan(shards, identity))
 
     def _stage(self, name: str, pool: RenderPool) -> Stage:
+        settings = self._settings
         if name == "extract":
-            return ExtractStage(pool, self._settings.profile, self._settings.selection)
+            return ExtractStage(pool, settings.profile, self._model, settings.selection)
         if name == "describe":
-            return DescribeStage(self._read, self._settings.profile)
+            return DescribeStage(self._read, settings.profile, self._model)
         return AssembleStage(self._read)
 
     def _read(self, table: str, shard: str, columns: Sequence[str] | None) -> Iterator[Row]:

@@ -22,19 +22,20 @@ class DescribeStage:
 
     read: ReadShard
     profile: ModelProfile
+    model: str
     name: str = "describe"
     tables: Sequence[str] = ("descriptions",)
 
     async def items(self, shard: Shard) -> AsyncIterator["FigureItem"]:
         for row in self.read("figures", shard.name, None):
-            yield FigureItem(self.profile, row)
+            yield FigureItem(self.profile, self.model, row)
 
 
 class FigureItem:
     """One figure on its way to a description."""
 
-    def __init__(self, profile: ModelProfile, figure: Row) -> None:
-        self._profile, self._figure = profile, figure
+    def __init__(self, profile: ModelProfile, model: str, figure: Row) -> None:
+        self._profile, self._model, self._figure = profile, model, figure
 
     @property
     def item_id(self) -> str:
@@ -73,7 +74,7 @@ class FigureItem:
                 status,
                 answer,
                 error,
-                model=self._profile.model,
+                model=self._model,
                 profile=self._profile.id,
                 prompt_hash=self._profile.prompt_hash(Task.DESCRIBE),
             ),

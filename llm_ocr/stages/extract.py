@@ -38,6 +38,7 @@ class ExtractStage:
 
     pool: RenderPool
     profile: ModelProfile
+    model: str
     selection: PageSelection | None = None
     name: str = "extract"
     tables: Sequence[str] = ("pages", "figures")
@@ -197,7 +198,7 @@ class PageItem:
             status,
             answer,
             error,
-            model=profile.model,
+            model=self._stage.model,
             profile=profile.id,
             prompt_hash=profile.prompt_hash(Task.DOCUMENT),
         )

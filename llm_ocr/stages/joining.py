@@ -34,9 +34,23 @@ def join_pages(pages: Iterable[Sequence[Piece]]) -> str:
     """One Markdown text of pages, each a sequence of pieces that begins with its anchor."""
     whole: list[Piece] = []
     for page in pages:
-        if not (_join_text(whole, list(page)) or _join_table(whole, list(page))):
-            whole.extend(page)
+        pieces = _within(page)
+        if not (_join_text(whole, pieces) or _join_table(whole, pieces)):
+            whole.extend(pieces)
     return "\n\n".join(piece.markdown for piece in whole if piece.markdown) + "\n"
+
+
+def _within(page: Sequence[Piece]) -> list[Piece]:
+    """A page's pieces, paragraphs that go on in the next column being whole."""
+    pieces: list[Piece] = []
+    for piece in page:
+        if pieces and pieces[-1].kind is piece.kind is Kind.TEXT:
+            joint = continued(pieces[-1].markdown, piece.markdown, "")
+            if joint is not None:
+                pieces[-1] = Piece(Kind.TEXT, joint)
+                continue
+        pieces.append(piece)
+    return pieces
 
 
 def _join_text(whole: list[Piece], page: list[Piece]) -> bool:
@@ -90,8 +104,7 @@ def _join_table(whole: list[Piece], page: list[Piece]) -> bool:
     rows, more = _rows(whole[-1].markdown), _rows(page[1].markdown)
     if not rows or not more or _columns(rows) != _columns(more):
         return False
-    if _header(more[0]) == _header(rows[0]):
-        more = more[1:]
+    more = more[_repeated_header(rows, more) :]
     whole[-1] = Piece(Kind.TABLE, f"<table>{''.join(rows + more)}</table>")
     whole.extend([page[0], *page[2:]])
     return True
@@ -100,6 +113,16 @@ def _join_table(whole: list[Piece], page: list[Piece]) -> bool:
 def _rows(table: str) -> list[str]:
     match = _TABLE.fullmatch(table)
     return _ROW.findall(match["rows"]) if match else []
+
+
+def _repeated_header(rows: Sequence[str], more: Sequence[str]) -> int:
+    """How many rows at the top of `more` repeat the header: the first, or all of `<th>`."""
+    count = 0
+    for above, row in zip(rows, more, strict=False):
+        if _header(above) != _header(row) or (count and "<th" not in row.lower()):
+            break
+        count += 1
+    return count
 
 
 def _header(row: str) -> str:

@@ -46,7 +46,6 @@ async def assembled(**tables: Sequence[Row]) -> Row:
 
     results = []
     async for item in AssembleStage(read).items(SHARD):
-        assert await item.request() is None
         results.append(await item.result(None))
     assert len(results) == 1
     documents: Sequence[Mapping[str, Any]] = results[0].rows["documents"]

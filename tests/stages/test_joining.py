@@ -96,3 +96,16 @@ def test_empty_pages_leave_their_anchors() -> None:
     assert join_pages([[anchor(1)], [anchor(2)], [anchor(3), text("x")]]) == (
         "<a1>\n\n<a2>\n\n<a3>\n\nx\n"
     )
+
+
+def test_a_paragraph_that_goes_on_in_the_next_column_is_whole() -> None:
+    page = [anchor(1), text("The river"), text("rose."), text("It fell.")]
+    assert join_pages([page]) == "<a1>\n\nThe river rose.\n\nIt fell.\n"
+
+
+def test_a_header_of_two_rows_is_dropped_whole_and_equal_data_rows_are_kept() -> None:
+    head = "<tr><th>Level</th></tr><tr><th>m</th></tr>"
+    data = "<tr><td>3</td></tr>"
+    one = Piece(Kind.TABLE, f"<table>{head}{data}</table>")
+    joined = join_pages([[anchor(1), one], [anchor(2), one]])
+    assert joined == f"<a1>\n\n<table>{head}{data}{data}</table>\n\n<a2>\n"

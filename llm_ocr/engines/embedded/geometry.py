@@ -1,0 +1,70 @@
+"""Rectangles, words and lines on an image, in its pixels."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+# (x1, y1, x2, y2)
+Rect = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word and where it stands."""
+
+    rect: Rect
+    text: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of text as it was recognised, with its confidence (0..1)."""
+
+    text: str
+    words: tuple[Word, ...]
+    score: float
+
+    @cached_property
+    def rect(self) -> Rect:
+        return hull(word.rect for word in self.words)
+
+    @property
+    def height(self) -> float:
+        return self.rect[3] - self.rect[1]
+
+    @property
+    def middle(self) -> float:
+        return (self.rect[1] + self.rect[3]) / 2
+
+
+def hull(rects: Iterable[Rect]) -> Rect:
+    """The smallest rectangle around some."""
+    x1, y1, x2, y2 = zip(*rects, strict=True)
+    return min(x1), min(y1), max(x2), max(y2)
+
+
+def area(rect: Rect) -> float:
+    return max(0.0, rect[2] - rect[0]) * max(0.0, rect[3] - rect[1])
+
+
+def overlap(one: Rect, other: Rect) -> float:
+    """The area that two rectangles share."""
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    return max(0.0, width) * max(0.0, height)
+
+
+def shared_rows(one: Rect, other: Rect) -> float:
+    """How many pixels two rectangles share in height; negative: the gap between them."""
+    return min(one[3], other[3]) - max(one[1], other[1])
+
+
+def shared_columns(one: Rect, other: Rect) -> float:
+    """How many pixels two rectangles share in width; negative: the gap between them."""
+    return min(one[2], other[2]) - max(one[0], other[0])
+
+
+def typical_height(lines: Sequence[Line]) -> float:
+    """The height of the lines that most of the text stands in."""
+    return statistics.median(line.height for line in lines for _ in range(1 + len(line.text) // 10))

@@ -1,0 +1,111 @@
+"""Reading order: full-width blocks divide a page, gutters divide what lies between them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from llm_ocr.engines.embedded.geometry import Rect, hull, shared_rows
+
+# A block at least this share of the width is one that columns end at.
+FULL_WIDTH = 0.55
+SLACK = 4.0
+MAX_DEPTH = 12
+# Comparing every pair is dear: with more blocks than this (a map, a drawing) rows are enough.
+MAX_BLOCKS = 250
+
+
+def reading_order(rects: Sequence[Rect]) -> list[int]:
+    """The places of `rects` in the order in which a person reads them."""
+    places = list(range(len(rects)))
+    if len(rects) > MAX_BLOCKS:
+        return _by_rows(rects, places)
+    return _ordered(rects, places, 0)
+
+
+def _by_rows(rects: Sequence[Rect], places: list[int]) -> list[int]:
+    return sorted(places, key=lambda k: (round(rects[k][1] / 6), rects[k][0]))
+
+
+def _ordered(rects: Sequence[Rect], places: list[int], depth: int) -> list[int]:
+    if len(places) <= 1 or depth > MAX_DEPTH:
+        return _by_rows(rects, places)
+    divider = _divider(rects, places)
+    if divider is not None:
+        above = [k for k in places if k != divider and rects[k][3] <= rects[divider][1] + SLACK]
+        below = [k for k in places if k != divider and k not in above]
+        return [
+            *_ordered(rects, above, depth + 1),
+            divider,
+            *_ordered(rects, below, depth + 1),
+        ]
+    gutter = _gutter(rects, places)
+    if gutter is None:
+        return _by_rows(rects, places)
+    return _by_columns(rects, gutter, depth)
+
+
+def _divider(rects: Sequence[Rect], places: list[int]) -> int | None:
+    """The widest block that has everything else above or below it, if it is wide enough."""
+    left, _, right, _ = hull(rects[k] for k in places)
+    for k in sorted(places, key=lambda k: rects[k][0] - rects[k][2]):
+        if rects[k][2] - rects[k][0] < FULL_WIDTH * (right - left):
+            return None
+        if all(j == k or shared_rows(rects[j], rects[k]) <= SLACK for j in places):
+            return k
+    return None
+
+
+@dataclass(frozen=True)
+class _Gutter:
+    """A vertical gap: what lies left and right of it, and what crosses it."""
+
+    left: list[int]
+    right: list[int]
+    crossing: list[int]
+
+
+def _gutter(rects: Sequence[Rect], places: list[int]) -> _Gutter | None:
+    """The gap with the most text side by side and the least across it."""
+    best, best_gain = None, 0.0
+    starts = sorted({rects[k][0] for k in places})
+    for end in sorted({rects[k][2] for k in places}):
+        start = next((x for x in starts if x >= end - 6), None)
+        if start is None:
+            break
+        gutter = _split(rects, places, (end + start) / 2)
+        if gutter.left and gutter.right:
+            gain = _gain(rects, gutter)
+            if gain > best_gain:
+                best, best_gain = gutter, gain
+    return best
+
+
+def _split(rects: Sequence[Rect], places: list[int], x: float) -> _Gutter:
+    left = [k for k in places if rects[k][2] <= x + SLACK]
+    right = [k for k in places if rects[k][0] >= x - SLACK and k not in left]
+    return _Gutter(left, right, [k for k in places if k not in left and k not in right])
+
+
+def _gain(rects: Sequence[Rect], gutter: _Gutter) -> float:
+    beside = sum(_most_shared(rects, k, gutter.right) for k in gutter.left)
+    sides = [*gutter.left, *gutter.right]
+    across = sum(_most_shared(rects, k, sides) for k in gutter.crossing)
+    return beside - 1.2 * across
+
+
+def _most_shared(rects: Sequence[Rect], k: int, others: list[int]) -> float:
+    return max((shared_rows(rects[k], rects[j]) for j in others), default=0.0)
+
+
+def _by_columns(rects: Sequence[Rect], gutter: _Gutter, depth: int) -> list[int]:
+    """Left column, then right, between one crossing block and the next."""
+    crossing = sorted(gutter.crossing, key=lambda k: rects[k][1])
+    limits = [float("-inf"), *((rects[k][1] + rects[k][3]) / 2 for k in crossing), float("inf")]
+    ordered: list[int] = []
+    for (top, bottom), divider in zip(pairwise(limits), [*crossing, None], strict=True):
+        for side in (gutter.left, gutter.right):
+            part = [k for k in side if top <= (rects[k][1] + rects[k][3]) / 2 < bottom]
+            ordered += _ordered(rects, part, depth + 1)
+        if divider is not None:
+            ordered.append(divider)
+    return ordered

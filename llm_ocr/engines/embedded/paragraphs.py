@@ -1,0 +1,79 @@
+"""Lines of a block -> paragraphs of text."""
+
+import re
+import statistics
+from collections.abc import Sequence
+from itertools import pairwise
+
+from llm_ocr.engines.embedded.geometry import Line
+
+_BULLET = re.compile(r"^([•▪◦●]\s*|[\-–*]\s+|\(?\d{1,3}[.)]\s+|\(?[a-z][.)]\s+)\S")
+_ENDS = re.compile(r"[.:?!。？！]\s*$")
+
+
+def rows_of(lines: Sequence[Line]) -> list[list[Line]]:
+    """Lines that stand side by side, as rows from top to bottom, each from left to right."""
+    rows: list[list[Line]] = []
+    for line in sorted(lines, key=lambda line: line.middle):
+        last = rows[-1][0] if rows else None
+        if last is not None and abs(line.middle - last.middle) < 0.5 * min(
+            line.height, last.height
+        ):
+            rows[-1].append(line)
+        else:
+            rows.append([line])
+    return [sorted(row, key=lambda line: line.rect[0]) for row in rows]
+
+
+def paragraphs(lines: Sequence[Line]) -> list[str]:
+    """The paragraphs of a block; words that a line break cut are whole again."""
+    rows = rows_of(lines)
+    starts = _starts(rows)
+    texts: list[str] = []
+    for row, starts_one in zip(rows, starts, strict=True):
+        text = " ".join(line.text.strip() for line in row)
+        if starts_one or not texts:
+            texts.append(text)
+        else:
+            texts[-1] = joined(texts[-1], text)
+    return texts
+
+
+def joined(before: str, after: str) -> str:
+    """Two lines of one paragraph as one."""
+    if before.endswith("\u00ad"):
+        return before[:-1] + after
+    if re.search(r"[^\W\d]-$", before) and after[:1].islower():
+        return before[:-1] + after
+    if _is_wide(before[-1:]) and _is_wide(after[:1]):
+        return before + after
+    return f"{before} {after}"
+
+
+def is_list(texts: Sequence[str]) -> bool:
+    """Whether every paragraph begins with a bullet or a number."""
+    return len(texts) > 1 and all(_BULLET.match(text) for text in texts)
+
+
+def _starts(rows: list[list[Line]]) -> list[bool]:
+    """For each row, whether a paragraph begins there: by its gap, its indent, its bullet."""
+    height = statistics.median(line.height for row in rows for line in row)
+    left = statistics.median(row[0].rect[0] for row in rows)
+    right = max(row[-1].rect[2] for row in rows)
+    pitches = [below[0].rect[1] - above[0].rect[1] for above, below in pairwise(rows)]
+    pitch = statistics.median(pitches) if pitches else 0.0
+    starts = [True]
+    for above, below in pairwise(rows):
+        short = right - above[-1].rect[2] > 2.5 * height
+        ended = _ENDS.search(above[-1].text) is not None
+        indent = below[0].rect[0] - left
+        indented = 0.6 * height < indent < 5 * height and above[0].rect[0] - left < 0.5 * height
+        gap = below[0].rect[1] - above[0].rect[1] > 1.45 * pitch
+        outdented = below[0].rect[0] <= above[0].rect[0] + 0.6 * height
+        bullet = _BULLET.match(below[0].text) is not None and (short or outdented)
+        starts.append(gap or (indented and (short or ended)) or (short and ended) or bullet)
+    return starts
+
+
+def _is_wide(char: str) -> bool:
+    return "\u3000" <= char <= "\u9fff" or "\uac00" <= char <= "\ud7a3"

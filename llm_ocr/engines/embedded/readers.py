@@ -1,0 +1,97 @@
+"""Threads that read, each with models of its own: as many requests at once as there are cores."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import cv2
+import numpy as np
+
+from llm_ocr.engines.embedded.answer import free_ocr, grounded
+from llm_ocr.engines.embedded.describe import description
+from llm_ocr.engines.embedded.reading import Reader
+from llm_ocr.engines.embedded.recognise import Image
+
+MAX_PIXELS = 178_956_970
+
+
+class BadImageError(ValueError):
+    """The request's image can't be read."""
+
+
+class Readers:
+    """`threads` readers; `answer` waits for a free one."""
+
+    def __init__(self, threads: int) -> None:
+        # The threads are the parallelism: OpenCV's own would only compete with them.
+        cv2.setNumThreads(1)
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="read")
+        self._mine = threading.local()
+        self._places = asyncio.Semaphore(threads)
+        self.running = self.waiting = 0
+
+    def warm_up(self, threads: int) -> None:
+        """Load the models of every thread."""
+        together = threading.Barrier(threads)
+
+        def load() -> None:
+            together.wait()
+            self._reader()
+
+        for future in [self._threads.submit(load) for _ in range(threads)]:
+            future.result()
+
+    async def answer(self, data: bytes, prompt: str) -> str:
+        """The answer about an encoded image; raises BadImageError."""
+        self.waiting += 1
+        try:
+            await self._places.acquire()
+        finally:
+            self.waiting -= 1
+        self.running += 1
+        try:
+            loop = asyncio.get_running_loop()
+            work = loop.run_in_executor(self._threads, self._answer, data, prompt)
+            # A client that left gives its place up only when its page is done: the thread is busy.
+            work.add_done_callback(lambda _: self._done())
+        except BaseException:
+            self._done()
+            raise
+        return await asyncio.shield(work)
+
+    def _done(self) -> None:
+        self.running -= 1
+        self._places.release()
+
+    def _reader(self) -> Reader:
+        reader = getattr(self._mine, "reader", None)
+        if not isinstance(reader, Reader):
+            reader = self._mine.reader = Reader()
+        return reader
+
+    def _answer(self, data: bytes, prompt: str) -> str:
+        image = decoded(data)
+        reading = self._reader().read(image)
+        if "<|grounding|>" in prompt:
+            return grounded(reading)
+        if "free ocr" in prompt.lower():
+            return free_ocr(reading)
+        return description(image, reading)
+
+
+def decoded(data: bytes) -> Image:
+    """An encoded image as pixels (height x width x 3, BGR)."""
+    import io
+
+    from PIL import Image as Pillow
+
+    try:
+        # The header alone tells the size; pixels are decoded only if they are bounded.
+        with Pillow.open(io.BytesIO(data)) as header:
+            width, height = header.size
+            if width * height > MAX_PIXELS:
+                raise BadImageError(f"the image has {width} x {height} pixels, over {MAX_PIXELS}")
+            pixels = np.asarray(header.convert("RGB"))
+    except (OSError, SyntaxError, Pillow.DecompressionBombError) as error:
+        raise BadImageError(f"cannot identify or decode the image: {error}") from error
+    return np.ascontiguousarray(pixels[:, :, ::-1])

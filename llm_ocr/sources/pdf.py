@@ -122,11 +122,12 @@ class PdfFile:
 
 
 def _draw(page: Any, scale: float, crop: tuple[float, ...] = (0, 0, 0, 0)) -> Image.Image:  # noqa: ANN401
-    # Four bytes a pixel in the order that Pillow reads: no channel has to be moved afterwards.
-    bitmap = page.render(scale=scale, crop=crop, rev_byteorder=True, prefer_bgrx=True)
-    image: Image.Image = bitmap.to_pil().convert("RGB")
+    bitmap = page.render(scale=scale, crop=crop, rev_byteorder=True)
+    image: Image.Image = bitmap.to_pil()
+    # Only grey and transparent bitmaps have another mode; converting RGB to RGB copies it.
+    rgb = image if image.mode == "RGB" else image.convert("RGB")
     bitmap.close()
-    return image
+    return rgb
 
 
 def _draw_box(

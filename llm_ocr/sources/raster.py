@@ -36,7 +36,9 @@ def encode(image: Image.Image, quality: int) -> bytes:
 
 def ink(image: Image.Image) -> float:
     """The share of pixels (0..1) whose luminance is far from the commonest one."""
-    counts = image.convert("L").histogram()
+    # Every third pixel of every third row is enough to tell, and nine times as fast.
+    size = (max(1, image.width // 3), max(1, image.height // 3))
+    counts = image.resize(size, Image.Resampling.NEAREST).convert("L").histogram()
     paper = counts.index(max(counts))
     low, high = max(0, paper - INK_CONTRAST), paper + INK_CONTRAST + 1
-    return 1 - sum(counts[low:high]) / max(1, image.width * image.height)
+    return 1 - sum(counts[low:high]) / (size[0] * size[1])

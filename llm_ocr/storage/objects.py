@@ -64,7 +64,12 @@ class LocalObjects:
 
     def put(self, path: str, data: bytes | Path) -> None:
         with self._errors():
-            obstore.put(self._store, path, data)
+            if not (isinstance(data, Path) and self._linked(data, self._folder / path)):
+                obstore.put(self._store, path, data)
+
+    def copy(self, source: str, path: str) -> None:
+        with self._errors():
+            obstore.copy(self._store, source, path)
 
     def create(self, path: str, data: bytes) -> bool:
         try:
@@ -112,6 +117,17 @@ class LocalObjects:
             raise FileExistsError(str(error)) from error
         except (OSError, BaseError) as error:
             raise _storage_error(self.uri, error) from error
+
+    def _linked(self, source: Path, target: Path) -> bool:
+        """Give a file a second name instead of copying it; False where disks don't let it."""
+        unfinished = target.with_name(f"{target.name}#{os.getpid()}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(source, unfinished)
+        except OSError:
+            return False
+        os.replace(unfinished, target)
+        return True
 
     def _remove_empty_folders(self) -> None:
         staging = self._folder / "_staging"

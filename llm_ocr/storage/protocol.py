@@ -47,6 +47,10 @@ class Store(Protocol):
         """Write an object whole, in place of any that stands there; never half of it is seen."""
         ...
 
+    def copy(self, source: str, path: str) -> None:
+        """Put the object at `source` at `path` too, if possible without moving its bytes."""
+        ...
+
     def create(self, path: str, data: bytes) -> bool:
         """Write an object unless one stands there: True for the one caller that wrote it."""
         ...

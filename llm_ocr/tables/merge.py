@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from llm_ocr.storage.store import Store
-from llm_ocr.tables.parquet import PARQUET, ROW_GROUP
+from llm_ocr.tables.parquet import ROW_GROUP, write_options
 from llm_ocr.tables.schema import SCHEMAS, id_column, sort_key
 
 _Keyed = tuple[tuple[int, ...], int, pa.RecordBatch | None]
@@ -18,14 +18,17 @@ _Keyed = tuple[tuple[int, ...], int, pa.RecordBatch | None]
 def merge_parts(
     store: Store, parts: Sequence[str], table: str, path: str, order: Mapping[str, int]
 ) -> None:
-    """Write the rows of `parts`, each sorted by `order`, to `path`, sorted.
+    """Write the rows of `parts`, each sorted by `order`, to `path`, sorted. One part is copied.
 
     A part is opened when its first row is due, so that parts which follow each other (as those
     of a large document do) are never in memory together.
     """
+    if len(parts) == 1:
+        store.copy(parts[0], path)
+        return
     with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
         merged = Path(folder) / "merged.parquet"
-        with pq.ParquetWriter(merged, SCHEMAS[table], **PARQUET) as writer:
+        with pq.ParquetWriter(merged, SCHEMAS[table], **write_options(table)) as writer:
             rows = heapq.merge(
                 *(_rows(store, part, table, order, k) for k, part in enumerate(parts)),
                 key=lambda keyed: keyed[:2],

@@ -4,8 +4,8 @@
 
 Two measurements in one run, on the same pages: a single process that only renders each page with
 pdfium and encodes it as JPEG, and the whole pipeline (render, encode, request, parse, crop, write,
-commit, publish, describe, assemble) against a server that answers at once. Both are CPU seconds of all
-processes but the server's. The ratio is what to look at; the target is at most 1.8.
+commit, publish, describe, assemble) against a server that answers at once. Both are CPU seconds
+of all processes but the server's. The ratio is what to look at; the target is at most 1.8.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Requests to draw, answered: a document is opened once and kept open for its next pages."""
 
 import hashlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +11,8 @@ from llm_ocr.sources.open import file_version
 from llm_ocr.sources.raster import Crop, RenderLimits
 
 OPEN_FILES = 4
+# pdfium keeps what it decoded for as long as a document is open.
+USES_OF_A_FILE = 40
 IMAGE_MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 
@@ -42,6 +44,7 @@ class Draughtsman:
     def __init__(self, password: str | None, limits: RenderLimits) -> None:
         self._password, self._limits = password, limits
         self._open: OrderedDict[str, OpenFile] = OrderedDict()
+        self._uses: Counter[str] = Counter()
 
     def count_pages(self, document: Document) -> int:
         return self._file(document).page_count
@@ -62,12 +65,20 @@ class Draughtsman:
 
     def _file(self, document: Document) -> OpenFile:
         _check_version(document)
-        if document.doc_id not in self._open:
+        doc_id = document.doc_id
+        if self._uses[doc_id] >= USES_OF_A_FILE:
+            self._close(doc_id)
+        if doc_id not in self._open:
             while len(self._open) >= OPEN_FILES:
-                self._open.popitem(last=False)[1].close()
-            self._open[document.doc_id] = self._opened(Path(document.source_uri))
-        self._open.move_to_end(document.doc_id)
-        return self._open[document.doc_id]
+                self._close(next(iter(self._open)))
+            self._open[doc_id] = self._opened(Path(document.source_uri))
+        self._open.move_to_end(doc_id)
+        self._uses[doc_id] += 1
+        return self._open[doc_id]
+
+    def _close(self, doc_id: str) -> None:
+        self._open.pop(doc_id).close()
+        del self._uses[doc_id]
 
     def _opened(self, path: Path) -> OpenFile:
         # Each is imported where it is needed: a run over images never loads pdfium.

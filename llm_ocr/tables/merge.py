@@ -43,6 +43,7 @@ def merge_parts(
             if held:
                 writer.write_table(pa.Table.from_batches(held))
         store.put(path, merged)
+    pa.default_memory_pool().release_unused()
 
 
 def _rows(
@@ -57,7 +58,9 @@ def _rows(
         first = file.read_row_group(0, columns=[column])[column][0].as_py()
     yield sort_key(first, order), k, None
     with store.open(part) as source:
-        for batch in pq.ParquetFile(source).iter_batches(batch_size=ROW_GROUP):
-            ids = batch.column(column).to_pylist()
-            for at, row_id in enumerate(ids):
-                yield sort_key(row_id, order), k, batch.slice(at, 1)
+        file = pq.ParquetFile(source)
+        # One row group at a time: `iter_batches` reads ahead as far as it likes.
+        for group in range(file.num_row_groups):
+            for batch in file.read_row_group(group).to_batches():
+                for at, row_id in enumerate(batch.column(column).to_pylist()):
+                    yield sort_key(row_id, order), k, batch.slice(at, 1)

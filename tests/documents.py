@@ -104,8 +104,9 @@ def cmyk_jpeg(path: Path) -> Path:
 
 def deep_tiff(path: Path) -> Path:
     """16 bits a pixel: white paper with a dark square."""
-    image = Image.new("I;16", (200, 100), 60_000)
-    image.paste(2_000, (20, 20, 80, 80))
+    dark = [[20 <= x < 80 and 20 <= y < 80 for x in range(200)] for y in range(100)]
+    pixels = [2_000 if one else 60_000 for row in dark for one in row]
+    image = Image.frombytes("I;16", (200, 100), struct.pack(f"<{len(pixels)}H", *pixels))
     image.save(path)
     return path
 

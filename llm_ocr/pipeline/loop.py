@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from llm_ocr.inference.client import Answer, ChatRequest, EngineFailedError
 from llm_ocr.pipeline.events import ItemsDone, Notify
@@ -38,6 +39,9 @@ class Tempo:
     part_seconds: float
 
 
+# Seconds that a stop waits for items which are answered but not yet rows.
+FINISH_SECONDS = 15.0
+Outcome = TypeVar("Outcome")
 Ask = Callable[[ChatRequest], Awaitable[Answer]]
 
 
@@ -55,6 +59,7 @@ class StageLoop:
         self._tempo, self._stop, self._notify = tempo, stop, notify
         self._slots = asyncio.Semaphore(tempo.items)
         self._open: dict[str, _OpenShard] = {}
+        self._finishing: set[asyncio.Future[None]] = set()
 
     async def run(self, work: Sequence[Work]) -> None:
         """Do the shards, commit and publish them.
@@ -102,29 +107,47 @@ class StageLoop:
 
     async def _one(self, item: Item, opened: "_OpenShard") -> None:
         try:
-            result = await self._result(item)
-            opened.writer.add(result)
-            self.fresh.count(result)
-            self._notify(ItemsDone(self._stage.name, result.status, 1, fresh=True))
-            if opened.writer.held >= self._tempo.part_items:
-                await opened.stage()
+            answer = await self._settled(item, self._answer(item))
+            # What was answered is paid for: a stop waits for its rows.
+            finishing = asyncio.ensure_future(self._finish(item, answer, opened))
+            self._finishing.add(finishing)
+            finishing.add_done_callback(self._finishing.discard)
+            await asyncio.shield(finishing)
         finally:
             self._slots.release()
 
-    async def _result(self, item: Item) -> ItemResult:
-        """What became of the item. The one place where any fault turns into a status."""
+    async def _answer(self, item: Item) -> Answer | None:
+        request = await item.request()
+        return None if request is None else await self._ask(request)
+
+    async def _finish(
+        self, item: Item, answer: Answer | PageError | None, opened: "_OpenShard"
+    ) -> None:
+        result: ItemResult | PageError = (
+            answer
+            if isinstance(answer, PageError)
+            else await self._settled(item, item.result(answer))
+        )
+        if isinstance(result, PageError):
+            result = item.failure(result)
+        opened.writer.add(result)
+        self.fresh.count(result)
+        self._notify(ItemsDone(self._stage.name, result.status, 1, fresh=True))
+        if opened.writer.held >= self._tempo.part_items:
+            await opened.stage()
+
+    async def _settled(self, item: Item, step: Awaitable[Outcome]) -> Outcome | PageError:
+        """What the step gives. The one place where any fault turns into an item's status."""
         try:
-            request = await item.request()
-            answer = None if request is None else await self._ask(request)
-            return await item.result(answer)
+            return await step
         except PageError as error:
-            return item.failure(error)
+            return error
         except (EngineFailedError, StorageError):
             raise
         except Exception as error:
             log.exception("%s of the %s stage", item.item_id, self._stage.name)
             message = f"unexpected {type(error).__name__}: {error}; please report this"
-            return item.failure(PageError(ErrorCode.INTERNAL_ERROR, message))
+            return PageError(ErrorCode.INTERNAL_ERROR, message)
 
     async def _close(self, opened: "_OpenShard") -> None:
         if opened.tasks:
@@ -145,6 +168,8 @@ class StageLoop:
                     await opened.stage()
 
     async def _stage_what_is_held(self) -> None:
+        if self._finishing:
+            await asyncio.wait(self._finishing, timeout=FINISH_SECONDS)
         for opened in self._open.values():
             try:
                 await opened.stage()
@@ -164,6 +189,10 @@ class _OpenShard:
         self._staging = asyncio.Lock()
 
     async def stage(self) -> None:
+        """Write what is held as a part; to its end, also when the one who waits is cancelled."""
+        await asyncio.shield(asyncio.ensure_future(self._stage()))
+
+    async def _stage(self) -> None:
         async with self._staging:
             self.staged_at = asyncio.get_running_loop().time()
             await asyncio.to_thread(self.writer.write_part, self.writer.take())

@@ -29,8 +29,6 @@ class PdfFile:
         except pdfium.PdfiumError as error:
             raise self._why_not_open(error) from error
         self.page_count = len(self._document)
-        if self.page_count == 0:
-            raise PageError(ErrorCode.NO_PAGES, f"{path}: the PDF has no pages")
         if self._document.get_formtype() != pdfium_c.FORMTYPE_NONE:
             self._document.init_forms()
 
@@ -111,6 +109,9 @@ class PdfFile:
         return images[0].convert("RGB")
 
     def _why_not_open(self, error: pdfium.PdfiumError) -> PageError:
+        if error.err_code == pdfium_c.FPDF_ERR_SUCCESS:
+            # A PDF in good order without a page: pdfium opens none, and has no error for it.
+            return PageError(ErrorCode.NO_PAGES, f"{self._path}: the PDF has no pages; leave it")
         if error.err_code != pdfium_c.FPDF_ERR_PASSWORD:
             said = "the PDF can't be opened; it is damaged or cut off"
             return PageError(ErrorCode.CORRUPT_DOCUMENT, f"{self._path}: {said}")

@@ -12,7 +12,7 @@ import base64
 import hashlib
 import json
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from queue import Queue
 from typing import Any
@@ -79,12 +79,14 @@ class ChatServer:
     def __init__(self, reply: Reply = at_once) -> None:
         self.reply = reply
         self.requests: list[dict[str, Any]] = []
+        self.headers: list[Mapping[str, str]] = []
         self.in_flight = self.most_in_flight = 0
         self.base_url = ""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = json.loads(await request.read())
         self.requests.append(body)
+        self.headers.append(request.headers)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:

@@ -1,0 +1,263 @@
+"""The command line, as a process."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests import documents
+from tests.servers.chat import ChatServer, answer, at_once, prompt_of, refusal, serving_beside
+
+LLM_OCR = [sys.executable, "-m", "llm_ocr"]
+
+
+def llm_ocr(*arguments: object, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*LLM_OCR, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120", **environment},
+    )
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with serving_beside() as running:
+        yield running
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Path:
+    documents.pdf(tmp_path / "in" / "report.pdf", pages=3)
+    documents.picture(tmp_path / "in" / "scan.png")
+    return tmp_path / "in"
+
+
+def test_a_run_says_what_it_did_and_where_to_look(
+    inputs: Path, tmp_path: Path, server: ChatServer
+) -> None:
+    done = llm_ocr("run", inputs, "--out", tmp_path / "out", "--base-url", server.base_url)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"Documents\s+2", done.stdout)
+    assert re.search(r"Pages\s+4\s+4 ok", done.stdout)
+    assert f"{tmp_path}/out/index.html" in done.stdout
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"index.html", "markdown", "data", "summary.json"} <= names
+    assert "# Page" in (tmp_path / "out" / "markdown" / "report.md").read_text()
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["pages_by_status"]["ok"] == 4
+
+
+def test_settings_come_from_the_environment_and_arguments_win(
+    inputs: Path, tmp_path: Path, server: ChatServer
+) -> None:
+    done = llm_ocr(
+        *("run", inputs, "--out", tmp_path / "out", "--pages", "2"),
+        LLM_OCR_BASE_URL=server.base_url,
+        LLM_OCR_PAGES="1-3",
+        LLM_OCR_DESCRIBE="false",
+    )
+    assert re.search(r"Pages\s+2\s+1 ok\s+1 failed", done.stdout)
+    assert "--pages selects none of its 1 pages" in " ".join(done.stdout.split())
+    assert done.returncode == 1, "half of the pages failed"
+
+
+def test_stages_one_by_one_end_like_a_run(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
+    base = ("--base-url", server.base_url)
+    assert llm_ocr("extract", inputs, "--out", tmp_path / "steps", *base).returncode == 0
+    assert not (tmp_path / "steps" / "data" / "documents").exists()
+    assert llm_ocr("assemble", tmp_path / "steps").returncode == 0
+    bare = (tmp_path / "steps" / "markdown" / "report.md").read_text()
+    assert llm_ocr("describe", tmp_path / "steps", *base).returncode == 0
+    assert llm_ocr("assemble", tmp_path / "steps").returncode == 0
+    assert llm_ocr("run", inputs, "--out", tmp_path / "whole", *base).returncode == 0
+    step = (tmp_path / "steps" / "markdown" / "report.md").read_text()
+    assert step == (tmp_path / "whole" / "markdown" / "report.md").read_text()
+    assert ("> A picture" in step) == ("![" in step)
+    assert "> A picture" not in bare
+    tables = list((tmp_path / "steps" / "data" / "documents").iterdir())
+    assert len(tables) == 1, "the older generation is gone"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "nowhere.pdf", "--out", "OUT"], "nowhere.pdf: no such file or folder"),
+        (["run", "IN", "--out", "OUT", "--pages", "5-1"], "--pages: pages '5-1'"),
+        (["run", "IN", "--out", "OUT", "--model", "nonesuch"], "unknown model profile 'nonesuch'"),
+        (["run", "IN", "--out", "OUT", "--shard-pages", "0"], "--shard-pages"),
+        (["run", "IN"], "--out"),
+        (["describe", "OUT"], "holds no run"),
+        (["status", "OUT"], "holds no run"),
+        (["view", "OUT"], "holds no viewer"),
+    ],
+)
+def test_wrong_usage_exits_with_2(
+    inputs: Path, tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    places = {"IN": str(inputs), "OUT": str(tmp_path / "out")}
+    done = llm_ocr(*(places.get(one, one) for one in arguments))
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_failed_pages_are_reported_and_fail_the_run_above_the_ratio(
+    inputs: Path, tmp_path: Path
+) -> None:
+    (inputs / "notes.pdf").write_text("no PDF")
+    with serving_beside() as server:
+        run = ("run", inputs, "--out", tmp_path / "out", "--base-url", server.base_url)
+        assert llm_ocr(*run, "--max-failed-ratio", "0.5").returncode == 0
+        done = llm_ocr(*run)
+    assert done.returncode == 1
+    assert "notes.pdf: this is text" in done.stdout
+
+
+def test_an_engine_that_is_not_there_exits_with_3(inputs: Path, tmp_path: Path) -> None:
+    with serving_beside() as gone:
+        pass
+    run = ("run", inputs, "--out", tmp_path / "out", "--base-url", gone.base_url)
+    done = llm_ocr(*run, "--concurrency", "1")
+    assert done.returncode == 3
+    assert "The engine failed: nobody answers at http://127.0.0.1" in done.stderr
+
+
+def test_a_place_that_cannot_be_written_exits_with_4(inputs: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    done = llm_ocr("run", inputs, "--out", tmp_path / "out")
+    assert done.returncode == 4
+    assert "choose another --out" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stopped_run_keeps_what_it_did_and_goes_on(
+    inputs: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    hold, held = threading.Event(), threading.Event()
+    asked = 0
+
+    async def slow(body: dict[str, Any]) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        if asked == 3 and not held.is_set():
+            held.set()
+            await asyncio.to_thread(hold.wait, 30)
+        return at_once(body)
+
+    out = tmp_path / "out"
+    run = ["run", str(inputs), "--out", str(out), "--concurrency", "1"]
+    with serving_beside(slow) as server:
+        process = subprocess.Popen(
+            [*LLM_OCR, *run, "--base-url", server.base_url], stderr=subprocess.PIPE, text=True
+        )
+        assert held.wait(30)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=30)
+        hold.set()
+    assert process.returncode == code
+    assert "the same command goes on" in said
+    state = json.loads(llm_ocr("status", out, "--json").stdout)
+    assert state["stages"]["extract"]["items_staged"] == 2
+    asked = 0
+    with serving_beside(slow) as server:
+        done = llm_ocr(*run, "--base-url", server.base_url, "--no-describe")
+    assert done.returncode == 0
+    assert asked == 2, "only the two pages that were not staged"
+
+
+def test_status_at_any_time(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
+    llm_ocr("run", inputs, "--out", tmp_path / "out", "--base-url", server.base_url)
+    done = llm_ocr("status", tmp_path / "out")
+    assert "2 documents, about 4 pages" in done.stdout
+    assert re.search(r"extract\s+1 of 1\s+4\s+0\s+4 ok", done.stdout)
+
+
+def test_json_logs_are_json_lines(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
+    run = ("run", inputs, "--out", tmp_path / "out", "--base-url", server.base_url)
+    done = llm_ocr(*run, "--json-logs")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    ended = [event for event in events if event["event"] == "stage_ended"]
+    assert [event["stage"] for event in ended] == ["extract", "describe", "assemble"]
+    assert ended[0]["statuses"] == {"ok": 4}
+
+
+def test_the_key_goes_to_the_server_and_nowhere_else(
+    inputs: Path, tmp_path: Path, server: ChatServer
+) -> None:
+    run = ("run", inputs, "--out", tmp_path / "out", "--base-url", server.base_url)
+    done = llm_ocr(*run, "--json-logs", LLM_OCR_API_KEY="sk-very-secret")
+    assert {headers["Authorization"] for headers in server.headers} == {"Bearer sk-very-secret"}
+    assert "sk-very-secret" not in done.stdout + done.stderr
+    for path in (tmp_path / "out").rglob("*"):
+        if path.is_file():
+            assert b"sk-very-secret" not in path.read_bytes()
+
+
+def test_view_serves_the_viewer(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
+    llm_ocr("run", inputs, "--out", tmp_path / "out", "--base-url", server.base_url)
+    viewing = subprocess.Popen(
+        [*LLM_OCR, "view", str(tmp_path / "out"), "--no-browser"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert viewing.stdout is not None
+    url = viewing.stdout.readline().split()[0]
+    with urllib.request.urlopen(url) as response:
+        assert b"<title>" in response.read()
+    viewing.send_signal(signal.SIGINT)
+    assert viewing.wait(10) == 0
+
+
+def test_help_names_every_command_and_version_is_one_line() -> None:
+    said = llm_ocr("--help").stdout
+    for command in ("run", "extract", "describe", "assemble", "view", "status", "engine"):
+        assert f"\n  {command} " in said
+    assert re.fullmatch(r"\d+\.\d+\.\d+\n", llm_ocr("version").stdout)
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = "import sys, llm_ocr; print([m for m in sys.modules if m.split('.')[0] in HEAVY])"
+    heavy = "{'pyarrow', 'pydantic', 'aiohttp', 'PIL', 'pypdfium2', 'obstore', 'rich', 'typer'}"
+    done = subprocess.run(
+        [sys.executable, "-c", code.replace("HEAVY", heavy)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_a_server_that_refuses_the_model_says_so(inputs: Path, tmp_path: Path) -> None:
+    with serving_beside(lambda body: refusal(404, f"The model {body['model']} does not exist")) as (
+        server
+    ):
+        run = ("run", inputs, "--out", tmp_path / "out", "--base-url", server.base_url)
+        done = llm_ocr(*run, "--served-model", "other")
+    assert done.returncode == 1
+    assert "404: The model other does not exist" in done.stdout
+
+
+def test_blank_answers_to_figures_are_failed_descriptions(inputs: Path, tmp_path: Path) -> None:
+    def reply(body: dict[str, Any]) -> web.Response:
+        return at_once(body) if "<|grounding|>" in prompt_of(body) else answer("")
+
+    with serving_beside(reply) as server:
+        run = ("run", inputs, "--out", tmp_path / "out", "--base-url", server.base_url)
+        done = llm_ocr(*run)
+    assert done.returncode == 0
+    assert re.search(r"Figures\s+\d, 0 described", done.stdout)

@@ -1,0 +1,358 @@
+"""Bad input: each named, each a row, and the run goes on with everything else."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from aiohttp import web
+
+from llm_ocr import load_documents, load_pages, run
+from llm_ocr.inference.client import EngineFailedError
+from llm_ocr.records import PageStatus
+from llm_ocr.report.summary import Summary
+from llm_ocr.sources.open import NoInputError
+from llm_ocr.storage.store import RunInUseError, StorageError
+from llm_ocr.tables.plan import SettingsMismatchError
+from tests import documents
+from tests.servers.chat import ChatServer, at_once, grounded, refusal, serving_beside
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with serving_beside() as running:
+        yield running
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Path:
+    folder = tmp_path / "inputs"
+    documents.pdf(folder / "good.pdf", pages=2)
+    return folder
+
+
+def read(inputs: Path | str, out: Path, server: ChatServer, **settings: Any) -> Summary:  # noqa: ANN401
+    return run(inputs, out, base_url=server.base_url, render_workers=1, **settings)
+
+
+def row_of(out: Path, name: str, number: int = 0) -> dict[str, Any]:
+    rows = [
+        dict(row)
+        for row in load_pages(str(out))
+        if row["name"] == name and row["page_number"] == number
+    ]
+    assert len(rows) == 1, f"one row for page {number} of {name}"
+    return rows[0]
+
+
+def balanced(summary: Summary, out: Path) -> None:
+    rows = list(load_pages(str(out)))
+    assert summary.pages == len(rows) == sum(summary.pages_by_status.values())
+    assert len({row["page_id"] for row in rows}) == len(rows)
+    assert summary.documents == len(list(load_documents(str(out))))
+
+
+def check(out: Path, summary: Summary, name: str, code: str, *words: str, number: int = 0) -> None:
+    """The document failed alone, with this code, and its message names it and has these words."""
+    balanced(summary, out)
+    row = row_of(out, name, number)
+    assert (row["status"], row["error_code"]) == ("failed", code)
+    for word in (name, *words):
+        assert word in row["error"]
+    good = [row for row in load_pages(str(out)) if row["name"] == "good"]
+    assert [row["status"] for row in good] == ["ok", "ok"]
+
+
+def test_no_input(tmp_path: Path, server: ChatServer) -> None:
+    (tmp_path / "empty").mkdir()
+    for source, said in (
+        (tmp_path / "missing.pdf", "no such file or folder"),
+        (tmp_path / "empty", "the folder holds no document"),
+        (f"{tmp_path}/*.pdf", "the glob matches no document"),
+    ):
+        with pytest.raises(NoInputError, match=said):
+            read(source, tmp_path / "out", server)
+
+
+def test_a_file_of_zero_bytes(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
+    (inputs / "empty.pdf").write_bytes(b"")
+    summary = read(inputs, tmp_path / "out", server)
+    check(tmp_path / "out", summary, "empty", "empty_file", "is empty", "copy or make it again")
+
+
+def test_text_named_pdf(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
+    (inputs / "notes.pdf").write_text("Dear all, this is no PDF.")
+    summary = read(inputs, tmp_path / "out", server)
+    check(tmp_path / "out", summary, "notes", "unsupported_format", "this is text", "convert")
+
+
+def test_a_truncated_pdf(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
+    whole = documents.pdf(tmp_path / "whole.pdf", pages=3).read_bytes()
+    (inputs / "cut.pdf").write_bytes(whole[: len(whole) // 4])
+    summary = read(inputs, tmp_path / "out", server)
+    check(tmp_path / "out", summary, "cut", "corrupt_document", "damaged or cut off")
+
+
+def test_an_encrypted_pdf(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
+    documents.encrypted_pdf(inputs / "secret.pdf", "opensesame")
+    none = read(inputs, tmp_path / "none", server)
+    check(tmp_path / "none", none, "secret", "encrypted", "pass its password with --password")
+    wrong = read(inputs, tmp_path / "wrong", server, password="guess")
+    check(tmp_path / "wrong", wrong, "secret", "wrong_password", "check --password")
+    right = read(inputs, tmp_path / "right", server, password="opensesame")
+    assert right.pages_by_status[PageStatus.OK] == 3
+    for path in (tmp_path / "right").rglob("*"):
+        if path.is_file():
+            assert b"opensesame" not in path.read_bytes(), "secrets are written nowhere"
+
+
+def test_a_page_of_200_inches(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
+    documents.huge_page_pdf(inputs / "poster.pdf")
+    summary = read(inputs, tmp_path / "out", server)
+    balanced(summary, tmp_path / "out")
+    row = row_of(tmp_path / "out", "poster", 1)
+    assert (row["status"], row["width"], row["height"]) == ("ok", 1920, 1920)
+    assert row["width_pt"] == 200 * 72
+
+
+def test_a_pdf_of_zero_pages(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
+    documents.zero_page_pdf(inputs / "nothing.pdf")
+    summary = read(inputs, tmp_path / "out", server)
+    check(tmp_path / "out", summary, "nothing", "no_pages", "has no pages")
+
+
+def test_a_corrupt_page_among_good_ones(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
+    documents.corrupt_page_pdf(inputs / "torn.pdf")
+    out = tmp_path / "out"
+    summary = read(inputs, out, server)
+    check(out, summary, "torn", "corrupt_page", "page 2", "can't be drawn", number=2)
+    assert [row_of(out, "torn", number)["status"] for number in (1, 3)] == ["ok", "ok"]
+    document = next(row for row in load_documents(str(out)) if row["name"] == "torn")
+    assert (document["status"], document["page_count"]) == ("truncated", 3)
+    assert "<!-- page 2 failed" in document["markdown"]
+
+
+def test_a_decompression_bomb(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
+    documents.bomb_png(inputs / "bomb.png")
+    summary = read(inputs, tmp_path / "out", server)
+    said = ("60,000 x 60,000 pixels", "--max-pixels")
+    check(tmp_path / "out", summary, "bomb", "too_large", *said, number=1)
+
+
+def test_cmyk_and_sixteen_bits_work(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
+    documents.cmyk_jpeg(inputs / "print.jpg")
+    documents.deep_tiff(inputs / "scan.tif")
+    out = tmp_path / "out"
+    summary = read(inputs, out, server)
+    assert summary.pages_by_status[PageStatus.OK] == 4
+    red = documents.decoded(row_of(out, "print", 1)["image"]["bytes"]).getpixel((50, 50))
+    assert isinstance(red, tuple)
+    assert red[0] > 200 > 90 > max(red[1:])
+    grey = documents.decoded(row_of(out, "scan", 1)["image"]["bytes"]).convert("L")
+    paper, square = grey.getpixel((150, 50)), grey.getpixel((50, 50))
+    assert isinstance(paper, int)
+    assert isinstance(square, int)
+    assert paper > 220 > 30 > square
+
+
+def test_a_blank_page_is_not_asked_about(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
+    documents.blank_image(inputs / "paper.png")
+    summary = read(inputs, tmp_path / "out", server, describe=False)
+    assert summary.pages_by_status[PageStatus.BLANK] == 1
+    assert row_of(tmp_path / "out", "paper", 1)["attempts"] == 0
+
+
+def test_a_file_that_vanishes_while_running(tmp_path: Path) -> None:
+    folder = tmp_path / "inputs"
+    for name in ("a", "b", "good"):
+        documents.pdf(folder / f"{name}.pdf", pages=2)
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        (folder / "b.pdf").unlink(missing_ok=True)
+        return at_once(body)
+
+    out = tmp_path / "out"
+    with serving_beside(reply) as server:
+        summary = read(folder, out, server, concurrency=1, shard_pages=2)
+    balanced(summary, out)
+    gone = [row for row in load_pages(str(out)) if row["name"] == "b"]
+    assert {row["error_code"] for row in gone} == {"not_found"}
+    assert all("b.pdf: the file is not there" in row["error"] for row in gone)
+    assert summary.pages_by_status[PageStatus.OK] == 4
+
+
+def test_a_file_that_changes_between_plan_and_reading(tmp_path: Path) -> None:
+    folder = tmp_path / "inputs"
+    documents.pdf(folder / "a.pdf")
+    documents.pdf(folder / "good.pdf", pages=2)
+    changed = threading.Event()
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        if not changed.is_set():
+            documents.pdf(folder / "good.pdf", pages=5)
+            changed.set()
+        return at_once(body)
+
+    out = tmp_path / "out"
+    with serving_beside(reply) as server:
+        summary = read(folder, out, server, concurrency=1, shard_pages=1)
+    balanced(summary, out)
+    codes = {row["error_code"] for row in load_pages(str(out)) if row["name"] == "good"}
+    assert codes == {"source_changed"}
+
+
+def test_an_out_that_cannot_be_written(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(StorageError, match="out: a file stands where a folder is needed"):
+        read(inputs, tmp_path / "out", server)
+
+
+def test_a_full_disk_stops_the_run_and_space_lets_it_go_on(
+    inputs: Path, tmp_path: Path, server: ChatServer
+) -> None:
+    documents.pdf(inputs / "more.pdf", pages=40)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = shutil.which("mount")
+    arguments = ["-t", "tmpfs", "-o", "size=600k", "tmpfs", str(disk)]
+    if mount is None or subprocess.run([mount, *arguments], check=False).returncode:
+        pytest.skip("needs root to mount a small file system")
+    try:
+        with pytest.raises(StorageError, match="the disk is full; free some space"):
+            read(inputs, disk / "out", server, part_pages=4)
+        subprocess.run([mount, "-o", "remount,size=64m", str(disk)], check=True)
+        summary = read(inputs, disk / "out", server, part_pages=4)
+        balanced(summary, disk / "out")
+        assert summary.pages_by_status[PageStatus.OK] == 42
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_an_out_with_other_settings(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
+    read(inputs, tmp_path / "out", server)
+    with pytest.raises(SettingsMismatchError, match=r"pages was None, is now '1'.*another --out"):
+        read(inputs, tmp_path / "out", server, pages="1")
+    with pytest.raises(SettingsMismatchError, match="inputs was"):
+        read(inputs / "good.pdf", tmp_path / "out", server)
+
+
+def test_two_runs_on_one_out(inputs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    second: list[BaseException] = []
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        if not second:
+            with pytest.raises(RunInUseError) as refused:
+                read(inputs, out, running)
+            second.append(refused.value)
+        return at_once(body)
+
+    with serving_beside(reply) as running:
+        summary = read(inputs, out, running)
+    balanced(summary, out)
+    assert f"{out}: another run (process {os.getpid()})" in str(second[0])
+    assert "another --out" in str(second[0])
+
+
+def test_a_page_that_the_server_refuses(inputs: Path, tmp_path: Path) -> None:
+    documents.picture(inputs / "odd.png", "odd")
+    refused = documents.picture(tmp_path / "same.png", "odd")
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        if "odd" in words_of(body):
+            return refusal(400, "the prompt is too long")
+        return at_once(body)
+
+    seen: list[bytes] = []
+
+    def words_of(body: dict[str, Any]) -> str:
+        from tests.servers.chat import image_of
+
+        image = documents.decoded(image_of(body))
+        seen.append(image.tobytes())
+        return "odd" if image.size == documents.decoded(refused.read_bytes()).size else ""
+
+    with serving_beside(reply) as server:
+        summary = read(inputs, tmp_path / "out", server)
+    balanced(summary, tmp_path / "out")
+    row = row_of(tmp_path / "out", "odd", 1)
+    assert (row["status"], row["error_code"]) == ("failed", "request_rejected")
+    assert "400: the prompt is too long" in row["error"]
+    assert summary.pages_by_status[PageStatus.OK] == 2
+
+
+def test_a_cut_answer_is_kept_and_marked(inputs: Path, tmp_path: Path) -> None:
+    from tests.servers.chat import answer
+
+    with serving_beside(lambda body: answer(grounded(body)[:90], "length")) as server:
+        summary = read(inputs, tmp_path / "out", server, describe=False)
+    assert summary.pages_by_status[PageStatus.TRUNCATED] == 2
+    assert "# Page" in row_of(tmp_path / "out", "good", 1)["markdown"]
+
+
+def test_an_empty_answer_on_a_page_with_ink_failed(inputs: Path, tmp_path: Path) -> None:
+    from tests.servers.chat import answer
+
+    with serving_beside(lambda body: answer("")) as server:
+        summary = read(inputs, tmp_path / "out", server, describe=False)
+    assert summary.errors == {"empty_answer": 2}
+    assert "page 1" in row_of(tmp_path / "out", "good", 1)["error"]
+
+
+def test_a_server_that_is_gone_stops_the_run_and_the_same_command_goes_on(
+    inputs: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    with serving_beside() as gone:
+        pass
+    with pytest.raises(EngineFailedError, match="nobody answers"):
+        read(inputs, out, gone, concurrency=1)
+    with serving_beside() as server:
+        summary = read(inputs, out, server)
+    balanced(summary, out)
+    assert summary.pages_by_status[PageStatus.OK] == 2
+
+
+ENGINE_RUN = """
+import sys
+from llm_ocr import run
+from llm_ocr.pipeline.events import ItemsDone
+
+def notify(event):
+    if isinstance(event, ItemsDone):
+        print("done", flush=True)
+
+summary = run(
+    sys.argv[1], sys.argv[2], render_workers=1, engine_threads=1, concurrency=2, notify=notify
+)
+print(summary.pages_by_status["ok"], summary.engine_restarts, flush=True)
+"""
+
+
+def test_the_engine_dying_in_the_middle_is_started_again(tmp_path: Path) -> None:
+    """The embedded engine for real, killed with SIGKILL after the first of four pages."""
+    for name in ("one", "two", "three", "four"):
+        documents.picture(tmp_path / "in" / f"{name}.png", f"{name} word", (700, 400))
+    process = subprocess.Popen(
+        [sys.executable, "-c", ENGINE_RUN, str(tmp_path / "in"), str(tmp_path / "out")],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "done\n"
+    engine = next(
+        child
+        for child in psutil.Process(process.pid).children(recursive=True)
+        if "llm_ocr.engines.embedded" in child.cmdline()
+        and "llm_ocr.engines.supervisor" not in child.cmdline()
+    )
+    engine.send_signal(signal.SIGKILL)
+    printed, _ = process.communicate(timeout=120)
+    assert printed.splitlines()[-1] == "4 1"

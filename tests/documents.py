@@ -118,3 +118,64 @@ def blank_image(path: Path) -> Path:
 
 def decoded(jpeg: bytes) -> Image.Image:
     return Image.open(io.BytesIO(jpeg))
+
+
+def marked_pdf(
+    path: Path,
+    size: tuple[float, float],
+    *,
+    mark: bool = True,
+    rotation: int = 0,
+    crop_box: tuple[float, float, float, float] | None = None,
+) -> Path:
+    """A page with a red square in its upper left corner as stored, a tenth of each side."""
+    width, height = size
+    square = f"1 0 0 rg 0 {height * 0.9} {width / 10} {height / 10} re f" if mark else ""
+    box = f"/CropBox [{' '.join(map(str, crop_box))}]" if crop_box else ""
+    page = f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 {width} {height}] {box}"
+    return pdf_of(
+        path,
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        f"{page} /Rotate {rotation} /Contents 4 0 R >>".encode(),
+        f"<< /Length {len(square)} >>\nstream\n{square}\nendstream".encode(),
+    )
+
+
+def image_pdf(path: Path, size: tuple[int, int]) -> Path:
+    """A page with a grey image that claims to be of `size`; its stream holds 10,000 pixels."""
+    draw = b"100 0 0 100 0 0 cm /Im Do"
+    resources = b"/Resources << /XObject << /Im 5 0 R >> >>"
+    body = bytes([128]) * 10_000
+    return pdf_of(
+        path,
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 400 400] /Contents 4 0 R %s >>" % resources,
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(draw), draw),
+        b"<< /Type /XObject /Subtype /Image /Width %d /Height %d /ColorSpace /DeviceGray "
+        b"/BitsPerComponent 8 /Length %d >>\nstream\n%s\nendstream" % (*size, len(body), body),
+    )
+
+
+def oriented_jpeg(path: Path, orientation: int) -> Path:
+    """A photo at 150 dpi, stored as EXIF's `orientation` says; upright, it is red in a corner.
+
+    Upright it measures 300 x 200 pixels, or 200 x 300 where it is stored on its side, and the red
+    is the upper left fifth.
+    """
+    upright = Image.new("RGB", (300, 200) if orientation < 5 else (200, 300), "white")
+    upright.paste((255, 0, 0), (0, 0, upright.width // 5, upright.height // 5))
+    # What brings the upright image to how it is stored; 6 and 8 undo each other.
+    turns = {
+        2: Image.Transpose.FLIP_LEFT_RIGHT,
+        3: Image.Transpose.ROTATE_180,
+        4: Image.Transpose.FLIP_TOP_BOTTOM,
+        5: Image.Transpose.TRANSPOSE,
+        6: Image.Transpose.ROTATE_90,
+        7: Image.Transpose.TRANSVERSE,
+        8: Image.Transpose.ROTATE_270,
+    }
+    stored = upright.transpose(turns[orientation]) if orientation in turns else upright
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stored.save(path, exif=exif, dpi=(150, 150), quality=95)
+    return path

@@ -1,5 +1,6 @@
 """Requests to draw, answered: a document is opened once and kept open for its next pages."""
 
+import codecs
 import hashlib
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
@@ -61,7 +62,8 @@ class Draughtsman:
         self, document: Document, number: int, size: tuple[int, int], boxes: list[Box], dpi: int
     ) -> list[Crop]:
         side = self._limits.max_figure_side
-        return self._file(document).crop(number, size, boxes, dpi, side)
+        inside = [_within(box, size) for box in boxes]
+        return self._file(document).crop(number, size, inside, dpi, side)
 
     def _file(self, document: Document) -> OpenFile:
         _check_version(document)
@@ -91,11 +93,21 @@ class Draughtsman:
         return ImageFile(path, self._limits.max_pixels)
 
 
+def _within(box: Box, size: tuple[int, int]) -> Box:
+    """The part of a box that is on the page: models answer boxes that reach over its edge."""
+    width, height = size
+    left, right = (min(max(0.0, x), width) for x in (box.x1, box.x2))
+    top, bottom = (min(max(0.0, y), height) for y in (box.y1, box.y2))
+    return Box(left, top, right, bottom)
+
+
 def _check_version(document: Document) -> None:
     path = Path(document.source_uri)
     version, size = file_version(path)
     if version == "missing":
-        raise PageError(ErrorCode.NOT_FOUND, f"{path}: the file is not there (any more)")
+        raise PageError(
+            ErrorCode.NOT_FOUND, f"{path}: the file is not there (any more); put it back"
+        )
     if version != document.version:
         raise PageError(
             ErrorCode.SOURCE_CHANGED,
@@ -111,7 +123,9 @@ def _looks_like_pdf(path: Path) -> bool:
         with path.open("rb") as body:
             head = body.read(1024)
     except IsADirectoryError as error:
-        raise PageError(ErrorCode.READ_ERROR, f"{path}: this is a folder, no file") from error
+        raise PageError(
+            ErrorCode.READ_ERROR, f"{path}: this is a folder, no file; name its files"
+        ) from error
     except OSError as error:
         said = f"the file can't be read ({error.strerror}); check its permissions"
         raise PageError(ErrorCode.READ_ERROR, f"{path}: {said}") from error
@@ -131,7 +145,8 @@ def _likeness(head: bytes) -> str:
     if head.startswith(b"PK\x03\x04"):
         return "this is a ZIP or Office file"
     try:
-        head[:512].decode()
+        # Unlike bytes.decode, this minds no character that is cut in two at the end.
+        text, _ = codecs.utf_8_decode(head)
     except UnicodeDecodeError:
         return "this is some other format"
-    return "this is text"
+    return "this is some other format" if "\0" in text else "this is text"

@@ -13,9 +13,11 @@ from llm_ocr.sources.raster import Crop, encode, ink
 
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF")
 ROTATIONS = {3: 180, 4: 180, 5: 90, 6: 90, 7: 270, 8: 270}
+MIRRORED_OR_TURNED = range(2, 9)
 ORIENTATION = 0x0112
 GREY_RANGES = (255.0, 1023.0, 4095.0, 65_535.0)
 FIGURE_QUALITY = 92
+ADVICE = "copy or make it again"
 
 # Pages are bounded by `RenderLimits.max_pixels`, which is checked before anything is decoded.
 Image.MAX_IMAGE_PIXELS = None
@@ -65,12 +67,12 @@ class ImageFile:
             self._image.seek(number - 1)
             self._check_pixels()
             full, dpi = self._image.size, self._image.info.get("dpi")
-            rotation = ROTATIONS.get(self._image.getexif().get(ORIENTATION, 1), 0)
+            orientation = self._image.getexif().get(ORIENTATION, 1)
             if self._image.format == "JPEG" and side is not None:
                 self._image.draft(None, (side, side))
             self._image.load()
             plain = self._image.format == "JPEG" and self._image.mode in ("RGB", "L")
-            return _Decoded(_upright_rgb(self._image), rotation, full, dpi, plain)
+            return _Decoded(_upright_rgb(self._image), orientation, full, dpi, plain)
 
     def _check_pixels(self) -> None:
         width, height = self._image.size
@@ -86,18 +88,18 @@ class ImageFile:
         try:
             yield
         except UnidentifiedImageError as error:
-            raise PageError(code, f"{self._path}: {what}; it is damaged") from error
+            raise PageError(code, f"{self._path}: {what}, as it is damaged; {ADVICE}") from error
         except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
-            message = f"{self._path}: {what} ({error}); it is damaged or cut off"
+            message = f"{self._path}: {what} ({error}), as it is damaged or cut off; {ADVICE}"
             raise PageError(code, message) from error
 
 
 @dataclass(frozen=True)
 class _Decoded:
-    """A page, upright; and what its file says: the turn, its size and dots an inch as stored."""
+    """A page, upright; and its file's EXIF orientation, size and dots an inch, as stored."""
 
     image: Image.Image
-    rotation: int
+    orientation: int
     full_size: tuple[int, int]
     dpi: tuple[float, float] | None
     plain_jpeg: bool
@@ -105,7 +107,11 @@ class _Decoded:
     @property
     def is_plain_jpeg(self) -> bool:
         """Whether the file's bytes show the page as it is: upright, in RGB or grey."""
-        return self.plain_jpeg and self.rotation == 0
+        return self.plain_jpeg and self.orientation not in MIRRORED_OR_TURNED
+
+    @property
+    def rotation(self) -> int:
+        return ROTATIONS.get(self.orientation, 0)
 
     @property
     def points(self) -> tuple[float | None, float | None]:

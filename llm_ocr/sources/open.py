@@ -70,11 +70,16 @@ def list_documents(inputs: Sequence[str]) -> list[Document]:
         matched = False
         for path, name in _expand(source):
             matched = True
-            found.setdefault(path.absolute(), name)
+            found.setdefault(_in_real_folder(path), name)
         if not matched and len(found) == before:
             raise NoInputError(_nothing(source))
     names = _unique(found)
     return [_document(path, names[path]) for path in found]
+
+
+def _in_real_folder(path: Path) -> Path:
+    """One path for one file, however it was given; a link's own name is kept, for its ending."""
+    return path.parent.resolve() / path.name
 
 
 def _expand(source: str) -> Iterator[tuple[Path, str]]:
@@ -106,9 +111,13 @@ def _in_folder(folder: Path) -> Iterable[Path]:
 
 def _listed(listing: Path) -> Iterator[tuple[Path, str]]:
     try:
-        lines = listing.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise NoInputError(f"@{listing}: the list can't be read ({error})") from error
+        lines = listing.read_text(encoding="utf-8-sig").splitlines()
+    except OSError as error:
+        said = f"the list can't be read ({error.strerror}); check its path"
+        raise NoInputError(f"@{listing}: {said}") from error
+    except UnicodeDecodeError as error:
+        said = "the list is no UTF-8 text; write one path a line"
+        raise NoInputError(f"@{listing}: {said}") from error
     for line in lines:
         entry = line.strip()
         if entry and not entry.startswith("#"):
@@ -133,7 +142,9 @@ def _name(path: Path, root: Path) -> str:
         relative = path.relative_to(root)
     except ValueError:
         relative = Path(path.name)
-    parts = [part for part in relative.with_suffix("").parts if part not in ("..", ".", "/")]
+    if relative.name:
+        relative = relative.with_suffix("")
+    parts = [part for part in relative.parts if part not in ("..", ".", "/")]
     safe = [_UNSAFE.sub("_", part).strip(". ") or "_" for part in parts]
     return str(PurePosixPath(*safe)) if safe else "_"
 
@@ -170,9 +181,9 @@ def file_version(path: Path) -> tuple[str, int]:
 def _nothing(source: str) -> str:
     kinds = " ".join(sorted(KINDS))
     if source.startswith("@"):
-        return f"{source}: the list names no file"
+        return f"{source}: the list names no file; write one path a line"
     if Path(source).expanduser().is_dir():
-        return f"{source}: the folder holds no document ({kinds})"
+        return f"{source}: the folder holds no document ({kinds}); name another"
     if glob.has_magic(source):
         return f"{source}: the glob matches no document ({kinds}); quote it for the shell"
-    return f"{source}: no such file or folder"
+    return f"{source}: no such file or folder; check its spelling"

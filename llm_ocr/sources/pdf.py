@@ -24,6 +24,9 @@ class PdfFile:
 
     def __init__(self, path: Path, password: str | None, max_pixels: int) -> None:
         self._path, self._password, self._max_pixels = path, password, max_pixels
+        # pdfium keeps an earlier file's error where it has none of its own; this is one that a file
+        # which was found can't have.
+        pdfium_c.FPDF_LoadDocument(b"", None)
         try:
             self._document = pdfium.PdfDocument(path, password=password)
         except pdfium.PdfiumError as error:
@@ -90,6 +93,7 @@ class PdfFile:
         if shutil.which("pdftoppm") is None:
             advice = "install poppler-utils, which draws some pages that pdfium can't"
             raise PageError(ErrorCode.CORRUPT_PAGE, f"{said}; {advice}")
+        neither = f"{said}, nor by poppler; save the PDF anew, or leave the page"
         from pdf2image import convert_from_path
         from pdf2image.exceptions import PDFPageCountError, PDFPopplerTimeoutError
 
@@ -103,17 +107,17 @@ class PdfFile:
                 use_cropbox=True,
             )
         except (OSError, PDFPageCountError, PDFPopplerTimeoutError) as error:
-            raise PageError(ErrorCode.CORRUPT_PAGE, f"{said}, nor by poppler") from error
+            raise PageError(ErrorCode.CORRUPT_PAGE, neither) from error
         if not images:
-            raise PageError(ErrorCode.CORRUPT_PAGE, f"{said}, nor by poppler")
+            raise PageError(ErrorCode.CORRUPT_PAGE, neither)
         return images[0].convert("RGB")
 
     def _why_not_open(self, error: pdfium.PdfiumError) -> PageError:
-        if error.err_code == pdfium_c.FPDF_ERR_SUCCESS:
+        if error.err_code == pdfium_c.FPDF_ERR_FILE:
             # A PDF in good order without a page: pdfium opens none, and has no error for it.
             return PageError(ErrorCode.NO_PAGES, f"{self._path}: the PDF has no pages; leave it")
         if error.err_code != pdfium_c.FPDF_ERR_PASSWORD:
-            said = "the PDF can't be opened; it is damaged or cut off"
+            said = "the PDF can't be opened; it is damaged or cut off; copy or make it again"
             return PageError(ErrorCode.CORRUPT_DOCUMENT, f"{self._path}: {said}")
         if self._password is None:
             said = "the PDF is encrypted; pass its password with --password"
@@ -141,9 +145,13 @@ def _draw_box(
     width_pt, height_pt = page.get_size()
     x, y = width_pt / size[0], height_pt / size[1]
     left, top, right, bottom = box.x1 * x, box.y1 * y, box.x2 * x, box.y2 * y
-    side_pt = max(right - left, bottom - top)
-    scale = min(dpi / POINTS_PER_INCH, max_side / side_pt)
-    # pdfium refuses an empty picture: a sliver is drawn at least one pixel wide.
-    scale = max(scale, 1.5 / max(1e-6, min(right - left, bottom - top)) if side_pt < 1 else scale)
+    side_pt = max(right - left, bottom - top, 1.0)
+    # A little less, as pypdfium2 rounds the page up; it rounds what is cut off up as well, so that
+    # of a sliver nothing would be left.
+    scale = min(dpi / POINTS_PER_INCH, (max_side - 0.01) / side_pt)
+    least = 2 / scale
+    left, top = max(0.0, min(left, width_pt - least)), max(0.0, min(top, height_pt - least))
+    right = min(width_pt, max(right, left + least))
+    bottom = min(height_pt, max(bottom, top + least))
     image = _draw(page, scale, (left, height_pt - bottom, width_pt - right, top))
     return Crop(encode(image, FIGURE_QUALITY), *image.size)

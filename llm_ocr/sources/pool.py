@@ -3,11 +3,13 @@
 import asyncio
 import multiprocessing.connection
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -65,8 +67,10 @@ class _Worker:
             raise _CrashedError from error
 
     def end(self) -> None:
-        """End the process at once; it holds nothing that could be lost."""
-        self._process.kill()
+        """End the process, and what it started, at once; it holds nothing that could be lost."""
+        if self._process.returncode is None:  # until it is waited for, the id is no one else's
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
         self._pipe.close()
 

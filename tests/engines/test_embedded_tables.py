@@ -1,0 +1,152 @@
+import html
+import re
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_ocr.engines.embedded.geometry import Line, Word
+from llm_ocr.engines.embedded.tables import table_html
+
+HEIGHT, LETTER, COLUMN = 20.0, 10.0, 200.0
+
+
+def word(text: str, x: float, y: float) -> Word:
+    return Word((x, y, x + LETTER * len(text), y + HEIGHT), text)
+
+
+def phrase(text: str, x: float, y: float) -> Line:
+    """Words beside each other with narrow spaces, from `x` on."""
+    words: list[Word] = []
+    for part in text.split():
+        words.append(word(part, x, y))
+        x = words[-1].rect[2] + 8
+    return Line(text, tuple(words), 0.9)
+
+
+def grid(*rows: Sequence[str], pitch: float = 40.0) -> list[Line]:
+    """A line for each cell with text, in columns that are all as wide."""
+    return [
+        phrase(text, COLUMN * column, pitch * at)
+        for at, row in enumerate(rows)
+        for column, text in enumerate(row)
+        if text
+    ]
+
+
+def row_texts(table: str | None) -> list[list[str]]:
+    assert table is not None
+    rows = re.findall(r"<tr>(.*?)</tr>", table)
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
+    return [[html.unescape(cell) for cell in row] for row in cells]
+
+
+def test_words_in_columns_are_a_table_with_a_header_row() -> None:
+    table = table_html(grid(("River", "Length"), ("Rhine", "1233"), ("Upper Elbe", "1,094.5")))
+    assert table == (
+        "<table><tr><th>River</th><th>Length</th></tr>"
+        "<tr><td>Rhine</td><td>1233</td></tr>"
+        "<tr><td>Upper Elbe</td><td>1,094.5</td></tr></table>"
+    )
+
+
+def test_rows_above_the_first_numbers_are_header_rows() -> None:
+    table = table_html(
+        grid(
+            ("Place", "Year", "Year"),
+            ("", "2023", "2024"),
+            ("Bonn", "17", "18%"),
+            ("Köln", "$ 21.0", "(22)"),
+        )
+    )
+    assert table is not None
+    assert table.count("<tr><th>") == 2
+    assert row_texts(table)[1:] == [
+        ["", "2023", "2024"],
+        ["Bonn", "17", "18%"],
+        ["Köln", "$ 21.0", "(22)"],
+    ]
+
+
+def test_without_any_number_the_first_row_alone_is_the_header() -> None:
+    table = table_html(grid(("Colour", "Fruit"), ("red", "apple"), ("blue", "plum")))
+    assert table is not None
+    assert re.findall(r"<tr><(t.)>", table) == ["th", "td", "td"]
+
+
+def test_empty_cells_keep_their_columns() -> None:
+    rows = [
+        ["Name", "North", "South", "West"],
+        ["Rain", "", "12", ""],
+        ["", "7", "", "9"],
+        ["Snow", "1", "2", "3"],
+    ]
+    assert row_texts(table_html(grid(*rows))) == rows
+
+
+def test_a_cell_across_columns_spans_them() -> None:
+    # Row of one wide phrase over the second and third column.
+    wide = phrase("Measurements of the seventh summer", COLUMN, 0)
+    below = [
+        phrase(text, x, y)
+        for y, row in ((40, ("Place", "June", "July")), (80, ("Bonn", "17", "18")))
+        for text, x in zip(row, (0, COLUMN, 2 * COLUMN), strict=True)
+    ]
+    table = table_html([wide, *below])
+    assert table is not None
+    assert table.startswith(
+        '<table><tr><th></th><th colspan="2">Measurements of the seventh summer</th></tr>'
+    )
+    assert row_texts(table)[1:] == [["Place", "June", "July"], ["Bonn", "17", "18"]]
+
+
+def test_a_lone_cell_close_below_another_goes_on_with_it() -> None:
+    lines = grid(("Item", "Note"), ("Oak", "strong"), ("Elm", "soft and"), pitch=60)
+    lines += [phrase("easily bent", COLUMN, 144), phrase("Fir", 0, 204), phrase("x", COLUMN, 204)]
+    lines += [phrase("Yew", 0, 264), phrase("y", COLUMN, 264)]
+    assert row_texts(table_html(lines)) == [
+        ["Item", "Note"],
+        ["Oak", "strong"],
+        ["Elm", "soft and easily bent"],
+        ["Fir", "x"],
+        ["Yew", "y"],
+    ]
+
+
+def test_a_lone_cell_at_a_rows_distance_is_a_row() -> None:
+    rows = [["Group", "Count"], ["Trees", ""], ["Oak", "3"], ["Elm", "4"]]
+    assert row_texts(table_html(grid(*rows))) == rows
+
+
+def test_words_without_columns_are_no_table() -> None:
+    prose = ["The quick brown fox jumps over", "the lazy dog and then it", "rests a while under"]
+    assert table_html([phrase(text, 0, 30 * k) for k, text in enumerate(prose)]) is None
+    assert table_html([]) is None
+    assert table_html(grid(("only", "three"), ("words", ""))) is None
+
+
+def test_text_is_escaped() -> None:
+    rows = [["a<b", "R&D"], ["</td>", "5"], ["x", '"6"']]
+    table = table_html(grid(*rows))
+    assert table is not None
+    assert "<td>&lt;/td&gt;</td>" in table
+    assert "<th>a&lt;b</th><th>R&amp;D</th>" in table
+    assert row_texts(table) == rows
+
+
+NUMBERS = st.floats(0, 900, allow_nan=False)
+WORDS = st.builds(word, st.text("ab1", min_size=1, max_size=8), NUMBERS, NUMBERS)
+
+
+@given(st.lists(WORDS, max_size=30))
+def test_no_word_is_lost_and_every_row_has_all_columns(words: list[Word]) -> None:
+    table = table_html([Line(one.text, (one,), 0.9) for one in words])
+    if table is None:
+        return
+    texts = [text for row in row_texts(table) for text in row]
+    assert sorted(" ".join(texts).split()) == sorted(one.text for one in words)
+    widths = {
+        sum(int(span or 1) for span in re.findall(r'<t[hd](?: colspan="(\d+)")?>', row))
+        for row in re.findall(r"<tr>(.*?)</tr>", table)
+    }
+    assert len(widths) == 1

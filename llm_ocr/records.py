@@ -48,15 +48,17 @@ class PageError(Exception):
     """An input that can't be read, with its category.
 
     `message` names the input, says what is wrong and what to do; it becomes the row's `error`.
+    `attempts` counts the requests that were made for it.
     """
 
-    def __init__(self, code: ErrorCode, message: str) -> None:
+    def __init__(self, code: ErrorCode, message: str, attempts: int = 0) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.attempts = attempts
 
-    def __reduce__(self) -> tuple[type["PageError"], tuple[ErrorCode, str]]:
-        return PageError, (self.code, self.message)
+    def __reduce__(self) -> tuple[type["PageError"], tuple[ErrorCode, str, int]]:
+        return PageError, (self.code, self.message, self.attempts)
 
 
 @dataclass(frozen=True)

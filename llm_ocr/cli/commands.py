@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="llm-ocr",
     help="Document pages to Markdown, figures with captions, and documents, with open models.",
-    epilog="Every option can also be set as LLM_OCR_NAME in the environment or in .env.",
+    epilog="Settings can also stand in the environment or in .env, as LLM_OCR_MODEL.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -48,6 +48,8 @@ ShardPages = Annotated[int | None, typer.Option(min=1, help="Pages in a shard.")
 PartSeconds = Annotated[
     float | None, typer.Option(help="Seconds after which finished pages are staged.")
 ]
+RenderTimeout = Annotated[float | None, typer.Option(help="Seconds to draw one page.")]
+RequestTimeout = Annotated[float | None, typer.Option(help="Seconds for one answer.")]
 MaxPixels = Annotated[
     int | None, typer.Option(min=1, help="Pixels that a page's images may decode to.")
 ]
@@ -72,18 +74,21 @@ def run(
     concurrency: Concurrency = None,
     engine_threads: Threads = None,
     render_workers: Workers = None,
+    render_timeout: RenderTimeout = None,
+    request_timeout: RequestTimeout = None,
     shard_pages: ShardPages = None,
     part_seconds: PartSeconds = None,
     max_pixels: MaxPixels = None,
     viewer_pages: ViewerPages = None,
     max_failed_ratio: MaxFailed = None,
-    describe: Annotated[bool, typer.Option(help="Describe the figures.")] = True,
+    describe: Annotated[
+        bool | None, typer.Option("--describe/--no-describe", help="Describe the figures.")
+    ] = None,
     json_logs: JsonLogs = False,
 ) -> None:
     """Extract, describe and assemble; the same command goes on with a run that was stopped."""
-    given = _given(locals())
-    stages = ("extract", "describe", "assemble") if describe else ("extract", "assemble")
-    _execute(given, json_logs, inputs=inputs, out=out, stages=stages)
+    stages = ("extract", "describe", "assemble")
+    _execute(_given(locals()), json_logs, inputs=inputs, out=out, stages=stages)
 
 
 @app.command()
@@ -98,6 +103,8 @@ def extract(
     concurrency: Concurrency = None,
     engine_threads: Threads = None,
     render_workers: Workers = None,
+    render_timeout: RenderTimeout = None,
+    request_timeout: RequestTimeout = None,
     shard_pages: ShardPages = None,
     part_seconds: PartSeconds = None,
     max_pixels: MaxPixels = None,
@@ -189,7 +196,7 @@ def version() -> None:
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:
     """The options that were given, by the names of `Settings`."""
-    not_settings = {"inputs", "out", "json_logs", "describe"}
+    not_settings = {"inputs", "out", "json_logs", "stages"}
     return {
         name: value
         for name, value in arguments.items()

@@ -21,7 +21,7 @@ from llm_ocr.records import PageError
 
 log = logging.getLogger(__name__)
 
-# Deaths without one answer between them after which the engine is given up.
+# Restarts without one answer between them; at the next death the engine is given up.
 MAX_RESTARTS = 5
 
 

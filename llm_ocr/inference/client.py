@@ -134,7 +134,7 @@ class ChatClient:
                 if await self._recovered(started):
                     crashes += 1
                     if crashes == MAX_CRASHES:
-                        raise _poison(crashes) from error
+                        raise _poison(crashes, attempt) from error
                     continue
                 failures += 1
                 if failures >= self._retry.attempts:
@@ -146,7 +146,7 @@ class ChatClient:
             except _TryAgainError as error:
                 failures += 1
                 if failures >= self._retry.attempts:
-                    raise PageError(error.code, f"{error} ({attempt} attempts)") from error
+                    raise PageError(error.code, f"{error} ({attempt} attempts)", attempt) from error
                 await self._wait(failures, error.retry_after, error)
 
     @asynccontextmanager
@@ -182,7 +182,8 @@ class ChatClient:
             async with self._session.post(self._url, data=body, headers=self._headers) as response:
                 raw = await response.read()
                 if response.status != 200:
-                    raise _refusal(response.status, raw, response.headers.get("Retry-After"))
+                    again = response.headers.get("Retry-After")
+                    raise _refusal(response.status, raw, again, attempt)
         except (aiohttp.ClientConnectorError, aiohttp.ServerDisconnectedError) as error:
             raise _UnreachableError(str(error) or type(error).__name__) from error
         except (aiohttp.ClientOSError, ConnectionError) as error:
@@ -204,19 +205,20 @@ class ChatClient:
         await asyncio.sleep(delay)
 
 
-def _poison(crashes: int) -> PageError:
+def _poison(crashes: int, attempts: int) -> PageError:
     return PageError(
         ErrorCode.ENGINE_CRASHED,
         f"the engine died {crashes} times while it was asked about this; see the engine's log",
+        attempts,
     )
 
 
-def _refusal(status: int, raw: bytes, retry_after: str | None) -> Exception:
+def _refusal(status: int, raw: bytes, retry_after: str | None, attempt: int) -> Exception:
     message = f"the server answered {status}: {_message(raw)}"
     if status in RETRYABLE_STATUS:
         wait = float(retry_after) if retry_after and retry_after.isdigit() else None
         return _TryAgainError(ErrorCode.ENGINE_ERROR, message, wait)
-    return PageError(ErrorCode.REQUEST_REJECTED, message)
+    return PageError(ErrorCode.REQUEST_REJECTED, message, attempt)
 
 
 def _message(raw: bytes) -> str:

@@ -97,7 +97,6 @@ def _scale(value: float, length: int) -> float:
 DEEPSEEK_OCR = ModelProfile(
     id="deepseek-ocr",
     model="deepseek-ai/DeepSeek-OCR",
-    revision="main",
     prompts={
         Task.DOCUMENT: Prompt("<|grounding|>Convert the document to markdown.", 6144),
         Task.FREE_OCR: Prompt("Free OCR.", 6144),

@@ -39,7 +39,6 @@ class ModelProfile:
 
     id: str
     model: str
-    revision: str
     prompts: Mapping[Task, Prompt]
     sampling: Mapping[str, object]
     image: ImagePolicy

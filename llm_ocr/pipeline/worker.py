@@ -16,7 +16,7 @@ from llm_ocr.report.outputs import SUMMARY_PATH, write_outputs
 from llm_ocr.report.status import NoRunError
 from llm_ocr.report.summary import Session, Summary, summarise
 from llm_ocr.settings import Settings
-from llm_ocr.sources.open import list_documents
+from llm_ocr.sources.open import PageSelection, list_documents
 from llm_ocr.sources.pool import RenderLimits, RenderPool
 from llm_ocr.stages.assemble import AssembleStage
 from llm_ocr.stages.describe import DescribeStage
@@ -56,10 +56,15 @@ def run(
     SettingsMismatchError or RunInUseError before anything is done; EngineFailedError, StorageError,
     BalanceError or StoppedError when the run can't go on. Failed pages are rows, not exceptions.
     """
-    chosen = Settings(**overrides) if settings is None else settings.model_copy(update=overrides)
+    chosen = (
+        Settings(**overrides)
+        if settings is None
+        else Settings(**{**settings.model_dump(), **overrides})
+    )
     several = [inputs] if isinstance(inputs, str | Path) else inputs
+    wanted = [name for name in stages if chosen.describe or name != "describe"]
     worker = Worker(str(out), chosen, notify)
-    return worker.run([_absolute(str(one)) for one in several], stages)
+    return worker.run([_absolute(str(one)) for one in several], wanted)
 
 
 def resume(
@@ -135,7 +140,8 @@ class Worker:
             return plan
         documents = list_documents(inputs)
         self._notify(Note(f"counting the pages of {len(documents):,} documents"))
-        planned = await asyncio.gather(*(_count(pool, document) for document in documents))
+        selection = self._settings.selection
+        planned = await asyncio.gather(*(_count(pool, one, selection) for one in documents))
         shards = cut_shards(planned, self._settings.shard_pages)
         return await asyncio.to_thread(write_plan, self._store, Plan(shards, identity))
 
@@ -213,9 +219,12 @@ class Worker:
         return self._settings.render_workers or min(available_cores(), 8)
 
 
-async def _count(pool: RenderPool, document: Document) -> PlannedDocument:
-    """The document with its page count; one that can't be opened says why when it is read."""
+async def _count(
+    pool: RenderPool, document: Document, selection: PageSelection | None
+) -> PlannedDocument:
+    """The document with its wanted pages; one that can't be opened says why when it is read."""
     try:
-        return PlannedDocument(document, await pool.count_pages(document))
+        pages = await pool.count_pages(document)
     except PageError:
         return PlannedDocument(document, None)
+    return PlannedDocument(document, len(selection.select(pages)) if selection else pages)

@@ -182,7 +182,6 @@ class PageItem:
             "content_hash": self._info.content_hash if self._info else None,
             "page_number": page.number,
             "raw_answer": answer.text if answer else None,
-            "model_revision": profile.revision,
             "parser_version": profile.parser_version,
         }
         if image is not None:

@@ -62,7 +62,7 @@ def outcome(
         "status": status.value,
         "error_code": error.code.value if error else None,
         "error": error.message if error else None,
-        "attempts": answer.attempts if answer else 0,
+        "attempts": answer.attempts if answer else error.attempts if error else 0,
         "finish_reason": answer.finish_reason if answer else None,
         "prompt_tokens": answer.prompt_tokens if answer else 0,
         "completion_tokens": answer.completion_tokens if answer else 0,

@@ -1,7 +1,7 @@
 """Reading a run's tables back: each shard's highest published generation, in order."""
 
 from collections.abc import Collection, Iterator, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,27 +11,27 @@ from llm_ocr.tables.schema import Row
 from llm_ocr.tables.shards import data_path
 
 
-def load_pages(run: str) -> Iterator[Row]:
+def load_pages(run: str | Path) -> Iterator[Row]:
     """The rows of `pages` of the run at URI `run`, streamed in the order of the input.
 
     Each is a dict with the columns of `llm_ocr.tables.schema.PAGES`; `image["bytes"]` is a JPEG.
     """
-    return read_table(open_store(run), "pages")
+    return read_table(open_store(str(run)), "pages")
 
 
-def load_figures(run: str) -> Iterator[Row]:
+def load_figures(run: str | Path) -> Iterator[Row]:
     """The rows of `figures` of a run, streamed; `image["bytes"]` is a JPEG."""
-    return read_table(open_store(run), "figures")
+    return read_table(open_store(str(run)), "figures")
 
 
-def load_descriptions(run: str) -> Iterator[Row]:
+def load_descriptions(run: str | Path) -> Iterator[Row]:
     """The rows of `descriptions` of a run, streamed."""
-    return read_table(open_store(run), "descriptions")
+    return read_table(open_store(str(run)), "descriptions")
 
 
-def load_documents(run: str) -> Iterator[Row]:
+def load_documents(run: str | Path) -> Iterator[Row]:
     """The rows of `documents` of a run, streamed; `markdown` is the whole document."""
-    return read_table(open_store(run), "documents")
+    return read_table(open_store(str(run)), "documents")
 
 
 # A column and the values of it that are wanted.

@@ -75,7 +75,11 @@ def test_a_photo_is_turned_upright(
     assert (image.width_pt, image.height_pt) == tuple(side * 72 / 150 for side in size)
     assert colour(image, 0.1, 0.1) == "red"
     assert {colour(image, x, y) for x, y in ((0.9, 0.1), (0.1, 0.9), (0.9, 0.9))} == {"white"}
-    (crop,) = cut(path, [Box(0, 0, size[0] / 5, size[1] / 5)])
+
+
+@pytest.mark.parametrize("orientation", [5, 6])
+def test_a_crop_of_a_turned_photo_is_where_its_box_is(tmp_path: Path, orientation: int) -> None:
+    (crop,) = cut(oriented_jpeg(tmp_path / "a.jpg", orientation), [Box(0, 0, 40, 60)])
     assert {colour(crop, x, y) for x in (0.1, 0.8) for y in (0.1, 0.8)} == {"red"}
 
 

@@ -178,6 +178,8 @@ def _statuses(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _speed(summary: Summary) -> str:
+    if not summary.pages_done:
+        return "no page was left to read"
     return (
         f"{summary.pages_done:,} pages in {summary.seconds:,.1f} s: "
         f"{summary.pages_per_second:.2f} pages/s, {summary.tokens_per_second:,.0f} tokens/s"

@@ -75,7 +75,8 @@ class PdfFile:
     def _check_pixels(self, page: Any, number: int) -> None:  # noqa: ANN401
         """Bound what the page's images decode to, from their headers, before any is."""
         images = page.get_objects(filter=[pdfium_c.FPDF_PAGEOBJ_IMAGE], max_depth=FORM_DEPTH)
-        pixels = sum(width * height for width, height in (one.get_px_size() for one in images))
+        # Each size counts once: what is drawn again and again, as a tile is, is decoded once.
+        pixels = sum(width * height for width, height in {one.get_px_size() for one in images})
         if pixels > self._max_pixels:
             raise PageError(
                 ErrorCode.TOO_LARGE,
@@ -90,6 +91,10 @@ class PdfFile:
 
     def _poppler(self, number: int, longest_side: int) -> Image.Image:
         said = f"{self._path}, page {number}: the page is damaged and can't be drawn"
+        if self._password is not None:
+            # Poppler would take the password on its command line, where others can see it.
+            said = f"{said}; save the PDF without its password, and poppler can try"
+            raise PageError(ErrorCode.CORRUPT_PAGE, said)
         if shutil.which("pdftoppm") is None:
             advice = "install poppler-utils, which draws some pages that pdfium can't"
             raise PageError(ErrorCode.CORRUPT_PAGE, f"{said}; {advice}")
@@ -103,7 +108,6 @@ class PdfFile:
                 first_page=number,
                 last_page=number,
                 size=longest_side,
-                userpw=self._password or "",
                 use_cropbox=True,
             )
         except (OSError, PDFPageCountError, PDFPopplerTimeoutError) as error:

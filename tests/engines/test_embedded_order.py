@@ -1,4 +1,5 @@
 import random
+from collections.abc import Mapping
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +8,7 @@ from llm_ocr.engines.embedded.geometry import Rect
 from llm_ocr.engines.embedded.order import MAX_BLOCKS, reading_order
 
 
-def read(blocks: dict[str, Rect]) -> str:
+def read(blocks: Mapping[str, Rect]) -> str:
     """The names of blocks in reading order, whichever order they are found in."""
     answers = set()
     for seed in range(5):

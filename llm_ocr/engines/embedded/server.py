@@ -75,13 +75,14 @@ class Server:
             raise RefusedError(404, f"The model `{body['model']}` does not exist.")
         if body.get("stream"):
             raise RefusedError(400, "stream is not supported by the embedded engine")
+        limit = _limit(body)
         image, prompt = _content(body)
         try:
             text = await self._readers.answer(image, prompt)
         except BadImageError as error:
             raise RefusedError(400, str(error)) from error
         name = request.headers.get("X-Request-Id", uuid.uuid4().hex)
-        return web.json_response(self._completion(name, prompt, image, text, _limit(body)))
+        return web.json_response(self._completion(name, prompt, image, text, limit))
 
     def _completion(
         self, name: str, prompt: str, image: bytes, text: str, limit: int | None

@@ -20,7 +20,7 @@ def phrase(text: str, x: float, y: float) -> Line:
     words: list[Word] = []
     for part in text.split():
         words.append(word(part, x, y))
-        x = words[-1].rect[2] + 8
+        x = words[-1].rect[2] + 5
     return Line(text, tuple(words), 0.9)
 
 

@@ -119,7 +119,7 @@ async def test_no_process_is_left_when_the_parent_dies(
 
     assert len(left()) == 2
     parent.send_signal(number)
-    parent.wait()
+    parent.wait(30)
     await until(lambda: not left())
 
 

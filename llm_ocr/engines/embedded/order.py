@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from llm_ocr.engines.embedded.geometry import Rect, hull, shared_rows
 
 # A block at least this share of the width is one that columns end at.
@@ -68,10 +70,14 @@ def _gutter(rects: Sequence[Rect], places: list[int]) -> _Gutter | None:
     """The gap with the most text side by side and the least across it."""
     best, best_gain = None, 0.0
     starts = sorted({rects[k][0] for k in places})
+    last = float("-inf")
     for end in sorted({rects[k][2] for k in places}):
         start = next((x for x in starts if x >= end - 6), None)
         if start is None:
             break
+        if end - last < SLACK:
+            continue
+        last = end
         gutter = _split(rects, places, (end + start) / 2)
         if gutter.left and gutter.right:
             gain = _gain(rects, gutter)
@@ -81,30 +87,45 @@ def _gutter(rects: Sequence[Rect], places: list[int]) -> _Gutter | None:
 
 
 def _split(rects: Sequence[Rect], places: list[int], x: float) -> _Gutter:
-    left = [k for k in places if rects[k][2] <= x + SLACK]
-    right = [k for k in places if rects[k][0] >= x - SLACK and k not in left]
-    return _Gutter(left, right, [k for k in places if k not in left and k not in right])
+    gutter = _Gutter([], [], [])
+    for k in places:
+        if rects[k][2] <= x + SLACK:
+            gutter.left.append(k)
+        elif rects[k][0] >= x - SLACK:
+            gutter.right.append(k)
+        else:
+            gutter.crossing.append(k)
+    return gutter
 
 
 def _gain(rects: Sequence[Rect], gutter: _Gutter) -> float:
-    beside = sum(_most_shared(rects, k, gutter.right) for k in gutter.left)
-    sides = [*gutter.left, *gutter.right]
-    across = sum(_most_shared(rects, k, sides) for k in gutter.crossing)
+    beside = _shared(rects, gutter.left, gutter.right)
+    across = _shared(rects, gutter.crossing, [*gutter.left, *gutter.right])
     return beside - 1.2 * across
 
 
-def _most_shared(rects: Sequence[Rect], k: int, others: list[int]) -> float:
-    return max((shared_rows(rects[k], rects[j]) for j in others), default=0.0)
+def _shared(rects: Sequence[Rect], some: list[int], others: list[int]) -> float:
+    """The height that each of `some` shares with the one beside it, in all."""
+    if not some or not others:
+        return 0.0
+    one, other = np.array([rects[k] for k in some]), np.array([rects[k] for k in others])
+    bottoms = np.minimum.outer(one[:, 3], other[:, 3])
+    tops = np.maximum.outer(one[:, 1], other[:, 1])
+    return float((bottoms - tops).max(axis=1).sum())
 
 
 def _by_columns(rects: Sequence[Rect], gutter: _Gutter, depth: int) -> list[int]:
     """Left column, then right, between one crossing block and the next."""
-    crossing = sorted(gutter.crossing, key=lambda k: rects[k][1])
-    limits = [float("-inf"), *((rects[k][1] + rects[k][3]) / 2 for k in crossing), float("inf")]
+
+    def middle(k: int) -> float:
+        return (rects[k][1] + rects[k][3]) / 2
+
+    crossing = sorted(gutter.crossing, key=middle)
+    limits = [float("-inf"), *map(middle, crossing), float("inf")]
     ordered: list[int] = []
     for (top, bottom), divider in zip(pairwise(limits), [*crossing, None], strict=True):
         for side in (gutter.left, gutter.right):
-            part = [k for k in side if top <= (rects[k][1] + rects[k][3]) / 2 < bottom]
+            part = [k for k in side if top <= middle(k) < bottom]
             ordered += _ordered(rects, part, depth + 1)
         if divider is not None:
             ordered.append(divider)

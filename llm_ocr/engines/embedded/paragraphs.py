@@ -10,6 +10,9 @@ from llm_ocr.engines.embedded.geometry import Line
 _BULLET = re.compile(r"^([•▪◦●]\s*|[\-–*]\s+|\(?\d{1,3}[.)]\s+|\(?[a-z][.)]\s+)\S")
 _ENDS = re.compile(r"[.:?!。？！]\s*$")
 
+# Kana, Chinese characters, their punctuation, full-width forms. Korean has spaces between words.
+_WIDE = (("\u3000", "\u9fff"), ("\uff00", "\uffef"))
+
 
 def rows_of(lines: Sequence[Line]) -> list[list[Line]]:
     """Lines that stand side by side, as rows from top to bottom, each from left to right."""
@@ -45,6 +48,8 @@ def joined(before: str, after: str) -> str:
         return before[:-1] + after
     if re.search(r"[^\W\d]-$", before) and after[:1].islower():
         return before[:-1] + after
+    if re.search(r"\w-$", before) and (after[:1].isupper() or after[:1].isdigit()):
+        return before + after
     if _is_wide(before[-1:]) and _is_wide(after[:1]):
         return before + after
     return f"{before} {after}"
@@ -76,4 +81,4 @@ def _starts(rows: list[list[Line]]) -> list[bool]:
 
 
 def _is_wide(char: str) -> bool:
-    return "\u3000" <= char <= "\u9fff" or "\uac00" <= char <= "\ud7a3"
+    return any(first <= char <= last for first, last in _WIDE)

@@ -29,7 +29,12 @@ from llm_ocr.report.summary import STATUS_STYLES
 
 # Seconds between the lines that stand for a progress bar where there is no terminal.
 LINE_SECONDS = 10.0
-ITEM_NAMES = {"extract": "pages", "describe": "figures", "assemble": "documents"}
+ITEM_NAMES = {
+    "plan": "documents",
+    "extract": "pages",
+    "describe": "figures",
+    "assemble": "documents",
+}
 
 
 @contextmanager

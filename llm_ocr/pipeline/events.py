@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StageStarted:
-    """A stage begins, with the items it is expected to have in all."""
+    """A stage (or `plan`, the counting of pages) begins, with the items it is expected to have."""
 
     stage: str
     expected: int

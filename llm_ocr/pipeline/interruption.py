@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TypeVar
 
@@ -32,6 +32,17 @@ class Stop:
     def ask(self, *, preempted: bool) -> None:
         self._preempted = self._preempted or preempted
         self._asked.set()
+
+    async def before(self, work: Coroutine[object, object, Result]) -> Result:
+        """What `work` gives, or StoppedError if the run is asked to stop before it ends."""
+        working, asked = asyncio.ensure_future(work), asyncio.ensure_future(self._asked.wait())
+        await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.wait({working})
+            raise StoppedError(self._preempted)
+        return working.result()
 
     async def wait(self) -> None:
         """Return never, or raise StoppedError once the run was asked to stop."""

@@ -11,12 +11,12 @@ from llm_ocr.pipeline.asking import Asker, model_asked
 from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted, ignore
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
 from llm_ocr.pipeline.loop import StageLoop, Tempo, Work
-from llm_ocr.records import Document, PageError
+from llm_ocr.records import Document, PageError, PageStatus
 from llm_ocr.report.outputs import SUMMARY_PATH, write_outputs
 from llm_ocr.report.status import NoRunError
 from llm_ocr.report.summary import Session, Summary, summarise
 from llm_ocr.settings import Settings
-from llm_ocr.sources.open import PageSelection, list_documents
+from llm_ocr.sources.open import list_documents
 from llm_ocr.sources.pool import RenderLimits, RenderPool
 from llm_ocr.stages.assemble import AssembleStage
 from llm_ocr.stages.describe import DescribeStage
@@ -106,7 +106,7 @@ class Worker:
             self._pool() as pool,
             Asker(self._settings, log_dir, self._notify) as asker,
         ):
-            plan = await self._plan(inputs, pool)
+            plan = await stop.before(self._plan(inputs, pool))
             for name in STAGES:
                 if name in stages:
                     await self._run_stage(self._stage(name, pool), plan, asker, stop)
@@ -139,11 +139,22 @@ class Worker:
             check_settings(self._store, plan, identity)
             return plan
         documents = list_documents(inputs)
-        self._notify(Note(f"counting the pages of {len(documents):,} documents"))
-        selection = self._settings.selection
-        planned = await asyncio.gather(*(_count(pool, one, selection) for one in documents))
+        self._notify(StageStarted("plan", len(documents)))
+        planned = await asyncio.gather(*(self._count(pool, one) for one in documents))
+        self._notify(StageEnded("plan", len(documents)))
         shards = cut_shards(planned, self._settings.shard_pages)
         return await asyncio.to_thread(write_plan, self._store, Plan(shards, identity))
+
+    async def _count(self, pool: RenderPool, document: Document) -> PlannedDocument:
+        """The document with its wanted pages; one that can't be opened says why when it is read."""
+        selection = self._settings.selection
+        try:
+            pages = await pool.count_pages(document)
+        except PageError:
+            self._notify(ItemsDone("plan", PageStatus.FAILED, 1, fresh=True))
+            return PlannedDocument(document, None)
+        self._notify(ItemsDone("plan", PageStatus.OK, 1, fresh=True))
+        return PlannedDocument(document, len(selection.select(pages)) if selection else pages)
 
     def _stage(self, name: str, pool: RenderPool) -> Stage:
         settings = self._settings
@@ -217,14 +228,3 @@ class Worker:
     @property
     def _render_workers(self) -> int:
         return self._settings.render_workers or min(available_cores(), 8)
-
-
-async def _count(
-    pool: RenderPool, document: Document, selection: PageSelection | None
-) -> PlannedDocument:
-    """The document with its wanted pages; one that can't be opened says why when it is read."""
-    try:
-        pages = await pool.count_pages(document)
-    except PageError:
-        return PlannedDocument(document, None)
-    return PlannedDocument(document, len(selection.select(pages)) if selection else pages)

@@ -191,8 +191,9 @@ def test_json_logs_are_json_lines(inputs: Path, tmp_path: Path, server: ChatServ
     done = llm_ocr(*run, "--json-logs")
     events = [json.loads(line) for line in done.stdout.splitlines()]
     ended = [event for event in events if event["event"] == "stage_ended"]
-    assert [event["stage"] for event in ended] == ["extract", "describe", "assemble"]
-    assert ended[0]["statuses"] == {"ok": 4}
+    assert [event["stage"] for event in ended] == ["plan", "extract", "describe", "assemble"]
+    assert ended[0]["statuses"] == {"ok": 2}
+    assert ended[1]["statuses"] == {"ok": 4}
 
 
 def test_the_key_goes_to_the_server_and_nowhere_else(

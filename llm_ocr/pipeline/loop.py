@@ -5,7 +5,7 @@ There is one stream of items over all shards, so that the window stays full acro
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -109,7 +109,7 @@ class StageLoop:
         try:
             answer = await self._settled(item, self._answer(item))
             # What was answered is paid for: a stop waits for its rows.
-            finishing = asyncio.ensure_future(self._finish(item, answer, opened))
+            finishing = _watched(self._finish(item, answer, opened))
             self._finishing.add(finishing)
             finishing.add_done_callback(self._finishing.discard)
             await asyncio.shield(finishing)
@@ -190,12 +190,19 @@ class _OpenShard:
 
     async def stage(self) -> None:
         """Write what is held as a part; to its end, also when the one who waits is cancelled."""
-        await asyncio.shield(asyncio.ensure_future(self._stage()))
+        await asyncio.shield(_watched(self._stage()))
 
     async def _stage(self) -> None:
         async with self._staging:
             self.staged_at = asyncio.get_running_loop().time()
             await asyncio.to_thread(self.writer.write_part, self.writer.take())
+
+
+def _watched(work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+    """A task whose error asyncio doesn't report when the one who waited for it was cancelled."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

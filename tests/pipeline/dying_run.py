@@ -55,6 +55,14 @@ def arm(point: str) -> None:
             delete(self, [path])
             die_at("after", path)
 
+    copy = LocalObjects.copy
+
+    def mortal_copy(self: LocalObjects, source: str, path: str) -> None:
+        die_at("before", path)
+        copy(self, source, path)
+        die_at("after", path)
+
+    LocalObjects.copy = mortal_copy  # type: ignore[method-assign]
     LocalObjects.put = mortal(LocalObjects.put)  # type: ignore[method-assign]
     LocalObjects.create = mortal(LocalObjects.create)  # type: ignore[method-assign]
     LocalObjects.delete = mortal_delete  # type: ignore[method-assign]

@@ -90,8 +90,14 @@ def decoded(data: bytes) -> Image:
         with Pillow.open(io.BytesIO(data)) as header:
             width, height = header.size
             if width * height > MAX_PIXELS:
-                raise BadImageError(f"the image has {width} x {height} pixels, over {MAX_PIXELS}")
-            pixels = np.asarray(header.convert("RGB"))
-    except (OSError, SyntaxError, Pillow.DecompressionBombError) as error:
+                raise ValueError(f"{width} x {height} pixels are over {MAX_PIXELS}")
+            if header.has_transparency_data:
+                # As vLLM does: what is transparent is mostly stored as black, but seen on white.
+                seen = header.convert("RGBA")
+                paper = Pillow.new("RGBA", seen.size, "white")
+                pixels = np.asarray(Pillow.alpha_composite(paper, seen).convert("RGB"))
+            else:
+                pixels = np.asarray(header.convert("RGB"))
+    except (OSError, SyntaxError, ValueError, Pillow.DecompressionBombError) as error:
         raise BadImageError(f"cannot identify or decode the image: {error}") from error
     return np.ascontiguousarray(pixels[:, :, ::-1])

@@ -83,7 +83,6 @@ class LocalObjects:
         for path in paths:
             with self._errors(missing_is_fine=True):
                 obstore.delete(self._store, path)
-        self._remove_empty_folders()
 
     @contextmanager
     def sole_writer(self) -> Iterator[None]:
@@ -104,6 +103,8 @@ class LocalObjects:
         try:
             yield
         finally:
+            # Only now: a folder that is empty may be the one that another write just made.
+            self._remove_empty_folders()
             os.close(lock)
 
     @contextmanager
@@ -130,8 +131,7 @@ class LocalObjects:
         return True
 
     def _remove_empty_folders(self) -> None:
-        staging = self._folder / "_staging"
-        for folder, _, _ in os.walk(staging, topdown=False):
+        for folder, _, _ in os.walk(self._folder / "_staging", topdown=False):
             try:
                 os.rmdir(folder)
             except OSError:

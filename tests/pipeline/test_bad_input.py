@@ -190,7 +190,8 @@ def test_a_file_that_vanishes_while_running(tmp_path: Path) -> None:
 
 def test_a_file_that_changes_between_plan_and_reading(tmp_path: Path) -> None:
     folder = tmp_path / "inputs"
-    documents.pdf(folder / "a.pdf")
+    for name in "abcdef":
+        documents.pdf(folder / f"{name}.pdf")
     documents.pdf(folder / "good.pdf", pages=2)
     changed = threading.Event()
 

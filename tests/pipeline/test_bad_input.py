@@ -327,7 +327,7 @@ from llm_ocr import run
 from llm_ocr.pipeline.events import ItemsDone
 
 def notify(event):
-    if isinstance(event, ItemsDone):
+    if isinstance(event, ItemsDone) and event.stage == "extract":
         print("done", flush=True)
 
 summary = run(

@@ -14,6 +14,17 @@ from llm_ocr.sources.raster import Crop, RenderLimits
 OPEN_FILES = 4
 # pdfium keeps what it decoded for as long as a document is open.
 USES_OF_A_FILE = 40
+LIKENESSES = {
+    b"PK\x03\x04": "a ZIP or Office file",
+    b"\xd0\xcf\x11\xe0": "an old Office file",
+    b"{\\rtf": "an RTF text",
+    b"%!PS": "PostScript",
+    b"GIF8": "a GIF image",
+    b"BM": "a BMP image",
+    b"\0\0\0\x0cjP  ": "a JPEG 2000 image",
+    b"AT&TFORM": "a DjVu file",
+    b"\x1f\x8b": "a gzip archive",
+}
 IMAGE_MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 
@@ -62,8 +73,7 @@ class Draughtsman:
         self, document: Document, number: int, size: tuple[int, int], boxes: list[Box], dpi: int
     ) -> list[Crop]:
         side = self._limits.max_figure_side
-        inside = [_within(box, size) for box in boxes]
-        return self._file(document).crop(number, size, inside, dpi, side)
+        return self._file(document).crop(number, size, boxes, dpi, side)
 
     def _file(self, document: Document) -> OpenFile:
         _check_version(document)
@@ -93,21 +103,13 @@ class Draughtsman:
         return ImageFile(path, self._limits.max_pixels)
 
 
-def _within(box: Box, size: tuple[int, int]) -> Box:
-    """The part of a box that is on the page: models answer boxes that reach over its edge."""
-    width, height = size
-    left, right = (min(max(0.0, x), width) for x in (box.x1, box.x2))
-    top, bottom = (min(max(0.0, y), height) for y in (box.y1, box.y2))
-    return Box(left, top, right, bottom)
-
-
 def _check_version(document: Document) -> None:
     path = Path(document.source_uri)
-    version, size = file_version(path)
-    if version == "missing":
-        raise PageError(
-            ErrorCode.NOT_FOUND, f"{path}: the file is not there (any more); put it back"
-        )
+    try:
+        version, size = file_version(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        said = "the file is not there (any more); put it back"
+        raise PageError(ErrorCode.NOT_FOUND, f"{path}: {said}") from error
     if version != document.version:
         raise PageError(
             ErrorCode.SOURCE_CHANGED,
@@ -123,11 +125,7 @@ def _looks_like_pdf(path: Path) -> bool:
         with path.open("rb") as body:
             head = body.read(1024)
     except IsADirectoryError as error:
-        raise PageError(
-            ErrorCode.READ_ERROR, f"{path}: this is a folder, no file; name its files"
-        ) from error
-    except OSError as error:
-        said = f"the file can't be read ({error.strerror}); check its permissions"
+        said = "this is a folder, no file; name its files"
         raise PageError(ErrorCode.READ_ERROR, f"{path}: {said}") from error
     if b"%PDF-" in head:
         return True
@@ -140,13 +138,16 @@ def _looks_like_pdf(path: Path) -> bool:
 
 
 def _likeness(head: bytes) -> str:
+    for magic, likeness in LIKENESSES.items():
+        if head.startswith(magic):
+            return f"this is {likeness}"
+    if head[4:8] == b"ftyp":
+        return "this is a HEIC or AVIF image, or a film"
     if head[:5].lower() in (b"<html", b"<!doc") or b"<html" in head[:200].lower():
         return "this is a web page"
-    if head.startswith(b"PK\x03\x04"):
-        return "this is a ZIP or Office file"
     try:
-        # Unlike bytes.decode, this minds no character that is cut in two at the end.
-        text, _ = codecs.utf_8_decode(head)
+        # Incrementally, as a character may be cut at the end of what was read.
+        text = codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
         return "this is some other format"
     return "this is some other format" if "\0" in text else "this is text"

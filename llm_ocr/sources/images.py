@@ -1,51 +1,66 @@
 """Image files -> upright pages and crops. A TIFF's frames are its pages."""
 
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from PIL import Image, ImageOps, UnidentifiedImageError
+# The plugins are named so that Pillow need not load all it has to find WebP and TIFF.
+from PIL import Image, ImageOps, JpegImagePlugin, PngImagePlugin, TiffImagePlugin, WebPImagePlugin
+from PIL import UnidentifiedImageError as NoImageError
 
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError, PageImage
-from llm_ocr.sources.raster import Crop, encode, ink
+from llm_ocr.sources.raster import FIGURE_QUALITY, Crop, encode, ink, pixels_of
 
-FORMATS = ("PNG", "JPEG", "WEBP", "TIFF")
+FORMATS = tuple(
+    plugin.format
+    for plugin in (
+        JpegImagePlugin.JpegImageFile,
+        PngImagePlugin.PngImageFile,
+        TiffImagePlugin.TiffImageFile,
+        WebPImagePlugin.WebPImageFile,
+    )
+)
+# EXIF orientations that turn the page, clockwise. 2 and 4 only mirror it (4 after a half turn).
 ROTATIONS = {3: 180, 4: 180, 5: 90, 6: 90, 7: 270, 8: 270}
-MIRRORED_OR_TURNED = range(2, 9)
-ORIENTATION = 0x0112
-GREY_RANGES = (255.0, 1023.0, 4095.0, 65_535.0)
-FIGURE_QUALITY = 92
+ORIENTATION, PHOTOMETRIC, WHITE_IS_ZERO = 0x0112, 262, 0
 ADVICE = "copy or make it again"
-
-# Pages are bounded by `RenderLimits.max_pixels`, which is checked before anything is decoded.
-Image.MAX_IMAGE_PIXELS = None
+GREY_RANGES = (255.0, 1023.0, 4095.0, 65_535.0)
+# A frame of a TIFF with more pixels than this is let go at once, not with the file.
+PIXELS_KEPT = 16_000_000
+# What Pillow's decoders raise for damaged files (found by changing bytes of good ones), beside an
+# OSError without a number.
+DECODER_ERRORS = (SyntaxError, ValueError, TypeError, KeyError, IndexError, EOFError, struct.error)
 
 
 class ImageFile:
-    """An open image file. Decodes one page at a time."""
+    """An image file. Decodes one page at a time."""
 
     def __init__(self, path: Path, max_pixels: int) -> None:
         self._path, self._max_pixels = path, max_pixels
+        self._image: Image.Image | None = None
+        self._number = 0
         with self._errors(ErrorCode.CORRUPT_DOCUMENT, "the image can't be opened"):
-            self._image = Image.open(path, formats=FORMATS)
-            self.page_count = int(getattr(self._image, "n_frames", 1))
-        if self._image.format != "TIFF":
-            self.page_count = 1  # an animation's frames are no pages
+            image = self._fresh()
+            # An animation's frames are no pages.
+            is_tiff = isinstance(image, TiffImagePlugin.TiffImageFile)
+            self.page_count = cast(TiffImagePlugin.TiffImageFile, image).n_frames if is_tiff else 1
 
     def close(self) -> None:
-        self._image.close()
+        if self._image is not None:
+            self._image.close()
 
     def render(self, number: int, policy: ImagePolicy) -> PageImage:
         """The page upright, RGB, never larger than it is nor than the policy wants."""
         side = policy.longest_side
         page = self._decode(number, side)
-        image = page.image
-        if max(image.size) > side:
-            image.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=2.0)
-        sendable = page.is_plain_jpeg and image.size == page.full_size
-        jpeg = self._path.read_bytes() if sendable else encode(image, policy.jpeg_quality)
+        if page.sendable and max(page.full_size) <= side:
+            jpeg, image = self._path.read_bytes(), page.image
+        else:
+            image = _shrunk(page.image, side)
+            jpeg = encode(image, policy.jpeg_quality)
         return PageImage(jpeg, *image.size, ink(image), *page.points, page.rotation)
 
     def crop(
@@ -60,22 +75,44 @@ class ImageFile:
     def _decode(self, number: int, side: int | None) -> "_Decoded":
         """The page upright in RGB; a JPEG no larger than needed for `side` pixels."""
         with self._errors(ErrorCode.CORRUPT_PAGE, f"page {number} can't be decoded"):
-            if self._image.format == "JPEG":
-                # Opened anew: one that was decoded can't be drafted at another size.
-                self._image.close()
-                self._image = Image.open(self._path, formats=FORMATS)
-            self._image.seek(number - 1)
-            self._check_pixels()
-            full, dpi = self._image.size, self._image.info.get("dpi")
-            orientation = self._image.getexif().get(ORIENTATION, 1)
-            if self._image.format == "JPEG" and side is not None:
-                self._image.draft(None, (side, side))
-            self._image.load()
-            plain = self._image.format == "JPEG" and self._image.mode in ("RGB", "L")
-            return _Decoded(_upright_rgb(self._image), orientation, full, dpi, plain)
+            image = self._at(number)
+            self._check_pixels(*image.size)
+            stored, dpi, orientation = image.size, image.info.get("dpi"), _orientation(image)
+            if side is not None and isinstance(image, JpegImagePlugin.JpegImageFile):
+                image.draft(None, _fitting(stored, side))
+            image.load()
+            upright = _upright_rgb(image)
+            rotation = ROTATIONS.get(orientation, 0)
+            turned = rotation in (90, 270)
+            return _Decoded(
+                upright,
+                rotation,
+                # A TIFF's own size is the upright one already, that of a JPEG is not.
+                upright.size if image.size == stored else (stored[::-1] if turned else stored),
+                dpi if dpi is None or not turned else dpi[::-1],
+                sendable=_is_plain_jpeg(image) and orientation == 1,
+            )
 
-    def _check_pixels(self) -> None:
-        width, height = self._image.size
+    def _at(self, number: int) -> Image.Image:
+        """The file at a page that is not decoded yet; it is kept where frames are many."""
+        # Opened anew for the same page: Pillow forgets the orientation once a page is decoded,
+        # and can't draft a JPEG at another size.
+        image = self._image
+        if image is None or number == self._number:
+            image = self._fresh()
+        image.seek(number - 1)
+        keep = self.page_count > 1 and image.width * image.height <= PIXELS_KEPT
+        self._image, self._number = (image, number) if keep else (None, 0)
+        return image
+
+    def _fresh(self) -> Image.Image:
+        image = Image.open(self._path, formats=FORMATS)
+        # Without its name Pillow can't map the file into memory: it garbles an uncompressed TIFF
+        # that is stored on its side (13.0), and a file that shrinks meanwhile ends the process.
+        image.filename = ""
+        return image
+
+    def _check_pixels(self, width: int, height: int) -> None:
         if width * height > self._max_pixels:
             raise PageError(
                 ErrorCode.TOO_LARGE,
@@ -87,65 +124,91 @@ class ImageFile:
     def _errors(self, code: ErrorCode, what: str) -> Iterator[None]:
         try:
             yield
-        except UnidentifiedImageError as error:
-            raise PageError(code, f"{self._path}: {what}, as it is damaged; {ADVICE}") from error
-        except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
-            message = f"{self._path}: {what} ({error}), as it is damaged or cut off; {ADVICE}"
-            raise PageError(code, message) from error
+        except NoImageError as error:
+            said = f"{what}, as it is damaged; {ADVICE}"
+            raise PageError(code, f"{self._path}: {said}") from error
+        except (*DECODER_ERRORS, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the disk's, not the decoder's
+            said = f"{what} ({error}), as it is damaged or cut off; {ADVICE}"
+            raise PageError(code, f"{self._path}: {said}") from error
 
 
 @dataclass(frozen=True)
 class _Decoded:
-    """A page, upright; and its file's EXIF orientation, size and dots an inch, as stored."""
+    """A page, upright; and what its file says of it: the turn, the full size, dots an inch.
+
+    `sendable`: the file's bytes show the page as it is: a plain JPEG, upright.
+    """
 
     image: Image.Image
-    orientation: int
+    rotation: int
     full_size: tuple[int, int]
     dpi: tuple[float, float] | None
-    plain_jpeg: bool
-
-    @property
-    def is_plain_jpeg(self) -> bool:
-        """Whether the file's bytes show the page as it is: upright, in RGB or grey."""
-        return self.plain_jpeg and self.orientation not in MIRRORED_OR_TURNED
-
-    @property
-    def rotation(self) -> int:
-        return ROTATIONS.get(self.orientation, 0)
+    sendable: bool
 
     @property
     def points(self) -> tuple[float | None, float | None]:
         """Width and height of the upright page in points; None without a resolution."""
-        if self.dpi is None or min(self.dpi) <= 1:
+        if self.dpi is None or not all(float(one) > 1 for one in self.dpi):
             return None, None
         width, height = (
             side / float(one) * 72 for side, one in zip(self.full_size, self.dpi, strict=True)
         )
-        return (height, width) if self.rotation in (90, 270) else (width, height)
+        return width, height
+
+
+def _orientation(image: Image.Image) -> int:
+    orientation = image.getexif().get(ORIENTATION, 1)
+    return orientation if orientation in (2, *ROTATIONS) else 1
+
+
+def _is_plain_jpeg(image: Image.Image) -> bool:
+    """Baseline, in RGB or grey: what every reader of JPEG understands."""
+    plain = image.format == "JPEG" and image.mode in ("RGB", "L")
+    return plain and "progressive" not in image.info
+
+
+def _shrunk(image: Image.Image, side: int) -> Image.Image:
+    if max(image.size) <= side:
+        return image
+    size = _fitting(image.size, side)
+    return image.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
+
+
+def _fitting(size: tuple[int, int], side: int) -> tuple[int, int]:
+    """The size with a longest side of at most `side`, and no side of none."""
+    scale = min(1.0, side / max(size))
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 
 
 def _cut(image: Image.Image, size: tuple[int, int], box: Box, scale: float, max_side: int) -> Crop:
-    x, y = image.width / size[0], image.height / size[1]
-    left, top = int(box.x1 * x), int(box.y1 * y)
-    right, bottom = max(left + 1, round(box.x2 * x)), max(top + 1, round(box.y2 * y))
-    cut = image.crop((left, top, right, bottom))
+    pixels = pixels_of(box, size, image.size)
+    cut = image.crop(pixels)
     side = min(max_side, max(1, round(max(cut.size) * scale)))
-    if max(cut.size) > side:
-        cut.thumbnail((side, side), Image.Resampling.LANCZOS)
-    return Crop(encode(cut, FIGURE_QUALITY), *cut.size)
+    small = _shrunk(cut, side)
+    return Crop(encode(small, FIGURE_QUALITY), *small.size)
 
 
 def _upright_rgb(image: Image.Image) -> Image.Image:
     """RGB on white, turned as EXIF says; deep greys become 8 bits by scaling, not by clipping."""
-    upright = ImageOps.exif_transpose(image)
+    upright = image if _orientation(image) == 1 else ImageOps.exif_transpose(image)
     if upright.mode.startswith("I") or upright.mode == "F":
-        return _eight_bits(upright).convert("RGB")
+        grey = _eight_bits(upright)
+        return (ImageOps.invert(grey) if _is_deep_negative(image) else grey).convert("RGB")
     if upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info:
         layer = upright.convert("RGBA")
         paper = Image.new("RGB", layer.size, "white")
         paper.paste(layer, mask=layer.getchannel("A"))
         return paper
-    return upright.convert("RGB")
+    return upright if upright.mode == "RGB" else upright.convert("RGB")
+
+
+def _is_deep_negative(image: Image.Image) -> bool:
+    """Pillow turns negatives of 1 to 8 bits over, and leaves those of 16 bits."""
+    if not isinstance(image, TiffImagePlugin.TiffImageFile):
+        return False
+    return bool(image.tag_v2.get(PHOTOMETRIC) == WHITE_IS_ZERO)
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:

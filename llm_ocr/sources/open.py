@@ -2,6 +2,9 @@
 
 import glob
 import hashlib
+import itertools
+import logging
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ KINDS = {
     ".tif": "image",
     ".tiff": "image",
 }
+_log = logging.getLogger(__name__)
 _UNSAFE = re.compile(r"[^\w.()+ -]")
 _RANGE = re.compile(r"\s*(\d+)\s*(?:(-)\s*(\d+)?\s*)?")
 
@@ -64,22 +68,23 @@ def list_documents(inputs: Sequence[str]) -> list[Document]:
     document all the same: what is wrong with it is said when it is read. Raises NoInputError for
     an input that is nothing, or holds nothing.
     """
-    found: dict[Path, str] = {}
+    if not inputs:
+        raise NoInputError(
+            "there is no input; name a file, a folder, a glob or a list (@files.txt)"
+        )
+    found: dict[Path, tuple[Path, str]] = {}
     for source in inputs:
-        before = len(found)
-        matched = False
-        for path, name in _expand(source):
-            matched = True
-            found.setdefault(_in_real_folder(path), name)
-        if not matched and len(found) == before:
+        expanded = list(_expand(source))
+        if not expanded:
             raise NoInputError(_nothing(source))
-    names = _unique(found)
-    return [_document(path, names[path]) for path in found]
+        for path, name in expanded:
+            found.setdefault(Path(os.path.realpath(path)), (_in_real_folder(path), name))
+    return [_document(path, name) for path, name in _uniquely_named(found.values())]
 
 
 def _in_real_folder(path: Path) -> Path:
     """One path for one file, however it was given; a link's own name is kept, for its ending."""
-    return path.parent.resolve() / path.name
+    return Path(os.path.realpath(path.parent)) / path.name
 
 
 def _expand(source: str) -> Iterator[tuple[Path, str]]:
@@ -88,9 +93,9 @@ def _expand(source: str) -> Iterator[tuple[Path, str]]:
         yield from _listed(Path(source[1:]).expanduser())
         return
     path = Path(source).expanduser()
-    if path.is_dir():
+    if os.path.isdir(path):
         yield from ((file, _name(file, path)) for file in _in_folder(path))
-    elif path.exists():
+    elif os.path.exists(path):
         yield path, _name(path, path.parent)
     elif glob.has_magic(source):
         root = _root(path)
@@ -99,14 +104,19 @@ def _expand(source: str) -> Iterator[tuple[Path, str]]:
         yield from ((file, _name(file, root)) for file in files)
 
 
-def _in_folder(folder: Path) -> Iterable[Path]:
-    return sorted(
-        path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in KINDS
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-        and path.is_file()
-    )
+def _in_folder(folder: Path) -> list[Path]:
+    """The documents below a folder; a link that leads nowhere is one, so that it is told of."""
+    found: list[Path] = []
+    for top, folders, files in os.walk(folder, onerror=_tell_of_unread_folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        paths = (Path(top, name) for name in files if not name.startswith("."))
+        known = (path for path in paths if path.suffix.lower() in KINDS)
+        found += (path for path in known if path.is_file() or path.is_symlink())
+    return sorted(found)
+
+
+def _tell_of_unread_folder(error: OSError) -> None:
+    _log.warning("%s: the folder is skipped (%s)", error.filename, error.strerror)
 
 
 def _listed(listing: Path) -> Iterator[tuple[Path, str]]:
@@ -115,9 +125,10 @@ def _listed(listing: Path) -> Iterator[tuple[Path, str]]:
     except OSError as error:
         said = f"the list can't be read ({error.strerror}); check its path"
         raise NoInputError(f"@{listing}: {said}") from error
-    except UnicodeDecodeError as error:
-        said = "the list is no UTF-8 text; write one path a line"
-        raise NoInputError(f"@{listing}: {said}") from error
+    except UnicodeDecodeError:
+        lines = ["\0"]
+    if any("\0" in line for line in lines):
+        raise NoInputError(f"@{listing}: the list is no UTF-8 text; write one path a line")
     for line in lines:
         entry = line.strip()
         if entry and not entry.startswith("#"):
@@ -149,32 +160,38 @@ def _name(path: Path, root: Path) -> str:
     return str(PurePosixPath(*safe)) if safe else "_"
 
 
-def _unique(found: dict[Path, str]) -> dict[Path, str]:
+def _uniquely_named(found: Iterable[tuple[Path, str]]) -> Iterator[tuple[Path, str]]:
     """Names that differ even where case does not count: with the ending, or else a number."""
     taken: set[str] = set()
-    names: dict[Path, str] = {}
-    for path, name in found.items():
+    numbers: dict[str, Iterator[int]] = {}
+    for path, name in found:
         ending = path.suffix.lower().lstrip(".")
-        candidates = [name, f"{name}-{ending}", *(f"{name}-{k}" for k in range(2, len(found) + 2))]
-        names[path] = next(one for one in candidates if one.casefold() not in taken)
-        taken.add(names[path].casefold())
-    return names
+        key = name.casefold()
+        numbered = (f"{name}-{k}" for k in numbers.setdefault(key, itertools.count(2)))
+        with_ending = [f"{name}-{ending}"] if ending else []
+        candidates = itertools.chain([name], with_ending, numbered)
+        chosen = next(one for one in candidates if one.casefold() not in taken)
+        taken.add(chosen.casefold())
+        yield path, chosen
 
 
 def _document(path: Path, name: str) -> Document:
     kind = KINDS.get(path.suffix.lower(), "pdf")
-    version, size = file_version(path)
-    uri = str(path)
+    try:
+        version, size = file_version(path)
+    except (OSError, ValueError):
+        version, size = "missing", 0
+    uri = str(path).encode(errors="backslashreplace").decode()
+    if uri != str(path):
+        _log.warning("%s: the file's name is no UTF-8 and can't be read; rename it", uri)
+        version, size = "missing", 0
     doc_id = hashlib.sha256(f"{uri}\n{version}".encode()).hexdigest()[:16]
     return Document(doc_id, uri, version, name, kind, size)
 
 
 def file_version(path: Path) -> tuple[str, int]:
-    """`(version, size)` of a file: its size and modification time, or `missing`."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return "missing", 0
+    """`(version, size)` of a file: its size and modification time. Raises OSError."""
+    stat = path.stat()
     return f"{stat.st_size}-{stat.st_mtime_ns}", stat.st_size
 
 
@@ -182,7 +199,7 @@ def _nothing(source: str) -> str:
     kinds = " ".join(sorted(KINDS))
     if source.startswith("@"):
         return f"{source}: the list names no file; write one path a line"
-    if Path(source).expanduser().is_dir():
+    if os.path.isdir(Path(source).expanduser()):
         return f"{source}: the folder holds no document ({kinds}); name another"
     if glob.has_magic(source):
         return f"{source}: the glob matches no document ({kinds}); quote it for the shell"

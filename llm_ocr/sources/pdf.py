@@ -1,7 +1,10 @@
 """PDF files -> pages and crops, drawn by pdfium; by poppler where pdfium can't."""
 
+import ctypes
+import math
+import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,12 +14,12 @@ import pypdfium2.raw as pdfium_c
 from PIL import Image
 
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError, PageImage
-from llm_ocr.sources.raster import Crop, encode, ink
+from llm_ocr.sources.raster import FIGURE_QUALITY, Crop, encode, ink, pixels_of
 
-FIGURE_QUALITY = 92
 POINTS_PER_INCH = 72
 # Images nested deeper than this in form objects are not looked for when pixels are estimated.
 FORM_DEPTH = 8
+LAST_PAGE_SIDE = 16
 
 
 class PdfFile:
@@ -24,9 +27,6 @@ class PdfFile:
 
     def __init__(self, path: Path, password: str | None, max_pixels: int) -> None:
         self._path, self._password, self._max_pixels = path, password, max_pixels
-        # pdfium keeps an earlier file's error where it has none of its own; this is one that a file
-        # which was found can't have.
-        pdfium_c.FPDF_LoadDocument(b"", None)
         try:
             self._document = pdfium.PdfDocument(path, password=password)
         except pdfium.PdfiumError as error:
@@ -60,7 +60,7 @@ class PdfFile:
                 return [_draw_box(page, size, box, dpi, max_side) for box in boxes]
         except pdfium.PdfiumError:
             image = self._poppler(number, max(size))
-            cuts = [image.crop((box.x1, box.y1, box.x2, box.y2)) for box in boxes]
+            cuts = [image.crop(pixels_of(box, size, image.size)) for box in boxes]
             return [Crop(encode(cut, FIGURE_QUALITY), *cut.size) for cut in cuts]
 
     @contextmanager
@@ -74,9 +74,10 @@ class PdfFile:
 
     def _check_pixels(self, page: Any, number: int) -> None:  # noqa: ANN401
         """Bound what the page's images decode to, from their headers, before any is."""
-        images = page.get_objects(filter=[pdfium_c.FPDF_PAGEOBJ_IMAGE], max_depth=FORM_DEPTH)
+        count, get = pdfium_c.FPDFPage_CountObjects, pdfium_c.FPDFPage_GetObject
         # Each size counts once: what is drawn again and again, as a tile is, is decoded once.
-        pixels = sum(width * height for width, height in {one.get_px_size() for one in images})
+        sizes = set(_image_sizes(page, count, get, FORM_DEPTH))
+        pixels = sum(width * height for width, height in sizes)
         if pixels > self._max_pixels:
             raise PageError(
                 ErrorCode.TOO_LARGE,
@@ -98,9 +99,18 @@ class PdfFile:
         if shutil.which("pdftoppm") is None:
             advice = "install poppler-utils, which draws some pages that pdfium can't"
             raise PageError(ErrorCode.CORRUPT_PAGE, f"{said}; {advice}")
-        neither = f"{said}, nor by poppler; save the PDF anew, or leave the page"
+        image = self._drawn_by_poppler(number, longest_side)
+        # Poppler counts on where it finds no page: without a last page its numbers are not ours,
+        # and its page would be another one.
+        has_last = self._drawn_by_poppler(self.page_count, LAST_PAGE_SIDE) is not None
+        if image is None or not has_last:
+            neither = f"{said}, nor by poppler; save the PDF anew, or leave the page"
+            raise PageError(ErrorCode.CORRUPT_PAGE, neither)
+        return image
+
+    def _drawn_by_poppler(self, number: int, longest_side: int) -> Image.Image | None:
         from pdf2image import convert_from_path
-        from pdf2image.exceptions import PDFPageCountError, PDFPopplerTimeoutError
+        from pdf2image.exceptions import PDFPageCountError
 
         try:
             images = convert_from_path(
@@ -110,16 +120,16 @@ class PdfFile:
                 size=longest_side,
                 use_cropbox=True,
             )
-        except (OSError, PDFPageCountError, PDFPopplerTimeoutError) as error:
-            raise PageError(ErrorCode.CORRUPT_PAGE, neither) from error
-        if not images:
-            raise PageError(ErrorCode.CORRUPT_PAGE, neither)
-        return images[0].convert("RGB")
+        except (OSError, PDFPageCountError):
+            return None
+        # A page that it does not have, poppler draws as one white pixel.
+        drawn = [image.convert("RGB") for image in images if max(image.size) > 1]
+        return drawn[0] if drawn else None
 
     def _why_not_open(self, error: pdfium.PdfiumError) -> PageError:
-        if error.err_code == pdfium_c.FPDF_ERR_FILE:
-            # A PDF in good order without a page: pdfium opens none, and has no error for it.
-            return PageError(ErrorCode.NO_PAGES, f"{self._path}: the PDF has no pages; leave it")
+        if _can_be_loaded(self._path, self._password):
+            said = "the PDF has no pages; make it again, or leave it out"
+            return PageError(ErrorCode.NO_PAGES, f"{self._path}: {said}")
         if error.err_code != pdfium_c.FPDF_ERR_PASSWORD:
             said = "the PDF can't be opened; it is damaged or cut off; copy or make it again"
             return PageError(ErrorCode.CORRUPT_DOCUMENT, f"{self._path}: {said}")
@@ -130,13 +140,45 @@ class PdfFile:
         return PageError(ErrorCode.WRONG_PASSWORD, f"{self._path}: {said}")
 
 
+def _can_be_loaded(path: Path, password: str | None) -> bool:
+    """Whether pdfium takes a file that pypdfium2 refuses: it is in order, and has no page.
+
+    pdfium's error code can't tell, as a success leaves that of an earlier file as it is.
+    """
+    secret = None if password is None else password.encode() + b"\0"
+    document = pdfium_c.FPDF_LoadDocument(os.fsencode(path) + b"\0", secret)
+    if document:
+        pdfium_c.FPDF_CloseDocument(document)
+    return bool(document)
+
+
+def _image_sizes(
+    parent: Any,  # noqa: ANN401
+    count: Callable[[Any], int],
+    get: Callable[[Any, int], Any],
+    depth: int,
+) -> Iterator[tuple[int, int]]:
+    """Width and height in pixels of the images on a page or in a form, from their headers.
+
+    On pdfium's own functions: pypdfium2's wrapper of each object costs a tenth of a drawn page.
+    """
+    for index in range(count(parent)):
+        item = get(parent, index)
+        kind = pdfium_c.FPDFPageObj_GetType(item)
+        if kind == pdfium_c.FPDF_PAGEOBJ_IMAGE:
+            width, height = ctypes.c_uint(), ctypes.c_uint()
+            if pdfium_c.FPDFImageObj_GetImagePixelSize(item, width, height):
+                yield width.value, height.value
+        elif kind == pdfium_c.FPDF_PAGEOBJ_FORM and depth > 1:
+            inside = pdfium_c.FPDFFormObj_CountObjects, pdfium_c.FPDFFormObj_GetObject
+            yield from _image_sizes(item, *inside, depth - 1)
+
+
 def _draw(page: Any, scale: float, crop: tuple[float, ...] = (0, 0, 0, 0)) -> Image.Image:  # noqa: ANN401
-    bitmap = page.render(scale=scale, crop=crop, rev_byteorder=True)
+    # Pillow takes four bytes a pixel as they are (it keeps the buffer alive), and copies three.
+    bitmap = page.render(scale=scale, crop=crop, rev_byteorder=True, prefer_bgrx=True)
     image: Image.Image = bitmap.to_pil()
-    # Only grey and transparent bitmaps have another mode; converting RGB to RGB copies it.
-    rgb = image if image.mode == "RGB" else image.convert("RGB")
-    bitmap.close()
-    return rgb
+    return image
 
 
 def _draw_box(
@@ -147,15 +189,13 @@ def _draw_box(
     max_side: int,
 ) -> Crop:
     width_pt, height_pt = page.get_size()
-    x, y = width_pt / size[0], height_pt / size[1]
-    left, top, right, bottom = box.x1 * x, box.y1 * y, box.x2 * x, box.y2 * y
-    side_pt = max(right - left, bottom - top, 1.0)
-    # A little less, as pypdfium2 rounds the page up; it rounds what is cut off up as well, so that
-    # of a sliver nothing would be left.
-    scale = min(dpi / POINTS_PER_INCH, (max_side - 0.01) / side_pt)
-    least = 2 / scale
-    left, top = max(0.0, min(left, width_pt - least)), max(0.0, min(top, height_pt - least))
-    right = min(width_pt, max(right, left + least))
-    bottom = min(height_pt, max(bottom, top + least))
-    image = _draw(page, scale, (left, height_pt - bottom, width_pt - right, top))
+    sides_pt = (box.x2 - box.x1) / size[0] * width_pt, (box.y2 - box.y1) / size[1] * height_pt
+    # One pixel less than allowed, as both edges are rounded.
+    scale = min(dpi / POINTS_PER_INCH, max(1, max_side - 1) / max(*sides_pt, 1e-6))
+    width, height = math.ceil(width_pt * scale), math.ceil(height_pt * scale)
+    left, top, right, bottom = pixels_of(box, size, (width, height))
+    # pypdfium2 takes margins in points and rounds them up to pixels: half a pixel less than
+    # meant gives what is meant.
+    margins = [(one - 0.5) / scale for one in (left, height - bottom, width - right, top)]
+    image = _draw(page, scale, tuple(margins))
     return Crop(encode(image, FIGURE_QUALITY), *image.size)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -21,13 +22,14 @@ __all__ = ["Crop", "DocumentInfo", "RenderLimits", "RenderPool"]
 
 # Memory that a worker's libraries never give back is given back with the worker.
 REQUESTS_PER_WORKER = 2000
+BYTES_PER_WORKER = 400 << 20
 # glibc returns a page's bitmaps to the kernel after each page, which then hands them out again
 # zeroed: a third of the time to draw it. Kept, they make up this much of a worker's memory.
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
 
 
 class _CrashedError(Exception):
-    """The worker ended in the middle of a request."""
+    """The worker ended in the middle of a request; says how."""
 
 
 class _TimeoutError(Exception):
@@ -35,51 +37,78 @@ class _TimeoutError(Exception):
 
 
 class _Worker:
-    """One process and the pipe to it; blocks, so it is used from a thread."""
+    """One process and the pipe to it. `ask` blocks: it is called from a thread."""
 
     def __init__(self, password: str | None, limits: RenderLimits) -> None:
         ours, theirs = socket.socketpair()
         self.requests = 0
-        self._timeout = limits.timeout
+        self.is_late = False
+        # It imports what this process would (-P: and nothing that lies in the current folder).
+        path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "llm_ocr.sources.worker", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", "llm_ocr.sources.worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
-            env={**os.environ, **ALLOCATOR},
+            env={**os.environ, **ALLOCATOR, "PYTHONPATH": path},
         )
         theirs.close()
         self._pipe = multiprocessing.connection.Connection(ours.detach())
-        self._pipe.send((password, limits))
+        self._first = (password, limits)
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def ask(self, name: str, arguments: tuple[Any, ...]) -> object:
-        self.requests += 1
-        try:
-            self._pipe.send((name, arguments))
-            if not self._pipe.poll(self._timeout):
-                raise _TimeoutError
-            return self._pipe.recv()
-        except (EOFError, ConnectionError) as error:
-            raise _CrashedError from error
+    @property
+    def is_worn(self) -> bool:
+        """Whether it has drawn, or holds, so much that a fresh one is better."""
+        return self.requests >= REQUESTS_PER_WORKER or _memory(self.pid) > BYTES_PER_WORKER
 
-    def end(self) -> None:
-        """End the process, and what it started, at once; it holds nothing that could be lost."""
-        if self._process.returncode is None:  # until it is waited for, the id is no one else's
+    def ask(self, name: str, arguments: tuple[Any, ...]) -> object:
+        try:
+            if self.requests == 0:
+                self._pipe.send(self._first)
+            self.requests += 1
+            self._pipe.send((name, arguments))
+            return self._pipe.recv()
+        except (EOFError, OSError) as error:
+            raise _CrashedError(self.end()) from error
+
+    def expire(self) -> None:
+        self.is_late = True
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill the process with what it started; a thread in `ask` sees the pipe end."""
+        if self._process.poll() is None:  # until it is waited for, the id is no one else's
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
-        self._process.wait()
+
+    def end(self) -> str:
+        """Kill it and wait; says how it ended. It holds nothing that could be lost."""
+        self.kill()
+        code = self._process.wait()
         self._pipe.close()
+        if code == -signal.SIGKILL:
+            return "it was killed, perhaps for want of memory"
+        return signal.Signals(-code).name if code < 0 else f"exit status {code}"
+
+
+def _memory(pid: int) -> int:
+    """Resident bytes of a process; 0 where there is no /proc."""
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    except (OSError, IndexError):
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 class RenderPool:
     """`async with RenderPool(workers) as pool: await pool.render(page, policy)`.
 
     Every method raises PageError, whose message names the file, what is wrong and what to do.
-    Workers start when they are first needed and leave no process behind.
+    Workers start when they are first needed; closing ends them, whatever they are doing.
     """
 
     def __init__(
@@ -90,6 +119,7 @@ class RenderPool:
         self._places = asyncio.Semaphore(workers)
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -100,9 +130,17 @@ class RenderPool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for worker in list(self._all):
+        await self.close()
+
+    async def close(self) -> None:
+        """Leave no process behind. Awaits nothing, so that it can't be cancelled half way."""
+        self._is_closed = True
+        for worker in self._all:
+            worker.kill()
+        self._threads.shutdown(cancel_futures=True)
+        for worker in self._all:
             worker.end()
-        self._threads.shutdown()
+        self._all.clear()
 
     async def count_pages(self, document: Document) -> int:
         return cast(int, await self._ask("count_pages", document))
@@ -131,7 +169,7 @@ class RenderPool:
                 except _CrashedError as error:
                     # Once more in a fresh process: the fault may have been an earlier page's.
                     if last_try:
-                        said = "drawing it crashes the PDF library; convert the file, or leave it"
+                        said = f"drawing it crashes ({error}); convert the file, or leave it"
                         raise PageError(ErrorCode.RENDER_CRASHED, f"{where}: {said}") from error
                 except _TimeoutError as error:
                     limit = f"{self._limits.timeout:g} s"
@@ -145,23 +183,30 @@ class RenderPool:
 
     async def _run(self, name: str, arguments: tuple[Any, ...]) -> object:
         worker = self._idle.pop() if self._idle else self._new()
-        loop = asyncio.get_running_loop()
+        late = asyncio.get_running_loop().call_later(self._limits.timeout, worker.expire)
+        future = self._threads.submit(worker.ask, name, arguments)
         try:
-            answer = await loop.run_in_executor(self._threads, worker.ask, name, arguments)
-        except BaseException:
-            self._drop(worker)
+            answer = await asyncio.wrap_future(future)
+        except BaseException as error:
+            self._all.discard(worker)
+            worker.kill()
+            # Not before the thread is done with the pipe: its number could be another file's.
+            future.add_done_callback(lambda _: worker.end())
+            if isinstance(error, _CrashedError) and worker.is_late:
+                raise _TimeoutError from error
             raise
-        if worker.requests >= REQUESTS_PER_WORKER:
-            self._drop(worker)
+        finally:
+            late.cancel()
+        if worker.is_worn:
+            self._all.discard(worker)
+            worker.end()
         else:
             self._idle.append(worker)
         return answer
 
     def _new(self) -> _Worker:
+        if self._is_closed:
+            raise RuntimeError("the pool is closed")
         worker = _Worker(self._password, self._limits)
         self._all.add(worker)
         return worker
-
-    def _drop(self, worker: _Worker) -> None:
-        self._all.discard(worker)
-        worker.end()

@@ -1,10 +1,14 @@
 """Pixels of a page, whatever drew them: JPEG encoding, ink, crops."""
 
 import io
+import math
 from dataclasses import dataclass
 
 from PIL import Image
 
+from llm_ocr.records import Box
+
+FIGURE_QUALITY = 92
 # How far from the background's luminance a pixel must be to count as ink.
 INK_CONTRAST = 48
 
@@ -20,7 +24,11 @@ class Crop:
 
 @dataclass(frozen=True)
 class RenderLimits:
-    """Bounds on drawing a page: pixels that its images may decode to, seconds, a crop's side."""
+    """Bounds on drawing a page.
+
+    `max_pixels` bounds what a page's images decode to, and is estimated before any is decoded;
+    `timeout` is in seconds; `max_figure_side` is a crop's longest side in pixels.
+    """
 
     max_pixels: int = 178_956_970
     timeout: float = 120.0
@@ -28,7 +36,7 @@ class RenderLimits:
 
 
 def encode(image: Image.Image, quality: int) -> bytes:
-    """An RGB image as JPEG."""
+    """An RGB (or RGBX) image as JPEG."""
     sink = io.BytesIO()
     image.save(sink, "JPEG", quality=quality)
     return sink.getvalue()
@@ -42,3 +50,15 @@ def ink(image: Image.Image) -> float:
     paper = counts.index(max(counts))
     low, high = max(0, paper - INK_CONTRAST), paper + INK_CONTRAST + 1
     return 1 - sum(counts[low:high]) / (size[0] * size[1])
+
+
+def pixels_of(box: Box, size: tuple[int, int], full: tuple[int, int]) -> tuple[int, int, int, int]:
+    """A box on an image of `size` in whole pixels of one of `full`: inside it, at least one."""
+    left, right = _span(box.x1, box.x2, full[0] / size[0], full[0])
+    top, bottom = _span(box.y1, box.y2, full[1] / size[1], full[1])
+    return left, top, right, bottom
+
+
+def _span(start: float, end: float, scale: float, limit: int) -> tuple[int, int]:
+    first = min(max(0, math.floor(start * scale + 0.5)), limit - 1)
+    return first, min(max(first + 1, math.floor(end * scale + 0.5)), limit)

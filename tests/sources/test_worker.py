@@ -1,0 +1,250 @@
+"""Worker processes at their end: none stays, whatever they or their parent were doing."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from llm_ocr.records import Document, ErrorCode, ImagePolicy, Page, PageError
+from llm_ocr.sources import pool as pool_module
+from llm_ocr.sources.drawing import Draughtsman
+from llm_ocr.sources.open import list_documents
+from llm_ocr.sources.pool import RenderLimits, RenderPool
+from llm_ocr.sources.worker import answer
+from tests import documents
+
+SMALL = ImagePolicy(longest_side=100)
+SLEEPING_POPPLER = "#!/bin/sh\nexec sleep 600\n"
+
+
+def document(path: Path) -> Document:
+    return list_documents([str(path)])[0]
+
+
+def workers() -> list[psutil.Process]:
+    return list(psutil.Process().children(recursive=True))
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def poppler_that_hangs(folder: Path) -> str:
+    """A PATH on which poppler's programs never end, as they do on a page that is bad enough."""
+    folder.mkdir()
+    for name in ("pdftoppm", "pdfinfo"):
+        (folder / name).write_text(SLEEPING_POPPLER)
+        (folder / name).chmod(0o755)
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+def commands(processes: list[psutil.Process]) -> list[str]:
+    return [" ".join(one.cmdline()) for one in processes if is_alive(one.pid)]
+
+
+async def test_a_cancelled_page_costs_its_worker_and_no_other_page(tmp_path: Path) -> None:
+    path = documents.pdf(tmp_path / "a.pdf", pages=2)
+    async with RenderPool(1) as pool:
+        await pool.render(Page(document(path), 1), SMALL)
+        (stuck,) = workers()
+        stuck.suspend()
+        task = asyncio.ensure_future(pool.render(Page(document(path), 1), SMALL))
+        await until(lambda: not pool._idle)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await pool.render(Page(document(path), 2), SMALL)).height == 100
+        await until(lambda: not is_alive(stuck.pid))
+
+
+async def test_closing_in_the_middle_of_a_page_leaves_no_process(tmp_path: Path) -> None:
+    path = documents.pdf(tmp_path / "a.pdf")
+    pool = RenderPool(1)
+    await pool.render(Page(document(path), 1), SMALL)
+    workers()[0].suspend()
+    task = asyncio.ensure_future(pool.render(Page(document(path), 1), SMALL))
+    await until(lambda: not pool._idle)
+    await pool.close()
+    assert workers() == []
+    with pytest.raises(RuntimeError, match="the pool is closed"):
+        await task
+    assert workers() == []
+
+
+async def test_a_cancelled_run_leaves_no_process(tmp_path: Path) -> None:
+    path = documents.pdf(tmp_path / "a.pdf")
+
+    async def run() -> None:
+        async with RenderPool(2) as pool:
+            while True:
+                await asyncio.gather(*[pool.render(Page(document(path), 1), SMALL)] * 1)
+
+    task = asyncio.ensure_future(run())
+    await until(lambda: bool(workers()))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert workers() == []
+
+
+async def test_a_page_given_up_takes_poppler_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", poppler_that_hangs(tmp_path / "bin"))
+    path = documents.corrupt_page_pdf(tmp_path / "torn.pdf")
+    async with RenderPool(1, limits=RenderLimits(timeout=3)) as pool:
+        task = asyncio.ensure_future(pool.render(Page(document(path), 2), SMALL))
+        await until(lambda: "sleep 600" in commands(workers()))
+        family = workers()
+        with pytest.raises(PageError, match="longer than 3 s") as caught:
+            await task
+        assert caught.value.code is ErrorCode.RENDER_TIMEOUT
+        await until(lambda: not any(is_alive(one.pid) for one in family))
+
+
+HANGING_PARENT = """
+import asyncio, sys
+from llm_ocr.records import ImagePolicy, Page
+from llm_ocr.sources.open import list_documents
+from llm_ocr.sources.pool import RenderPool
+
+async def main():
+    async with RenderPool(1) as pool:
+        await pool.render(Page(list_documents(sys.argv[1:])[0], 2), ImagePolicy(100))
+
+asyncio.run(main())
+"""
+
+
+async def test_a_killed_parent_ends_a_worker_that_never_looks_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hangs in the middle of a page, so that it would never read that its pipe has ended."""
+    monkeypatch.setenv("PATH", poppler_that_hangs(tmp_path / "bin"))
+    path = documents.corrupt_page_pdf(tmp_path / "torn.pdf")
+    parent = subprocess.Popen([sys.executable, "-c", HANGING_PARENT, str(path)])
+    try:
+        family = psutil.Process(parent.pid)
+        await until(lambda: "sleep 600" in commands(family.children(recursive=True)))
+        orphans = family.children(recursive=True)
+        assert len(orphans) == 2
+    finally:
+        parent.kill()
+        parent.wait()
+    await until(lambda: not any(is_alive(one.pid) for one in orphans))
+
+
+async def test_ctrl_c_at_the_terminal_is_not_for_workers(tmp_path: Path) -> None:
+    path = documents.pdf(tmp_path / "a.pdf")
+    async with RenderPool(1) as pool:
+        await pool.count_pages(document(path))
+        (worker,) = workers()
+        assert os.getsid(worker.pid) == worker.pid != os.getsid(0)
+        worker.send_signal(signal.SIGINT)
+        await pool.render(Page(document(path), 1), SMALL)
+        assert workers() == [worker]
+
+
+@pytest.mark.parametrize(("limit", "value"), [("REQUESTS_PER_WORKER", 3), ("BYTES_PER_WORKER", 1)])
+async def test_a_worn_worker_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    path = documents.pdf(tmp_path / "a.pdf")
+    monkeypatch.setattr(pool_module, limit, value)
+    async with RenderPool(1) as pool:
+        seen: set[int] = set()
+        for _ in range(6):
+            task = asyncio.ensure_future(pool.count_pages(document(path)))
+            await until(lambda: bool(workers()))
+            seen |= {worker.pid for worker in workers()}
+            await task
+        assert workers() == []
+        assert len(seen) == (2 if limit == "REQUESTS_PER_WORKER" else 6)
+
+
+async def test_files_in_the_current_folder_are_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = documents.pdf(tmp_path / "a.pdf")
+    (tmp_path / "socket.py").write_text("raise SystemExit('not mine')")
+    (tmp_path / "llm_ocr.py").write_text("raise SystemExit('nor this')")
+    monkeypatch.chdir(tmp_path)
+    async with RenderPool(1) as pool:
+        assert await pool.count_pages(document(path)) == 1
+
+
+async def test_how_a_worker_ended_is_said(tmp_path: Path) -> None:
+    path = documents.pdf(tmp_path / "a.pdf")
+    async with RenderPool(1) as pool:
+        await pool.count_pages(document(path))
+        task = asyncio.ensure_future(pool.render(Page(document(path), 1), SMALL))
+        killed: set[int] = set()
+        while not task.done():
+            for worker in workers():
+                if worker.pid not in killed:
+                    killed.add(worker.pid)
+                    worker.suspend()
+                    worker.send_signal(signal.SIGSEGV)
+                    worker.resume()
+            await asyncio.sleep(0)
+        with pytest.raises(PageError, match=r"a\.pdf, page 1: .*crashes \(SIGSEGV\); convert"):
+            await task
+
+
+def test_an_idle_worker_loads_little() -> None:
+    """Neither pdfium, nor the image plugins, nor anything of the rest of the program."""
+    code = """
+import json, sys
+import llm_ocr.sources.worker
+print(json.dumps(sorted(sys.modules)))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    loaded = set(json.loads(run.stdout))
+    heavy = {"pypdfium2", "pdf2image", "numpy", "pyarrow", "aiohttp", "PIL.TiffImagePlugin"}
+    assert not loaded & heavy
+    ours = {name for name in loaded if name.startswith("llm_ocr.")}
+    assert all(name.startswith(("llm_ocr.sources", "llm_ocr.records")) for name in ours)
+
+
+class _Broken(Draughtsman):
+    def __init__(self, fault: Exception) -> None:
+        self.fault = fault
+
+    def count_pages(self, document: Document) -> int:
+        raise self.fault
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "words"),
+    [
+        (MemoryError(), ErrorCode.TOO_LARGE, "not enough memory"),
+        (FileNotFoundError(2, "gone"), ErrorCode.NOT_FOUND, "not there"),
+        (OSError(5, "Input/output error"), ErrorCode.READ_ERROR, r"\(Input/output error\)"),
+        (ZeroDivisionError("oh"), ErrorCode.INTERNAL_ERROR, "ZeroDivisionError: oh"),
+    ],
+)
+def test_every_fault_becomes_a_page_error(
+    tmp_path: Path, fault: Exception, code: ErrorCode, words: str
+) -> None:
+    (tmp_path / "a.pdf").write_text("body")
+    error = answer(_Broken(fault), ("count_pages", (document(tmp_path / "a.pdf"),)))
+    assert isinstance(error, PageError)
+    assert error.code is code
+    with pytest.raises(PageError, match=rf"a\.pdf: .*{words}"):
+        raise error

@@ -24,6 +24,10 @@ def repeated_pdf(source: Path, path: Path, pages: int) -> Path:
     return path
 
 
+# The instant server reads no page: what it says would fail the check and the agreement.
+UNREAD = ("--skip-check", "--min-agreement", "0")
+
+
 @contextmanager
 def instant_server() -> Iterator[str]:
     """The base URL of a server process that answers every page at once."""

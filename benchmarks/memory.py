@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.material import instant_server, repeated_pdf
+from benchmarks.material import UNREAD, instant_server, repeated_pdf
 from llm_ocr.report.status import NoRunError, read_status
 
 REPORT = Path(__file__).parent.parent / "examples" / "report.pdf"
@@ -55,7 +55,9 @@ def main() -> None:
         path = repeated_pdf(arguments.source, folder / "pages.pdf", arguments.pages)
         out = folder / "out"
         command = [sys.executable, "-m", "llm_ocr", "run", str(path), "--out", str(out)]
-        run = subprocess.Popen([*command, "--base-url", base_url], stdout=subprocess.DEVNULL)
+        run = subprocess.Popen(
+            [*command, "--base-url", base_url, *UNREAD], stdout=subprocess.DEVNULL
+        )
         samples = watch(run, out)
     report(samples, arguments.pages, run.returncode)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pypdfium2 as pdfium
 
-from benchmarks.material import instant_server, repeated_pdf
+from benchmarks.material import UNREAD, instant_server, repeated_pdf
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 
 REPORT = Path(__file__).parent.parent / "examples" / "report.pdf"
@@ -58,7 +58,7 @@ def main() -> None:
         path = repeated_pdf(arguments.source, folder / "pages.pdf", arguments.pages)
         me = [sys.executable, "-m", "benchmarks.overhead"]
         alone = cpu_of([*me, "--bare", str(path)])
-        run = ["run", str(path), "--out", str(folder / "out"), "--base-url", base_url]
+        run = ["run", str(path), "--out", str(folder / "out"), "--base-url", base_url, *UNREAD]
         command = [sys.executable, "-m", "llm_ocr", *run, "--viewer-pages", "0"]
         whole = cpu_of(command)
         fixed = cpu_of([sys.executable, "-m", "llm_ocr", *run, "--viewer-pages", "0"])

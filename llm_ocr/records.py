@@ -98,10 +98,25 @@ class Page:
 
 @dataclass(frozen=True)
 class ImagePolicy:
-    """The page image a model wants: longest side in pixels (never exceeded), JPEG quality."""
+    """The page image a model wants: longest side in pixels (never exceeded), JPEG quality.
+
+    An image whose longest side is shorter than `smallest_side` is enlarged to it.
+    """
 
     longest_side: int
     jpeg_quality: int = 90
+    smallest_side: int = 0
+
+
+@dataclass(frozen=True)
+class TextLayer:
+    """The text that a PDF itself holds for a page, in its own order.
+
+    `under_image` is whether an image covers most of the page: then the text is some earlier OCR's.
+    """
+
+    text: str
+    under_image: bool
 
 
 @dataclass(frozen=True)
@@ -111,7 +126,7 @@ class PageImage:
     `ink` is the share of pixels that differ clearly from the background (0..1). `width_pt` and
     `height_pt` are the upright page's size in points (1/72 inch), None for an image without a
     resolution; `rotation` is the clockwise turn in degrees that was applied to make it upright
-    (from /Rotate or EXIF).
+    (from /Rotate or EXIF). `text_layer` is None where the page has no text of its own.
     """
 
     jpeg: bytes
@@ -121,6 +136,7 @@ class PageImage:
     width_pt: float | None
     height_pt: float | None
     rotation: int
+    text_layer: TextLayer | None = None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 Environment variables are the field's name behind `LLM_OCR_`, for instance `LLM_OCR_BASE_URL`.
 """
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +11,26 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from llm_ocr.models.catalogue import profile_named
-from llm_ocr.models.profile import ModelProfile, Task
 from llm_ocr.sources.open import PageSelection, parse_pages
+
+DEFAULT_MODEL = "deepseek-ocr"
+
+
+class EngineChoice(StrEnum):
+    """Which engine is launched; `auto`: vLLM where it and a GPU are, else the embedded one."""
+
+    AUTO = "auto"
+    VLLM = "vllm"
+    EMBEDDED = "embedded"
+
+
+class Fallback(StrEnum):
+    """Who reads a page that the model can't; `auto`: the PDF's text, else the embedded engine."""
+
+    AUTO = "auto"
+    TEXT_LAYER = "text-layer"
+    EMBEDDED = "embedded"
+    NONE = "none"
 
 
 class Settings(BaseSettings):
@@ -22,7 +41,15 @@ class Settings(BaseSettings):
         env_prefix="LLM_OCR_", env_file=".env", extra="ignore", frozen=True
     )
 
-    model: Annotated[str, Field(description="Model profile. Decides rows.")] = "deepseek-ocr"
+    model: Annotated[
+        str, Field(description="Model profile, by name or as a TOML or YAML file. Decides rows.")
+    ] = DEFAULT_MODEL
+    describe_model: Annotated[
+        str | None, Field(description="Another profile for the figures. Decides rows.")
+    ] = None
+    revision: Annotated[
+        str | None, Field(description="Commit of the weights on the Hub. Decides rows.")
+    ] = None
     served_model: Annotated[
         str | None, Field(description="The model's name on the server, if it differs.")
     ] = None
@@ -36,12 +63,54 @@ class Settings(BaseSettings):
         str | None, Field(description="A server that runs already, such as http://host:8000/v1.")
     ] = None
     api_key: Annotated[SecretStr | None, Field(description="Sent to `base_url`.")] = None
+    engine: Annotated[
+        EngineChoice, Field(description="The engine that is launched without `base_url`.")
+    ] = EngineChoice.AUTO
+    vllm: Annotated[str, Field(description="vLLM's command, by name or path.")] = "vllm"
+    vllm_args: Annotated[
+        str, Field(description="Arguments for `vllm serve`; they win over llm_ocr's own.")
+    ] = ""
+    weights: Annotated[
+        Path | None, Field(description="Folder with the model's weights, instead of the Hub.")
+    ] = None
+    tensor_parallel: Annotated[
+        int, Field(ge=1, description="GPUs that share one copy of the model.")
+    ] = 1
+    ready_timeout: Annotated[
+        float | None,
+        Field(gt=0, description="Seconds for an engine or server to answer (1800 or 120)."),
+    ] = None
+    skip_check: Annotated[
+        bool, Field(description="Start without asking the model about known pages first.")
+    ] = False
+    fallback_base_url: Annotated[
+        str | None, Field(description="A server that is asked about pages the model can't read.")
+    ] = None
+    fallback_model: Annotated[
+        str | None, Field(description="Profile of the model at `fallback_base_url`.")
+    ] = None
+    fallback_api_key: Annotated[
+        SecretStr | None, Field(description="Sent to `fallback_base_url`.")
+    ] = None
+    fallback: Annotated[Fallback, Field(description="Who reads a page that no model can.")] = (
+        Fallback.AUTO
+    )
+    min_agreement: Annotated[
+        float,
+        Field(ge=0, le=1, description="Agreement with a PDF's own text below which to ask again."),
+    ] = 0.3
+    metrics_port: Annotated[
+        int | None, Field(ge=0, description="Port of the run's Prometheus metrics; 0: a free one.")
+    ] = None
+    metrics_host: Annotated[
+        str, Field(description="Where `metrics_port` listens; 0.0.0.0 for all interfaces.")
+    ] = "127.0.0.1"
     engine_threads: Annotated[
         int | None, Field(ge=1, description="Cores of the embedded engine (default: all).")
     ] = None
     concurrency: Annotated[
         int | None,
-        Field(ge=1, description="Requests in flight (default: 2 a core, or 32 with `base_url`)."),
+        Field(ge=1, description="Requests in flight (default: found while running)."),
     ] = None
     request_timeout: Annotated[float, Field(gt=0, description="Seconds for one answer.")] = 600.0
 
@@ -73,10 +142,11 @@ class Settings(BaseSettings):
         Path | None, Field(description="Where the engine's log goes (default: OUT/logs).")
     ] = None
 
-    @field_validator("model")
+    @field_validator("model", "describe_model", "fallback_model")
     @classmethod
-    def _known_model(cls, value: str) -> str:
-        profile_named(value)
+    def _known_model(cls, value: str | None) -> str | None:
+        if value is not None:
+            profile_named(value)
         return value
 
     @field_validator("pages")
@@ -87,26 +157,5 @@ class Settings(BaseSettings):
         return value
 
     @property
-    def profile(self) -> ModelProfile:
-        return profile_named(self.model)
-
-    @property
     def selection(self) -> PageSelection | None:
         return None if self.pages is None else parse_pages(self.pages)
-
-    def identity(self, inputs: list[str], model: str) -> dict[str, object]:
-        """What decides a run's rows, by name; two runs with the same identity are one run.
-
-        `model` is the name of the model that answers.
-        """
-        profile = self.profile
-        return {
-            "inputs": inputs,
-            "model": model,
-            "profile": self.model,
-            "pages": self.pages,
-            "image_longest_side": profile.image.longest_side,
-            "image_jpeg_quality": profile.image.jpeg_quality,
-            "prompts": {task.value: profile.prompt_hash(task) for task in Task},
-            "parser_version": profile.parser_version,
-        }

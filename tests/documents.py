@@ -120,6 +120,18 @@ def decoded(jpeg: bytes) -> Image.Image:
     return Image.open(io.BytesIO(jpeg))
 
 
+def colour_at(jpeg: bytes, across: float, down: float) -> tuple[int, int, int]:
+    """The colour of the pixel at these shares (0..1) of the width and the height."""
+    image = decoded(jpeg).convert("RGB")
+    red, green, blue = image.crop(_pixel(image, across, down)).tobytes()
+    return red, green, blue
+
+
+def _pixel(image: Image.Image, across: float, down: float) -> tuple[int, int, int, int]:
+    x, y = int(across * image.width), int(down * image.height)
+    return x, y, x + 1, y + 1
+
+
 def marked_pdf(
     path: Path,
     size: tuple[float, float],

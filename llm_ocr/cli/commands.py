@@ -1,8 +1,9 @@
 """The command line: thin, no logic of its own. Heavy imports wait for the command that needs them.
 
 Exit codes: 0 everything balanced (failed pages are reported), 1 more than --max-failed-ratio of
-the pages failed, 2 wrong usage or no input, 3 the engine failed, 4 storage failed or counts don't
-balance, 130 stopped by Ctrl-C, 143 preempted by SIGTERM. Platforms retry 3, 4 and 143.
+the pages failed, 2 wrong usage, no input, or a server that refuses every page or answers otherwise
+than the model's profile says, 3 the engine failed, 4 storage failed or counts don't balance, 130
+stopped by Ctrl-C, 143 preempted by SIGTERM. Platforms retry 3, 4 and 143.
 """
 
 import sys
@@ -12,6 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from llm_ocr.cli.options import (
+    ASKING,
+    DESCRIBE,
+    LAUNCH,
+    MODEL,
+    OUTPUT,
+    PAGES,
+    RUN,
+    SERVER,
+    VLLM,
+    takes,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,109 +46,75 @@ Inputs = Annotated[
 ]
 Run = Annotated[str, typer.Argument(help="The folder of an earlier run.")]
 Out = Annotated[str, typer.Option("--out", "-o", help="Where the run goes, or goes on.")]
-Pages = Annotated[str | None, typer.Option(help="Pages of each document, as 1-5,9.")]
-Password = Annotated[
-    str | None, typer.Option(help="Opens encrypted PDFs; better set as LLM_OCR_PASSWORD.")
-]
-Model = Annotated[str | None, typer.Option(help="Model profile.")]
-ServedModel = Annotated[str | None, typer.Option(help="The model's name on the server.")]
-BaseUrl = Annotated[
-    str | None, typer.Option(help="A server that runs already, as http://host:8000/v1.")
-]
-Concurrency = Annotated[int | None, typer.Option(min=1, help="Requests in flight.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Cores of the embedded engine.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes that draw pages.")]
-ShardPages = Annotated[int | None, typer.Option(min=1, help="Pages in a shard.")]
-PartSeconds = Annotated[
-    float | None, typer.Option(help="Seconds after which finished pages are staged.")
-]
-RenderTimeout = Annotated[float | None, typer.Option(help="Seconds to draw one page.")]
-RequestTimeout = Annotated[float | None, typer.Option(help="Seconds for one answer.")]
-MaxPixels = Annotated[
-    int | None, typer.Option(min=1, help="Pixels that a page's images may decode to.")
-]
-ViewerPages = Annotated[
-    int | None, typer.Option(min=0, help="Pages in index.html, problems first; 0 for none.")
-]
-MaxFailed = Annotated[
-    float | None, typer.Option(min=0, max=1, help="Share of failed pages that fails the run.")
-]
 JsonLogs = Annotated[bool, typer.Option("--json-logs", help="Logs and progress as JSON lines.")]
+Given = dict[str, Any]
 
 
 @app.command()
-def run(
-    inputs: Inputs,
-    out: Out,
-    pages: Pages = None,
-    password: Password = None,
-    model: Model = None,
-    served_model: ServedModel = None,
-    base_url: BaseUrl = None,
-    concurrency: Concurrency = None,
-    engine_threads: Threads = None,
-    render_workers: Workers = None,
-    render_timeout: RenderTimeout = None,
-    request_timeout: RequestTimeout = None,
-    shard_pages: ShardPages = None,
-    part_seconds: PartSeconds = None,
-    max_pixels: MaxPixels = None,
-    viewer_pages: ViewerPages = None,
-    max_failed_ratio: MaxFailed = None,
-    describe: Annotated[
-        bool | None, typer.Option("--describe/--no-describe", help="Describe the figures.")
-    ] = None,
-    json_logs: JsonLogs = False,
-) -> None:
+@takes(PAGES, MODEL, DESCRIBE, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT)
+def run(inputs: Inputs, out: Out, given: Given, json_logs: JsonLogs = False) -> None:
     """Extract, describe and assemble; the same command goes on with a run that was stopped."""
     stages = ("extract", "describe", "assemble")
-    _execute(_given(locals()), json_logs, inputs=inputs, out=out, stages=stages)
+    _execute(given, json_logs, inputs=inputs, out=out, stages=stages)
 
 
 @app.command()
-def extract(
-    inputs: Inputs,
-    out: Out,
-    pages: Pages = None,
-    password: Password = None,
-    model: Model = None,
-    served_model: ServedModel = None,
-    base_url: BaseUrl = None,
-    concurrency: Concurrency = None,
-    engine_threads: Threads = None,
-    render_workers: Workers = None,
-    render_timeout: RenderTimeout = None,
-    request_timeout: RequestTimeout = None,
-    shard_pages: ShardPages = None,
-    part_seconds: PartSeconds = None,
-    max_pixels: MaxPixels = None,
-    viewer_pages: ViewerPages = None,
-    max_failed_ratio: MaxFailed = None,
-    json_logs: JsonLogs = False,
-) -> None:
+@takes(PAGES, MODEL, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT)
+def extract(inputs: Inputs, out: Out, given: Given, json_logs: JsonLogs = False) -> None:
     """Pages to Markdown, blocks and figure crops, without descriptions and documents."""
-    _execute(_given(locals()), json_logs, inputs=inputs, out=out, stages=("extract",))
+    _execute(given, json_logs, inputs=inputs, out=out, stages=("extract",))
 
 
 @app.command()
-def describe(
-    out: Run,
-    model: Model = None,
-    served_model: ServedModel = None,
-    base_url: BaseUrl = None,
-    concurrency: Concurrency = None,
-    engine_threads: Threads = None,
-    viewer_pages: ViewerPages = None,
-    json_logs: JsonLogs = False,
-) -> None:
+@takes(MODEL, SERVER, LAUNCH, VLLM, ASKING, OUTPUT)
+def describe(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     """Describe the figures of an earlier run; `assemble` then puts them into the documents."""
-    _execute(_given(locals()), json_logs, inputs=None, out=out, stages=("describe",))
+    _execute(given, json_logs, inputs=None, out=out, stages=("describe",))
 
 
 @app.command()
-def assemble(out: Run, viewer_pages: ViewerPages = None, json_logs: JsonLogs = False) -> None:
+@takes(OUTPUT)
+def assemble(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     """Join the pages of an earlier run to documents, with what is described by now."""
-    _execute(_given(locals()), json_logs, inputs=None, out=out, stages=("assemble",))
+    _execute(given, json_logs, inputs=None, out=out, stages=("assemble",))
+
+
+@app.command()
+@takes(MODEL, SERVER, LAUNCH, VLLM)
+def check(given: Given) -> None:
+    """Ask a server, or an engine that is started for it, about known pages; report what is off."""
+    from llm_ocr.cli.progress import watch
+    from llm_ocr.pipeline.serving import check_target
+    from llm_ocr.settings import Settings
+
+    console = _console()
+    with _errors():
+        with watch(console, False) as notify:
+            where, findings = check_target(Settings(**given), notify)
+        console.print(where)
+        for one in findings:
+            said = f"[red]{one.problem}[/]" if one.problem else f"as expected, {one.seconds:.1f} s"
+            console.print(f"  {one.probe}: {said}", highlight=False)
+    if any(finding.problem for finding in findings):
+        raise typer.Exit(2)
+
+
+@app.command()
+def models(
+    json_output: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """The model profiles: parameters, licence, GPU memory, and what each gives."""
+    import json
+
+    from llm_ocr.models.catalogue import all_profiles
+    from llm_ocr.report.models import profile_facts, render_profiles
+
+    with _errors():
+        profiles = all_profiles()
+        if json_output:
+            typer.echo(json.dumps([profile_facts(one) for one in profiles.values()], indent=2))
+        else:
+            _console().print(render_profiles(profiles))
 
 
 @app.command()
@@ -170,20 +150,34 @@ def view(
 
 
 @app.command()
+@takes(MODEL, LAUNCH, VLLM)
 def engine(
+    given: Given,
     port: Annotated[int, typer.Option(help="Where it listens on --host.")] = 8000,
     host: Annotated[str, typer.Option(help="127.0.0.1 keeps it to this machine.")] = "127.0.0.1",
-    threads: Threads = None,
-    model_name: Annotated[str, typer.Option(help="The name it serves under.")] = "llm-ocr-embedded",
+    model_name: Annotated[
+        str | None, typer.Option(help="The name that the embedded engine serves under.")
+    ] = None,
+    print_command: Annotated[
+        bool,
+        typer.Option("--print-command", help="Only show the command, each argument explained."),
+    ] = False,
 ) -> None:
-    """Start the embedded engine alone, for use with curl or --base-url; Ctrl-C ends it."""
+    """Start an engine alone, for use with curl or --base-url; Ctrl-C ends it."""
     import os
 
-    from llm_ocr.engines.embedded.command import embedded_command
+    from llm_ocr.pipeline.serving import engine_command, explain
+    from llm_ocr.settings import Settings
 
-    argv = [*embedded_command(threads, model_name).argv, "--host", host, "--port", str(port)]
-    _console().print(f"The embedded engine answers at http://{host}:{port}/v1 once it is ready.")
-    os.execv(argv[0], argv)
+    with _errors():
+        settings = Settings(**given)
+        if print_command:
+            typer.echo(explain(settings, host, port))
+            return
+        command = engine_command(settings, _note, model_name)
+    argv = [*command.argv, "--host", host, "--port", str(port)]
+    _console().print(f"{command.name} answers at http://{host}:{port}/v1 once it is ready.")
+    os.execve(argv[0], argv, {**os.environ, **command.env})
 
 
 @app.command()
@@ -192,16 +186,6 @@ def version() -> None:
     from llm_ocr import __version__
 
     typer.echo(__version__)
-
-
-def _given(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given, by the names of `Settings`."""
-    not_settings = {"inputs", "out", "json_logs", "stages"}
-    return {
-        name: value
-        for name, value in arguments.items()
-        if value is not None and name not in not_settings
-    }
 
 
 def _execute(
@@ -255,7 +239,8 @@ def _errors() -> Iterator[None]:
     """Expected errors as one message and an exit code; anything else is a bug and shows whole."""
     from pydantic import ValidationError
 
-    from llm_ocr.inference.client import EngineFailedError
+    from llm_ocr.engines.check import CheckFailedError
+    from llm_ocr.inference.client import EngineFailedError, WrongServerError
     from llm_ocr.pipeline.interruption import StoppedError
     from llm_ocr.report.status import NoRunError
     from llm_ocr.sources.open import NoInputError
@@ -273,6 +258,9 @@ def _errors() -> Iterator[None]:
     except (NoInputError, NoRunError, SettingsMismatchError, RunInUseError) as error:
         _say(str(error))
         raise typer.Exit(2) from error
+    except (CheckFailedError, WrongServerError) as error:
+        _say(str(error))
+        raise typer.Exit(2) from error
     except EngineFailedError as error:
         _say(f"The engine failed: {error}")
         raise typer.Exit(3) from error
@@ -282,6 +270,11 @@ def _errors() -> Iterator[None]:
     except StoppedError as error:
         _say(f"Stopped: {error}")
         raise typer.Exit(143 if error.preempted else 130) from error
+
+
+def _note(event: object) -> None:
+    """Show an event where nothing else is shown."""
+    _say(str(getattr(event, "text", event)))
 
 
 def _say(message: str) -> None:

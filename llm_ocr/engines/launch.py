@@ -3,39 +3,49 @@
 import asyncio
 import io
 import logging
+import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from PIL import Image, ImageDraw, ImageFont
 
+from llm_ocr.engines.failures import STARTED, why
 from llm_ocr.inference.client import ChatClient, ChatRequest, EngineFailedError
 from llm_ocr.inference.retry import RetryPolicy
+from llm_ocr.inference.window import Window
 from llm_ocr.records import PageError
 
 log = logging.getLogger(__name__)
 
 # Restarts without one answer between them; at the next death the engine is given up.
 MAX_RESTARTS = 5
+# Seconds before the second restart in a row, doubled at each further one.
+FIRST_PAUSE = 2.0
+# Seconds between two reports of an engine that is starting.
+REPORT_SECONDS = 15.0
+# Seconds between two looks at whether an engine takes connections; twice none is its end.
+LOOK_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class EngineCommand:
-    """What to run: the arguments before `--host` and `--port`, and the model it will serve.
+    """What to run: its name for messages, its arguments before `--host` and `--port`, the model.
 
-    `parallel` is how many requests it works on at once; `ready_timeout` is in seconds.
+    `env` is laid over this process's environment; `ready_timeout` is in seconds.
     """
 
+    name: str
     argv: Sequence[str]
     model: str
-    parallel: int
     ready_timeout: float = 120.0
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 class Engine:
@@ -44,12 +54,17 @@ class Engine:
     Leaves no process behind, however this one ends: a supervisor holds a pipe to it.
     """
 
-    def __init__(self, command: EngineCommand, log_path: Path) -> None:
+    def __init__(
+        self, command: EngineCommand, log_path: Path, report: Callable[[str], None] | None = None
+    ) -> None:
         self.command = command
         self.log_path = log_path
         self.restarts = 0
+        self.seconds_down = 0.0
+        self._report = report or log.info
         self._port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._reviving = asyncio.Lock()
         self._died_at = 0.0
         self._deaths_in_a_row = 0
@@ -94,26 +109,41 @@ class Engine:
             self._deaths_in_a_row += 1
             if self._deaths_in_a_row > MAX_RESTARTS:
                 raise EngineFailedError(
-                    f"the engine died {self._deaths_in_a_row} times in a row{self._last_words()}"
+                    f"{self.command.name} died {self._deaths_in_a_row} times in a row"
+                    f"{why(self.log_path)}"
                 )
-            log.warning("the engine died; starting it again%s", self._last_words(3))
+            log.warning("%s died; starting it again%s", self.command.name, why(self.log_path))
             self.restarts += 1
             await self.stop()
+            if self._deaths_in_a_row > 1:
+                await asyncio.sleep(FIRST_PAUSE * 2 ** (self._deaths_in_a_row - 2))
             await self._start()
+            self.seconds_down += time.monotonic() - self._died_at
             return True
+
+    def kill(self) -> None:
+        """End it as if it had died, because it hangs: whoever asks next starts it again."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
 
     async def stop(self) -> None:
         """End the engine and all its processes; returns when they are gone."""
         process, self._process = self._process, None
+        if self._watching is not None:
+            self._watching.cancel()
         if process is None:
             return
         assert process.stdin is not None
-        process.stdin.close()
+        if not process.stdin.closed:
+            process.stdin.close()
         await asyncio.to_thread(process.wait)
 
     async def _has_ended(self) -> bool:
+        process = self._process
+        if process is not None and process.stdin is not None and process.stdin.closed:
+            await asyncio.to_thread(process.wait)
         for _ in range(20):
-            if self._process is None or self._process.poll() is not None:
+            if process is None or process.poll() is not None:
                 return True
             await asyncio.sleep(0.05)
         return False
@@ -122,20 +152,45 @@ class Engine:
         argv = [*self.command.argv, "--host", "127.0.0.1", "--port", str(self._port)]
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log_file:
+            log_file.write(STARTED.encode())
+            log_file.flush()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "llm_ocr.engines.supervisor", *argv],
                 stdin=subprocess.PIPE,
                 stdout=log_file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env={**os.environ, **self.command.env},
             )
         await self._until_ready()
+        self._watching = asyncio.create_task(self._kill_when_deaf())
+
+    async def _kill_when_deaf(self) -> None:
+        """End an engine that runs but takes no connections any more.
+
+        vLLM, sent SIGTERM while it reads pages, ends its workers and then waits for the requests
+        in flight, which nobody is left to answer (0.32: for as long as the client waits).
+        """
+        refused = 0
+        while refused < 2:
+            await asyncio.sleep(LOOK_SECONDS)
+            refused = 0 if await self._listens() else refused + 1
+        self.kill()
+
+    async def _listens(self) -> bool:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        except OSError:
+            return False
+        writer.close()
+        return True
 
     async def _until_ready(self) -> None:
         """Wait until a page is answered: `/health` may be 200 long before, or while it hangs."""
-        give_up = time.monotonic() + self.command.ready_timeout
-        patient = RetryPolicy(attempts=1)
-        client = ChatClient(self.base_url, self.command.model, window=1, retry=patient)
+        began = reported = time.monotonic()
+        name, patience = self.command.name, self.command.ready_timeout
+        once = RetryPolicy(attempts=1)
+        client = ChatClient(self.base_url, self.command.model, window=Window(1), retry=once)
         async with client:
             while True:
                 try:
@@ -144,24 +199,28 @@ class Engine:
                     self._raise_if_ended()
                 except PageError as error:
                     raise EngineFailedError(
-                        f"the engine can't read a test page: {error}{self._last_words()}"
+                        f"{name} can't read a test page: {error}{why(self.log_path)}"
                     ) from error
                 else:
                     return
-                if time.monotonic() > give_up:
+                now = time.monotonic()
+                if now > began + patience:
                     raise EngineFailedError(
-                        f"the engine answered no page within {self.command.ready_timeout:g} s"
-                        f"{self._last_words()}"
+                        f"{name} answered no page within {patience:g} s{why(self.log_path)}"
                     )
+                if now > reported + REPORT_SECONDS:
+                    reported = now
+                    self._report(f"{name} is starting, {now - began:.0f} s: {self._last_line()}")
                 await asyncio.sleep(0.1)
 
     def _raise_if_ended(self) -> None:
         if self._process is None or self._process.poll() is not None:
-            raise EngineFailedError(f"the engine ended before it was ready{self._last_words()}")
+            name = self.command.name
+            raise EngineFailedError(f"{name} ended before it was ready{why(self.log_path)}")
 
-    def _last_words(self, lines: int = 12) -> str:
-        tail = self.log_path.read_text(errors="replace").splitlines()[-lines:]
-        return f". Its log ({self.log_path}) ends with:\n" + "\n".join(f"  {line}" for line in tail)
+    def _last_line(self) -> str:
+        lines = self.log_path.read_text(errors="replace").splitlines()
+        return lines[-1][-120:] if lines else ""
 
 
 def _free_port() -> int:

@@ -1,7 +1,7 @@
 """Asking a server that speaks the OpenAI chat API, one image and one prompt at a time.
 
-Requests go through one window: at most `window` are in flight, and a new one starts the moment
-another ends. A request that fails in a way that may pass is asked again; see `ChatClient.ask`.
+Requests go through one window, and a new one starts the moment another ends. A request that fails
+in a way that may pass is asked again; see `ChatClient.ask`.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -18,18 +18,29 @@ from typing import Any, Self
 import aiohttp
 
 from llm_ocr.inference.retry import RETRYABLE_STATUS, RetryPolicy
+from llm_ocr.inference.suspects import MAX_CRASHES, Suspects
+from llm_ocr.inference.window import Window
 from llm_ocr.records import ErrorCode, PageError
 
 log = logging.getLogger(__name__)
 
-# An item that was in flight when the engine died this often is held to be what kills it: after
-# the first time it is asked only while no other suspect is.
-MAX_CRASHES = 3
 IMAGE = "-the-image-"
+# What a server says when it is asked for more than it can take.
+PUSH_BACK = frozenset({429, 503})
+# Refusals that no other page would escape, and what to do about them.
+NOBODYS_PAGE = {
+    401: "it wants a key: set LLM_OCR_API_KEY",
+    403: "the key (LLM_OCR_API_KEY) does not allow this",
+    404: "it serves no such model or path: see `curl BASE_URL/models`, and set --served-model",
+}
 
 
 class EngineFailedError(Exception):
     """The engine is gone and can't be brought back: the run stops, what is done stays done."""
+
+
+class WrongServerError(EngineFailedError):
+    """The server refuses every page, as it is asked now: a wrong key, model or address."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +65,39 @@ class Answer:
     attempts: int
 
 
+@dataclass
+class Traffic:
+    """What went over the wire so far. `seconds` is a recent mean of one answer's time.
+
+    `push_backs` are refusals for load (429, 503) and time-outs; `between_tries` are the requests
+    that wait for their next attempt now; `answered_at` is a `time.monotonic()`.
+    """
+
+    answers: int = 0
+    retries: int = 0
+    push_backs: int = 0
+    between_tries: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+    answered_at: float = 0.0
+
+    def count(self, answer: Answer) -> None:
+        self.answers += 1
+        self.prompt_tokens += answer.prompt_tokens
+        self.completion_tokens += answer.completion_tokens
+        self.answered_at = time.monotonic()
+        share = 1 / min(self.answers, 32)
+        self.seconds += share * (answer.seconds - self.seconds)
+
+
 class _TryAgainError(Exception):
     """The attempt failed in a way that may pass; `code` is what it becomes if it never does."""
 
     def __init__(self, code: ErrorCode, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.code, self.retry_after = code, retry_after
+        self.is_push_back = code is ErrorCode.ENGINE_TIMEOUT
 
 
 class _UnreachableError(Exception):
@@ -72,36 +110,42 @@ Recover = Callable[[float], Awaitable[bool]]
 
 
 class ChatClient:
-    """A window of requests to `base_url` (…/v1), for the served `model`."""
+    """Requests to `base_url` (…/v1), for the served `model`, at most `window` of them in flight."""
 
     def __init__(
         self,
         base_url: str,
         model: str,
         *,
-        window: int,
+        window: Window,
         api_key: str | None = None,
         timeout: float = 600.0,
         retry: RetryPolicy | None = None,
         recover: Recover | None = None,
     ) -> None:
         self.window = window
-        self.retries = 0
-        self._url = base_url.rstrip("/") + "/chat/completions"
+        self.traffic = Traffic()
+        self.base_url = ""
+        self.direct(base_url)
+        self.headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._model = model
-        self._headers = {"Content-Type": "application/json"}
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=10)
         self._retry = retry or RetryPolicy()
         self._recover = recover
-        self._slots = asyncio.Semaphore(window)
-        self._suspect = asyncio.Lock()
+        self._suspects = Suspects()
         self._session: aiohttp.ClientSession | None = None
+
+    def direct(self, base_url: str) -> None:
+        """Ask there from now on."""
+        self.base_url = base_url.rstrip("/")
+        self._url = self.base_url + "/chat/completions"
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(limit=0)
-        self._session = aiohttp.ClientSession(connector=connector, timeout=self._timeout)
+        headers = {"Content-Type": "application/json", **self.headers}
+        self._session = aiohttp.ClientSession(
+            connector=connector, timeout=self._timeout, headers=headers
+        )
         return self
 
     async def __aexit__(
@@ -113,58 +157,68 @@ class ChatClient:
         if self._session is not None:
             await self._session.close()
 
-    async def ask(self, request: ChatRequest) -> Answer:
-        """The server's answer.
+    async def ask(self, request: ChatRequest, *, urgency: int = 0) -> Answer:
+        """The server's answer; of those that wait for a place, higher `urgency` goes first.
 
-        Refusals (4xx) raise PageError at once. Answers of 408, 429 and 5xx, broken answers,
+        Refusals (4xx) raise PageError at once, or WrongServerError if every page would be refused
+        (401, 403, 404). Answers of 408, 429 and 5xx, broken answers,
         time-outs and aborts are asked again with growing waits, then raise PageError. Where
         nobody answers, the engine is recovered if it is ours; an item that was in flight at
-        `MAX_CRASHES` of its deaths raises PageError; a server that stays away raises
-        EngineFailedError.
+        `MAX_CRASHES` of its deaths raises PageError; a server that stays away, or that lets
+        every request run out of time, raises EngineFailedError.
         """
         body = self._body(request)
         attempt = failures = crashes = 0
+        asked_first = time.monotonic()
         while True:
             attempt += 1
-            started = time.monotonic()
+            # When it was sent, not when it began to wait: a death before that was not its doing.
+            sent: list[float] = []
             try:
-                async with self._turn(suspect=crashes > 0):
-                    return await self._post(body, attempt)
+                async with self._turn(crashes, urgency, sent):
+                    answer = await self._post(body, attempt)
+                    self.traffic.count(answer)
+                    return answer
             except _UnreachableError as error:
-                if await self._recovered(started):
+                if await self._recovered(sent[0]):
                     crashes += 1
                     if crashes == MAX_CRASHES:
                         raise _poison(crashes, attempt) from error
                     continue
                 failures += 1
                 if failures >= self._retry.attempts:
-                    raise EngineFailedError(
-                        f"nobody answers at {self._url} ({error}); start the server again and "
-                        "run the same command: it goes on where it stopped"
-                    ) from error
+                    raise self._gone(f"nobody answers at {self._url} ({error})") from error
                 await self._wait(failures, None, error)
             except _TryAgainError as error:
                 failures += 1
-                if failures >= self._retry.attempts:
+                self.traffic.push_backs += error.is_push_back
+                if failures < self._retry.attempts:
+                    await self._wait(failures, error.retry_after, error)
+                elif (
+                    error.code is ErrorCode.ENGINE_TIMEOUT
+                    and self.traffic.answered_at < asked_first
+                ):
+                    raise self._gone(f"{self._url} takes requests but answers none") from error
+                else:
                     raise PageError(error.code, f"{error} ({attempt} attempts)", attempt) from error
-                await self._wait(failures, error.retry_after, error)
+
+    def _gone(self, what: str) -> EngineFailedError:
+        return EngineFailedError(
+            f"{what}; start the server again and run the same command: it goes on where it stopped"
+        )
 
     @asynccontextmanager
-    async def _turn(self, *, suspect: bool) -> AsyncIterator[None]:
-        """A place in the window; one suspect at a time, so that the one that kills stands out."""
-        async with AsyncExitStack() as stack:
-            if suspect:
-                await stack.enter_async_context(self._suspect)
-            await stack.enter_async_context(self._slots)
+    async def _turn(self, crashes: int, urgency: int, sent: list[float]) -> AsyncIterator[None]:
+        async with self._suspects.turn(crashes), self.window.place(urgency):
+            sent.append(time.monotonic())
             yield
 
     def _body(self, request: ChatRequest) -> bytes:
         # The image goes in last: base64 needs no escaping, and looking for what does takes longer
         # than everything else here.
-        content = [
-            {"type": "image_url", "image_url": {"url": IMAGE}},
-            {"type": "text", "text": request.prompt},
-        ]
+        content: list[dict[str, object]] = [{"type": "image_url", "image_url": {"url": IMAGE}}]
+        if request.prompt:
+            content.append({"type": "text", "text": request.prompt})
         body = {
             "model": self._model,
             "messages": [{"role": "user", "content": content}],
@@ -179,7 +233,7 @@ class ChatClient:
         assert self._session is not None, "the client is used inside `async with`"
         started = time.monotonic()
         try:
-            async with self._session.post(self._url, data=body, headers=self._headers) as response:
+            async with self._session.post(self._url, data=body) as response:
                 raw = await response.read()
                 if response.status != 200:
                     again = response.headers.get("Retry-After")
@@ -199,10 +253,14 @@ class ChatClient:
         return self._recover is not None and await self._recover(since)
 
     async def _wait(self, attempt: int, retry_after: float | None, error: Exception) -> None:
-        self.retries += 1
+        self.traffic.retries += 1
         delay = self._retry.delay(attempt, retry_after)
         log.info("attempt %d failed (%s); again in %.1f s", attempt, error, delay)
-        await asyncio.sleep(delay)
+        self.traffic.between_tries += 1
+        try:
+            await asyncio.sleep(delay)
+        finally:
+            self.traffic.between_tries -= 1
 
 
 def _poison(crashes: int, attempts: int) -> PageError:
@@ -215,9 +273,13 @@ def _poison(crashes: int, attempts: int) -> PageError:
 
 def _refusal(status: int, raw: bytes, retry_after: str | None, attempt: int) -> Exception:
     message = f"the server answered {status}: {_message(raw)}"
+    if status in NOBODYS_PAGE:
+        return WrongServerError(f"{message}; {NOBODYS_PAGE[status]}")
     if status in RETRYABLE_STATUS:
         wait = float(retry_after) if retry_after and retry_after.isdigit() else None
-        return _TryAgainError(ErrorCode.ENGINE_ERROR, message, wait)
+        again = _TryAgainError(ErrorCode.ENGINE_ERROR, message, wait)
+        again.is_push_back = status in PUSH_BACK
+        return again
     return PageError(ErrorCode.REQUEST_REJECTED, message, attempt)
 
 
@@ -230,9 +292,18 @@ def _message(raw: bytes) -> str:
         return raw[:200].decode(errors="replace")
 
 
+def _status_inside(body: dict[str, Any]) -> int | None:
+    """The status of an error that came with 200."""
+    error = body.get("error")
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, int) and 400 <= code < 600 else None
+
+
 def _read(raw: bytes, seconds: float, attempt: int) -> Answer:
     try:
         body: dict[str, Any] = json.loads(raw)
+        if "choices" not in body and (status := _status_inside(body)):
+            raise _refusal(status, raw, None, attempt)
         choice, usage = body["choices"][0], body.get("usage") or {}
         text, reason = choice["message"]["content"] or "", choice["finish_reason"]
         tokens = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)

@@ -10,7 +10,16 @@ model card (https://huggingface.co/deepseek-ai/DeepSeek-OCR) and vLLM's recipe f
 import re
 from collections.abc import Iterator
 
-from llm_ocr.models.profile import ModelProfile, Prompt, Task
+from llm_ocr.models.profile import (
+    Argument,
+    Card,
+    Gives,
+    ModelProfile,
+    Prompt,
+    Rung,
+    Serving,
+    Task,
+)
 from llm_ocr.records import Block, Box, ImagePolicy, ParsedAnswer
 
 GRID = 999
@@ -94,6 +103,15 @@ def _scale(value: float, length: int) -> float:
     return min(max(value, 0.0), float(GRID)) / GRID * length
 
 
+# The whitelist keeps <td> and </td> out of the n-gram ban. It must be a list of integers: vLLM
+# takes a string for a set of characters.
+_NGRAMS = {"ngram_size": 30, "window_size": 90, "whitelist_token_ids": [128821, 128822]}
+# The server stops runs of <td></td>, which the ban leaves alone. Longer patterns are left to
+# `inference/loops.py`: vLLM 0.32 looks for each length after each token, in Python, at 0.25 us a
+# length; 560 lengths at 256 sequences would add 35 ms to every step.
+_SHORT_LOOPS = {"min_pattern_size": 1, "max_pattern_size": 4, "min_count": 64}
+_PROCESSOR = "vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor"
+
 DEEPSEEK_OCR = ModelProfile(
     id="deepseek-ocr",
     model="deepseek-ai/DeepSeek-OCR",
@@ -106,17 +124,49 @@ DEEPSEEK_OCR = ModelProfile(
     sampling={
         "temperature": 0.0,
         "skip_special_tokens": False,
-        # The whitelist keeps <td> and </td> out of the n-gram ban. It must be a list of integers:
-        # vLLM takes a string for a set of characters.
-        "vllm_xargs": {
-            "ngram_size": 30,
-            "window_size": 90,
-            "whitelist_token_ids": [128821, 128822],
-        },
+        "vllm_xargs": _NGRAMS,
+        "repetition_detection": _SHORT_LOOPS,
     },
     # Tiles of 640 px, at most 2 x 3 on an upright page: more pixels than 1,280 x 1,920 are thrown
-    # away by the model's own resizing.
-    image=ImagePolicy(longest_side=1920, jpeg_quality=90),
+    # away by the model's own resizing. Images of 640 px or less killed vLLM before 0.18
+    # (vllm#36669).
+    image=ImagePolicy(longest_side=1920, jpeg_quality=90, smallest_side=648),
     parse=parse,
     parser_version=1,
+    ladder=(
+        Rung("warmer", sampling={"temperature": 0.3, "seed": 1}),
+        # A tighter ban breaks loops that the usual one lets pass.
+        Rung(
+            "tighter n-gram ban",
+            sampling={
+                "temperature": 0.5,
+                "seed": 2,
+                "vllm_xargs": {**_NGRAMS, "ngram_size": 20, "window_size": 400},
+            },
+        ),
+        Rung("in three strips", sampling={"temperature": 0.2, "seed": 3}, bands=3),
+        Rung("without layout", Task.FREE_OCR, sampling={"temperature": 0.2, "seed": 4}),
+    ),
+    serving=Serving(
+        revision="9f30c71f441d010e5429c532364a86705536c53a",
+        weights_gib=6.7,
+        max_model_len=8192,
+        page_tokens=2300,
+        versions=((0, 18), (0, 32)),
+        arguments=(
+            Argument("--logits-processors", _PROCESSOR, "bans repeated n-grams; read per request"),
+            Argument("--no-enable-prefix-caching", None, "no two pages begin alike"),
+            Argument("--mm-processor-cache-gb", "0", "no page comes twice"),
+        ),
+    ),
+    card=Card(
+        parameters="3B, 0.6B active",
+        licence="MIT",
+        gives=frozenset({Gives.BOXES, Gives.FIGURES, Gives.TABLES}),
+        sources=(
+            "https://huggingface.co/deepseek-ai/DeepSeek-OCR",
+            "https://docs.vllm.ai/projects/recipes/en/latest/DeepSeek/DeepSeek-OCR.html",
+        ),
+        verified=True,
+    ),
 )

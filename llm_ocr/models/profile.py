@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from llm_ocr.records import ImagePolicy, ParsedAnswer
@@ -20,6 +20,14 @@ class Task(StrEnum):
     DESCRIBE = "describe"
 
 
+class Gives(StrEnum):
+    """What a model's answer to `Task.DOCUMENT` holds beside the text."""
+
+    BOXES = "boxes"
+    FIGURES = "figures"
+    TABLES = "tables"
+
+
 @dataclass(frozen=True)
 class Prompt:
     """The text that stands beside the image, and how many tokens an answer may have."""
@@ -29,12 +37,73 @@ class Prompt:
 
 
 @dataclass(frozen=True)
+class Rung:
+    """One way of asking again about a page whose answer was bad.
+
+    `sampling` is laid over the profile's own; `scale` makes the page image smaller (0 < scale
+    <= 1); `bands` cuts it into that many strips between its lines, which are asked one by one.
+    """
+
+    name: str
+    task: Task = Task.DOCUMENT
+    sampling: Mapping[str, object] = field(default_factory=dict)
+    scale: float = 1.0
+    bands: int = 1
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of `vllm serve` (`value` None for a switch) and why it is given."""
+
+    flag: str
+    value: str | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What vLLM must know to serve the model.
+
+    `revision` is the commit of `ModelProfile.model` on the Hub that is served (None: the newest,
+    whose commit is noted in the rows). `weights_gib` is what the weights take on a GPU;
+    `page_tokens` is what a typical page takes of the KV cache, prompt and answer, and
+    `max_model_len` the most that any takes. `versions` are the first and the last vLLM release
+    (major, minor) with which the model is known to work.
+    """
+
+    weights_gib: float
+    max_model_len: int
+    page_tokens: int
+    versions: tuple[tuple[int, int], tuple[int, int]]
+    revision: str | None = None
+    arguments: tuple[Argument, ...] = ()
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a user wants to know before choosing the model.
+
+    `parameters` as the model card says it, `licence` as an SPDX id or the licence's own name;
+    `sources` are addresses; `verified` is whether recorded answers of the real model are read in
+    the tests.
+    """
+
+    parameters: str
+    licence: str
+    gives: frozenset[Gives]
+    sources: tuple[str, ...]
+    verified: bool = False
+
+
+@dataclass(frozen=True)
 class ModelProfile:
     """One model: its name on the server, its prompts, its sampling, its images, its answers.
 
     `sampling` goes into every request's body as it is. `parse(answer, width, height)` turns an
     answer about an image of that size in pixels into blocks in its pixels, and never raises;
-    `parser_version` grows when it reads the same answer differently.
+    `parser_version` grows when it reads the same answer differently. `ladder` is climbed when an
+    answer is bad. `prompts` has at least `Task.DOCUMENT` and `Task.DESCRIBE`. `may_loop` is false
+    for an engine that generates nothing: what repeats in its answers stands on the page.
     """
 
     id: str
@@ -44,6 +113,10 @@ class ModelProfile:
     image: ImagePolicy
     parse: Parser
     parser_version: int
+    ladder: tuple[Rung, ...]
+    serving: Serving
+    card: Card
+    may_loop: bool = True
 
     def prompt_hash(self, task: Task) -> str:
         """12 hex digits that change with the prompt, its token limit or the sampling."""

@@ -1,55 +1,78 @@
-"""The server that a run asks: one that runs already, or an engine of its own."""
+"""Asking one target: its engine is started at the first question, and watched until the last."""
 
 import asyncio
+import logging
+import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from llm_ocr.engines.embedded.command import MODEL_NAME, available_cores, embedded_command
-from llm_ocr.engines.launch import Engine
+from llm_ocr.engines.check import CheckFailedError, check, raise_if_wrong
+from llm_ocr.engines.embedded.command import available_cores, embedded_command
+from llm_ocr.engines.launch import Engine, EngineCommand
+from llm_ocr.engines.vllm import check_version, vllm_command, vllm_version
 from llm_ocr.inference.client import Answer, ChatClient, ChatRequest, EngineFailedError
+from llm_ocr.inference.concurrency import BLIND_START, Governor
+from llm_ocr.inference.metrics import ServerLoad, answers, scrape
+from llm_ocr.inference.window import Window
 from llm_ocr.pipeline.events import Note, Notify
+from llm_ocr.pipeline.targets import EngineKind, Target, vllm_options
 from llm_ocr.settings import Settings
 
-EXTERNAL_WINDOW = 32
+log = logging.getLogger(__name__)
 
+# An engine of ours that makes no token and gives no answer for so many seconds, with requests in
+# flight, hangs, and is started again.
+STALL_SECONDS = 240.0
+WATCH_SECONDS = 5.0
+# How long a server that runs already may be starting.
+SERVER_READY_SECONDS = 120.0
 
-def model_asked(settings: Settings) -> str:
-    """The name of the model that answers, which its rows carry."""
-    if settings.base_url is None:
-        return MODEL_NAME
-    return settings.served_model or settings.profile.model
+Observe = Callable[[Answer], None]
 
 
 class Asker:
-    """`ask` puts a request to the server; the first one starts it, if it is ours to start."""
+    """`async with Asker(...) as asker: await asker.ask(request)`."""
 
-    def __init__(self, settings: Settings, log_dir: Path, notify: Notify) -> None:
-        self._settings, self._log_dir, self._notify = settings, log_dir, notify
+    def __init__(
+        self,
+        settings: Settings,
+        target: Target,
+        log_dir: Path,
+        notify: Notify,
+        observe: Observe,
+    ) -> None:
+        self.target = target
+        self.is_starting = False
+        self.window = Window(settings.concurrency or _first_window(settings, target))
+        key = settings.api_key if target.kind is EngineKind.SERVER else None
+        self.client = ChatClient(
+            target.base_url or "",
+            target.reader.model,
+            window=self.window,
+            api_key=None if key is None else key.get_secret_value(),
+            timeout=settings.request_timeout,
+            recover=self._recover,
+        )
+        self.engine: Engine | None = None
+        self._settings, self._log_dir = settings, log_dir
+        self._notify, self._observe = notify, observe
         self._stack = AsyncExitStack()
         self._starting = asyncio.Lock()
-        self._client: ChatClient | None = None
-        self._engine: Engine | None = None
-        self._failure: EngineFailedError | None = None
+        self._is_ready = False
+        self._failure: EngineFailedError | CheckFailedError | None = None
+        self._governor: Governor | None = None
 
     @property
-    def window(self) -> int:
-        """Requests in flight at most."""
-        if self._settings.concurrency is not None:
-            return self._settings.concurrency
-        if self._settings.base_url is not None:
-            return EXTERNAL_WINDOW
-        # One being read on each core, and one waiting behind it.
-        return 2 * (self._settings.engine_threads or available_cores())
-
-    @property
-    def retries(self) -> int:
-        return self._client.retries if self._client else 0
+    def load(self) -> ServerLoad | None:
+        """What the server said last of itself."""
+        return self._governor.last if self._governor else None
 
     @property
     def restarts(self) -> int:
-        return self._engine.restarts if self._engine else 0
+        return self.engine.restarts if self.engine else 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -62,39 +85,135 @@ class Asker:
     ) -> None:
         await self._stack.aclose()
 
-    async def ask(self, request: ChatRequest) -> Answer:
-        """As `ChatClient.ask`."""
+    async def ask(self, request: ChatRequest, *, urgency: int = 0) -> Answer:
+        """As `ChatClient.ask`; raises CheckFailedError if the server is not what it should be."""
+        if not self._is_ready:
+            await self.start()
+        answer = await self.client.ask(request, urgency=urgency)
+        if self.engine is not None:
+            self.engine.answered()
+        self._observe(answer)
+        return answer
+
+    async def start(self) -> None:
+        """Start the engine, if it is ours and not yet started; find the width to begin with."""
         async with self._starting:
             if self._failure is not None:
                 raise self._failure
-            client = self._client or await self._start()
-        answer = await client.ask(request)
-        if self._engine is not None:
-            self._engine.answered()
-        return answer
-
-    async def _start(self) -> ChatClient:
-        settings = self._settings
-        key = settings.api_key
-        if settings.base_url is None:
+            if self._is_ready:
+                return
+            self.is_starting = True
             try:
-                self._engine = await self._launch()
-            except EngineFailedError as error:
+                await self._start()
+            except (EngineFailedError, CheckFailedError) as error:
                 self._failure = error
                 raise
-        client = ChatClient(
-            self._engine.base_url if self._engine else str(settings.base_url),
-            model_asked(settings),
-            window=self.window,
-            api_key=None if key is None else key.get_secret_value(),
-            timeout=settings.request_timeout,
-            recover=self._engine.revive if self._engine else None,
-        )
-        self._client = await self._stack.enter_async_context(client)
-        return client
+            finally:
+                self.is_starting = False
+            self._is_ready = True
 
-    async def _launch(self) -> Engine:
-        self._notify(Note("starting the embedded engine"))
-        command = embedded_command(self._settings.engine_threads)
-        engine = Engine(command, self._log_dir / "engine.log")
-        return await self._stack.enter_async_context(engine)
+    async def _start(self) -> None:
+        command = await asyncio.to_thread(self._command)
+        if command is not None:
+            self._notify(Note(f"starting {command.name}"))
+            log_path = self._log_dir / f"{self.target.kind.value.replace(' ', '-').lower()}.log"
+            engine = Engine(command, log_path, lambda line: self._notify(Note(line)))
+            self.engine = await self._stack.enter_async_context(engine)
+            self.client.direct(self.engine.base_url)
+        await self._stack.enter_async_context(self.client)
+        if self.target.kind is EngineKind.SERVER:
+            await self._until_reachable()
+        if self.target.kind is not EngineKind.EMBEDDED and not self._settings.skip_check:
+            await self._check()
+        if self.target.kind is not EngineKind.EMBEDDED:
+            await self._govern()
+
+    def _command(self) -> EngineCommand | None:
+        settings, target = self._settings, self.target
+        if target.kind is EngineKind.SERVER:
+            return None
+        if target.kind is EngineKind.EMBEDDED:
+            return embedded_command(settings.engine_threads)
+        profile = target.reader.profile
+        command = vllm_command(profile, target.gpus, vllm_options(settings))
+        warning = check_version(profile, vllm_version(command.argv[0]))
+        if warning:
+            self._notify(Note(warning))
+        return command
+
+    async def _until_reachable(self) -> None:
+        """Wait for a server that is starting: it refuses connections, or answers 503."""
+        patience = self._settings.ready_timeout or SERVER_READY_SECONDS
+        give_up = time.monotonic() + patience
+        told = False
+        while not await answers(self.client.base_url, self.client.headers):
+            if time.monotonic() > give_up:
+                raise EngineFailedError(
+                    f"nobody answers at {self.client.base_url} within {patience:g} s; start the "
+                    "server, check --base-url, or wait longer with --ready-timeout"
+                )
+            if not told:
+                self._notify(Note(f"waiting for {self.client.base_url}, {patience:g} s at most"))
+                told = True
+            await asyncio.sleep(1.0)
+
+    async def _check(self) -> None:
+        reader = self.target.reader
+        self._notify(Note(f"checking {reader.model} with four known pages"))
+        findings = await check(self.client, reader.profile)
+        raise_if_wrong(findings, reader.model, self.client.base_url)
+
+    async def _govern(self) -> None:
+        page_tokens = self.target.reader.profile.serving.page_tokens
+        governor = Governor(self.window, self.client.traffic, self._load, page_tokens)
+        self._governor = governor
+        if self._settings.concurrency is None:
+            await governor.start()
+        watching = asyncio.create_task(self._watch(governor))
+        self._stack.push_async_callback(_ended, watching)
+
+    async def _watch(self, governor: Governor) -> None:
+        """Keep the window right, and start an engine again that hangs."""
+        async with asyncio.TaskGroup() as group:
+            if self._settings.concurrency is None:
+                group.create_task(governor.run())
+            else:
+                group.create_task(self._follow(governor))
+            if self.engine is not None:
+                group.create_task(self._restart_if_stalled(self.engine, governor))
+
+    async def _follow(self, governor: Governor) -> None:
+        while True:
+            governor.last = await self._load()
+            await asyncio.sleep(WATCH_SECONDS)
+
+    async def _restart_if_stalled(self, engine: Engine, governor: Governor) -> None:
+        traffic, before, since = self.client.traffic, (-1, -1, -1), time.monotonic()
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            tokens = governor.last.generation_tokens if governor.last else 0
+            now = (tokens, traffic.answers, engine.restarts)
+            if now != before or not self.window.inside:
+                before, since = now, time.monotonic()
+            elif time.monotonic() - since > STALL_SECONDS:
+                log.warning("no token for %.0f s: the engine hangs", time.monotonic() - since)
+                engine.kill()
+                since = time.monotonic()
+
+    async def _load(self) -> ServerLoad | None:
+        return await scrape(self.client.base_url, self.client.headers)
+
+    async def _recover(self, since: float) -> bool:
+        return self.engine is not None and await self.engine.revive(since)
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait({task})
+
+
+def _first_window(settings: Settings, target: Target) -> int:
+    if target.kind is not EngineKind.EMBEDDED:
+        return BLIND_START
+    # One being read on each core, and one waiting behind it.
+    return 2 * (settings.engine_threads or available_cores())

@@ -7,13 +7,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from llm_ocr.inference.client import Answer, ChatRequest, EngineFailedError
+from llm_ocr.inference.client import EngineFailedError
+from llm_ocr.inference.window import Window
 from llm_ocr.pipeline.events import ItemsDone, Notify
 from llm_ocr.pipeline.interruption import Stop, StoppedError
 from llm_ocr.records import ErrorCode, PageError
-from llm_ocr.stages.stage import Item, Stage
+from llm_ocr.stages.stage import AnyItem, Reading, Spent, Stage
 from llm_ocr.storage.store import StorageError, Store
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.shards import BalanceError, Counts, ItemResult, ShardWriter, publish
@@ -32,9 +33,9 @@ class Work:
 
 @dataclass(frozen=True)
 class Tempo:
-    """How much is under way at once (`items`), and when finished items are staged."""
+    """How much is under way at once (as `items` is wide), and when finished items are staged."""
 
-    items: int
+    items: Window
     part_items: int
     part_seconds: float
 
@@ -42,24 +43,36 @@ class Tempo:
 # Seconds that a stop waits for items which are answered but not yet rows.
 FINISH_SECONDS = 15.0
 Outcome = TypeVar("Outcome")
-Ask = Callable[[ChatRequest], Awaitable[Answer]]
+# The best reading of an item (None: nothing was to be asked), and what it took, which is counted
+# in `Spent` also where it fails.
+ReadItem = Callable[[AnyItem, Spent], Awaitable[Reading | None]]
 
 
-class StageLoop:
+class StageLoop(Generic[AnyItem]):
     """Runs one stage.
 
     `fresh` counts what this session did, `committed` what of it and of staged work was committed.
     """
 
     def __init__(
-        self, store: Store, stage: Stage, ask: Ask, tempo: Tempo, stop: Stop, notify: Notify
+        self,
+        store: Store,
+        stage: Stage[AnyItem],
+        read: ReadItem[AnyItem],
+        tempo: Tempo,
+        stop: Stop,
+        notify: Notify,
     ) -> None:
         self.fresh, self.committed = Counts(), Counts()
-        self._store, self._stage, self._ask = store, stage, ask
+        self._store, self._stage, self._read = store, stage, read
         self._tempo, self._stop, self._notify = tempo, stop, notify
-        self._slots = asyncio.Semaphore(tempo.items)
         self._open: dict[str, _OpenShard] = {}
         self._finishing: set[asyncio.Future[None]] = set()
+
+    @property
+    def finishing(self) -> int:
+        """Items that were read and are not yet rows."""
+        return len(self._finishing)
 
     async def run(self, work: Sequence[Work]) -> None:
         """Do the shards, commit and publish them.
@@ -101,42 +114,43 @@ class StageLoop:
             opened.items.append(item.item_id)
             if item.item_id in done:
                 continue
-            await self._slots.acquire()
+            await self._tempo.items.enter()
             opened.tasks.append(group.create_task(self._one(item, opened)))
         return group.create_task(self._close(opened))
 
-    async def _one(self, item: Item, opened: "_OpenShard") -> None:
+    async def _one(self, item: AnyItem, opened: "_OpenShard") -> None:
+        spent = Spent()
         try:
-            answer = await self._settled(item, self._answer(item))
+            reading = await self._settled(item, self._read(item, spent))
             # What was answered is paid for: a stop waits for its rows.
-            finishing = _watched(self._finish(item, answer, opened))
+            finishing = _watched(self._finish(item, reading, spent, opened))
             self._finishing.add(finishing)
             finishing.add_done_callback(self._finishing.discard)
             await asyncio.shield(finishing)
         finally:
-            self._slots.release()
-
-    async def _answer(self, item: Item) -> Answer | None:
-        request = await item.request()
-        return None if request is None else await self._ask(request)
+            self._tempo.items.leave()
 
     async def _finish(
-        self, item: Item, answer: Answer | PageError | None, opened: "_OpenShard"
+        self,
+        item: AnyItem,
+        reading: Reading | PageError | None,
+        spent: Spent,
+        opened: "_OpenShard",
     ) -> None:
         result: ItemResult | PageError = (
-            answer
-            if isinstance(answer, PageError)
-            else await self._settled(item, item.result(answer))
+            reading
+            if isinstance(reading, PageError)
+            else await self._settled(item, item.result(reading, spent))
         )
         if isinstance(result, PageError):
-            result = item.failure(result)
+            result = item.failure(result, spent)
         opened.writer.add(result)
         self.fresh.count(result)
         self._notify(ItemsDone(self._stage.name, result.status, 1, fresh=True))
         if opened.writer.held >= self._tempo.part_items:
             await opened.stage()
 
-    async def _settled(self, item: Item, step: Awaitable[Outcome]) -> Outcome | PageError:
+    async def _settled(self, item: AnyItem, step: Awaitable[Outcome]) -> Outcome | PageError:
         """What the step gives. The one place where any fault turns into an item's status."""
         try:
             return await step

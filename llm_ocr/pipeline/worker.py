@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.engines.embedded.command import available_cores
-from llm_ocr.pipeline.asking import Asker, model_asked
+from llm_ocr.inference.window import Window
+from llm_ocr.pipeline.askers import Askers
+from llm_ocr.pipeline.asking import Asker
 from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted, ignore
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
-from llm_ocr.pipeline.loop import StageLoop, Tempo, Work
+from llm_ocr.pipeline.loop import ReadItem, StageLoop, Tempo, Work
+from llm_ocr.pipeline.pace import Moment, Pace
+from llm_ocr.pipeline.targets import identity, target_of
+from llm_ocr.pipeline.telemetry import Telemetry
 from llm_ocr.records import Document, PageError, PageStatus
 from llm_ocr.report.outputs import SUMMARY_PATH, write_outputs
 from llm_ocr.report.status import NoRunError
@@ -21,7 +26,7 @@ from llm_ocr.sources.pool import RenderLimits, RenderPool
 from llm_ocr.stages.assemble import AssembleStage
 from llm_ocr.stages.describe import DescribeStage
 from llm_ocr.stages.extract import ExtractStage
-from llm_ocr.stages.stage import Stage
+from llm_ocr.stages.stage import AnyItem, Item, Reading, Spent, Stage
 from llm_ocr.storage.store import open_store
 from llm_ocr.tables.plan import (
     Plan,
@@ -92,7 +97,8 @@ class Worker:
         self._settings = settings
         self._notify = notify or ignore
         self._store = open_store(out)
-        self._model = model_asked(self._settings)
+        self._counted = self._notify
+        self._pace = Pace()
         self._session = Session(time.monotonic())
 
     def run(self, inputs: list[str] | None, stages: Sequence[str]) -> Summary:
@@ -104,18 +110,22 @@ class Worker:
         log_dir = self._settings.log_dir or Path(self._store.uri) / "logs"
         async with (
             self._pool() as pool,
-            Asker(self._settings, log_dir, self._notify) as asker,
+            Telemetry(self._settings, self._notify) as telemetry,
+            Askers(self._settings, log_dir, self._notify, telemetry.observe) as askers,
         ):
+            telemetry.include(askers)
+            self._counted = telemetry.notify
             plan = await stop.before(self._plan(inputs, pool))
             for name in STAGES:
                 if name in stages:
-                    await self._run_stage(self._stage(name, pool), plan, asker, stop)
-            self._session.retries, self._session.engine_restarts = asker.retries, asker.restarts
+                    await self._run_stage(name, plan, pool, askers, stop)
+            self._account_for(askers)
+            self._session.gpu_busy = telemetry.gpu_busy
         return await asyncio.to_thread(self._account, plan)
 
     def _account(self, plan: Plan) -> Summary:
         self._notify(Note("writing Markdown, viewer and summary"))
-        summary = summarise(self._store, plan, self._session, self._model)
+        summary = summarise(self._store, plan, self._session)
         if self._session.did_anything or not self._store.exists(SUMMARY_PATH):
             write_outputs(self._store, summary, self._settings.viewer_pages)
         return summary
@@ -134,16 +144,16 @@ class Worker:
             if plan is None:
                 raise NoRunError(f"{self._store.uri} holds no run; start one with `llm-ocr run`")
             return plan
-        identity = self._settings.identity(inputs, self._model)
+        wanted = identity(self._settings, inputs)
         if plan is not None:
-            check_settings(self._store, plan, identity)
+            check_settings(self._store, plan, wanted)
             return plan
         documents = list_documents(inputs)
         self._notify(StageStarted("plan", len(documents)))
         planned = await asyncio.gather(*(self._count(pool, one) for one in documents))
         self._notify(StageEnded("plan", len(documents)))
         shards = cut_shards(planned, self._settings.shard_pages)
-        return await asyncio.to_thread(write_plan, self._store, Plan(shards, identity))
+        return await asyncio.to_thread(write_plan, self._store, Plan(shards, wanted))
 
     async def _count(self, pool: RenderPool, document: Document) -> PlannedDocument:
         """The document with its wanted pages; one that can't be opened says why when it is read."""
@@ -156,19 +166,36 @@ class Worker:
         self._notify(ItemsDone("plan", PageStatus.OK, 1, fresh=True))
         return PlannedDocument(document, len(selection.select(pages)) if selection else pages)
 
-    def _stage(self, name: str, pool: RenderPool) -> Stage:
-        settings = self._settings
-        if name == "extract":
-            return ExtractStage(pool, settings.profile, self._model, settings.selection)
-        if name == "describe":
-            return DescribeStage(self._read, settings.profile, self._model)
-        return AssembleStage(self._read)
-
     def _read(self, table: str, shard: str, columns: Sequence[str] | None) -> Iterator[Row]:
         path = published(self._store, table).get(shard)
         return iter(()) if path is None else read_rows(self._store, path, columns)
 
-    async def _run_stage(self, stage: Stage, plan: Plan, asker: Asker, stop: Stop) -> None:
+    async def _run_stage(
+        self, name: str, plan: Plan, pool: RenderPool, askers: Askers, stop: Stop
+    ) -> None:
+        settings = self._settings
+        if name == "assemble":
+            await self._loop(AssembleStage(self._read), _nothing, plan, None, stop)
+            return
+        described_by = settings.describe_model if name == "describe" else None
+        target = await asyncio.to_thread(target_of, settings, described_by or settings.model)
+        asker = await askers.asker(target)
+        best = askers.climber(asker, name).best
+        if name == "describe":
+            await self._loop(DescribeStage(self._read), best, plan, asker, stop)
+            return
+        profile = target.reader.profile
+        extract = ExtractStage(pool, profile, settings.selection, settings.min_agreement)
+        await self._loop(extract, best, plan, asker, stop)
+
+    async def _loop(
+        self,
+        stage: Stage[AnyItem],
+        read: ReadItem[AnyItem],
+        plan: Plan,
+        asker: Asker | None,
+        stop: Stop,
+    ) -> None:
         work, done = await asyncio.to_thread(self._due, stage, plan)
         expected = done.items + sum(self._expected(stage.name, one) for one in work)
         self._notify(StageStarted(stage.name, expected))
@@ -178,19 +205,37 @@ class Worker:
             # Written last and from everything: until then there is none.
             self._store.delete([SUMMARY_PATH])
         tempo = Tempo(
-            # The window, and as many pages being drawn or waiting as keep it full.
-            items=asker.window + 2 * self._render_workers,
+            items=self._slots(asker),
             part_items=self._settings.part_pages,
             part_seconds=self._settings.part_seconds,
         )
-        loop = StageLoop(self._store, stage, asker.ask, tempo, stop, self._notify)
+        loop = StageLoop(self._store, stage, read, tempo, stop, self._counted)
+        watching = asyncio.create_task(self._pace.watch(lambda: _moment(loop, asker)))
         try:
             await loop.run(work)
         finally:
+            watching.cancel()
             self._session.counts[stage.name] = loop.fresh
         self._notify(StageEnded(stage.name, done.items + loop.committed.items))
 
-    def _due(self, stage: Stage, plan: Plan) -> tuple[list[Work], Counts]:
+    def _slots(self, asker: Asker | None) -> Window:
+        """The window, and as many pages being drawn or waiting as keep it full."""
+        ahead = 2 * self._render_workers
+        slots = Window(ahead)
+        if asker is not None:
+            asker.window.follow(lambda width: slots.resize(width + ahead))
+        return slots
+
+    def _account_for(self, askers: Askers) -> None:
+        session = self._session
+        session.held_back = self._pace.shares
+        for asker in askers:
+            session.retries += asker.client.traffic.retries
+            session.engine_restarts += asker.restarts
+            session.widest_window = max(session.widest_window, asker.window.most_inside)
+            session.preemptions += asker.load.preemptions if asker.load else 0
+
+    def _due(self, stage: Stage[AnyItem], plan: Plan) -> tuple[list[Work], Counts]:
         """The shards that are not committed from what their inputs are now; the others' counts.
 
         Commits that a dead worker did not publish are published.
@@ -228,3 +273,23 @@ class Worker:
     @property
     def _render_workers(self) -> int:
         return self._settings.render_workers or min(available_cores(), 8)
+
+
+async def _nothing(item: Item, spent: Spent) -> Reading | None:
+    """For a stage that asks nobody."""
+    return None
+
+
+def _moment(loop: StageLoop[AnyItem], asker: Asker | None) -> Moment:
+    if asker is None:
+        return Moment(0, 1, 0, 0, loop.finishing, is_starting=False)
+    window, traffic = asker.window, asker.client.traffic
+    queued = window.waiting + (asker.load.waiting if asker.load else 0)
+    return Moment(
+        window.inside,
+        window.width,
+        queued,
+        traffic.between_tries,
+        loop.finishing,
+        asker.is_starting,
+    )

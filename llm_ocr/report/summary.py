@@ -40,7 +40,10 @@ class Problem:
 @dataclass(frozen=True)
 class Summary:
     """A run's account. `pages` and `tokens` are of the whole run; `seconds`, `pages_done` and
-    the speeds are of this session, which may have gone on with an earlier one's work."""
+    the speeds are of this session, which may have gone on with an earlier one's work; so are
+    `retries` and what follows. `held_back` says at which share (0..1) of the moments the engine,
+    rendering, the network or storage held the run back; `gpu_busy` is the GPUs' mean utilisation
+    (0..1)."""
 
     out: str
     documents: int
@@ -58,6 +61,10 @@ class Summary:
     tokens_per_second: float
     retries: int
     engine_restarts: int
+    preemptions: int
+    widest_window: int
+    gpu_busy: float | None
+    held_back: Mapping[str, float]
     model: str
     version: str
     look_at: tuple[Problem, ...]
@@ -80,13 +87,17 @@ class Session:
     counts: dict[str, Counts] = field(default_factory=dict)
     retries: int = 0
     engine_restarts: int = 0
+    preemptions: int = 0
+    widest_window: int = 0
+    gpu_busy: float | None = None
+    held_back: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def did_anything(self) -> bool:
         return any(counts.items for counts in self.counts.values())
 
 
-def summarise(store: Store, plan: Plan, session: Session, model: str) -> Summary:
+def summarise(store: Store, plan: Plan, session: Session) -> Summary:
     """The account of the run in `store`, from its commits; raises BalanceError if it is off."""
     stages = {name: _by_shard(store, name) for name in ("extract", "describe", "assemble")}
     _check_run(plan, **stages)
@@ -111,7 +122,11 @@ def summarise(store: Store, plan: Plan, session: Session, model: str) -> Summary
         tokens_per_second=tokens / seconds,
         retries=session.retries,
         engine_restarts=session.engine_restarts,
-        model=model,
+        preemptions=session.preemptions,
+        widest_window=session.widest_window,
+        gpu_busy=session.gpu_busy,
+        held_back=session.held_back,
+        model=str(plan.settings["model"]),
         version=__version__,
         look_at=tuple(islice(_problem_pages(store), PROBLEMS_SHOWN)),
     )
@@ -163,6 +178,8 @@ def render_summary(summary: Summary) -> Group:
     if summary.retries or summary.engine_restarts:
         restarts = f"{summary.engine_restarts} engine restarts"
         grid.add_row("Retries", f"{summary.retries} requests, {restarts}")
+    if summary.held_back and summary.pages_done:
+        grid.add_row("Held back by", _brakes(summary))
     parts: list[Table | Text] = [grid]
     if summary.look_at:
         parts.append(_problems(summary))
@@ -184,6 +201,12 @@ def _speed(summary: Summary) -> str:
         f"{summary.pages_done:,} pages in {summary.seconds:,.1f} s: "
         f"{summary.pages_per_second:.2f} pages/s, {summary.tokens_per_second:,.0f} tokens/s"
     )
+
+
+def _brakes(summary: Summary) -> str:
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in summary.held_back.items())
+    busy = "" if summary.gpu_busy is None else f"; GPU busy {summary.gpu_busy:.0%}"
+    return f"{shares} of the time; at most {summary.widest_window} requests in flight{busy}"
 
 
 def _problems(summary: Summary) -> Table:

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps, JpegImagePlugin, PngImagePlugin, TiffImagePlugi
 from PIL import UnidentifiedImageError as NoImageError
 
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError, PageImage
-from llm_ocr.sources.raster import FIGURE_QUALITY, Crop, encode, ink, pixels_of
+from llm_ocr.sources.raster import FIGURE_QUALITY, Crop, encode, enlarged, ink, pixels_of
 
 FORMATS = tuple(
     plugin.format
@@ -53,13 +53,13 @@ class ImageFile:
             self._image.close()
 
     def render(self, number: int, policy: ImagePolicy) -> PageImage:
-        """The page upright, RGB, never larger than it is nor than the policy wants."""
+        """The page upright, RGB, no larger than it is unless the policy wants it so."""
         side = policy.longest_side
         page = self._decode(number, side)
-        if page.sendable and max(page.full_size) <= side:
+        if page.sendable and policy.smallest_side <= max(page.full_size) <= side:
             jpeg, image = self._path.read_bytes(), page.image
         else:
-            image = _shrunk(page.image, side)
+            image = enlarged(_shrunk(page.image, side), policy.smallest_side)
             jpeg = encode(image, policy.jpeg_quality)
         return PageImage(jpeg, *image.size, ink(image), *page.points, page.rotation)
 

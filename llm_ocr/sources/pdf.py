@@ -13,13 +13,15 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 from PIL import Image
 
-from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError, PageImage
+from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError, PageImage, TextLayer
 from llm_ocr.sources.raster import FIGURE_QUALITY, Crop, encode, ink, pixels_of
 
 POINTS_PER_INCH = 72
 # Images nested deeper than this in form objects are not looked for when pixels are estimated.
 FORM_DEPTH = 8
 LAST_PAGE_SIDE = 16
+# The share of a page that an image covers if the text is under it.
+PAGE_SIZED = 0.7
 
 
 class PdfFile:
@@ -46,10 +48,12 @@ class PdfFile:
                 rotation = int(page.get_rotation())
                 # pdfium rounds up: a little less keeps the longest side from being one too many.
                 image = _draw(page, (policy.longest_side - 0.01) / max(width_pt, height_pt))
+                layer = _text_layer(page)
         except pdfium.PdfiumError:
             return self._render_with_poppler(number, policy)
         jpeg = encode(image, policy.jpeg_quality)
-        return PageImage(jpeg, *image.size, ink(image), width_pt, height_pt, rotation)
+        points = (width_pt, height_pt)
+        return PageImage(jpeg, *image.size, ink(image), *points, rotation, layer)
 
     def crop(
         self, number: int, size: tuple[int, int], boxes: Sequence[Box], dpi: int, max_side: int
@@ -172,6 +176,30 @@ def _image_sizes(
         elif kind == pdfium_c.FPDF_PAGEOBJ_FORM and depth > 1:
             inside = pdfium_c.FPDFFormObj_CountObjects, pdfium_c.FPDFFormObj_GetObject
             yield from _image_sizes(item, *inside, depth - 1)
+
+
+def _text_layer(page: Any) -> TextLayer | None:  # noqa: ANN401
+    text_page = page.get_textpage()
+    try:
+        text = str(text_page.get_text_bounded())
+    finally:
+        text_page.close()
+    return TextLayer(text, _is_under_image(page)) if text.strip() else None
+
+
+def _is_under_image(page: Any) -> bool:  # noqa: ANN401
+    """Whether one of the page's own images covers most of it."""
+    whole = page.get_width() * page.get_height()
+    edges = [ctypes.c_float() for _ in range(4)]
+    for index in range(pdfium_c.FPDFPage_CountObjects(page)):
+        item = pdfium_c.FPDFPage_GetObject(page, index)
+        if pdfium_c.FPDFPageObj_GetType(item) != pdfium_c.FPDF_PAGEOBJ_IMAGE:
+            continue
+        if pdfium_c.FPDFPageObj_GetBounds(item, *edges):
+            left, bottom, right, top = (edge.value for edge in edges)
+            if (right - left) * (top - bottom) > PAGE_SIZED * whole:
+                return True
+    return False
 
 
 def _draw(page: Any, scale: float, crop: tuple[float, ...] = (0, 0, 0, 0)) -> Image.Image:  # noqa: ANN401

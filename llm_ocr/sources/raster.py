@@ -42,6 +42,15 @@ def encode(image: Image.Image, quality: int) -> bytes:
     return sink.getvalue()
 
 
+def enlarged(image: Image.Image, smallest_side: int) -> Image.Image:
+    """The image with a longest side of at least `smallest_side` pixels."""
+    scale = smallest_side / max(image.size)
+    if scale <= 1:
+        return image
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    return image.resize(size, Image.Resampling.BICUBIC)
+
+
 def ink(image: Image.Image) -> float:
     """The share of pixels (0..1) whose luminance is far from the commonest one."""
     # Every third pixel of every third row is enough to tell, and nine times as fast.

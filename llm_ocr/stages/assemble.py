@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from llm_ocr.inference.client import Answer
 from llm_ocr.records import (
     CAPTION_LABELS,
     FURNITURE_LABELS,
@@ -17,7 +16,7 @@ from llm_ocr.records import (
 from llm_ocr.stages.figures import captions_of, figure_blocks
 from llm_ocr.stages.joining import Kind, Piece, join_pages
 from llm_ocr.stages.markdown import alt_text, block_markdown, figure_markdown
-from llm_ocr.stages.stage import ReadShard, item_result
+from llm_ocr.stages.stage import Reading, ReadShard, Spent, item_result
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
 from llm_ocr.tables.shards import ItemResult
@@ -34,21 +33,21 @@ DESCRIPTION_COLUMNS = ["figure_id", "text"]
 class AssembleStage:
     """The shard's documents, each joined from its pages. Asks nothing of an engine."""
 
-    read: ReadShard
+    rows_of: ReadShard
     name: str = "assemble"
     tables: Sequence[str] = ("documents",)
 
     async def items(self, shard: Shard) -> AsyncIterator["DocumentItem"]:
         figures: dict[str, list[Row]] = {}
-        for row in self.read("figures", shard.name, FIGURE_COLUMNS):
+        for row in self.rows_of("figures", shard.name, FIGURE_COLUMNS):
             figures.setdefault(row["page_id"], []).append(row)
         descriptions = self._descriptions(shard)
-        pages = self.read("pages", shard.name, PAGE_COLUMNS)
+        pages = self.rows_of("pages", shard.name, PAGE_COLUMNS)
         for doc_id, rows in groupby(pages, key=lambda row: str(row["doc_id"])):
             yield DocumentItem(doc_id, list(rows), figures, descriptions)
 
     def _descriptions(self, shard: Shard) -> Mapping[str, str]:
-        rows = self.read("descriptions", shard.name, DESCRIPTION_COLUMNS)
+        rows = self.rows_of("descriptions", shard.name, DESCRIPTION_COLUMNS)
         return {row["figure_id"]: row["text"] for row in rows if row["text"]}
 
 
@@ -65,14 +64,11 @@ class DocumentItem:
     def item_id(self) -> str:
         return self.doc_id
 
-    async def request(self) -> None:
-        return None
-
-    async def result(self, answer: Answer | None) -> ItemResult:
+    async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:
         markdown = join_pages(self._pieces(page) for page in self.pages)
         return self._row(markdown, *document_outcome(self.pages))
 
-    def failure(self, error: PageError) -> ItemResult:
+    def failure(self, error: PageError, spent: Spent) -> ItemResult:
         return self._row("", PageStatus.FAILED, error)
 
     def _pieces(self, page: Row) -> list[Piece]:

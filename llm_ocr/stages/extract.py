@@ -1,11 +1,14 @@
 """Extract: page -> Markdown, blocks, figure crops."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
+from llm_ocr.inference.agreement import layer_is_usable
 from llm_ocr.inference.client import Answer, ChatRequest
-from llm_ocr.models.profile import ModelProfile, Task
+from llm_ocr.inference.quality import SPECKLED_INK, Evidence, Flaw, Verdict, judge
+from llm_ocr.models.profile import ModelProfile, Rung
 from llm_ocr.records import (
     Block,
     Document,
@@ -15,12 +18,23 @@ from llm_ocr.records import (
     PageError,
     PageImage,
     PageStatus,
+    ParsedAnswer,
 )
 from llm_ocr.sources.open import PageSelection
 from llm_ocr.sources.pool import DocumentInfo, RenderPool
 from llm_ocr.stages.figures import caption_text, captions_of, figure_blocks
 from llm_ocr.stages.markdown import page_markdown
-from llm_ocr.stages.stage import item_result, outcome
+from llm_ocr.stages.placing import merged, placed
+from llm_ocr.stages.stage import (
+    Question,
+    Reader,
+    Reading,
+    Spent,
+    item_result,
+    joined,
+    outcome,
+)
+from llm_ocr.stages.strips import cut
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
 from llm_ocr.tables.shards import ItemResult
@@ -28,18 +42,19 @@ from llm_ocr.tables.shards import ItemResult
 # Pages with less ink than this share of their pixels have nothing to read: about 40 pixels of a
 # page of 1,400 x 1,900, less than one printed digit.
 BLANK_INK = 1.5e-5
-# With an empty answer, pages with less ink than this are taken for blank: specks of dust, a fold.
-SPECKLED_INK = 2e-3
 
 
 @dataclass(frozen=True)
 class ExtractStage:
-    """Pages of the shard's documents, rendered, asked about, read and cut."""
+    """Pages of the shard's documents, rendered, asked about, read and cut.
+
+    The page image of `profile` is the one that is stored; `min_agreement` as in `Evidence`.
+    """
 
     pool: RenderPool
     profile: ModelProfile
-    model: str
     selection: PageSelection | None = None
+    min_agreement: float = 0.0
     name: str = "extract"
     tables: Sequence[str] = ("pages", "figures")
 
@@ -84,45 +99,106 @@ class PageItem:
     def item_id(self) -> str:
         return self._page.page_id
 
-    async def request(self) -> ChatRequest | None:
+    def ladder(self, profile: ModelProfile) -> Sequence[Rung]:
+        return profile.ladder
+
+    async def questions(self, profile: ModelProfile, rung: Rung) -> Sequence[Question]:
         if self._error is not None:
             raise self._error
-        profile = self._stage.profile
-        self._image = await self._stage.pool.render(self._page, profile.image)
-        if self._image.ink < BLANK_INK:
-            return None
-        prompt = profile.prompts[Task.DOCUMENT]
-        return ChatRequest(prompt.text, self._image.jpeg, prompt.max_tokens, profile.sampling)
+        image = await self._rendered()
+        if image.ink < BLANK_INK:
+            return ()
+        prompt = profile.prompts[rung.task]
+        sampling = {**profile.sampling, **rung.sampling}
+        strips = await self._shown(image, profile, rung)
+        return [
+            Question(
+                ChatRequest(prompt.text, jpeg, prompt.max_tokens, sampling),
+                width,
+                height,
+                top,
+                scale,
+            )
+            for jpeg, width, height, top, scale in strips
+        ]
 
-    async def result(self, answer: Answer | None) -> ItemResult:
+    async def _rendered(self) -> PageImage:
+        if self._image is None:
+            self._image = await self._stage.pool.render(self._page, self._stage.profile.image)
+        return self._image
+
+    async def _shown(
+        self, image: PageImage, profile: ModelProfile, rung: Rung
+    ) -> list[tuple[bytes, int, int, float, float]]:
+        """What the model is shown: JPEG, width, height, and where it stands on the page image."""
+        shown = image
+        if profile.image != self._stage.profile.image:
+            shown = await self._stage.pool.render(self._page, profile.image)
+        ratio = image.width / shown.width
+        if rung.scale == 1.0 and rung.bands == 1:
+            return [(shown.jpeg, shown.width, shown.height, 0.0, ratio)]
+        strips = await asyncio.to_thread(
+            cut, shown.jpeg, profile.image, scale=rung.scale, bands=rung.bands
+        )
+        return [
+            (one.jpeg, one.width, one.height, one.top * ratio, one.scale * ratio) for one in strips
+        ]
+
+    def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
+        answer, profile = joined(asked), reader.profile
+        parsed = merged(placed(profile, *one) for one in asked)
+        verdict = judge(answer, parsed.blocks, self._evidence(profile))
+        if verdict.flaw is Flaw.LOOP and len(asked) == 1:
+            # Of several strips all is kept: what loops may stand in the middle of what is good.
+            question, said = asked[0]
+            parsed = placed(profile, question, replace(said, text=said.text[: verdict.kept]))
+        if verdict.why:
+            parsed = ParsedAnswer(parsed.blocks, (*parsed.notes, verdict.why))
+        return Reading(reader, rung.name, profile.prompt_hash(rung.task), answer, parsed, verdict)
+
+    def _evidence(self, profile: ModelProfile) -> Evidence:
         image = self._image
         assert image is not None, "a page is rendered before its answer is read"
-        if answer is None:
-            return self._rows(PageStatus.BLANK, None)
-        parsed = self._stage.profile.parse(answer.text, image.width, image.height)
-        blocks = [Block(block.label, block.text.strip(), block.box) for block in parsed.blocks]
+        return Evidence(
+            image.ink, image.text_layer, self._stage.min_agreement, may_loop=profile.may_loop
+        )
+
+    def without_model(self) -> Reading | None:
+        """The PDF's own text, as one block without layout."""
+        layer = self._image.text_layer if self._image else None
+        if layer is None or not layer_is_usable(layer.text):
+            return None
+        text = "\n".join(line.strip() for line in layer.text.splitlines()).strip()
+        parsed = ParsedAnswer((Block("text", text, None),), ("from the PDF's own text",))
+        verdict = Verdict(None, len(text), 1.0)
+        return Reading(None, "text layer", None, None, parsed, verdict, is_fallback=True)
+
+    async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:
+        image = self._image
+        assert image is not None, "a page is rendered before its answer is read"
+        if reading is None:
+            return self._rows(PageStatus.BLANK, None, spent)
+        blocks = [Block(one.label, one.text.strip(), one.box) for one in reading.parsed.blocks]
         if not blocks and image.ink < SPECKLED_INK:
-            return self._rows(PageStatus.BLANK, answer)
-        if not blocks:
+            return self._rows(PageStatus.BLANK, reading, spent)
+        if reading.status is PageStatus.FAILED:
             error = PageError(
                 ErrorCode.EMPTY_ANSWER,
                 f"{self._page.document.source_uri}, page {self._page.number}: the model read "
                 "nothing on a page that has ink; look at the page, or try another model",
             )
-            return self._rows(PageStatus.FAILED, answer, error)
-        notes = list(parsed.notes)
+            return self._rows(PageStatus.FAILED, reading, spent, error)
+        notes = list(reading.parsed.notes)
         figures: list[Figure] = []
         try:
             figures = await self._cut(blocks, image)
         except PageError as error:
             # The text was read and paid for: it is kept without its figures.
             notes.append(f"figures not cut: {error.message}")
-        cut = answer.finish_reason == "length"
-        status = PageStatus.TRUNCATED if cut else PageStatus.OK
-        return self._rows(status, answer, None, blocks, figures, notes)
+        return self._rows(reading.status, reading, spent, None, blocks, figures, notes)
 
-    def failure(self, error: PageError) -> ItemResult:
-        return self._rows(PageStatus.FAILED, None, error)
+    def failure(self, error: PageError, spent: Spent) -> ItemResult:
+        return self._rows(PageStatus.FAILED, None, spent, error)
 
     async def _cut(self, blocks: Sequence[Block], image: PageImage) -> list[Figure]:
         places = figure_blocks(blocks)
@@ -150,7 +226,8 @@ class PageItem:
     def _rows(
         self,
         status: PageStatus,
-        answer: Answer | None,
+        reading: Reading | None,
+        spent: Spent,
         error: PageError | None = None,
         blocks: Sequence[Block] = (),
         figures: Sequence[Figure] = (),
@@ -161,7 +238,7 @@ class PageItem:
             caption_text(blocks[captions[k]].text) if k in captions else None
             for k in figure_blocks(blocks)
         ]
-        page_row = self._page_row(status, answer, error) | {
+        page_row = self._page_row(status, reading, spent, error) | {
             "markdown": page_markdown(blocks, [figure.name for figure in figures]),
             "blocks": [_block_row(block) for block in blocks],
             "notes": list(notes),
@@ -171,9 +248,10 @@ class PageItem:
         return item_result(self.item_id, page_row, {"pages": [page_row], "figures": figure_rows})
 
     def _page_row(
-        self, status: PageStatus, answer: Answer | None, error: PageError | None
+        self, status: PageStatus, reading: Reading | None, spent: Spent, error: PageError | None
     ) -> dict[str, object]:
-        page, image, profile = self._page, self._image, self._stage.profile
+        page, image = self._page, self._image
+        reader = reading.reader if reading else None
         row: dict[str, object] = {
             "page_id": page.page_id,
             "doc_id": page.document.doc_id,
@@ -181,8 +259,9 @@ class PageItem:
             "name": page.document.name,
             "content_hash": self._info.content_hash if self._info else None,
             "page_number": page.number,
-            "raw_answer": answer.text if answer else None,
-            "parser_version": profile.parser_version,
+            "raw_answer": reading.answer.text if reading and reading.answer else None,
+            "parser_version": reader.profile.parser_version if reader else None,
+            "agreement": reading.verdict.agreement if reading else None,
         }
         if image is not None:
             row |= {
@@ -193,14 +272,7 @@ class PageItem:
                 "height_pt": image.height_pt,
                 "rotation": image.rotation,
             }
-        return row | outcome(
-            status,
-            answer,
-            error,
-            model=self._stage.model,
-            profile=profile.id,
-            prompt_hash=profile.prompt_hash(Task.DOCUMENT),
-        )
+        return row | outcome(status, reading, spent, error)
 
 
 def _block_row(block: Block) -> Row:

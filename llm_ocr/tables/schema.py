@@ -23,11 +23,13 @@ OUTCOME = [
     ("error_code", pa.string()),
     ("error", pa.string()),
     ("attempts", pa.int32()),
+    ("way", pa.string()),
     ("finish_reason", pa.string()),
     ("prompt_tokens", pa.int32()),
     ("completion_tokens", pa.int32()),
     ("seconds", pa.float32()),
     ("model", pa.string()),
+    ("model_revision", pa.string()),
     ("profile", pa.string()),
     ("prompt_hash", pa.string()),
 ]
@@ -69,7 +71,7 @@ PAGES = _schema(
         ("blocks", BLOCKS),
         ("notes", pa.list_(pa.string())),
         ("raw_answer", pa.string()),
-        ("model_revision", pa.string()),
+        ("agreement", pa.float32()),
         ("parser_version", pa.int32()),
         *OUTCOME,
     ]

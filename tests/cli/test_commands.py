@@ -131,7 +131,7 @@ def test_an_engine_that_is_not_there_exits_with_3(inputs: Path, tmp_path: Path) 
     with serving_beside() as gone:
         pass
     run = ("run", inputs, "--out", tmp_path / "out", "--base-url", gone.base_url)
-    done = llm_ocr(*run, "--concurrency", "1")
+    done = llm_ocr(*run, "--ready-timeout", "0.5")
     assert done.returncode == 3
     assert "The engine failed: nobody answers at http://127.0.0.1" in done.stderr
 
@@ -249,8 +249,9 @@ def test_a_server_that_refuses_the_model_says_so(inputs: Path, tmp_path: Path) -
     ):
         run = ("run", inputs, "--out", tmp_path / "out", "--base-url", server.base_url)
         done = llm_ocr(*run, "--served-model", "other")
-    assert done.returncode == 1
-    assert "404: The model other does not exist" in done.stdout
+    assert done.returncode == 2
+    assert "404: The model other does not exist" in done.stderr
+    assert "--served-model" in done.stderr
 
 
 def test_blank_answers_to_figures_are_failed_descriptions(inputs: Path, tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ import pytest
 
 from llm_ocr.engines.launch import Engine, EngineCommand
 from llm_ocr.inference.client import ChatClient, ChatRequest, EngineFailedError
+from llm_ocr.inference.window import Window
 
 CHAT = [sys.executable, "-m", "tests.servers.chat"]
-COMMAND = EngineCommand(CHAT, "deepseek-ai/DeepSeek-OCR", parallel=2, ready_timeout=30)
+COMMAND = EngineCommand("the engine", CHAT, "deepseek-ai/DeepSeek-OCR", ready_timeout=30)
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -44,7 +45,7 @@ async def test_ready_means_that_a_page_is_answered_and_stopping_leaves_nothing(
     tmp_path: Path,
 ) -> None:
     async with Engine(COMMAND, tmp_path / "logs" / "engine.log") as engine:
-        async with ChatClient(engine.base_url, COMMAND.model, window=1) as client:
+        async with ChatClient(engine.base_url, COMMAND.model, window=Window(1)) as client:
             assert (await client.ask(ChatRequest("Free OCR.", b"x", 10))).text
         assert len(engine_processes(engine)) == 2
     assert engine_processes(engine) == []
@@ -60,14 +61,14 @@ async def test_an_engine_that_was_killed_is_revived_once_for_all_who_ask(tmp_pat
                 process.send_signal(signal.SIGKILL)
         assert await asyncio.gather(*(engine.revive(before) for _ in range(3))) == [True] * 3
         assert engine.restarts == 1
-        async with ChatClient(engine.base_url, COMMAND.model, window=1) as client:
+        async with ChatClient(engine.base_url, COMMAND.model, window=Window(1)) as client:
             assert (await client.ask(ChatRequest("Free OCR.", b"x", 10))).text
     assert engine_processes(engine) == []
 
 
 async def test_an_engine_that_ends_at_once_shows_its_last_words(tmp_path: Path) -> None:
     script = "import sys; print('CUDA out of memory'); sys.exit(1)"
-    command = EngineCommand([sys.executable, "-c", script], "m", parallel=1)
+    command = EngineCommand("the engine", [sys.executable, "-c", script], "m")
     with pytest.raises(EngineFailedError, match=r"ended before it was ready[\s\S]*CUDA out of"):
         async with Engine(command, tmp_path / "engine.log"):
             pass
@@ -136,7 +137,7 @@ async def test_an_engine_with_children_that_ignore_sigterm_is_ended_whole(tmp_pa
         asyncio.run(chat.main())
         """
     )
-    command = EngineCommand([sys.executable, "-c", stubborn], COMMAND.model, parallel=1)
+    command = EngineCommand("the engine", [sys.executable, "-c", stubborn], COMMAND.model)
     async with Engine(command, tmp_path / "engine.log") as engine:
         assert len(engine_processes(engine)) == 3
     await until(lambda: not engine_processes(engine))

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from llm_ocr.inference.client import ChatClient, ChatRequest, EngineFailedError
 from llm_ocr.inference.retry import RetryPolicy
+from llm_ocr.inference.window import Window
 from llm_ocr.records import ErrorCode, PageError
 from tests.servers.chat import ChatServer, answer, at_once, image_of, prompt_of, refusal, serving
 
@@ -15,7 +16,9 @@ QUICK = RetryPolicy(attempts=3, first_delay=0.001, max_delay=0.002)
 
 
 def client(server: ChatServer, *, window: int = 4, timeout: float = 5.0) -> ChatClient:
-    return ChatClient(server.base_url, "a-model", window=window, timeout=timeout, retry=QUICK)
+    return ChatClient(
+        server.base_url, "a-model", window=Window(window), timeout=timeout, retry=QUICK
+    )
 
 
 def one_by_one(*replies: web.Response) -> Any:  # noqa: ANN401
@@ -80,7 +83,7 @@ async def test_passing_trouble_is_asked_again(status: int) -> None:
     async with serving(replies) as server, client(server) as asking:
         said = await asking.ask(PAGE)
     assert said.attempts == 3
-    assert asking.retries == 2
+    assert asking.traffic.retries == 2
 
 
 async def test_trouble_that_stays_fails_the_page_with_what_the_server_said() -> None:
@@ -113,7 +116,7 @@ async def test_retry_after_is_waited_for() -> None:
     policy = Recording(attempts=3, first_delay=0.1, max_delay=0.1)
     replies = one_by_one(refusal(429, "slow down", **{"Retry-After": "7"}), refusal(503, "busy"))
     async with serving(replies) as server:
-        async with ChatClient(server.base_url, "m", window=1, retry=policy) as asking:
+        async with ChatClient(server.base_url, "m", window=Window(1), retry=policy) as asking:
             await asking.ask(PAGE)
     assert waits[0] == 7.0
     assert 0.05 <= waits[1] <= 0.1
@@ -151,7 +154,7 @@ async def test_a_server_that_is_gone_stops_the_run() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
-        async with ChatClient(url, "m", window=1, retry=QUICK) as asking:
+        async with ChatClient(url, "m", window=Window(1), retry=QUICK) as asking:
             with pytest.raises(EngineFailedError, match="nobody answers at http"):
                 await asking.ask(PAGE)
 
@@ -177,7 +180,7 @@ async def test_an_engine_that_died_is_recovered_and_asked_again() -> None:
             await up.wait()
             return True
 
-        async with ChatClient(first.base_url, "m", window=1, recover=recover) as asking:
+        async with ChatClient(first.base_url, "m", window=Window(1), recover=recover) as asking:
             said = await asking.ask(PAGE)
         done.set()
     assert len(revived) == 1
@@ -197,7 +200,7 @@ async def test_what_kills_the_engine_each_time_is_given_up_and_the_rest_is_answe
         return True
 
     async with serving(reply) as server:
-        asking = ChatClient(server.base_url, "m", window=8, retry=QUICK, recover=recover)
+        asking = ChatClient(server.base_url, "m", window=Window(8), retry=QUICK, recover=recover)
         async with asking:
             prompts = ["a", "poison", "b", "c"]
             said = await asyncio.gather(

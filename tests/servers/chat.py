@@ -20,6 +20,7 @@ from typing import Any
 from aiohttp import web
 
 Reply = Callable[[dict[str, Any]], Awaitable[web.StreamResponse] | web.StreamResponse]
+Metrics = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def image_of(body: dict[str, Any]) -> bytes:
@@ -76,8 +77,8 @@ def at_once(body: dict[str, Any]) -> web.Response:
 class ChatServer:
     """What was asked, and how it is answered."""
 
-    def __init__(self, reply: Reply = at_once) -> None:
-        self.reply = reply
+    def __init__(self, reply: Reply = at_once, metrics: Metrics | None = None) -> None:
+        self.reply, self.metrics = reply, metrics
         self.requests: list[dict[str, Any]] = []
         self.headers: list[Mapping[str, str]] = []
         self.in_flight = self.most_in_flight = 0
@@ -99,6 +100,8 @@ class ChatServer:
         application = web.Application(client_max_size=1 << 26)
         application.router.add_post("/v1/chat/completions", self.handle)
         application.router.add_get("/health", self.health)
+        if self.metrics is not None:
+            application.router.add_get("/metrics", self.metrics)
         return application
 
     async def health(self, request: web.Request) -> web.Response:
@@ -106,9 +109,11 @@ class ChatServer:
 
 
 @asynccontextmanager
-async def serving(reply: Reply = at_once, port: int = 0) -> AsyncIterator[ChatServer]:
+async def serving(
+    reply: Reply = at_once, port: int = 0, metrics: Metrics | None = None
+) -> AsyncIterator[ChatServer]:
     """A server in this process, on a free port, gone afterwards."""
-    server = ChatServer(reply)
+    server = ChatServer(reply, metrics)
     runner = web.AppRunner(server.application(), shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", port)

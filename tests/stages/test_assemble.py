@@ -5,6 +5,7 @@ from llm_ocr.records import Block, Box, Document, PageStatus
 from llm_ocr.stages.assemble import AssembleStage, document_outcome
 from llm_ocr.stages.figures import captions_of
 from llm_ocr.stages.markdown import page_markdown
+from llm_ocr.stages.stage import Spent
 from llm_ocr.tables.plan import PlannedDocument, Shard
 from llm_ocr.tables.schema import Row
 
@@ -46,7 +47,7 @@ async def assembled(**tables: Sequence[Row]) -> Row:
 
     results = []
     async for item in AssembleStage(read).items(SHARD):
-        results.append(await item.result(None))
+        results.append(await item.result(None, Spent()))
     assert len(results) == 1
     documents: Sequence[Mapping[str, Any]] = results[0].rows["documents"]
     return documents[0]

@@ -1,19 +1,46 @@
-"""The command that starts the embedded engine."""
+"""The command that starts the embedded engine, and how it is asked."""
 
 import os
 import sys
+from dataclasses import replace
+from importlib.util import find_spec
 
 from llm_ocr.engines.launch import EngineCommand
+from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
+from llm_ocr.models.profile import Card, Gives
 
 # The name that it serves under, and that stands in the rows it made: it is no DeepSeek-OCR.
 MODEL_NAME = "llm-ocr-embedded"
+
+# It takes DeepSeek-OCR's prompts and answers in its form. It generates nothing: asked again it
+# says the same, and what it repeats stands on the page.
+EMBEDDED = replace(
+    DEEPSEEK_OCR,
+    id="embedded",
+    model=MODEL_NAME,
+    sampling={},
+    ladder=(),
+    may_loop=False,
+    card=Card(
+        parameters="PP-OCRv6 and a CDLA layout model, on CPUs",
+        licence="Apache-2.0",
+        gives=frozenset({Gives.BOXES, Gives.FIGURES, Gives.TABLES}),
+        sources=("https://github.com/RapidAI/RapidOCR", "https://github.com/RapidAI/RapidLayout"),
+        verified=True,
+    ),
+)
 
 
 def embedded_command(threads: int | None = None, model: str = MODEL_NAME) -> EngineCommand:
     """The embedded engine, serving under the name `model` on `threads` cores (default: all)."""
     cores = threads or available_cores()
     argv = [sys.executable, "-m", "llm_ocr.engines.embedded", "--model-name", model]
-    return EngineCommand([*argv, "--threads", str(cores)], model, parallel=cores)
+    return EngineCommand("the embedded engine", [*argv, "--threads", str(cores)], model)
+
+
+def is_installed() -> bool:
+    """Whether the cpu extra is there."""
+    return find_spec("rapidocr") is not None
 
 
 def available_cores() -> int:

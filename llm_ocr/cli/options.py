@@ -1,0 +1,136 @@
+"""The options of the commands: each declared once, named as the field of `Settings` it sets."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Options = Mapping[str, Any]
+
+PAGES: Options = {
+    "pages": Annotated[str | None, typer.Option(help="Pages of each document, as 1-5,9.")],
+    "password": Annotated[
+        str | None, typer.Option(help="Opens encrypted PDFs; better set as LLM_OCR_PASSWORD.")
+    ],
+    "render_workers": Annotated[int | None, typer.Option(min=1, help="Processes that draw pages.")],
+    "render_timeout": Annotated[float | None, typer.Option(help="Seconds to draw one page.")],
+    "max_pixels": Annotated[
+        int | None, typer.Option(min=1, help="Pixels that a page's images may decode to.")
+    ],
+    "min_agreement": Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Agreement with a PDF's own text below which to ask again."
+        ),
+    ],
+}
+MODEL: Options = {
+    "model": Annotated[
+        str | None, typer.Option(help="Model profile (`llm-ocr models`), or a TOML or YAML file.")
+    ],
+    "revision": Annotated[str | None, typer.Option(help="Commit of the weights on the Hub.")],
+}
+VLLM: Options = {
+    "vllm": Annotated[str | None, typer.Option(help="vLLM's command, by name or path.")],
+    "vllm_args": Annotated[
+        str | None, typer.Option(help="Arguments for `vllm serve`; they win over llm_ocr's.")
+    ],
+    "weights": Annotated[
+        Path | None, typer.Option(help="Folder with the weights, instead of the Hub.")
+    ],
+    "tensor_parallel": Annotated[
+        int | None, typer.Option(min=1, help="GPUs that share one copy of the model.")
+    ],
+}
+SERVER: Options = {
+    "base_url": Annotated[
+        str | None, typer.Option(help="A server that runs already, as http://host:8000/v1.")
+    ],
+    "api_key": Annotated[str | None, typer.Option(help="Its key; better set as LLM_OCR_API_KEY.")],
+    "served_model": Annotated[str | None, typer.Option(help="The model's name on the server.")],
+}
+LAUNCH: Options = {
+    "engine": Annotated[
+        str | None,
+        typer.Option(help="auto, vllm or embedded; auto: vLLM where it and a GPU are."),
+    ],
+    "engine_threads": Annotated[
+        int | None, typer.Option(min=1, help="Cores of the embedded engine.")
+    ],
+    "ready_timeout": Annotated[
+        float | None, typer.Option(help="Seconds for an engine or server to answer a page.")
+    ],
+}
+ASKING: Options = {
+    "concurrency": Annotated[
+        int | None, typer.Option(min=1, help="Requests in flight (default: found while running).")
+    ],
+    "request_timeout": Annotated[float | None, typer.Option(help="Seconds for one answer.")],
+    "skip_check": Annotated[
+        bool | None, typer.Option("--skip-check", help="Don't ask about known pages first.")
+    ],
+    "fallback": Annotated[
+        str | None,
+        typer.Option(help="Who reads what no model can: auto, text-layer, embedded or none."),
+    ],
+    "fallback_base_url": Annotated[
+        str | None, typer.Option(help="A server that is asked about pages the model can't read.")
+    ],
+    "fallback_model": Annotated[str | None, typer.Option(help="The profile of its model.")],
+    "metrics_port": Annotated[
+        int | None, typer.Option(min=0, help="Port of Prometheus metrics; 0 takes a free one.")
+    ],
+    "metrics_host": Annotated[
+        str | None, typer.Option(help="Where that listens; 0.0.0.0 for all interfaces.")
+    ],
+}
+DESCRIBE: Options = {
+    "describe_model": Annotated[str | None, typer.Option(help="Another profile for the figures.")],
+    "describe": Annotated[
+        bool | None, typer.Option("--describe/--no-describe", help="Describe the figures.")
+    ],
+}
+OUTPUT: Options = {
+    "viewer_pages": Annotated[
+        int | None, typer.Option(min=0, help="Pages in index.html, problems first; 0 for none.")
+    ],
+}
+RUN: Options = {
+    "shard_pages": Annotated[int | None, typer.Option(min=1, help="Pages in a shard.")],
+    "part_seconds": Annotated[
+        float | None, typer.Option(help="Seconds after which finished pages are staged.")
+    ],
+    "max_failed_ratio": Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Share of failed pages that fails the run."),
+    ],
+}
+
+
+def takes(*groups: Options) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of `groups`: those that were set reach it as `given`."""
+    options = {name: kind for group in groups for name, kind in group.items()}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command).parameters
+        kept = [one for name, one in own.items() if name != "given"]
+        extra = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for name, kind in options.items()
+        ]
+
+        @wraps(command)
+        def called(**arguments: Any) -> None:  # noqa: ANN401
+            names = [name for name in options if arguments[name] is not None]
+            given = {name: arguments[name] for name in names}
+            command(**{one.name: arguments[one.name] for one in kept}, given=given)
+
+        keyword = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in kept]
+        called.__signature__ = inspect.Signature([*keyword, *extra])  # type: ignore[attr-defined]
+        called.__annotations__ = {one.name: one.annotation for one in (*keyword, *extra)}
+        return called
+
+    return decorate

@@ -1,0 +1,178 @@
+"""Asking a server about pages whose content is known, before money is spent on others."""
+
+import asyncio
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from PIL import Image, ImageDraw, ImageFont
+
+from llm_ocr.inference.client import Answer, ChatClient, ChatRequest
+from llm_ocr.inference.loops import find_loop
+from llm_ocr.models.profile import Gives, ModelProfile, Task
+from llm_ocr.records import FIGURE_LABELS, PageError, ParsedAnswer
+
+SENTENCES = (
+    "Quarterly report of the harbour office",
+    "The bridge was closed for seven weeks in spring,",
+    "and four hundred barges took the northern canal.",
+    "Repairs cost less than the committee had feared.",
+)
+MONTHS = ("January", "March", "August", "October")
+# The share of the known words that must come back; models drop or misread one now and then.
+WORDS_NEEDED = 0.6
+# A page for every model, larger than the 640 px that DeepSeek-OCR takes as one tile.
+WIDTH, HEIGHT = 1100, 1400
+
+
+class CheckFailedError(Exception):
+    """The server does not answer as the profile expects; says in what."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A known page, and what is wrong with an answer about it (None: nothing)."""
+
+    name: str
+    jpeg: bytes
+    size: tuple[int, int]
+    problem: Callable[[ModelProfile, Answer, ParsedAnswer], str | None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of one probe: `problem` is None where the answer was as expected."""
+
+    probe: str
+    seconds: float
+    problem: str | None
+
+
+async def check(client: ChatClient, profile: ModelProfile) -> list[Finding]:
+    """Ask about every known page at once; EngineFailedError where nobody answers."""
+    return await asyncio.gather(*(_ask(client, profile, probe) for probe in probes()))
+
+
+def raise_if_wrong(findings: list[Finding], model: str, where: str) -> None:
+    """Raise CheckFailedError if a finding is a problem."""
+    problems = [f"  {one.probe}: {one.problem}" for one in findings if one.problem]
+    if problems:
+        raise CheckFailedError(
+            f"{model} at {where} does not answer as its profile expects:\n"
+            + "\n".join(problems)
+            + "\n"
+            "Check that the server has this model and its arguments (`llm-ocr engine "
+            "--print-command`), choose another --model, or pass by with --skip-check"
+        )
+
+
+async def _ask(client: ChatClient, profile: ModelProfile, probe: Probe) -> Finding:
+    prompt = profile.prompts[Task.DOCUMENT]
+    limit = min(prompt.max_tokens, 2048)
+    request = ChatRequest(prompt.text, probe.jpeg, limit, profile.sampling)
+    try:
+        answer = await client.ask(request)
+    except PageError as error:
+        return Finding(probe.name, 0.0, error.message)
+    parsed = profile.parse(answer.text, *probe.size)
+    return Finding(probe.name, answer.seconds, probe.problem(profile, answer, parsed))
+
+
+def probes() -> list[Probe]:
+    """The known pages: text, a sparse table, a small image, two figures."""
+    return [
+        Probe("a page of text", *_page(_draw_text, (WIDTH, HEIGHT)), _text_problem),
+        Probe("a wide table with empty cells", *_page(_draw_table, (1400, 900)), _table_problem),
+        Probe("an image of 640 px", *_page(_draw_small, (640, 480)), _small_problem),
+        Probe("a page with two figures", *_page(_draw_figures, (WIDTH, HEIGHT)), _figures_problem),
+    ]
+
+
+def _text_problem(profile: ModelProfile, answer: Answer, parsed: ParsedAnswer) -> str | None:
+    missing = _missing(" ".join(SENTENCES), answer.text)
+    if missing:
+        return missing
+    if find_loop(answer.text, answer.finish_reason) is not None:
+        return "the text comes with a repetition: are the model's logits processor and sampling on?"
+    if Gives.BOXES in profile.card.gives and not any(block.box for block in parsed.blocks):
+        return "no boxes came with the text: is it the model that the profile is for?"
+    return None
+
+
+def _table_problem(profile: ModelProfile, answer: Answer, parsed: ParsedAnswer) -> str | None:
+    if Gives.TABLES not in profile.card.gives:
+        return None
+    said = answer.text.lower()
+    if "<table" not in said and "<td" not in said and said.count("|") < 8:
+        return "no table came back: its tags may be banned (whitelist_token_ids must be a list)"
+    return _missing(" ".join(MONTHS), answer.text)
+
+
+def _small_problem(profile: ModelProfile, answer: Answer, parsed: ParsedAnswer) -> str | None:
+    return _missing(SENTENCES[0], answer.text)
+
+
+def _figures_problem(profile: ModelProfile, answer: Answer, parsed: ParsedAnswer) -> str | None:
+    if Gives.FIGURES not in profile.card.gives:
+        return None
+    found = sum(block.label in FIGURE_LABELS and block.box is not None for block in parsed.blocks)
+    return None if found >= 2 else f"{found} of 2 figures have a box"
+
+
+def _missing(known: str, said: str) -> str | None:
+    words = {word.strip(",.").lower() for word in known.split()}
+    found = sum(word in said.lower() for word in words)
+    if found >= WORDS_NEEDED * len(words):
+        return None
+    return f"{found} of {len(words)} known words were read; the answer begins {said[:60]!r}"
+
+
+def _page(
+    draw: Callable[[ImageDraw.ImageDraw], None], size: tuple[int, int]
+) -> tuple[bytes, tuple[int, int]]:
+    image = Image.new("RGB", size, "white")
+    draw(ImageDraw.Draw(image))
+    sink = io.BytesIO()
+    image.save(sink, "JPEG", quality=92)
+    return sink.getvalue(), size
+
+
+def _draw_text(page: ImageDraw.ImageDraw) -> None:
+    page.text((100, 120), SENTENCES[0], fill="black", font=ImageFont.load_default(size=44))
+    for k, line in enumerate(SENTENCES[1:]):
+        page.text((100, 260 + 60 * k), line, fill="black", font=ImageFont.load_default(size=32))
+
+
+def _draw_table(page: ImageDraw.ImageDraw) -> None:
+    left, top, width, height, columns, rows = 60, 80, 160, 90, 8, 8
+    for k in range(columns + 1):
+        x = left + k * width
+        page.line((x, top, x, top + rows * height), fill="black", width=2)
+    for k in range(rows + 1):
+        y = top + k * height
+        page.line((left, y, left + columns * width, y), fill="black", width=2)
+    font = ImageFont.load_default(size=28)
+    for k, month in enumerate(MONTHS):
+        page.text((left + 12, top + (2 * k + 1) * height + 28), month, fill="black", font=font)
+        page.text(
+            (left + (2 * k + 1) * width + 20, top + 28), f"Unit {k + 1}", fill="black", font=font
+        )
+        place = (left + (2 * k + 1) * width + 20, top + (2 * k + 1) * height + 28)
+        page.text(place, str(417 + 31 * k), fill="black", font=font)
+
+
+def _draw_small(page: ImageDraw.ImageDraw) -> None:
+    font = ImageFont.load_default(size=30)
+    page.text((30, 200), SENTENCES[0], fill="black", font=font)
+
+
+def _draw_figures(page: ImageDraw.ImageDraw) -> None:
+    font = ImageFont.load_default(size=30)
+    for k, top in enumerate((120, 760)):
+        page.line((200, top, 200, top + 420), fill="black", width=4)
+        page.line((200, top + 420, 900, top + 420), fill="black", width=4)
+        for bar in range(5):
+            x, tall = 250 + 130 * bar, 90 + 70 * ((bar * (3 + k)) % 5)
+            page.rectangle((x, top + 420 - tall, x + 80, top + 420), fill=("navy", "darkred")[k])
+        caption = f"Figure {k + 1}. Barges by week, {('north', 'south')[k]} lock"
+        page.text((220, top + 460), caption, fill="black", font=font)

@@ -1,0 +1,135 @@
+"""Why an engine failed, from its log: the causes that come up, and what to do about each."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+TAIL_BYTES = 1 << 18
+LINES_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A cause that is recognised by `pattern` in the log, and what to do about it."""
+
+    pattern: str
+    advice: str
+
+
+FAILURES = (
+    Failure(
+        r"unrecognized arguments|invalid choice|error: argument|expected one argument|"
+        r"greater than the derived max_model_len",
+        "vLLM does not take one of its arguments: mend --vllm-args (`vllm serve --help=all` lists "
+        "what this version takes)",
+    ),
+    Failure(
+        r"GatedRepo|gated repo|is restricted|awaiting a review|401 Client Error|401 Unauthorized|"
+        r"Invalid credentials|Invalid user token|Invalid username or password",
+        "the model needs a token or a licence: accept its licence on its page on the Hub and set "
+        "HF_TOKEN, or serve a copy with --weights DIR",
+    ),
+    Failure(
+        r"LocalEntryNotFound|offline mode|HF_HUB_OFFLINE|Temporary failure in name resolution|"
+        r"couldn't connect to|Name or service not known",
+        "the weights are not on this machine and the Hub can't be reached: unset HF_HUB_OFFLINE, "
+        "or give a copy with --weights DIR",
+    ),
+    Failure(
+        r"not a valid model identifier|Repository ?Not ?Found|Repo id must|"
+        r"does not appear to have a file named|Invalid repository|RevisionNotFound|"
+        r"Can't load the configuration",
+        "there is no such model at that revision: check --model, --revision and --weights",
+    ),
+    Failure(
+        r"out of memory|OutOfMemoryError|No available memory for the cache|"
+        r"less than desired GPU memory|larger than the maximum number of tokens|"
+        r"KV cache is needed",
+        "the GPU's memory is not enough, or something else holds it (see nvidia-smi): free it, or "
+        'pass --vllm-args "--max-model-len 6144 --max-num-seqs 32 --gpu-memory-utilization 0.95"',
+    ),
+    Failure(
+        r"No CUDA GPUs are available|Failed to infer device type|libcuda\.so|"
+        r"Found no NVIDIA driver|CUDA driver version is insufficient|no kernel image",
+        "vLLM finds no GPU that it can use: check nvidia-smi and the driver (in a container, "
+        "--gpus all), or read with the embedded engine: --engine embedded",
+    ),
+    Failure(
+        r"[Aa]ddress already in use|Errno 98",
+        "another process took the port: run the command again",
+    ),
+    Failure(
+        r"architectures? .* (?:is|are) not supported|no vLLM implementation|"
+        r"does not recognize this architecture",
+        "this vLLM does not serve the model: install the version that `llm-ocr models` names",
+    ),
+    Failure(
+        r"No space left on device",
+        "the disk is full: free some, or move the Hub's cache with HF_HOME",
+    ),
+    Failure(
+        # Not "shared memory" alone: vLLM says "No available shared memory broadcast block" while it
+        # waits for a worker.
+        r"/dev/shm|[Bb]us error|out of shared memory|unable to \w+ shared memory",
+        "shared memory is too small: start the container with --shm-size 8g (or --ipc host)",
+    ),
+)
+_SAYS_WRONG = re.compile(r"error|exception|fail|out of memory|unrecognized|refused", re.IGNORECASE)
+# vLLM warns at every start, of things that fail and do no harm.
+_CALM = re.compile(r"\b(?:WARNING|INFO|DEBUG) \d\d-\d\d ")
+# A traceback's frames and the words between two of them; pydantic's account of its input.
+_FRAME = re.compile(
+    r' {4}|  File "|\s*\^+\s*$|Traceback|The above exception|During handling| \[type='
+)
+# vLLM's own prefix: process, level, date and file of each line.
+_PREFIX = re.compile(r"^(?:\x1b\[[\d;]*m)?\([^)]*\) ?(?:\x1b\[[\d;]*m)? ?")
+_STAMP = re.compile(r"^(?:ERROR|CRITICAL) \d\d-\d\d [\d:]+ \[[^\]]*\] ?")
+
+
+def why(log_path: Path) -> str:
+    """What went wrong, as the log tells it: advice if the cause is known, and the lines that say.
+
+    Empty where there is no log.
+    """
+    lines = _tail(log_path)
+    said = "\n".join(f"  {line}" for line in _telling(lines))
+    advice = _advice("\n".join(lines))
+    cause = f": {advice}" if advice else ""
+    return f"{cause}. Its log ({log_path}) says:\n{said}" if lines else cause
+
+
+def _advice(text: str) -> str | None:
+    """What to do about the known cause that the log names last."""
+    found = [
+        (match.start(), failure.advice)
+        for failure in FAILURES
+        for match in list(re.finditer(failure.pattern, text))[-1:]
+    ]
+    return max(found)[1] if found else None
+
+
+def _telling(lines: list[str]) -> list[str]:
+    plain = [_plain(line) for line in lines if not _CALM.search(line)]
+    wrong = [line for line in plain if _SAYS_WRONG.search(line) and not _FRAME.match(line)]
+    shown = list(dict.fromkeys(line.strip() for line in wrong or plain or lines))
+    return [line[:300] for line in shown[-LINES_SHOWN:]]
+
+
+def _plain(line: str) -> str:
+    """Without what vLLM puts before each line; indentation stays, which tells code from words."""
+    return _STAMP.sub("", _PREFIX.sub("", line))
+
+
+def _tail(log_path: Path) -> list[str]:
+    """The log's last lines, of the last start alone."""
+    try:
+        with log_path.open("rb") as log_file:
+            log_file.seek(max(0, log_file.seek(0, 2) - TAIL_BYTES))
+            text = log_file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    return text.rpartition(STARTED)[2].splitlines()
+
+
+# Written to the log at each start, so that an earlier failure is not taken for this one's.
+STARTED = "---- llm_ocr starts the engine ----\n"

@@ -1,0 +1,199 @@
+"""The `vllm serve` command for a model profile on the GPUs that are there."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from llm_ocr.engines.gpu import Gpu
+from llm_ocr.engines.launch import EngineCommand
+from llm_ocr.inference.client import EngineFailedError
+from llm_ocr.models.profile import Argument, ModelProfile
+
+# The share of a GPU that vLLM may fill, as the rest goes to images in preparation and to CUDA.
+GPU_SHARE = 0.90
+# Loading weights over a slow line, compiling and capturing graphs.
+READY_TIMEOUT = 1800.0
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much a GPU works on at once: sequences in a batch, and tokens in one step of it."""
+
+    free_gib: float
+    sequences: int
+    step_tokens: int
+
+
+# By the memory that the weights leave free. The KV cache of a page takes some 0.13 GiB for
+# DeepSeek-OCR (60 KiB a token): 512 pages fill an A100 with 80 GB, 256 an L40S, 96 an L4.
+SIZES = (
+    Size(100, 1024, 16384),
+    Size(55, 512, 16384),
+    Size(28, 256, 8192),
+    Size(10, 96, 8192),
+    Size(0, 32, 4096),
+)
+
+
+@dataclass(frozen=True)
+class VllmOptions:
+    """What a user decides: where vLLM and the weights are, how GPUs are shared, what wins.
+
+    `executable` is a path or a name on PATH; `weights` a folder with the model (a mounted bucket,
+    a baked image) instead of the Hub; `revision` a commit instead of the profile's; `extra` are
+    arguments that win over all others, as on a command line.
+    """
+
+    executable: str = "vllm"
+    weights: Path | None = None
+    revision: str | None = None
+    tensor_parallel: int = 1
+    extra: str = ""
+    ready_timeout: float = READY_TIMEOUT
+    env: dict[str, str] = field(default_factory=dict)
+
+
+def find_vllm(executable: str = "vllm") -> str | None:
+    """The path of vLLM's command: on PATH, or beside this Python."""
+    return shutil.which(executable) or shutil.which(
+        executable, path=str(Path(sys.executable).parent)
+    )
+
+
+def vllm_command(profile: ModelProfile, gpus: Sequence[Gpu], options: VllmOptions) -> EngineCommand:
+    """The command that serves `profile` on all of `gpus` under the profile's model name.
+
+    No GPU stands for a build of vLLM for CPUs. Raises EngineFailedError where vLLM is not
+    installed, or the model can't fit.
+    """
+    path = find_vllm(options.executable)
+    if path is None:
+        raise EngineFailedError(
+            f"vLLM is not installed (no command {options.executable!r}): install it with "
+            'pip install "llm_ocr[vllm]", name another with --vllm, ask a server that runs with '
+            "--base-url, or read with --engine embedded"
+        )
+    given = [
+        part
+        for one in vllm_arguments(profile, gpus, options)
+        for part in (one.flag, one.value)
+        if part is not None
+    ]
+    model = str(options.weights) if options.weights else profile.model
+    return EngineCommand(
+        name="vLLM",
+        argv=[path, "serve", model, *given, *shlex.split(options.extra)],
+        model=profile.model,
+        ready_timeout=options.ready_timeout,
+        env={"VLLM_NO_USAGE_STATS": "1", **options.env},
+    )
+
+
+def vllm_arguments(
+    profile: ModelProfile, gpus: Sequence[Gpu], options: VllmOptions
+) -> tuple[Argument, ...]:
+    """The arguments beside the model, each with its reason, less those that `extra` overrides."""
+    serving = profile.serving
+    size = _size(profile, gpus, options)
+    step = max(size.step_tokens, serving.max_model_len)
+    chosen = [
+        Argument("--served-model-name", profile.model, "the same name wherever the weights lie"),
+        Argument("--max-model-len", str(serving.max_model_len), "a page's image and its answer"),
+        Argument("--max-num-seqs", str(size.sequences), "as many pages as fit the KV cache"),
+        Argument("--max-num-batched-tokens", str(step), "prefill of several pages in one step"),
+        Argument("--limit-mm-per-prompt", '{"image": 1}', "one page a request"),
+        Argument("--structured-outputs-config", _STRICT, "no loops of white space in JSON"),
+        Argument("--disable-uvicorn-access-log", None, "a log that can be read"),
+        *serving.arguments,
+        *_gpu_arguments(gpus, options),
+    ]
+    revision = options.revision or serving.revision
+    if revision and options.weights is None:
+        chosen.insert(1, Argument("--revision", revision, "the same weights tomorrow"))
+    won = _flags(options.extra)
+    return tuple(one for one in chosen if _positive(one.flag) not in won)
+
+
+_STRICT = json.dumps({"backend": "xgrammar", "disable_any_whitespace": True})
+
+
+def _gpu_arguments(gpus: Sequence[Gpu], options: VllmOptions) -> list[Argument]:
+    if not gpus:
+        return []
+    share = Argument("--gpu-memory-utilization", f"{GPU_SHARE:.2f}", "the rest is for images")
+    tensor, data = options.tensor_parallel, len(gpus) // options.tensor_parallel
+    arguments = [share]
+    if tensor > 1:
+        arguments.append(Argument("--tensor-parallel-size", str(tensor), "as asked"))
+    if data > 1:
+        why = "a copy of the model on each GPU: pages don't depend on each other"
+        arguments.append(Argument("--data-parallel-size", str(data), why))
+    return arguments
+
+
+def _size(profile: ModelProfile, gpus: Sequence[Gpu], options: VllmOptions) -> Size:
+    if not gpus:
+        return SIZES[-1]
+    smallest = min(gpus, key=lambda gpu: gpu.memory_gib)
+    if options.tensor_parallel > len(gpus):
+        raise EngineFailedError(
+            f"--tensor-parallel {options.tensor_parallel} needs as many GPUs; there are {len(gpus)}"
+        )
+    together = smallest.memory_gib * options.tensor_parallel
+    free = together * GPU_SHARE - profile.serving.weights_gib
+    if free < 1.0:
+        raise EngineFailedError(
+            f"{profile.id} takes {profile.serving.weights_gib:g} GiB and the {smallest.name} has "
+            f"{smallest.memory_gib:.0f} GiB: choose a smaller model (`llm-ocr models`), or share "
+            "it among GPUs with --tensor-parallel"
+        )
+    return next(size for size in SIZES if free >= size.free_gib)
+
+
+def _flags(extra: str) -> set[str]:
+    """The flags among arguments, in the form in which vLLM compares them."""
+    return {_positive(part.split("=", 1)[0]) for part in shlex.split(extra) if part[:2] == "--"}
+
+
+def _positive(flag: str) -> str:
+    return "--" + flag.removeprefix("--").replace("_", "-").removeprefix("no-")
+
+
+def vllm_version(path: str) -> str:
+    """The version of the vLLM behind the command at `path`, without importing it.
+
+    Raises EngineFailedError where it can't be told.
+    """
+    asked = "from importlib.metadata import version; print(version('vllm'))"
+    try:
+        first = Path(path).read_bytes()[:256].split(b"\n", 1)[0].decode(errors="replace")
+        python = shlex.split(first.removeprefix("#!")) if first.startswith("#!") else []
+        command = [*python, "-c", asked] if "python" in first else [path, "--version"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise EngineFailedError(f"{path} does not tell its version: {error}") from error
+    return said.stdout.split()[-1] if said.stdout.split() else ""
+
+
+def check_version(profile: ModelProfile, version: str) -> str | None:
+    """Raise EngineFailedError for a version that is too old; a warning for an untried one."""
+    first, last = profile.serving.versions
+    match = re.match(r"(\d+)\.(\d+)", version)
+    known = (int(match[1]), int(match[2])) if match else (0, 0)
+    tried = f"{first[0]}.{first[1]} to {last[0]}.{last[1]}"
+    if "dev" in version or not match:
+        return f"vLLM {version} is a build of one's own; {profile.id} was tried with {tried}"
+    if known < first:
+        raise EngineFailedError(
+            f"vLLM {version} is too old for {profile.id}, which was tried with {tried}: "
+            f'pip install "vllm>={first[0]}.{first[1]}"'
+        )
+    if known > last:
+        return f"vLLM {version} is newer than what {profile.id} was tried with ({tried})"
+    return None

@@ -1,0 +1,69 @@
+"""Finding the item that kills the engine among those that were in flight when it died."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+# Deaths of the engine after which an item that was in flight at each of them is held to be what
+# kills it. After the first everything goes on together, as an engine may die by chance; after the
+# second the suspects go in small groups, after the third each alone.
+MAX_CRASHES = 4
+GROUP = 2
+ALONE = 3
+GROUP_SIZE = 16
+
+
+class Suspects:
+    """Turns to ask, by the number of deaths an item was in flight at.
+
+    A group of suspects is asked while nothing else is in flight, so that the next death accuses
+    nobody but them.
+    """
+
+    def __init__(self) -> None:
+        self._running: Counter[int] = Counter()
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    @asynccontextmanager
+    async def turn(self, crashes: int) -> AsyncIterator[None]:
+        """A turn for an item with that many `crashes`, for as long as the block runs."""
+        level = crashes if crashes >= GROUP else 0
+        await self._enter(level)
+        try:
+            yield
+        finally:
+            self._running[level] -= 1
+            self._let_in()
+
+    async def _enter(self, level: int) -> None:
+        if not self._waiting and self._may_start(level):
+            self._running[level] += 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((level, turn))
+        self._let_in()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._running[level] -= 1
+            self._let_in()
+            raise
+
+    def _let_in(self) -> None:
+        self._waiting = [one for one in self._waiting if not one[1].done()]
+        for level in (ALONE, GROUP, 0):
+            for turn in [turn for wanted, turn in self._waiting if wanted == level]:
+                if turn.done() or not self._may_start(level):
+                    break
+                self._running[level] += 1
+                turn.set_result(None)
+
+    def _may_start(self, level: int) -> bool:
+        """Whether nothing of another level is in flight, and no graver suspect waits."""
+        graver = any(wanted > level and not turn.done() for wanted, turn in self._waiting)
+        if graver or self._running.total() > self._running[level]:
+            return False
+        limit = {ALONE: 1, GROUP: GROUP_SIZE}.get(level)
+        return limit is None or self._running[level] < limit

@@ -1,0 +1,67 @@
+"""An answer as tokens, one character each, for whoever compares stretches of it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_BOX = r"<\|det\|>.*?(?:<\|/det\|>|\Z)"
+_LABEL = r"<\|ref\|>.*?(?:<\|/ref\|>|\Z)"
+_FILLER = (
+    r"(?:(?:[._\-–—·•…=*~#+☐□]|&nbsp;|&#\d+;|<br\s*/?>|\\(?:quad|,|;|ldots|dots|cdots))[ \t]?){4,}"
+)
+_LONG = r"(?P<long>\w{60,})"
+_TOKEN = re.compile(
+    rf"(?P<box>{_BOX})|(?P<label>{_LABEL})|(?P<filler>{_FILLER})|{_LONG}"
+    r"|(?P<tag></?[a-zA-Z][^<>]{0,120}>|&nbsp;|&#\d+;|\\[a-zA-Z]+|\|[-:| ]*)"
+    r"|(?P<number>\d+)"
+    r"|(?P<spaceless>[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"
+    r"|(?P<letter>\b[a-zA-Z]\b)"
+    r"|(?P<word>[^\W\d_]+)|(?P<mark>[^\w\s]|_)",
+    re.DOTALL,
+)
+NUMBER = "\x00"
+BLOCK = "\x01"
+FILLER = "\x02"
+FIRST_WORD = 0x100
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The answer's tokens: one character each, where they stand, numbers' values, what they are."""
+
+    codes: str
+    starts: Sequence[int]
+    ends: Sequence[int]
+    values: Sequence[int]
+    kinds: Sequence[str]
+    letters: Sequence[int]
+
+
+def tokens_of(text: str) -> Tokens:
+    """Words, numbers, tags and marks, without boxes; single letters count as numbers."""
+    known: dict[str, str] = {}
+    codes: list[str] = []
+    starts, ends, values, kinds, letters = [], [], list[int](), list[str](), list[int]()
+    for match in _TOKEN.finditer(text):
+        kind, word = str(match.lastgroup), match.group()
+        if kind == "box":
+            continue
+        value = 0
+        if kind == "number":
+            code, value = NUMBER, int(word[:15])
+        elif kind == "letter":
+            code, value = NUMBER, ord(word)
+        elif kind == "label":
+            code = BLOCK
+        elif kind == "filler":
+            code = FILLER
+        else:
+            code = known.setdefault(word, chr(FIRST_WORD + len(known)))
+        codes.append(code)
+        starts.append(match.start())
+        ends.append(match.end())
+        values.append(value)
+        kinds.append(kind)
+        is_word = kind in ("word", "spaceless", "long")
+        letters.append(len(word) if is_word else 0)
+    return Tokens("".join(codes), starts, ends, values, kinds, letters)

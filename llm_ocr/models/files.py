@@ -1,0 +1,207 @@
+"""A user's profile file: TOML or YAML, checked, laid over a built-in profile.
+
+Every key but `id` and `model` may be left out; it is then the `base` profile's.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+
+from llm_ocr.models.generic import GENERIC
+from llm_ocr.models.profile import (
+    Argument,
+    Card,
+    Gives,
+    ModelProfile,
+    Parser,
+    Prompt,
+    Rung,
+    Serving,
+    Task,
+)
+from llm_ocr.models.readers import PARSERS
+
+NonEmpty = Annotated[str, Field(min_length=1)]
+# Tables are read strictly: a file's "12" is no number. Names become enums all the same.
+TaskName = Annotated[Task, Field(strict=False)]
+GivesName = Annotated[Gives, Field(strict=False)]
+Sampling = dict[str, object]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class PromptTable(_Table):
+    text: str
+    max_tokens: PositiveInt
+
+
+class ImageTable(_Table):
+    longest_side: Annotated[int, Field(ge=64, le=16384)] | None = None
+    jpeg_quality: Annotated[int, Field(ge=1, le=100)] | None = None
+    smallest_side: Annotated[int, Field(ge=0, le=16384)] | None = None
+
+
+class RungTable(_Table):
+    name: NonEmpty
+    task: TaskName = Task.DOCUMENT
+    sampling: Sampling = Field(default_factory=dict)
+    scale: Annotated[float, Field(gt=0, le=1)] = 1.0
+    bands: Annotated[int, Field(ge=1, le=8)] = 1
+
+
+class ArgumentTable(_Table):
+    flag: Annotated[str, Field(pattern="^--[a-z]")]
+    value: str | int | float | None = None
+    why: str = ""
+
+
+class ServingTable(_Table):
+    weights_gib: PositiveFloat | None = None
+    max_model_len: PositiveInt | None = None
+    page_tokens: PositiveInt | None = None
+    revision: NonEmpty | None = None
+    arguments: list[ArgumentTable] | None = None
+
+
+class CardTable(_Table):
+    parameters: str | None = None
+    licence: str | None = None
+    gives: Annotated[frozenset[GivesName], Field(strict=False)] | None = None
+    sources: list[str] | None = None
+
+
+class ProfileTable(_Table):
+    id: NonEmpty
+    model: NonEmpty
+    base: str = GENERIC.id
+    prompts: dict[TaskName, PromptTable] = Field(default_factory=dict)
+    sampling: Sampling | None = None
+    image: ImageTable = Field(default_factory=ImageTable)
+    parser: str | None = None
+    ladder: list[RungTable] | None = None
+    serving: ServingTable = Field(default_factory=ServingTable)
+    card: CardTable = Field(default_factory=CardTable)
+
+
+def profile_from_file(path: Path, built_in: Mapping[str, ModelProfile]) -> ModelProfile:
+    """The profile in the file; ValueError names the file and what is wrong in it."""
+    try:
+        table = ProfileTable.model_validate(_read(path))
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {fault['msg']}"
+            for fault in error.errors()
+        )
+        raise ValueError(f"{path}: {faults}") from error
+    if table.base not in built_in:
+        raise _unknown(path, "base", table.base, built_in)
+    if table.parser is not None and table.parser not in PARSERS:
+        raise _unknown(path, "parser", table.parser, PARSERS)
+    parsing = _parsing(built_in[table.base], table.parser, built_in)
+    profile = _laid_over(built_in[table.base], table, parsing)
+    _check(path, profile)
+    return profile
+
+
+def _read(path: Path) -> object:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: can't be read as a profile file: {error}") from error
+    if path.suffix.lower() == ".toml":
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"{path}: not TOML: {error}") from error
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
+        raise ValueError(f"{path}: not YAML: {error}") from error
+
+
+def _laid_over(
+    base: ModelProfile, table: ProfileTable, parsing: tuple[Parser, int]
+) -> ModelProfile:
+    prompts = {task: Prompt(given.text, given.max_tokens) for task, given in table.prompts.items()}
+    ladder = None if table.ladder is None else tuple(_rung(rung) for rung in table.ladder)
+    return replace(
+        base,
+        id=table.id,
+        model=table.model,
+        prompts={**base.prompts, **prompts},
+        sampling=base.sampling if table.sampling is None else table.sampling,
+        image=replace(base.image, **table.image.model_dump(exclude_none=True)),
+        parse=parsing[0],
+        parser_version=parsing[1],
+        ladder=base.ladder if ladder is None else ladder,
+        serving=_serving(base, table),
+        card=_card(base, table.card),
+    )
+
+
+def _rung(table: RungTable) -> Rung:
+    return Rung(table.name, table.task, table.sampling, table.scale, table.bands)
+
+
+def _parsing(
+    base: ModelProfile, parser: str | None, built_in: Mapping[str, ModelProfile]
+) -> tuple[Parser, int]:
+    """The parser and its version, as the built-in profile that reads with it has it."""
+    if parser is None:
+        return base.parse, base.parser_version
+    parse = PARSERS[parser]
+    versions = (known.parser_version for known in built_in.values() if known.parse is parse)
+    return parse, next(versions, 1)
+
+
+def _serving(base: ModelProfile, table: ProfileTable) -> Serving:
+    """The base's serving; its revision only where the model is the base's too."""
+    changes = table.serving.model_dump(exclude_none=True, exclude={"arguments"})
+    if table.model != base.model:
+        changes = {"revision": None, **changes}
+    if table.serving.arguments is not None:
+        changes["arguments"] = tuple(
+            Argument(given.flag, None if given.value is None else str(given.value), given.why)
+            for given in table.serving.arguments
+        )
+    return replace(base.serving, **changes)
+
+
+def _card(base: ModelProfile, table: CardTable) -> Card:
+    given = table.model_dump(exclude_none=True, exclude={"sources"})
+    if table.sources is not None:
+        given["sources"] = tuple(table.sources)
+    return replace(base.card, verified=False, **given)
+
+
+def _check(path: Path, profile: ModelProfile) -> None:
+    """What only shows once file and base are together."""
+    for rung in profile.ladder:
+        if rung.task not in profile.prompts:
+            raise ValueError(f"{path}: ladder: {rung.name!r} has no prompt {rung.task.value!r}")
+    for task, prompt in profile.prompts.items():
+        if prompt.max_tokens >= profile.serving.max_model_len:
+            raise ValueError(
+                f"{path}: prompts.{task.value}.max_tokens: {prompt.max_tokens} leaves nothing for "
+                f"the image in serving.max_model_len {profile.serving.max_model_len}"
+            )
+    if profile.image.smallest_side > profile.image.longest_side:
+        raise ValueError(f"{path}: image.smallest_side: more than image.longest_side")
+    try:
+        samplings = [dict(profile.sampling), *(dict(rung.sampling) for rung in profile.ladder)]
+        json.dumps(samplings, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: sampling: can't be sent as JSON: {error}") from error
+
+
+def _unknown(path: Path, field: str, name: str, known: Iterable[str]) -> ValueError:
+    return ValueError(f"{path}: {field}: unknown {name!r}, known are {', '.join(known)}")

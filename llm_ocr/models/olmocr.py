@@ -1,0 +1,124 @@
+"""olmOCR-2: a YAML front matter of five keys, then Markdown with HTML tables and LaTeX.
+
+    ---
+    primary_language: en
+    is_rotation_valid: True
+    ---
+    Text with \\( inline \\) and \\[ displayed \\] equations.
+
+The prompt, the page size and the retries' temperatures are those of the olmOCR toolkit
+(https://github.com/allenai/olmocr: prompts/prompts.py, pipeline.py), for which the model was
+trained. Its figures' coordinates are not used: they don't fit the page (allenai/olmocr#437).
+"""
+
+import re
+
+from llm_ocr.models.markdown_blocks import blocks_of
+from llm_ocr.models.profile import (
+    Argument,
+    Card,
+    Gives,
+    ModelProfile,
+    Prompt,
+    Rung,
+    Serving,
+    Task,
+)
+from llm_ocr.models.resizing import Resizing
+from llm_ocr.records import Block, ImagePolicy, ParsedAnswer
+
+_KEYS = "primary_language|is_rotation_valid|rotation_correction|is_table|is_diagram"
+_FRONT_MATTER = re.compile(
+    rf"\A\s*---[ \t]*\n(?P<lines>(?:[ \t]*(?:{_KEYS}):[^\n]*(?:\n|\Z))*)(?:---[ \t]*(?:\n|\Z))?"
+)
+_TURNED = re.compile(r"is_rotation_valid:\s*false", re.IGNORECASE)
+_CORRECTION = re.compile(r"rotation_correction:\s*(\d{1,3})")
+_FIGURE = re.compile(r"!\[(?P<alt>[^\]]{0,2000})\]\(page_[\w.\-]*\)")
+
+
+def parse(answer: str, width: int, height: int) -> ParsedAnswer:
+    """Blocks of the Markdown behind the front matter, without boxes; takes any text.
+
+    A figure becomes a block `image` with the description that the model gave for it. A page that
+    the model says is turned is told in the notes.
+    """
+    notes: list[str] = []
+    blocks = [_described(block) for block in blocks_of(_body(answer, notes))]
+    return ParsedAnswer(tuple(block for block in blocks if block.text), tuple(notes))
+
+
+def _body(answer: str, notes: list[str]) -> str:
+    matter = _FRONT_MATTER.match(answer)
+    if matter is None or not matter["lines"]:
+        notes.append("no front matter")
+        return answer
+    if _TURNED.search(matter["lines"]):
+        turn = _CORRECTION.search(matter["lines"])
+        notes.append(f"the page seems turned: {turn[1] if turn else '?'} degrees clockwise to mend")
+    return answer[matter.end() :]
+
+
+def _described(block: Block) -> Block:
+    """The block with descriptions in place of links to image files that don't exist."""
+    text = _FIGURE.sub(lambda match: match["alt"].strip(), block.text)
+    if text == block.text:
+        return block
+    label = "image" if _FIGURE.fullmatch(block.text.strip()) else block.label
+    return Block(label, text, None)
+
+
+# Qwen2.5-VL's tower; the longest side of 1,288 px is 46 units.
+RESIZING = Resizing(unit=28, min_pixels=56 * 56, max_pixels=12_845_056)
+
+PROMPT = (
+    "Attached is one page of a document that you must process. "
+    "Just return the plain text representation of this document as if you were reading it "
+    "naturally. Convert equations to LateX and tables to HTML.\n"
+    "If there are any figures or charts, label them with the following markdown syntax "
+    "![Alt text describing the contents of the figure](page_startx_starty_width_height.png)\n"
+    "Return your output as markdown, with a front matter section on top specifying values for the "
+    "primary_language, is_rotation_valid, rotation_correction, is_table, and is_diagram parameters."
+)
+
+OLMOCR_2 = ModelProfile(
+    id="olmocr-2",
+    model="allenai/olmOCR-2-7B-1025-FP8",
+    prompts={
+        Task.DOCUMENT: Prompt(PROMPT, 8000),
+        # The model was trained for pages only. Its base can describe; how well it still does was
+        # not tried.
+        Task.DESCRIBE: Prompt("Describe this image in detail.", 1024),
+    },
+    sampling={"temperature": 0.1},
+    image=ImagePolicy(longest_side=1288, jpeg_quality=95, smallest_side=1288),
+    parse=parse,
+    parser_version=1,
+    ladder=(
+        Rung("warmer", sampling={"temperature": 0.2, "seed": 1}),
+        Rung("warmer still", sampling={"temperature": 0.5, "seed": 2}),
+        Rung("in two strips", sampling={"temperature": 0.3, "seed": 3}, bands=2),
+        Rung("hot", sampling={"temperature": 0.8, "seed": 4}),
+    ),
+    serving=Serving(
+        revision="19133a8e683f7203f37c49000377c11a896c8d9b",
+        weights_gib=9.4,
+        max_model_len=16384,
+        page_tokens=3000,
+        versions=((0, 11), (0, 32)),
+        arguments=(
+            Argument("--limit-mm-per-prompt", '{"image": 1, "video": 0}', "no video is ever sent"),
+            Argument("--no-enable-prefix-caching", None, "no two pages begin alike"),
+            Argument("--mm-processor-cache-gb", "0", "no page comes twice"),
+        ),
+    ),
+    card=Card(
+        parameters="7B, FP8",
+        licence="Apache-2.0",
+        gives=frozenset({Gives.TABLES}),
+        sources=(
+            "https://huggingface.co/allenai/olmOCR-2-7B-1025-FP8",
+            "https://github.com/allenai/olmocr",
+        ),
+        verified=True,
+    ),
+)

@@ -1,0 +1,151 @@
+"""Asking about one item until the answer is good: the ladder, then whoever may stand in."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from llm_ocr.inference.client import Answer, ChatRequest, EngineFailedError
+from llm_ocr.inference.quality import Flaw
+from llm_ocr.models.profile import Rung
+from llm_ocr.records import ErrorCode, PageError, ParsedAnswer
+from llm_ocr.stages.stage import FIRST, AskedItem, Question, Reader, Reading, Spent
+
+log = logging.getLogger(__name__)
+
+# What a page is refused or failed with that another reader may do better.
+ANOTHER_MAY = frozenset(
+    {ErrorCode.REQUEST_REJECTED, ErrorCode.ENGINE_ERROR, ErrorCode.ENGINE_TIMEOUT}
+)
+# A cut answer that agrees this much with the text layer is kept: it has nearly all, with layout.
+NEARLY_ALL = 0.85
+# Rungs tried because of the text layer's word alone: the layer may be what is wrong.
+DOUBTS = 1
+
+
+class Ask(Protocol):
+    """Puts a request to a server."""
+
+    def __call__(self, request: ChatRequest, *, urgency: int = 0) -> Awaitable[Answer]: ...
+
+
+@dataclass(frozen=True)
+class Way:
+    """Someone to ask, and how."""
+
+    reader: Reader
+    ask: Ask
+
+
+# The stand-ins of a stage, each started when it is first needed. None: the item's own
+# `without_model` at this place.
+StandIn = Callable[[], Awaitable[Way]] | None
+
+
+class Climber:
+    """Finds the best reading of an item: first `main`, then `stand_ins` in order."""
+
+    def __init__(self, main: Way, stand_ins: Sequence[StandIn]) -> None:
+        self._main, self._stand_ins = main, stand_ins
+
+    async def best(self, item: AskedItem, spent: Spent) -> Reading | None:
+        """The best reading; None if there was nothing to ask. Raises PageError.
+
+        `spent` counts what it took, also where this raises.
+        """
+        best: Reading | None = None
+        refused: PageError | None = None
+        try:
+            best = await self._climb(item, spent)
+            if best is None or _will_do(best):
+                return best
+        except PageError as error:
+            if error.code not in ANOTHER_MAY:
+                raise
+            refused = error
+            spent.attempts += error.attempts
+        fallback = await self._stand_in(item, spent)
+        if fallback is not None:
+            return replace(fallback, parsed=_told(fallback, best, refused))
+        if refused is not None:
+            raise PageError(refused.code, refused.message)
+        return best
+
+    async def _climb(self, item: AskedItem, spent: Spent) -> Reading | None:
+        """Up the ladder until an answer is good; the best of those that came."""
+        best = await _ask(item, self._main, FIRST, spent, urgency=0)
+        doubts = 0
+        if best is None:
+            return None
+        for rung in item.ladder(self._main.reader.profile):
+            flaw = best.verdict.flaw
+            if flaw is None or (flaw is Flaw.DISAGREES and doubts == DOUBTS):
+                break
+            if flaw is Flaw.CUT and rung.bands == 1:
+                continue  # the same page in the same space would be cut again
+            doubts += flaw is Flaw.DISAGREES
+            try:
+                again = await _ask(item, self._main, rung, spent, urgency=1)
+            except PageError as error:
+                if error.code not in ANOTHER_MAY:
+                    raise
+                spent.attempts += error.attempts
+                continue
+            if again is not None and again.verdict.worth > best.verdict.worth:
+                best = again
+        return best
+
+    async def _stand_in(self, item: AskedItem, spent: Spent) -> Reading | None:
+        for stand_in in self._stand_ins:
+            if stand_in is None:
+                reading = item.without_model()
+            else:
+                try:
+                    reading = await _ask(item, await stand_in(), FIRST, spent, urgency=1)
+                except PageError as error:
+                    spent.attempts += error.attempts
+                    continue
+                except EngineFailedError as error:
+                    log.warning("a stand-in can't be asked: %s", error)
+                    continue
+            if reading is not None and reading.verdict.flaw in (None, Flaw.DISAGREES):
+                return replace(reading, is_fallback=True)
+        return None
+
+
+async def _ask(
+    item: AskedItem, way: Way, rung: Rung, spent: Spent, *, urgency: int
+) -> Reading | None:
+    questions = await item.questions(way.reader.profile, rung)
+    if not questions:
+        return None
+    asking = [_answer(one, way, spent, urgency) for one in questions]
+    # All of them end before the first failure is told, so that all are counted.
+    ended = await asyncio.gather(*asking, return_exceptions=True)
+    for failure in (one for one in ended if isinstance(one, BaseException)):
+        raise failure
+    answers = [one for one in ended if isinstance(one, Answer)]
+    pairs = list(zip(questions, answers, strict=True))
+    return await asyncio.to_thread(item.read, way.reader, rung, pairs)
+
+
+async def _answer(question: Question, way: Way, spent: Spent, urgency: int) -> Answer:
+    answer = await way.ask(question.request, urgency=urgency)
+    spent.add(answer)
+    return answer
+
+
+def _will_do(best: Reading) -> bool:
+    """Whether no stand-in could do better."""
+    verdict = best.verdict
+    if verdict.flaw in (None, Flaw.DISAGREES):
+        return True
+    return verdict.flaw is Flaw.CUT and (verdict.agreement or 0.0) >= NEARLY_ALL
+
+
+def _told(fallback: Reading, best: Reading | None, refused: PageError | None) -> ParsedAnswer:
+    """The stand-in's reading, with a note on why it was needed."""
+    why = refused.message if refused else best.verdict.why if best else ""
+    parsed = fallback.parsed
+    return ParsedAnswer(parsed.blocks, (f"the model's own answer: {why}", *parsed.notes))

@@ -1,0 +1,58 @@
+"""A page image as a model is shown it at a second look: smaller, or in strips between its lines."""
+
+import io
+from dataclasses import dataclass
+from itertools import pairwise
+
+from PIL import Image
+
+from llm_ocr.records import ImagePolicy
+from llm_ocr.sources.raster import encode, enlarged
+
+# How far from the even cut a gap between lines is looked for, as a share of the page's height.
+REACH = 0.06
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A part of the page over its whole width: a JPEG of `width` x `height` pixels, `scale` pixels
+    of the page to one of its own, that begins at the page's row `top`."""
+
+    jpeg: bytes
+    width: int
+    height: int
+    top: int
+    scale: float
+
+
+def cut(jpeg: bytes, policy: ImagePolicy, *, scale: float = 1.0, bands: int = 1) -> list[Strip]:
+    """The page at `scale`, in `bands` strips from top to bottom that cut no line if they can."""
+    with Image.open(io.BytesIO(jpeg)) as stored:
+        page = stored.convert("RGB")
+    rows = [0, *_gaps(page, bands), page.height]
+    return [
+        _strip(page.crop((0, top, page.width, bottom)), top, scale, policy)
+        for top, bottom in pairwise(rows)
+        if bottom > top
+    ]
+
+
+def _strip(part: Image.Image, top: int, scale: float, policy: ImagePolicy) -> Strip:
+    size = (max(1, round(part.width * scale)), max(1, round(part.height * scale)))
+    shown = part if scale == 1.0 else part.resize(size, Image.Resampling.LANCZOS)
+    shown = enlarged(shown, policy.smallest_side)
+    jpeg = encode(shown, policy.jpeg_quality)
+    return Strip(jpeg, *shown.size, top, part.width / shown.width)
+
+
+def _gaps(page: Image.Image, bands: int) -> list[int]:
+    """The rows at which to cut: the lightest within reach of each even cut, or the nearest such."""
+    # One column of mean luminance: a text line is darker than the gap behind it.
+    light = page.convert("L").resize((1, page.height), Image.Resampling.BOX).tobytes()
+    reach = int(page.height * REACH)
+    cuts: list[int] = []
+    for k in range(1, bands):
+        even = page.height * k // bands
+        near = range(max(1, even - reach), min(page.height - 1, even + reach) + 1)
+        cuts.append(max(near, key=lambda row: (light[row], -abs(row - even)), default=even))
+    return cuts

@@ -1,0 +1,240 @@
+"""What vLLM is told for a model on the GPUs that are there, and whose vLLM it is."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from llm_ocr.engines.gpu import Gpu
+from llm_ocr.engines.vllm import (
+    VllmOptions,
+    check_version,
+    find_vllm,
+    vllm_arguments,
+    vllm_command,
+    vllm_version,
+)
+from llm_ocr.inference.client import EngineFailedError
+from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
+
+# Memory as NVML tells it.
+A100 = Gpu("NVIDIA A100-SXM4-80GB", 80.0)
+H200 = Gpu("NVIDIA H200", 140.4)
+L40S = Gpu("NVIDIA L40S", 45.0)
+L4 = Gpu("NVIDIA L4", 22.5)
+T4 = Gpu("Tesla T4", 15.0)
+
+
+def given(*gpus: Gpu, **options: object) -> dict[str, str | None]:
+    """The arguments by flag."""
+    chosen = VllmOptions(**options)  # type: ignore[arg-type]
+    arguments = vllm_arguments(DEEPSEEK_OCR, gpus, chosen)
+    assert len({one.flag for one in arguments}) == len(arguments)
+    assert all(one.why for one in arguments)
+    return {one.flag: one.value for one in arguments}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "sequences", "step_tokens"),
+    [
+        (H200, 1024, 16384),
+        (A100, 512, 16384),
+        (L40S, 256, 8192),
+        (L4, 96, 8192),
+        (T4, 32, 8192),
+    ],
+    ids=lambda value: value.name if isinstance(value, Gpu) else "",
+)
+def test_a_gpu_is_given_as_much_at_once_as_it_has_memory_for(
+    gpu: Gpu, sequences: int, step_tokens: int
+) -> None:
+    arguments = given(gpu)
+    assert arguments["--max-num-seqs"] == str(sequences)
+    assert arguments["--max-num-batched-tokens"] == str(step_tokens)
+    assert arguments["--gpu-memory-utilization"] == "0.90"
+    assert "--data-parallel-size" not in arguments
+    assert "--tensor-parallel-size" not in arguments
+
+
+def test_what_a_model_needs_is_the_same_on_every_gpu() -> None:
+    for gpus in ((A100,), (L4, L4), ()):
+        arguments = given(*gpus)
+        assert arguments["--served-model-name"] == "deepseek-ai/DeepSeek-OCR"
+        assert arguments["--revision"] == DEEPSEEK_OCR.serving.revision
+        assert arguments["--max-model-len"] == "8192"
+        assert json.loads(arguments["--limit-mm-per-prompt"] or "") == {"image": 1}
+        assert "NGramPerReqLogitsProcessor" in (arguments["--logits-processors"] or "")
+        assert arguments["--no-enable-prefix-caching"] is None
+        assert arguments["--mm-processor-cache-gb"] == "0"
+        config = json.loads(arguments["--structured-outputs-config"] or "")
+        assert config == {"backend": "xgrammar", "disable_any_whitespace": True}
+
+
+def test_without_a_gpu_nothing_is_said_of_gpus() -> None:
+    arguments = given()
+    assert arguments["--max-num-seqs"] == "32"
+    assert not [flag for flag in arguments if "gpu" in flag or "parallel" in flag]
+
+
+def test_several_gpus_each_have_a_copy_of_the_model() -> None:
+    arguments = given(L4, L4)
+    assert arguments["--data-parallel-size"] == "2"
+    assert "--tensor-parallel-size" not in arguments
+    assert arguments["--max-num-seqs"] == "96"
+
+
+def test_gpus_that_share_a_model_have_their_memory_together() -> None:
+    arguments = given(L4, L4, L4, L4, tensor_parallel=2)
+    assert arguments["--tensor-parallel-size"] == "2"
+    assert arguments["--data-parallel-size"] == "2"
+    assert arguments["--max-num-seqs"] == "256"
+
+
+def test_the_smallest_gpu_decides() -> None:
+    assert given(A100, L4)["--max-num-seqs"] == "96"
+
+
+def test_more_gpus_to_share_than_there_are_is_an_error() -> None:
+    with pytest.raises(EngineFailedError, match=r"--tensor-parallel 4 .* there are 2"):
+        given(L4, L4, tensor_parallel=4)
+
+
+def test_a_gpu_without_room_for_the_model_is_an_error_that_names_both() -> None:
+    small = Gpu("GeForce RTX 3050", 8.0)
+    with pytest.raises(EngineFailedError, match=r"deepseek-ocr takes 6\.7 GiB .* RTX 3050 has 8"):
+        given(small)
+    assert given(small, small, tensor_parallel=2)["--max-num-seqs"] == "32"
+
+
+@pytest.mark.parametrize(
+    ("extra", "without"),
+    [
+        ("--max-num-seqs=8", "--max-num-seqs"),
+        ("--max-num-seqs 8", "--max-num-seqs"),
+        ("--max_num_seqs 8", "--max-num-seqs"),
+        ("--enable-prefix-caching", "--no-enable-prefix-caching"),
+        ("""--limit-mm-per-prompt '{"image": 2}'""", "--limit-mm-per-prompt"),
+        ("--revision main", "--revision"),
+        ("--gpu-memory-utilization 0.5", "--gpu-memory-utilization"),
+    ],
+)
+def test_what_a_user_gives_wins(extra: str, without: str) -> None:
+    arguments, plain = given(A100, extra=extra), given(A100)
+    assert without not in arguments
+    assert {without, *arguments} == set(plain)
+    assert all(plain[flag] == value for flag, value in arguments.items())
+
+
+def test_weights_in_a_folder_have_no_revision(tmp_path: Path) -> None:
+    options = VllmOptions(sys.executable, weights=tmp_path, revision="abc")
+    command = vllm_command(DEEPSEEK_OCR, [A100], options)
+    assert command.argv[:3] == [sys.executable, "serve", str(tmp_path)]
+    assert "--revision" not in command.argv
+    assert "--served-model-name" in command.argv
+    assert command.model == "deepseek-ai/DeepSeek-OCR"
+
+
+def test_a_revision_is_the_users_or_else_the_profiles() -> None:
+    assert given(A100, revision="abc")["--revision"] == "abc"
+
+
+def test_the_command_is_arguments_and_what_the_user_gave_last() -> None:
+    options = VllmOptions(
+        sys.executable,
+        extra="""--max-num-seqs=8 --limit-mm-per-prompt '{"image": 2}' --enforce-eager""",
+        env={"CUDA_VISIBLE_DEVICES": "1"},
+        ready_timeout=7,
+    )
+    command = vllm_command(DEEPSEEK_OCR, [A100], options)
+    assert command.argv[1:3] == ["serve", "deepseek-ai/DeepSeek-OCR"]
+    assert list(command.argv[-4:]) == [
+        "--max-num-seqs=8",
+        "--limit-mm-per-prompt",
+        '{"image": 2}',
+        "--enforce-eager",
+    ]
+    assert "None" not in command.argv
+    assert command.ready_timeout == 7
+    assert command.env == {"VLLM_NO_USAGE_STATS": "1", "CUDA_VISIBLE_DEVICES": "1"}
+
+
+# Whose vLLM it is.
+
+
+def test_a_command_that_is_not_there_says_what_can_be_done() -> None:
+    with pytest.raises(EngineFailedError, match="no command 'no-such-vllm'") as caught:
+        vllm_command(DEEPSEEK_OCR, [A100], VllmOptions("no-such-vllm"))
+    for way in ("pip install", "--vllm", "--base-url", "--engine embedded"):
+        assert way in str(caught.value)
+
+
+def executable(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def test_vllm_is_found_on_path_or_beside_this_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = executable(tmp_path / "vllm-of-mine", "#!/bin/sh\n")
+    assert find_vllm("vllm-of-mine") is None
+    assert find_vllm(str(command)) == str(command)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_vllm("vllm-of-mine") == str(command)
+    assert find_vllm(Path(sys.executable).name) == sys.executable
+
+
+def test_the_version_is_asked_of_the_commands_own_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Importing vLLM takes 10 s, so the script itself is not run."""
+    installed = tmp_path / "packages" / "vllm-0.21.3.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.21.3\n")
+    monkeypatch.setenv("PYTHONPATH", str(installed.parent))
+    script = executable(tmp_path / "vllm", f"#!{sys.executable}\nraise SystemExit('it was run')\n")
+    assert vllm_version(str(script)) == "0.21.3"
+
+
+def test_a_command_that_is_no_python_script_is_asked_itself(tmp_path: Path) -> None:
+    script = executable(
+        tmp_path / "vllm",
+        '#!/bin/sh\n[ "$1" = --version ] && echo "INFO starting" && echo 0.30.1\n',
+    )
+    assert vllm_version(str(script)) == "0.30.1"
+
+
+@pytest.mark.parametrize("text", ["#!/bin/sh\nexit 3\n", "#!/no/such/python\n", "no program"])
+def test_a_command_that_does_not_tell_its_version_is_an_error(tmp_path: Path, text: str) -> None:
+    script = executable(tmp_path / "vllm", text)
+    with pytest.raises(EngineFailedError, match="does not tell its version") as caught:
+        vllm_version(str(script))
+    assert str(script) in str(caught.value)
+
+
+@pytest.mark.parametrize("version", ["0.18.0", "0.25.1", "0.32.0", "0.32.9+cpu", "0.32.0rc1"])
+def test_a_version_that_was_tried_passes(version: str) -> None:
+    assert check_version(DEEPSEEK_OCR, version) is None
+
+
+@pytest.mark.parametrize("version", ["0.33.0", "1.0.0"])
+def test_a_newer_version_is_warned_of(version: str) -> None:
+    warning = check_version(DEEPSEEK_OCR, version)
+    assert warning is not None
+    assert f"vLLM {version} is newer" in warning
+    assert "0.18 to 0.32" in warning
+
+
+@pytest.mark.parametrize("version", ["0.17.9", "0.9.2", "0.8.5.post1"])
+def test_an_older_version_is_refused(version: str) -> None:
+    with pytest.raises(EngineFailedError, match=r"too old .*pip install \"vllm>=0\.18\""):
+        check_version(DEEPSEEK_OCR, version)
+
+
+@pytest.mark.parametrize("version", ["0.32.1.dev45+g1234567", "dev", ""])
+def test_a_build_of_ones_own_is_warned_of(version: str) -> None:
+    warning = check_version(DEEPSEEK_OCR, version)
+    assert warning is not None
+    assert "a build of one's own" in warning

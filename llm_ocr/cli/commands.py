@@ -240,7 +240,7 @@ def _errors() -> Iterator[None]:
     from pydantic import ValidationError
 
     from llm_ocr.engines.check import CheckFailedError
-    from llm_ocr.inference.client import EngineFailedError, WrongServerError
+    from llm_ocr.inference.replies import EngineFailedError, WrongServerError
     from llm_ocr.pipeline.interruption import StoppedError
     from llm_ocr.report.status import NoRunError
     from llm_ocr.sources.open import NoInputError

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageDraw, ImageFont
 
-from llm_ocr.inference.client import Answer, ChatClient, ChatRequest
+from llm_ocr.inference.client import ChatClient, ChatRequest
 from llm_ocr.inference.loops import find_loop
+from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import Gives, ModelProfile, Task
 from llm_ocr.records import FIGURE_LABELS, PageError, ParsedAnswer
 

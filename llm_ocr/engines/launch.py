@@ -17,7 +17,8 @@ from typing import Self
 from PIL import Image, ImageDraw, ImageFont
 
 from llm_ocr.engines.failures import STARTED, why
-from llm_ocr.inference.client import ChatClient, ChatRequest, EngineFailedError
+from llm_ocr.inference.client import ChatClient, ChatRequest
+from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.inference.retry import RetryPolicy
 from llm_ocr.inference.window import Window
 from llm_ocr.records import PageError
@@ -72,6 +73,11 @@ class Engine:
     @property
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self._port}/v1"
+
+    @property
+    def is_down(self) -> bool:
+        """Whether it died and is not up again yet."""
+        return self._reviving.locked()
 
     async def __aenter__(self) -> Self:
         try:

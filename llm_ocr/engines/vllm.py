@@ -12,7 +12,7 @@ from pathlib import Path
 
 from llm_ocr.engines.gpu import Gpu
 from llm_ocr.engines.launch import EngineCommand
-from llm_ocr.inference.client import EngineFailedError
+from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.models.profile import Argument, ModelProfile
 
 # The share of a GPU that vLLM may fill, as the rest goes to images in preparation and to CUDA.

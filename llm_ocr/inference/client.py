@@ -13,11 +13,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import aiohttp
 
-from llm_ocr.inference.retry import RETRYABLE_STATUS, RetryPolicy
+from llm_ocr.inference.replies import Answer, EngineFailedError, TryAgainError, read_answer, refusal
+from llm_ocr.inference.retry import RetryPolicy
 from llm_ocr.inference.suspects import MAX_CRASHES, Suspects
 from llm_ocr.inference.window import Window
 from llm_ocr.records import ErrorCode, PageError
@@ -25,22 +26,6 @@ from llm_ocr.records import ErrorCode, PageError
 log = logging.getLogger(__name__)
 
 IMAGE = "-the-image-"
-# What a server says when it is asked for more than it can take.
-PUSH_BACK = frozenset({429, 503})
-# Refusals that no other page would escape, and what to do about them.
-NOBODYS_PAGE = {
-    401: "it wants a key: set LLM_OCR_API_KEY",
-    403: "the key (LLM_OCR_API_KEY) does not allow this",
-    404: "it serves no such model or path: see `curl BASE_URL/models`, and set --served-model",
-}
-
-
-class EngineFailedError(Exception):
-    """The engine is gone and can't be brought back: the run stops, what is done stays done."""
-
-
-class WrongServerError(EngineFailedError):
-    """The server refuses every page, as it is asked now: a wrong key, model or address."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +36,6 @@ class ChatRequest:
     jpeg: bytes
     max_tokens: int
     sampling: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What the server said. `seconds` counts the last attempt, from sending to the last byte."""
-
-    text: str
-    finish_reason: str
-    prompt_tokens: int
-    completion_tokens: int
-    seconds: float
-    attempts: int
 
 
 @dataclass
@@ -89,15 +62,6 @@ class Traffic:
         self.answered_at = time.monotonic()
         share = 1 / min(self.answers, 32)
         self.seconds += share * (answer.seconds - self.seconds)
-
-
-class _TryAgainError(Exception):
-    """The attempt failed in a way that may pass; `code` is what it becomes if it never does."""
-
-    def __init__(self, code: ErrorCode, message: str, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.code, self.retry_after = code, retry_after
-        self.is_push_back = code is ErrorCode.ENGINE_TIMEOUT
 
 
 class _UnreachableError(Exception):
@@ -189,7 +153,7 @@ class ChatClient:
                 if failures >= self._retry.attempts:
                     raise self._gone(f"nobody answers at {self._url} ({error})") from error
                 await self._wait(failures, None, error)
-            except _TryAgainError as error:
+            except TryAgainError as error:
                 failures += 1
                 self.traffic.push_backs += error.is_push_back
                 if failures < self._retry.attempts:
@@ -237,17 +201,17 @@ class ChatClient:
                 raw = await response.read()
                 if response.status != 200:
                     again = response.headers.get("Retry-After")
-                    raise _refusal(response.status, raw, again, attempt)
+                    raise refusal(response.status, raw, again, attempt)
         except (aiohttp.ClientConnectorError, aiohttp.ServerDisconnectedError) as error:
             raise _UnreachableError(str(error) or type(error).__name__) from error
         except (aiohttp.ClientOSError, ConnectionError) as error:
             raise _UnreachableError(str(error) or type(error).__name__) from error
         except TimeoutError as error:
             limit = f"{self._timeout.total:g} s"
-            raise _TryAgainError(ErrorCode.ENGINE_TIMEOUT, f"no answer within {limit}") from error
+            raise TryAgainError(ErrorCode.ENGINE_TIMEOUT, f"no answer within {limit}") from error
         except aiohttp.ClientError as error:
-            raise _TryAgainError(ErrorCode.ENGINE_ERROR, f"half an answer: {error}") from error
-        return _read(raw, time.monotonic() - started, attempt)
+            raise TryAgainError(ErrorCode.ENGINE_ERROR, f"half an answer: {error}") from error
+        return read_answer(raw, time.monotonic() - started, attempt)
 
     async def _recovered(self, since: float) -> bool:
         return self._recover is not None and await self._recover(since)
@@ -269,47 +233,3 @@ def _poison(crashes: int, attempts: int) -> PageError:
         f"the engine died {crashes} times while it was asked about this; see the engine's log",
         attempts,
     )
-
-
-def _refusal(status: int, raw: bytes, retry_after: str | None, attempt: int) -> Exception:
-    message = f"the server answered {status}: {_message(raw)}"
-    if status in NOBODYS_PAGE:
-        return WrongServerError(f"{message}; {NOBODYS_PAGE[status]}")
-    if status in RETRYABLE_STATUS:
-        wait = float(retry_after) if retry_after and retry_after.isdigit() else None
-        again = _TryAgainError(ErrorCode.ENGINE_ERROR, message, wait)
-        again.is_push_back = status in PUSH_BACK
-        return again
-    return PageError(ErrorCode.REQUEST_REJECTED, message, attempt)
-
-
-def _message(raw: bytes) -> str:
-    """The message in an error body: `{"error": {"message": …}}`, or the body's beginning."""
-    try:
-        error = json.loads(raw)["error"]
-        return str(error["message"])[:500]
-    except (ValueError, KeyError, TypeError):
-        return raw[:200].decode(errors="replace")
-
-
-def _status_inside(body: dict[str, Any]) -> int | None:
-    """The status of an error that came with 200."""
-    error = body.get("error")
-    code = error.get("code") if isinstance(error, dict) else None
-    return code if isinstance(code, int) and 400 <= code < 600 else None
-
-
-def _read(raw: bytes, seconds: float, attempt: int) -> Answer:
-    try:
-        body: dict[str, Any] = json.loads(raw)
-        if "choices" not in body and (status := _status_inside(body)):
-            raise _refusal(status, raw, None, attempt)
-        choice, usage = body["choices"][0], body.get("usage") or {}
-        text, reason = choice["message"]["content"] or "", choice["finish_reason"]
-        tokens = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        said = f"an answer that can't be read: {_message(raw)}"
-        raise _TryAgainError(ErrorCode.ENGINE_ERROR, said) from error
-    if reason == "abort":
-        raise _TryAgainError(ErrorCode.ENGINE_ERROR, "the server aborted the request")
-    return Answer(text, reason or "stop", *tokens, seconds, attempt)

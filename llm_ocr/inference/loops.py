@@ -25,6 +25,9 @@ PROPOSALS = 6
 MISMATCH = 9
 # The share of a loop's periods that must be exact: a cell that differs in each row is content.
 EXACT_PERIODS = 0.6
+# What a server stops: patterns of a few tokens, many times.
+LONGEST_STOPPED = 200
+STOPPED_TIMES = 12
 # What is left behind a loop that ran to the answer's end.
 TAIL = 60
 # Prose of few words: words looked at together, and how many of them may be different ones.
@@ -63,6 +66,8 @@ def find_loop(text: str, finish_reason: str | None = None) -> Loop | None:
     is_cut = finish_reason in ("length", "repetition")
     tokens = tokens_of(text)
     found = [_blank(text, is_cut), _same_characters(text, is_cut)]
+    if finish_reason == "repetition":
+        found.append(_stopped(text))
     for run in _runs(tokens):
         found.append(_judged(run, tokens, text, is_cut))
     found.append(_salad(tokens, text, is_cut))
@@ -158,10 +163,11 @@ def _numbers(run: _Run, tokens: Tokens) -> str:
     if not places:
         return "none"
     steps = {k: tokens.values[k] - tokens.values[k - run.period] for k in places}
-    ruled = sum(step == 0 or step == steps.get(k - run.period, step) for k, step in steps.items())
-    if ruled < 0.8 * len(places):
-        return "free"
-    return "same" if sum(map(bool, steps.values())) < 0.2 * len(places) else "counted"
+    moves = {k: step for k, step in steps.items() if step}
+    if len(moves) <= 0.02 * len(places):
+        return "same"
+    ruled = sum(step == steps.get(k - run.period, step) for k, step in moves.items())
+    return "counted" if ruled >= 0.7 * len(moves) else "free"
 
 
 def _exact(run: _Run, codes: str) -> float:
@@ -213,7 +219,24 @@ def _is_empty_loop(pattern: _Pattern, text_length: int, runs_out: bool) -> bool:
         return pattern.count >= (50 if runs_out else 160)
     if runs_out:
         return pattern.count >= 40 and pattern.length >= 700
-    return pattern.count >= 100 and pattern.length >= max(5000, 0.5 * text_length)
+    if pattern.in_table:
+        return pattern.count >= 100 and pattern.length >= max(5000, 0.5 * text_length)
+    if pattern.numbers == "same" and pattern.size >= 8:
+        return pattern.count >= 80
+    return pattern.count >= 450 and pattern.length >= 900
+
+
+def _stopped(text: str) -> Loop | None:
+    """What a server stopped, which ends with it: the shortest pattern that the text ends with."""
+    for period in range(1, min(LONGEST_STOPPED, len(text) // STOPPED_TIMES) + 1):
+        pattern = text[-period:]
+        start = len(text)
+        while text.endswith(pattern, 0, start):
+            start -= period
+        count = (len(text) - start) // period
+        if count >= STOPPED_TIMES:
+            return Loop(start + period, period, count, "exact")
+    return None
 
 
 def _blank(text: str, is_cut: bool) -> Loop | None:
@@ -230,13 +253,20 @@ def _same_characters(text: str, is_cut: bool) -> Loop | None:
         length, period = match.end() - match.start(), len(match[1])
         if not match.group().strip():
             continue
-        is_rule = not any(one.isalnum() for one in match[1])
         runs_out = is_cut and len(text.rstrip()) - match.end() <= TAIL
-        enough = (600 if is_rule else 150) if runs_out else (2500 if is_rule else 400)
-        if _TABLE.search(match[1]) or length < enough:
+        if length < _most_characters(match[1], runs_out):
             continue
         return Loop(match.start() + period, period, length / period, "exact")
     return None
+
+
+def _most_characters(pattern: str, runs_out: bool) -> int:
+    """How long a document's own rules, dots, empty cells or words without spaces may be."""
+    if _TABLE.search(pattern):
+        return 700 if runs_out else 5000
+    if not any(one.isalnum() for one in pattern):
+        return 600 if runs_out else 1000
+    return 150 if runs_out else 400
 
 
 def _salad(tokens: Tokens, text: str, is_cut: bool) -> Loop | None:

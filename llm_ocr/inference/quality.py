@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from llm_ocr.inference.agreement import agreement, layer_is_usable
-from llm_ocr.inference.client import Answer
 from llm_ocr.inference.loops import find_loop
+from llm_ocr.inference.replies import Answer
 from llm_ocr.records import FIGURE_LABELS, Block, TextLayer
 
 # With an empty answer, pages with less ink than this are taken for blank: specks of dust, a fold.
 SPECKLED_INK = 2e-3
+
+# What agrees this much with the page's text layer stands on the page, however often it repeats.
+WITNESSED = 0.9
 
 
 class Flaw(StrEnum):
@@ -74,7 +77,9 @@ def judge(answer: Answer, blocks: Sequence[Block], evidence: Evidence) -> Verdic
         return Verdict(Flaw.EMPTY, 0, score, "nothing was read on a page that has ink")
     if blocks and not words and not all(block.label in FIGURE_LABELS for block in blocks):
         return Verdict(Flaw.NO_TEXT, length, score, "the answer has tags, but no text in them")
-    loop = find_loop(answer.text, answer.finish_reason) if evidence.may_loop else None
+    is_witnessed = score is not None and score >= WITNESSED
+    may_loop = evidence.may_loop and not is_witnessed
+    loop = find_loop(answer.text, answer.finish_reason) if may_loop else None
     if loop is not None:
         said = f"{loop.period} characters again and again ({loop.kind}), from {loop.start} on"
         return Verdict(Flaw.LOOP, loop.start, score, said)

@@ -13,9 +13,10 @@ from llm_ocr.engines.check import CheckFailedError, check, raise_if_wrong
 from llm_ocr.engines.embedded.command import available_cores, embedded_command
 from llm_ocr.engines.launch import Engine, EngineCommand
 from llm_ocr.engines.vllm import check_version, vllm_command, vllm_version
-from llm_ocr.inference.client import Answer, ChatClient, ChatRequest, EngineFailedError
+from llm_ocr.inference.client import ChatClient, ChatRequest
 from llm_ocr.inference.concurrency import BLIND_START, Governor
 from llm_ocr.inference.metrics import ServerLoad, answers, scrape
+from llm_ocr.inference.replies import Answer, EngineFailedError
 from llm_ocr.inference.window import Window
 from llm_ocr.pipeline.events import Note, Notify
 from llm_ocr.pipeline.targets import EngineKind, Target, vllm_options
@@ -45,7 +46,7 @@ class Asker:
         observe: Observe,
     ) -> None:
         self.target = target
-        self.is_starting = False
+        self._is_starting = False
         self.window = Window(settings.concurrency or _first_window(settings, target))
         key = settings.api_key if target.kind is EngineKind.SERVER else None
         self.client = ChatClient(
@@ -69,6 +70,11 @@ class Asker:
     def load(self) -> ServerLoad | None:
         """What the server said last of itself."""
         return self._governor.last if self._governor else None
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether nobody is there to ask yet, or again."""
+        return self._is_starting or (self.engine is not None and self.engine.is_down)
 
     @property
     def restarts(self) -> int:
@@ -102,14 +108,14 @@ class Asker:
                 raise self._failure
             if self._is_ready:
                 return
-            self.is_starting = True
+            self._is_starting = True
             try:
                 await self._start()
             except (EngineFailedError, CheckFailedError) as error:
                 self._failure = error
                 raise
             finally:
-                self.is_starting = False
+                self._is_starting = False
             self._is_ready = True
 
     async def _start(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from llm_ocr.inference.client import EngineFailedError
+from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.inference.window import Window
 from llm_ocr.pipeline.events import ItemsDone, Notify
 from llm_ocr.pipeline.interruption import Stop, StoppedError

@@ -21,9 +21,11 @@ class Brake(StrEnum):
 
 @dataclass(frozen=True)
 class Moment:
-    """How many items are where: in flight and how many could be, between two tries of a request,
-    read but not yet rows; and whether the server has a queue, or is only starting."""
+    """How many items are where: under way at all; in flight, and how many could be; between two
+    tries of a request; read but not yet rows. `queued` are those that wait for the server, which
+    may be starting, for the first time or again."""
 
+    under_way: int
     in_flight: int
     window: int
     queued: int
@@ -34,6 +36,8 @@ class Moment:
 
 def brake(moment: Moment) -> Brake | None:
     """What holds the run back at that moment; None if nothing is under way."""
+    if not moment.under_way:
+        return None
     if moment.is_starting:
         return Brake.START
     if moment.in_flight >= 0.9 * moment.window or moment.queued:
@@ -42,6 +46,9 @@ def brake(moment: Moment) -> Brake | None:
         return Brake.NETWORK
     if moment.finishing > moment.in_flight + 1:
         return Brake.STORAGE
+    if moment.under_way <= moment.in_flight + moment.between_tries + moment.finishing:
+        # All that is left is with the engine.
+        return Brake.ENGINE
     return Brake.RENDERING
 
 
@@ -51,11 +58,12 @@ class Pace:
     def __init__(self) -> None:
         self._seen: Counter[Brake] = Counter()
 
-    async def watch(self, moment: Callable[[], Moment]) -> None:
+    async def watch(self, moment: Callable[[], Moment | None]) -> None:
         """Look until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            found = brake(moment())
+            now = moment()
+            found = None if now is None else brake(now)
             if found is not None:
                 self._seen[found] += 1
 

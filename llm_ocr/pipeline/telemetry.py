@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from llm_ocr.engines.gpu import find_gpus, gpu_utilisation
-from llm_ocr.inference.client import Answer
+from llm_ocr.inference.replies import Answer
 from llm_ocr.pipeline.asking import Asker
 from llm_ocr.pipeline.events import Event, ItemsDone, Note, Notify
 from llm_ocr.settings import Settings

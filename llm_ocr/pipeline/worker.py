@@ -210,7 +210,7 @@ class Worker:
             part_seconds=self._settings.part_seconds,
         )
         loop = StageLoop(self._store, stage, read, tempo, stop, self._counted)
-        watching = asyncio.create_task(self._pace.watch(lambda: _moment(loop, asker)))
+        watching = asyncio.create_task(self._pace.watch(lambda: _moment(loop, tempo, asker)))
         try:
             await loop.run(work)
         finally:
@@ -232,6 +232,7 @@ class Worker:
         for asker in askers:
             session.retries += asker.client.traffic.retries
             session.engine_restarts += asker.restarts
+            session.seconds_down += asker.engine.seconds_down if asker.engine else 0.0
             session.widest_window = max(session.widest_window, asker.window.most_inside)
             session.preemptions += asker.load.preemptions if asker.load else 0
 
@@ -280,12 +281,13 @@ async def _nothing(item: Item, spent: Spent) -> Reading | None:
     return None
 
 
-def _moment(loop: StageLoop[AnyItem], asker: Asker | None) -> Moment:
+def _moment(loop: StageLoop[AnyItem], tempo: Tempo, asker: Asker | None) -> Moment | None:
     if asker is None:
-        return Moment(0, 1, 0, 0, loop.finishing, is_starting=False)
+        return None
     window, traffic = asker.window, asker.client.traffic
     queued = window.waiting + (asker.load.waiting if asker.load else 0)
     return Moment(
+        tempo.items.inside,
         window.inside,
         window.width,
         queued,

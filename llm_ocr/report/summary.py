@@ -41,7 +41,8 @@ class Problem:
 class Summary:
     """A run's account. `pages` and `tokens` are of the whole run; `seconds`, `pages_done` and
     the speeds are of this session, which may have gone on with an earlier one's work; so are
-    `retries` and what follows. `held_back` says at which share (0..1) of the moments the engine,
+    `retries` and what follows. `seconds_down` is from the engine's deaths until it answered again.
+    `held_back` says at which share (0..1) of the moments the engine,
     rendering, the network or storage held the run back; `gpu_busy` is the GPUs' mean utilisation
     (0..1)."""
 
@@ -61,6 +62,7 @@ class Summary:
     tokens_per_second: float
     retries: int
     engine_restarts: int
+    seconds_down: float
     preemptions: int
     widest_window: int
     gpu_busy: float | None
@@ -87,6 +89,7 @@ class Session:
     counts: dict[str, Counts] = field(default_factory=dict)
     retries: int = 0
     engine_restarts: int = 0
+    seconds_down: float = 0.0
     preemptions: int = 0
     widest_window: int = 0
     gpu_busy: float | None = None
@@ -122,6 +125,7 @@ def summarise(store: Store, plan: Plan, session: Session) -> Summary:
         tokens_per_second=tokens / seconds,
         retries=session.retries,
         engine_restarts=session.engine_restarts,
+        seconds_down=session.seconds_down,
         preemptions=session.preemptions,
         widest_window=session.widest_window,
         gpu_busy=session.gpu_busy,
@@ -176,7 +180,7 @@ def render_summary(summary: Summary) -> Group:
     grid.add_row("Tokens", f"{summary.prompt_tokens:,} in, {summary.completion_tokens:,} out")
     grid.add_row("This session", _speed(summary))
     if summary.retries or summary.engine_restarts:
-        restarts = f"{summary.engine_restarts} engine restarts"
+        restarts = f"{summary.engine_restarts} engine restarts ({summary.seconds_down:.0f} s)"
         grid.add_row("Retries", f"{summary.retries} requests, {restarts}")
     if summary.held_back and summary.pages_done:
         grid.add_row("Held back by", _brakes(summary))

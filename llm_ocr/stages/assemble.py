@@ -92,10 +92,14 @@ class DocumentItem:
         return item_result(self.item_id, row, {"documents": [row]})
 
 
+# Pages of which something may be missing: at the token limit, or where a loop began.
+CUT = (PageStatus.TRUNCATED, PageStatus.REPETITIVE)
+
+
 def document_outcome(pages: Sequence[Row]) -> tuple[PageStatus, PageError | None]:
     """A document is ok, failed (no page of it was read), or truncated: some of it is missing."""
     failed = [page for page in pages if page["status"] == PageStatus.FAILED]
-    cut = [page for page in pages if page["status"] == PageStatus.TRUNCATED]
+    cut = [page for page in pages if page["status"] in CUT]
     if failed and len(failed) == len(pages):
         first = failed[0]
         code = ErrorCode(first["error_code"] or ErrorCode.MISSING_PAGES)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from llm_ocr.inference.agreement import layer_is_usable
-from llm_ocr.inference.client import Answer, ChatRequest
+from llm_ocr.inference.client import ChatRequest
 from llm_ocr.inference.quality import SPECKLED_INK, Evidence, Flaw, Verdict, judge
+from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import ModelProfile, Rung
 from llm_ocr.records import (
     Block,

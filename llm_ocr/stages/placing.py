@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from llm_ocr.inference.client import Answer
+from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.records import Block, Box, ParsedAnswer
 from llm_ocr.stages.stage import Question

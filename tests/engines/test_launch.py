@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from llm_ocr.engines.launch import Engine, EngineCommand
-from llm_ocr.inference.client import ChatClient, ChatRequest, EngineFailedError
+from llm_ocr.inference.client import ChatClient, ChatRequest
+from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.inference.window import Window
 
 CHAT = [sys.executable, "-m", "tests.servers.chat"]

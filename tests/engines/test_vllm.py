@@ -15,7 +15,7 @@ from llm_ocr.engines.vllm import (
     vllm_command,
     vllm_version,
 )
-from llm_ocr.inference.client import EngineFailedError
+from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 
 # Memory as NVML tells it.

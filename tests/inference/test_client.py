@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from llm_ocr.inference.client import ChatClient, ChatRequest, EngineFailedError
+from llm_ocr.inference.client import ChatClient, ChatRequest
+from llm_ocr.inference.replies import EngineFailedError, WrongServerError
 from llm_ocr.inference.retry import RetryPolicy
 from llm_ocr.inference.window import Window
 from llm_ocr.records import ErrorCode, PageError
@@ -95,13 +96,24 @@ async def test_trouble_that_stays_fails_the_page_with_what_the_server_said() -> 
     assert len(server.requests) == 3
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 422])
+@pytest.mark.parametrize("status", [400, 413, 422])
 async def test_a_refusal_is_not_asked_again(status: int) -> None:
     async with serving(lambda body: refusal(status, "prompt too long")) as server:
         async with client(server) as asking:
             with pytest.raises(PageError, match=f"{status}: prompt too long") as caught:
                 await asking.ask(PAGE)
     assert caught.value.code is ErrorCode.REQUEST_REJECTED
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [(401, "LLM_OCR_API_KEY"), (403, "LLM_OCR_API_KEY"), (404, "--served-model")],
+)
+async def test_a_refusal_that_no_page_would_escape_stops_the_run(status: int, advice: str) -> None:
+    async with serving(lambda body: refusal(status, "no")) as server, client(server) as asking:
+        with pytest.raises(WrongServerError, match=f"{status}: no; .*{advice}"):
+            await asking.ask(PAGE)
     assert len(server.requests) == 1
 
 
@@ -139,14 +151,61 @@ async def test_a_broken_answer_is_asked_again(broken: web.Response) -> None:
     assert said.text.startswith("A picture")
 
 
-async def test_a_server_that_never_answers_is_timed_out() -> None:
-    async def never(body: dict[str, Any]) -> web.StreamResponse:
-        await asyncio.Event().wait()
-        raise AssertionError
+async def test_half_a_body_is_asked_for_again() -> None:
+    asked = 0
 
-    async with serving(never) as server, client(server, timeout=0.05) as asking:
-        with pytest.raises(PageError, match=r"no answer within 0.05 s \(3 attempts\)") as caught:
+    async def reply(body: dict[str, Any]) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        whole = at_once(body)
+        if asked == 1 and isinstance(whole.body, bytes):
+            # The length says more than comes.
+            whole.headers["Content-Length"] = str(len(whole.body) + 50)
+            whole.force_close()
+        return whole
+
+    async with serving(reply) as server, client(server) as asking:
+        said = await asking.ask(PAGE)
+    assert (said.attempts, asked) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("code", "raised"), [(400, PageError), (404, WrongServerError), (401, WrongServerError)]
+)
+async def test_an_error_for_good_inside_a_200_is_one(code: int, raised: type[Exception]) -> None:
+    inside = web.json_response({"error": {"message": "it can't be", "code": code}})
+    async with serving(lambda body: inside) as server, client(server) as asking:
+        with pytest.raises(raised, match=f"{code}: it can't be"):
             await asking.ask(PAGE)
+    assert len(server.requests) == 1
+
+
+async def never(body: dict[str, Any]) -> web.StreamResponse:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def test_a_server_that_never_answers_stops_the_run() -> None:
+    async with serving(never) as server, client(server, timeout=0.05) as asking:
+        with pytest.raises(EngineFailedError, match="takes requests but answers none"):
+            await asking.ask(PAGE)
+    assert len(server.requests) == 3
+
+
+async def test_one_page_that_is_never_answered_fails_alone() -> None:
+    """The others are asked and answered while it waits."""
+    others = ChatRequest("Others.", b"a jpeg", 100)
+
+    async def reply(body: dict[str, Any]) -> web.StreamResponse:
+        return answer("read") if prompt_of(body) == "Others." else await never(body)
+
+    async with serving(reply) as server, client(server, timeout=0.3) as asking:
+        page = asyncio.create_task(asking.ask(PAGE))
+        while not page.done():
+            await asking.ask(others)
+            await asyncio.sleep(0.01)
+        with pytest.raises(PageError, match=r"no answer within 0.3 s \(3 attempts\)") as caught:
+            await page
     assert caught.value.code is ErrorCode.ENGINE_TIMEOUT
 
 

@@ -42,15 +42,38 @@ async def test_after_one_death_everything_goes_on_together() -> None:
     assert asked.running == ["clean", "once"]
 
 
-async def test_a_group_of_suspects_waits_for_the_others_and_holds_them_back() -> None:
+async def test_few_suspects_wait_until_nothing_else_is_left() -> None:
     asked = Asked(Suspects())
     await asked.add("clean", 0)
     await asked.add("twice", GROUP)
     await asked.add("late", 0)
-    assert asked.running == ["clean"]
+    assert asked.running == ["clean", "late"]
     await asked.end("clean")
+    assert asked.running == ["late"]
+    await asked.end("late")
+    assert asked.running == ["twice"]
+
+
+async def test_while_suspects_run_nothing_else_does() -> None:
+    asked = Asked(Suspects())
+    await asked.add("twice", GROUP)
+    await asked.add("late", 0)
     assert asked.running == ["twice"]
     await asked.end("twice")
+    assert asked.running == ["late"]
+
+
+async def test_more_suspects_than_a_group_hold_the_others_back() -> None:
+    asked = Asked(Suspects())
+    await asked.add("clean", 0)
+    for k in range(GROUP_SIZE + 1):
+        await asked.add(str(k), GROUP)
+    await asked.add("late", 0)
+    assert asked.running == ["clean"]
+    await asked.end("clean")
+    assert asked.running == [str(k) for k in range(GROUP_SIZE)]
+    for k in range(GROUP_SIZE + 1):
+        await asked.end(str(k))
     assert asked.running == ["late"]
 
 
@@ -80,8 +103,9 @@ async def test_the_gravest_suspects_go_first_and_each_alone() -> None:
 async def test_a_suspect_that_gives_up_holds_nobody_back() -> None:
     asked = Asked(Suspects())
     await asked.add("clean", 0)
-    await asked.add("twice", GROUP)
+    for k in range(GROUP_SIZE + 1):
+        await asked.add(str(k), GROUP)
     await asked.add("late", 0)
-    asked.tasks["twice"].cancel()
+    asked.tasks["0"].cancel()
     await settle()
     assert asked.running == ["clean", "late"]

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from llm_ocr import load_documents, load_pages, run
-from llm_ocr.inference.client import EngineFailedError
+from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.records import PageStatus
 from llm_ocr.report.summary import Summary
 from llm_ocr.sources.open import NoInputError

@@ -1,0 +1,82 @@
+from collections import Counter
+
+import pytest
+
+from llm_ocr.inference.loops import Loop, find_loop
+from tests.inference import answers
+from tests.inference.answers import LoopAnswer
+
+LOOP_SEEDS = range(8)
+CLEAN_SEEDS = range(14)
+
+Judged = tuple[int, LoopAnswer, Loop | None]
+
+
+@pytest.fixture(scope="module")
+def judged() -> list[Judged]:
+    made = [(seed, answer) for seed in LOOP_SEEDS for answer in answers.loops(seed)]
+    return [(seed, answer, find_loop(answer.text, answer.finish_reason)) for seed, answer in made]
+
+
+def by_kind(found: list[tuple[str, int]]) -> str:
+    counts = Counter(kind for kind, _ in found)
+    seeds = {kind: [seed for of, seed in found if of == kind] for kind in counts}
+    return "\n".join(f"{count} {kind}: seeds {seeds[kind]}" for kind, count in counts.items())
+
+
+def is_cut_well(answer: LoopAnswer, start: int) -> bool:
+    """A little of the beginning may go, where it happens to end as the pattern does."""
+    earliest = answer.start - answer.period - 20
+    latest = answer.start + max(2.5 * answer.period, 100)
+    return earliest <= start <= latest
+
+
+def test_nearly_all_loops_are_found(judged: list[Judged]) -> None:
+    missed = [(answer.kind, seed) for seed, answer, loop in judged if loop is None]
+    assert len(judged) >= 400
+    assert len(missed) <= 0.02 * len(judged), f"{len(missed)} of {len(judged)}:\n{by_kind(missed)}"
+
+
+def test_nearly_no_clean_page_is_accused() -> None:
+    pages = [(seed, *page) for seed in CLEAN_SEEDS for page in answers.clean(seed)]
+    accused = [(kind, seed) for seed, kind, text, finish in pages if find_loop(text, finish)]
+    assert len(pages) >= 1_000
+    assert len(accused) <= 0.005 * len(pages), (
+        f"{len(accused)} of {len(pages)}:\n{by_kind(accused)}"
+    )
+
+
+def test_the_kept_part_ends_near_the_first_occurrence(judged: list[Judged]) -> None:
+    cut = [(seed, answer, loop.start) for seed, answer, loop in judged if loop is not None]
+    wrong = [(answer.kind, seed) for seed, answer, start in cut if not is_cut_well(answer, start)]
+    assert len(wrong) <= 0.05 * len(cut), f"{len(wrong)} of {len(cut)}:\n{by_kind(wrong)}"
+
+
+@pytest.mark.parametrize("finish", ["stop", "length", "repetition", None])
+@pytest.mark.parametrize("text", ["", " ", "\n", "7", "Page 3", "<table></table>"])
+def test_a_short_answer_is_no_loop(text: str, finish: str | None) -> None:
+    assert find_loop(text, finish) is None
+
+
+@pytest.mark.parametrize("blank", [" ", "\n", " \n", "\t"])
+def test_an_answer_of_only_white_space_keeps_nothing_of_it(blank: str) -> None:
+    loop = find_loop(blank * 6_000, "length")
+    assert loop is not None
+    assert loop.start < 200
+
+
+def test_no_recorded_answer_is_a_loop() -> None:
+    accused = [name for name, text, finish in answers.recorded() if find_loop(text, finish)]
+    assert accused == []
+
+
+def test_one_recorded_answer_over_and_over_is_a_loop() -> None:
+    for name, text, _ in answers.recorded():
+        loop = find_loop(text * 6, "length")
+        assert loop is not None, name
+        assert 0.9 * len(text) <= loop.start <= 2.5 * len(text), name
+
+
+def test_the_material_is_the_same_each_time() -> None:
+    assert list(answers.loops(3)) == list(answers.loops(3))
+    assert list(answers.clean(3)) == list(answers.clean(3))

@@ -239,7 +239,6 @@ def _errors() -> Iterator[None]:
     """Expected errors as one message and an exit code; anything else is a bug and shows whole."""
     from pydantic import ValidationError
 
-    from llm_ocr.engines.check import CheckFailedError
     from llm_ocr.inference.replies import EngineFailedError, WrongServerError
     from llm_ocr.pipeline.interruption import StoppedError
     from llm_ocr.report.status import NoRunError
@@ -258,7 +257,7 @@ def _errors() -> Iterator[None]:
     except (NoInputError, NoRunError, SettingsMismatchError, RunInUseError) as error:
         _say(str(error))
         raise typer.Exit(2) from error
-    except (CheckFailedError, WrongServerError) as error:
+    except WrongServerError as error:
         _say(str(error))
         raise typer.Exit(2) from error
     except EngineFailedError as error:

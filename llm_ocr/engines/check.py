@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from llm_ocr.inference.client import ChatClient, ChatRequest
 from llm_ocr.inference.loops import find_loop
-from llm_ocr.inference.replies import Answer
+from llm_ocr.inference.replies import Answer, WrongServerError
 from llm_ocr.models.profile import Gives, ModelProfile, Task
 from llm_ocr.records import FIGURE_LABELS, PageError, ParsedAnswer
 
@@ -26,7 +26,7 @@ WORDS_NEEDED = 0.6
 WIDTH, HEIGHT = 1100, 1400
 
 
-class CheckFailedError(Exception):
+class CheckFailedError(WrongServerError):
     """The server does not answer as the profile expects; says in what."""
 
 
@@ -103,7 +103,8 @@ def _text_problem(profile: ModelProfile, answer: Answer, parsed: ParsedAnswer) -
 def _table_problem(profile: ModelProfile, answer: Answer, parsed: ParsedAnswer) -> str | None:
     if Gives.TABLES not in profile.card.gives:
         return None
-    said = answer.text.lower()
+    # Not the answer itself, as tags may have bars of their own.
+    said = "\n".join(block.text for block in parsed.blocks).lower()
     if "<table" not in said and "<td" not in said and said.count("|") < 8:
         return "no table came back: its tags may be banned (whitelist_token_ids must be a list)"
     return _missing(" ".join(MONTHS), answer.text)

@@ -19,13 +19,15 @@ import aiohttp
 
 from llm_ocr.inference.replies import Answer, EngineFailedError, TryAgainError, read_answer, refusal
 from llm_ocr.inference.retry import RetryPolicy
-from llm_ocr.inference.suspects import MAX_CRASHES, Suspects
+from llm_ocr.inference.suspects import PROVEN, Suspects, guilt_of
 from llm_ocr.inference.window import Window
 from llm_ocr.records import ErrorCode, PageError
 
 log = logging.getLogger(__name__)
 
 IMAGE = "-the-image-"
+# Time-outs of a request while no other is answered, after which the server is given up.
+QUIET_TIMES = 2
 
 
 @dataclass(frozen=True)
@@ -127,27 +129,30 @@ class ChatClient:
         Refusals (4xx) raise PageError at once, or WrongServerError if every page would be refused
         (401, 403, 404). Answers of 408, 429 and 5xx, broken answers,
         time-outs and aborts are asked again with growing waits, then raise PageError. Where
-        nobody answers, the engine is recovered if it is ours; an item that was in flight at
-        `MAX_CRASHES` of its deaths raises PageError; a server that stays away, or that lets
+        nobody answers, the engine is recovered if it is ours; an item that is found to kill it
+        raises PageError; a server that stays away, or that lets
         every request run out of time, raises EngineFailedError.
         """
         body = self._body(request)
-        attempt = failures = crashes = 0
+        attempt = failures = deaths = 0
+        guilt = 0.0
         asked_first = time.monotonic()
         while True:
             attempt += 1
-            # When it was sent, not when it began to wait: a death before that was not its doing.
-            sent: list[float] = []
+            # As it is sent, not when it began to wait: a death before that was not its doing.
+            sent: list[_Sent] = []
             try:
-                async with self._turn(crashes, urgency, sent):
+                async with self._turn(guilt, urgency, sent):
                     answer = await self._post(body, attempt)
                     self.traffic.count(answer)
                     return answer
             except _UnreachableError as error:
-                if await self._recovered(sent[0]):
-                    crashes += 1
-                    if crashes == MAX_CRASHES:
-                        raise _poison(crashes, attempt) from error
+                answered = self.traffic.answers - sent[0].answers
+                if await self._recovered(sent[0].at):
+                    deaths += 1
+                    guilt = guilt_of(guilt, answered, self.window.width)
+                    if guilt >= PROVEN:
+                        raise _poison(deaths, attempt) from error
                     continue
                 failures += 1
                 if failures >= self._retry.attempts:
@@ -156,13 +161,11 @@ class ChatClient:
             except TryAgainError as error:
                 failures += 1
                 self.traffic.push_backs += error.is_push_back
+                is_quiet = self.traffic.answered_at < asked_first
+                if error.code is ErrorCode.ENGINE_TIMEOUT and is_quiet and failures == QUIET_TIMES:
+                    raise self._gone(f"{self._url} takes requests but answers none") from error
                 if failures < self._retry.attempts:
                     await self._wait(failures, error.retry_after, error)
-                elif (
-                    error.code is ErrorCode.ENGINE_TIMEOUT
-                    and self.traffic.answered_at < asked_first
-                ):
-                    raise self._gone(f"{self._url} takes requests but answers none") from error
                 else:
                     raise PageError(error.code, f"{error} ({attempt} attempts)", attempt) from error
 
@@ -172,9 +175,9 @@ class ChatClient:
         )
 
     @asynccontextmanager
-    async def _turn(self, crashes: int, urgency: int, sent: list[float]) -> AsyncIterator[None]:
-        async with self._suspects.turn(crashes), self.window.place(urgency):
-            sent.append(time.monotonic())
+    async def _turn(self, guilt: float, urgency: int, sent: "list[_Sent]") -> AsyncIterator[None]:
+        async with self._suspects.turn(guilt), self.window.place(urgency):
+            sent.append(_Sent(time.monotonic(), self.traffic.answers))
             yield
 
     def _body(self, request: ChatRequest) -> bytes:
@@ -227,9 +230,17 @@ class ChatClient:
             self.traffic.between_tries -= 1
 
 
-def _poison(crashes: int, attempts: int) -> PageError:
+@dataclass(frozen=True)
+class _Sent:
+    """When a request was sent (`time.monotonic()`), and how many answers there were by then."""
+
+    at: float
+    answers: int
+
+
+def _poison(deaths: int, attempts: int) -> PageError:
     return PageError(
         ErrorCode.ENGINE_CRASHED,
-        f"the engine died {crashes} times while it was asked about this; see the engine's log",
+        f"the engine died {deaths} times while it was asked about this; see the engine's log",
         attempts,
     )

@@ -5,17 +5,26 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-# Deaths of the engine after which an item that was in flight at each of them is held to be what
-# kills it. After the first everything goes on together, as an engine may die by chance; after the
-# second the suspects go in small groups, after the third each alone.
-MAX_CRASHES = 4
+# What a death of the engine adds to the guilt of an item that was in flight: all of 1 if it came
+# soon after the item was sent, as it does when an item kills; little if many others were answered
+# in between, as when an engine dies by chance. At first everything goes on together; from a guilt
+# of 2 the suspects go in small groups, from 3 each alone; at 4 an item is held to be what kills.
+SOON, LATE = 1.0, 0.4
+PROVEN = 4
 GROUP = 2
 ALONE = 3
 GROUP_SIZE = 16
 
 
+def guilt_of(guilt: float, answered: int, width: int) -> float:
+    """An item's guilt after a death, before which `answered` others were answered since it was
+    sent, while `width` were in flight."""
+    is_soon = guilt >= GROUP or answered < width
+    return guilt + (SOON if is_soon else LATE)
+
+
 class Suspects:
-    """Turns to ask, by the number of deaths an item was in flight at.
+    """Turns to ask, by an item's guilt.
 
     A group of suspects is asked while nothing else is in flight, so that the next death accuses
     nobody but them. Few suspects wait until nothing else is left, as an idle engine is dear, and
@@ -27,9 +36,9 @@ class Suspects:
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     @asynccontextmanager
-    async def turn(self, crashes: int) -> AsyncIterator[None]:
-        """A turn for an item with that many `crashes`, for as long as the block runs."""
-        level = crashes if crashes >= GROUP else 0
+    async def turn(self, guilt: float) -> AsyncIterator[None]:
+        """A turn for an item of that `guilt`, for as long as the block runs."""
+        level = int(guilt) if guilt >= GROUP else 0
         await self._enter(level)
         try:
             yield

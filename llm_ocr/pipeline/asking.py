@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from llm_ocr.engines.check import CheckFailedError, check, raise_if_wrong
+from llm_ocr.engines.check import check, raise_if_wrong
 from llm_ocr.engines.embedded.command import available_cores, embedded_command
 from llm_ocr.engines.launch import Engine, EngineCommand
 from llm_ocr.engines.vllm import check_version, vllm_command, vllm_version
@@ -63,7 +63,7 @@ class Asker:
         self._stack = AsyncExitStack()
         self._starting = asyncio.Lock()
         self._is_ready = False
-        self._failure: EngineFailedError | CheckFailedError | None = None
+        self._failure: EngineFailedError | None = None
         self._governor: Governor | None = None
 
     @property
@@ -111,7 +111,7 @@ class Asker:
             self._is_starting = True
             try:
                 await self._start()
-            except (EngineFailedError, CheckFailedError) as error:
+            except EngineFailedError as error:
                 self._failure = error
                 raise
             finally:

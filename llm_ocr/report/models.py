@@ -30,15 +30,16 @@ def render_profiles(profiles: Mapping[str, ModelProfile]) -> Table:
     table = Table(box=None, pad_edge=False, caption=told, caption_justify="left")
     table.add_column("profile", no_wrap=True)
     table.add_column("weights", justify="right", no_wrap=True)
-    for column in ("gives", "parameters", "licence", ""):
+    table.add_column("", no_wrap=True)
+    for column in ("gives", "parameters", "licence"):
         table.add_column(column, overflow="fold")
     for name, profile in profiles.items():
         table.add_row(
             name,
             f"{profile.serving.weights_gib:g} GiB",
+            "verified" if profile.card.verified else "experimental",
             ", ".join(sorted(profile.card.gives)) or "text",
             profile.card.parameters,
             profile.card.licence,
-            "verified" if profile.card.verified else "experimental",
         )
     return table

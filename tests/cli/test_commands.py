@@ -263,3 +263,49 @@ def test_blank_answers_to_figures_are_failed_descriptions(inputs: Path, tmp_path
         done = llm_ocr(*run)
     assert done.returncode == 0
     assert re.search(r"Figures\s+\d, 0 described", done.stdout)
+
+
+def test_a_check_says_what_is_as_expected_and_what_is_not(server: ChatServer) -> None:
+    good = llm_ocr("check", "--engine", "embedded")
+    assert good.returncode == 0, good.stderr
+    assert good.stdout.count("as expected") == 4
+    bad = llm_ocr("check", "--base-url", server.base_url)
+    assert bad.returncode == 2
+    assert "known words were read" in bad.stdout
+    assert "0 of 2 figures have a box" in bad.stdout
+
+
+def test_a_run_on_a_server_that_fails_the_check_costs_no_page(
+    inputs: Path, tmp_path: Path, server: ChatServer
+) -> None:
+    run = ("run", inputs, "--out", tmp_path / "out", "--base-url", server.base_url)
+    done = llm_ocr(*run, LLM_OCR_SKIP_CHECK="false")
+    assert done.returncode == 2
+    assert "does not answer as its profile expects" in done.stderr
+    assert "--skip-check" in done.stderr
+    assert len(server.requests) == 4
+    assert llm_ocr(*run, "--skip-check", LLM_OCR_SKIP_CHECK="false").returncode == 0
+
+
+def test_the_models_are_listed_and_told_of_in_json() -> None:
+    listed = llm_ocr("models")
+    for name in ("deepseek-ocr ", "olmocr-2", "qwen3-vl-8b", "dots-ocr", "generic"):
+        assert name in listed.stdout
+    told = json.loads(llm_ocr("models", "--json").stdout)
+    default = next(one for one in told if one["id"] == "deepseek-ocr")
+    assert default["verified"] is True
+    assert default["gives"] == ["boxes", "figures", "tables"]
+    assert re.fullmatch("[0-9a-f]{40}", default["revision"])
+
+
+def test_the_engines_command_is_shown_with_the_reason_of_each_argument(tmp_path: Path) -> None:
+    shown = llm_ocr("engine", "--print-command", "--vllm-args", "--max-num-seqs 7")
+    assert shown.returncode == 0, shown.stderr
+    command = shown.stdout[shown.stdout.index("vllm serve") :]
+    for flag in ("--no-enable-prefix-caching", "--mm-processor-cache-gb 0", "--max-num-seqs 7"):
+        assert flag in command
+    assert command.count("--max-num-seqs") == 1
+    assert "#   --mm-processor-cache-gb: no page comes twice" in shown.stdout
+    embedded = llm_ocr("engine", "--print-command", "--engine", "embedded", "--port", "7777")
+    assert "--port 7777" in embedded.stdout
+    assert "vllm" not in embedded.stdout

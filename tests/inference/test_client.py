@@ -189,7 +189,7 @@ async def test_a_server_that_never_answers_stops_the_run() -> None:
     async with serving(never) as server, client(server, timeout=0.05) as asking:
         with pytest.raises(EngineFailedError, match="takes requests but answers none"):
             await asking.ask(PAGE)
-    assert len(server.requests) == 3
+    assert len(server.requests) == 2
 
 
 async def test_one_page_that_is_never_answered_fails_alone() -> None:

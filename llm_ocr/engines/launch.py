@@ -105,10 +105,10 @@ class Engine:
         False if it is running and was not restarted since then. Raises EngineFailedError after
         `MAX_RESTARTS` deaths in a row.
         """
+        # The supervisor needs a moment to see its child's end that the client saw first.
+        if self._died_at <= since and not await self._has_ended():
+            return False
         async with self._reviving:
-            # The supervisor needs a moment to see its child's end that the client saw first.
-            if self._died_at <= since and not await self._has_ended():
-                return False
             if self._died_at > since:
                 return True
             self._died_at = time.monotonic()

@@ -68,9 +68,9 @@ def offline(command: EngineCommand, requests: Sequence[ChatRequest], folder: Pat
     argv = ["--model", model, *arguments]
     task.write_text(json.dumps({"argv": argv, "prompt": prompt, "pages": pages}))
     interpreter = shlex.split(Path(vllm).read_text().splitlines()[0].removeprefix("#!"))
-    command_line = [*interpreter, str(OFFLINE), str(task)]
-    done = subprocess.run(command_line, check=True, stdout=subprocess.PIPE, text=True)
-    return Speed(**json.loads(done.stdout.splitlines()[-1]))
+    result = folder / "result.json"
+    subprocess.run([*interpreter, str(OFFLINE), str(task), str(result)], check=True)
+    return Speed(**json.loads(result.read_text()))
 
 
 async def served(

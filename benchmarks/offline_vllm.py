@@ -1,9 +1,9 @@
 """vLLM's own offline engine on the pages of `benchmarks.offline`. Run by vLLM's Python.
 
-    python offline_vllm.py TASK.json
+    python offline_vllm.py TASK.json RESULT.json
 
 The task has `argv` (arguments of `vllm serve`, as a list), `prompt`, and `pages`: paths of images
-with the number of tokens to write about each. Prints the seconds of `LLM.generate`, and the tokens.
+with the number of tokens to write about each. The result: seconds of `LLM.generate`, and tokens.
 """
 
 import json
@@ -33,7 +33,7 @@ def main() -> None:
     outputs = llm.generate(prompts, sampling, use_tqdm=False)
     seconds = time.monotonic() - began
     tokens = sum(len(output.outputs[0].token_ids) for output in outputs)
-    print(json.dumps({"seconds": seconds, "tokens": tokens}))
+    Path(sys.argv[2]).write_text(json.dumps({"seconds": seconds, "tokens": tokens}))
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from benchmarks.simulation import GPUS, Request, Simulation
 from llm_ocr.inference.client import ChatClient, ChatRequest
 from llm_ocr.inference.concurrency import Governor
 from llm_ocr.inference.metrics import scrape
+from llm_ocr.inference.quality import Evidence, judge
 from llm_ocr.inference.window import Window
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.models.profile import Task
@@ -92,9 +93,17 @@ async def ours(base_url: str, pages: Pages) -> int:
         governor = Governor(window, client.traffic, load, DEEPSEEK_OCR.serving.page_tokens)
         await governor.start()
         following = asyncio.create_task(governor.run())
-        await _ask_all(client, pages)
+        numbers = range(len(pages))
+        await asyncio.gather(*(_ask_and_judge(client, pages[k]) for k in numbers))
         following.cancel()
     return window.most_inside
+
+
+async def _ask_and_judge(client: ChatClient, page: ChatRequest) -> None:
+    """As a run does, where that is part of what a page costs."""
+    answer = await client.ask(page)
+    blocks = DEEPSEEK_OCR.parse(answer.text, 1240, 1754).blocks
+    assert judge(answer, blocks, Evidence(ink=0.1)).is_good
 
 
 async def fixed(width: int, base_url: str, pages: Pages) -> int:

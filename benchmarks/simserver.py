@@ -19,6 +19,7 @@ import random
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ from benchmarks.simulation import GPUS, Gpu, Request, Simulation, metrics
 PROMPT_TOKENS, MAX_MODEL_LEN = 903, 8192
 # Lengths of answers are log-normal: half are shorter than this, and 1 in 400 is cut at the limit.
 MEDIAN_TOKENS, SPREAD, MOST_TOKENS = 860, 0.7, 6144
+# Characters of a token, and of a block with its tag.
+CHARACTERS, BLOCK = 4, 420
 # Shorter asks are a launcher's probe: they never fail, and are not counted towards a kill.
 PROBE_TOKENS = 64
 # Answers that are due within this many seconds are sent together: a wake-up has its cost.
@@ -78,18 +81,26 @@ def read_ask(raw: bytes, seed: int) -> Ask:
 
 
 def text_of(ask: Ask, tokens: int, looping: bool) -> str:
-    """A page as DeepSeek-OCR writes it. Far shorter than its tokens would be, unless it loops."""
+    """A page as DeepSeek-OCR writes it; one that loops does so after its first block."""
     chance = ask.chance("words")
-    blocks = [_words(chance, chance.randint(25, 60)) for _ in range(3)]
+    count = 1 if looping else max(1, tokens * CHARACTERS // BLOCK)
+    blocks = [" ".join(chance.choices(_sentences(), k=4)) for _ in range(count)]
     if ask.grounded:
-        boxes = (f"[[80, {y}, 920, {y + 180}]]" for y in (60, 300, 540))
+        height = 900 // count
+        boxes = (f"[[80, {y}, 920, {y + height}]]" for y in range(40, 960, max(1, height)))
         tag = "<|ref|>text<|/ref|><|det|>{}<|/det|>\n{}"
-        blocks = [tag.format(box, words) for box, words in zip(boxes, blocks, strict=True)]
+        blocks = [tag.format(box, words) for box, words in zip(boxes, blocks, strict=False)]
     text = "\n\n".join(blocks)
     if not looping:
         return text
     sentence = " " + _words(chance, chance.randint(12, 30))
-    return text + sentence * (1 + (4 * tokens - len(text)) // len(sentence))
+    return text + sentence * (1 + (CHARACTERS * tokens - len(text)) // len(sentence))
+
+
+@cache
+def _sentences() -> list[str]:
+    chance = random.Random(0)
+    return [_words(chance, chance.randint(8, 22)) for _ in range(1000)]
 
 
 def _words(chance: random.Random, number: int) -> str:

@@ -111,6 +111,9 @@ class Engine:
         async with self._reviving:
             if self._died_at > since:
                 return True
+            if not self._is_over:
+                # It was being started again when the request was sent.
+                return False
             self._died_at = time.monotonic()
             self._deaths_in_a_row += 1
             if self._deaths_in_a_row > MAX_RESTARTS:
@@ -149,10 +152,14 @@ class Engine:
         if process is not None and process.stdin is not None and process.stdin.closed:
             await asyncio.to_thread(process.wait)
         for _ in range(20):
-            if process is None or process.poll() is not None:
+            if self._is_over:
                 return True
             await asyncio.sleep(0.05)
         return False
+
+    @property
+    def _is_over(self) -> bool:
+        return self._process is None or self._process.poll() is not None
 
     async def _start(self) -> None:
         argv = [*self.command.argv, "--host", "127.0.0.1", "--port", str(self._port)]
@@ -220,7 +227,7 @@ class Engine:
                 await asyncio.sleep(0.1)
 
     def _raise_if_ended(self) -> None:
-        if self._process is None or self._process.poll() is not None:
+        if self._is_over:
             name = self.command.name
             raise EngineFailedError(f"{name} ended before it was ready{why(self.log_path)}")
 

@@ -170,8 +170,9 @@ async def test_a_page_gets_the_same_answer_whoever_asks_and_no_two_are_alike() -
     assert min(tokens) < 600 < 1500 < max(tokens) <= 6144
     for text in texts(once):
         blocks = parse(text, 1000, 1400).blocks
-        assert [block.label for block in blocks] == ["text"] * 3
-        assert all(block.box is not None and not loops(block.text) for block in blocks)
+        assert {block.label for block in blocks} == {"text"}
+        assert all(block.box is not None for block in blocks)
+        assert not loops(text)
 
 
 async def test_a_share_of_pages_fails_once_in_each_of_three_ways_and_is_answered_then(
@@ -226,7 +227,9 @@ async def test_a_server_that_is_killed_twice_comes_back_and_is_not_killed_again(
             answers = await asyncio.gather(*(client.ask(page(k)) for k in range(80)))
         assert engine.restarts == 2
     assert len(set(map(id, answers))) == 80
-    assert (tmp_path / "state").read_text().split() == ["killed", "20", "killed", "50"]
+    notes = [line.split() for line in (tmp_path / "state").read_text().splitlines()]
+    assert [value for kind, value in notes if kind == "killed"] == ["20", "50"]
+    assert all(int(value) > 0 for kind, value in notes if kind == "lost")
 
 
 async def test_what_is_no_request_for_a_page_is_refused() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from llm_ocr.engines import launch
 from llm_ocr.engines.launch import Engine, EngineCommand
 from llm_ocr.inference.client import ChatClient, ChatRequest
 from llm_ocr.inference.replies import EngineFailedError
@@ -75,7 +76,10 @@ async def test_an_engine_that_ends_at_once_shows_its_last_words(tmp_path: Path) 
             pass
 
 
-async def test_an_engine_that_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
+async def test_an_engine_that_dies_again_and_again_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "FIRST_PAUSE", 0.01)
     async with Engine(COMMAND, tmp_path / "engine.log") as engine:
         with pytest.raises(EngineFailedError, match="died 6 times in a row"):
             while True:

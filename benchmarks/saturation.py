@@ -37,6 +37,7 @@ from llm_ocr.inference.client import ChatClient, ChatRequest
 from llm_ocr.inference.concurrency import Governor
 from llm_ocr.inference.metrics import scrape
 from llm_ocr.inference.quality import Evidence, judge
+from llm_ocr.inference.replies import Answer
 from llm_ocr.inference.window import Window
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.models.profile import Task
@@ -102,8 +103,12 @@ async def ours(base_url: str, pages: Pages) -> int:
 async def _ask_and_judge(client: ChatClient, page: ChatRequest) -> None:
     """As a run does, where that is part of what a page costs."""
     answer = await client.ask(page)
+    assert await asyncio.to_thread(_is_good, answer)
+
+
+def _is_good(answer: Answer) -> bool:
     blocks = DEEPSEEK_OCR.parse(answer.text, 1240, 1754).blocks
-    assert judge(answer, blocks, Evidence(ink=0.1)).is_good
+    return judge(answer, blocks, Evidence(ink=0.1)).is_good
 
 
 async def fixed(width: int, base_url: str, pages: Pages) -> int:
@@ -223,13 +228,13 @@ def without_a_client(gpu: str, pages: Pages) -> float:
     return 60 * len(pages) / simulation.now
 
 
-def compare(gpu: str, pages: Pages, speed_up: float) -> None:
+def compare(gpu: str, pages: Pages, speed_up: float, clients: list[str]) -> None:
     print(f"\n{gpu}, {len(pages)} pages, {speed_up:g} times as fast")
     print(f"{'client':26}{'pages/min':>10}{'share':>8}{'CPU ms/page':>13}{'in flight':>11}")
     best = without_a_client(gpu, pages)
     print(f"{'(all queued, no client)':26}{best:10.1f}{1:8.0%}", flush=True)
-    for name, client in CLIENTS.items():
-        got = measure(client, pages, gpu, speed_up)
+    for name in clients:
+        got = measure(CLIENTS[name], pages, gpu, speed_up)
         speed = got.speed
         cpu = 1000 * got.cpu / got.pages
         row = f"{speed:10.1f}{speed / best:8.0%}{cpu:13.1f}{got.most_in_flight:11}"
@@ -257,6 +262,7 @@ def main() -> None:
     parser.add_argument("--pages", type=int, help="2000, or 512 with --find-limit")
     parser.add_argument("--gpu", nargs="*", choices=list(GPUS), default=list(GPUS))
     parser.add_argument("--speed-up", type=float, default=20.0)
+    parser.add_argument("--client", nargs="*", choices=list(CLIENTS), default=list(CLIENTS))
     parser.add_argument("--find-limit", action="store_true")
     arguments = parser.parse_args()
     # A window of all pages is as many connections.
@@ -267,7 +273,7 @@ def main() -> None:
         if arguments.find_limit:
             find_limit(gpu, pages)
         else:
-            compare(gpu, pages, arguments.speed_up)
+            compare(gpu, pages, arguments.speed_up, arguments.client)
 
 
 if __name__ == "__main__":

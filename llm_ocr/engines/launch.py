@@ -106,7 +106,8 @@ class Engine:
         `MAX_RESTARTS` deaths in a row.
         """
         # The supervisor needs a moment to see its child's end that the client saw first.
-        if self._died_at <= since and not await self._has_ended():
+        # One that is down is waited for, as a start takes longer than all attempts of a request.
+        if self._died_at <= since and not self.is_down and not await self._has_ended():
             return False
         async with self._reviving:
             if self._died_at > since:

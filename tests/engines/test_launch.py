@@ -68,6 +68,38 @@ async def test_an_engine_that_was_killed_is_revived_once_for_all_who_ask(tmp_pat
     assert engine_processes(engine) == []
 
 
+SLOW = """
+import pathlib, runpy, sys, time
+started, may_start = map(pathlib.Path, (sys.argv.pop(1), sys.argv.pop(1)))
+while started.exists() and not may_start.exists():
+    time.sleep(0.01)
+started.touch()
+runpy.run_module("tests.servers.chat", run_name="__main__", alter_sys=True)
+"""
+
+
+async def test_who_asks_while_it_is_being_started_again_waits_for_it(tmp_path: Path) -> None:
+    may_start = tmp_path / "may start"
+    argv = [sys.executable, "-c", SLOW, str(tmp_path / "started"), str(may_start)]
+    loop = asyncio.get_running_loop()
+    async with Engine(EngineCommand("slow", argv, "m"), tmp_path / "engine.log") as engine:
+        before = loop.time()
+        for process in engine_processes(engine):
+            if "supervisor" not in " ".join(process.cmdline()):
+                process.send_signal(signal.SIGKILL)
+        first = asyncio.create_task(engine.revive(before))
+        while not engine.is_down:
+            await asyncio.sleep(0.01)
+        late = asyncio.create_task(engine.revive(loop.time()))
+        # For longer than it takes to be sure that a running engine has not ended.
+        done, _ = await asyncio.wait({late}, timeout=1.5)
+        assert not done
+        may_start.touch()
+        assert await first is True
+        assert await late is False, "its request was sent after the death"
+        assert engine.restarts == 1
+
+
 async def test_an_engine_that_ends_at_once_shows_its_last_words(tmp_path: Path) -> None:
     script = "import sys; print('CUDA out of memory'); sys.exit(1)"
     command = EngineCommand("the engine", [sys.executable, "-c", script], "m")

@@ -198,6 +198,13 @@ def test_the_version_is_asked_of_the_commands_own_python(
     assert vllm_version(str(script)) == "0.21.3"
 
 
+@pytest.mark.vllm
+def test_real_vllm_tells_a_version_that_the_profile_knows(vllm: str) -> None:
+    version = vllm_version(vllm)
+    assert version[:2] == "0."
+    assert check_version(DEEPSEEK_OCR, version) is None
+
+
 def test_a_command_that_is_no_python_script_is_asked_itself(tmp_path: Path) -> None:
     script = executable(
         tmp_path / "vllm",

@@ -129,7 +129,7 @@ def test_a_layer_that_is_too_short_is_not_usable(layer: str) -> None:
 def test_a_layer_of_code_points_that_mean_nothing_is_not_usable(bad: str) -> None:
     """As from a font without a character map; one or two of them spoil nothing."""
     assert not layer_is_usable(bad * 40)
-    assert not layer_is_usable("plain text with some such" + bad * 3)
+    assert not layer_is_usable("plain text with some of these" + bad * 3)
     assert layer_is_usable(f"{LEFT} {bad}{bad}")
 
 

@@ -98,13 +98,9 @@ def test_a_loop_is_asked_about_again_and_all_of_it_is_counted(scan: Path) -> Non
 
 
 def test_each_rung_is_another_way_of_asking(scan: Path) -> None:
-    seen: list[dict[str, Any]] = []
-
-    def reply(body: dict[str, Any]) -> web.Response:
-        seen.append(body)
-        return answer("")
-
-    row = read_one(scan, reply)
+    with serving_beside(lambda body: answer("")) as server:
+        row = read(scan, server)["scan"]
+    seen = server.requests
     assert row["attempts"] == len(seen) == ALL_WAYS
     assert [body.get("seed") for body in seen] == [None, 1, 2, 3, 3, 3, 4]
     assert seen[2]["vllm_xargs"]["ngram_size"] < seen[1]["vllm_xargs"]["ngram_size"]
@@ -130,11 +126,12 @@ def test_a_loop_for_good_keeps_its_beginning_where_nobody_stands_in(page: Path) 
 
 
 @pytest.mark.parametrize("fallback", ["none", "text-layer"])
-def test_an_image_that_is_never_read_failed(scan: Path, fallback: str) -> None:
-    row = read_one(scan, lambda body: answer(""), fallback=fallback)
+@pytest.mark.parametrize("name", ["no_layer.png", "short_layer.pdf"])
+def test_a_page_that_nobody_can_read_failed(tmp_path: Path, name: str, fallback: str) -> None:
+    make = documents.pdf if name.endswith("pdf") else documents.picture
+    row = read_one(make(tmp_path / name), lambda body: answer(""), fallback=fallback)
     assert (row["status"], row["error_code"]) == ("failed", "empty_answer")
-    assert "scan.png, page 1: the model read nothing" in row["error"]
-    assert row["attempts"] == ALL_WAYS
+    assert f"{name}, page 1: the model read nothing" in row["error"]
 
 
 def test_the_embedded_engine_reads_what_no_model_and_no_layer_can(scan: Path) -> None:
@@ -179,6 +176,7 @@ def test_a_cut_page_is_asked_about_in_strips_which_are_joined_in_order(tmp_path:
     row = read_one(tmp_path / "marks.png", reply)
     assert (row["status"], row["way"]) == ("ok", "in three strips")
     assert row["markdown"] == "The top.\n\nThe middle.\n\nThe bottom."
+    assert row["raw_answer"].count("<|ref|>") == 3
     assert (row["attempts"], row["completion_tokens"]) == (4, 6144 + 3 * 30)
     for block, place in zip(row["blocks"], MARKS.values(), strict=True):
         corners = [block[corner] for corner in ("x1", "y1", "x2", "y2")]

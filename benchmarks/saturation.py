@@ -143,7 +143,6 @@ async def _ask_all(
 CLIENTS: dict[str, Client] = {
     "unlimited window": unlimited,
     "llm_ocr, no width given": ours,
-    "window of 32": partial(fixed, 32),
     "window of 256": partial(fixed, 256),
     "barriers of 128": partial(barriers, 128),
     "barriers of 256": partial(barriers, 256),

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from llm_ocr.engines import launch
+from llm_ocr.engines.failures import STARTED
 from llm_ocr.engines.launch import Engine, EngineCommand
 from llm_ocr.inference.client import ChatClient, ChatRequest
 from llm_ocr.inference.replies import EngineFailedError
@@ -82,14 +83,15 @@ async def test_who_asks_while_it_is_being_started_again_waits_for_it(tmp_path: P
     may_start = tmp_path / "may start"
     argv = [sys.executable, "-c", SLOW, str(tmp_path / "started"), str(may_start)]
     loop = asyncio.get_running_loop()
-    async with Engine(EngineCommand("slow", argv, "m"), tmp_path / "engine.log") as engine:
+    log_path = tmp_path / "engine.log"
+    async with Engine(EngineCommand("slow", argv, "m"), log_path) as engine:
         before = loop.time()
         for process in engine_processes(engine):
             if "supervisor" not in " ".join(process.cmdline()):
                 process.send_signal(signal.SIGKILL)
         first = asyncio.create_task(engine.revive(before))
-        while not engine.is_down:
-            await asyncio.sleep(0.01)
+        await until(lambda: log_path.read_text().count(STARTED) == 2)
+        await until(lambda: len(engine_processes(engine)) == 2)
         late = asyncio.create_task(engine.revive(loop.time()))
         # For longer than it takes to be sure that a running engine has not ended.
         done, _ = await asyncio.wait({late}, timeout=1.5)

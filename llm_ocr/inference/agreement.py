@@ -1,5 +1,6 @@
 """How well an answer agrees with the text that the PDF itself holds for the page."""
 
+import html
 import re
 import unicodedata
 from collections import Counter
@@ -10,10 +11,12 @@ MOST_BAD_CODE_POINTS = 0.05
 
 _TAGS = re.compile(r"<\|ref\|>.*?<\|/ref\|>|<\|det\|>.*?<\|/det\|>|</?[a-zA-Z][^<>]{0,200}>")
 _LINKS = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
-_ENTITY = re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|\w{2,8});")
 _COMMAND = re.compile(r"\\[a-zA-Z]+|[\\$^_{}]")
-# Soft hyphens, as pdfium gives them, and a hyphen at a line's end: the word goes on.
-_BROKEN = re.compile("(?:\u00ad|\ufffe|\u0002|(?<=\\w)-[ \t]*(?=\r?\n))\\s*(?=\\w)")
+# Soft hyphens, as pdfium gives them, and a hyphen at a line's end: the word goes on. So it does
+# at a hyphen of its own, which could be at a line's end elsewhere.
+_BROKEN = re.compile(
+    "(?:\u00ad|\ufffe|\u0002|(?<=\\w)-[ \t]*(?=\r?\n)|(?<=[^\\W\\d_])-(?=[^\\W\\d_]))\\s*(?=\\w)"
+)
 _WORD = re.compile(r"[^\W_]+")
 # Scripts that put no spaces between words: Thai, Lao, Khmer, kana, Han.
 _SPACELESS = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
@@ -47,7 +50,7 @@ def _is_bad(character: str) -> bool:
 
 def _plain(markdown: str) -> str:
     text = _LINKS.sub(r"\1", _TAGS.sub(" ", markdown))
-    return _COMMAND.sub(" ", _ENTITY.sub(" ", text))
+    return _COMMAND.sub(" ", html.unescape(text))
 
 
 def _words(text: str) -> list[str]:

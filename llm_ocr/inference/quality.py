@@ -1,7 +1,7 @@
 """Is an answer good: loops, truncation, emptiness, tags without text, the text layer's word."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from llm_ocr.inference.agreement import agreement, layer_is_usable
@@ -90,6 +90,12 @@ def judge(answer: Answer, blocks: Sequence[Block], evidence: Evidence) -> Verdic
     if score is not None and score < _expected(evidence):
         return Verdict(Flaw.DISAGREES, length, score, f"agrees {score:.2f} with the text layer")
     return Verdict(None, length, score)
+
+
+def before_loop(answer: Answer) -> Answer:
+    """The answer up to its loop, if there is one."""
+    loop = find_loop(answer.text, answer.finish_reason)
+    return answer if loop is None else replace(answer, text=answer.text[: loop.start])
 
 
 def _agreement(blocks: Sequence[Block], layer: TextLayer | None) -> float | None:

@@ -89,9 +89,9 @@ class Climber:
             try:
                 again = await _ask(item, self._main, rung, spent, urgency=1)
             except PageError as error:
-                if error.code not in ANOTHER_MAY:
-                    raise
                 spent.attempts += error.attempts
+                if error.code not in ANOTHER_MAY:
+                    break
                 continue
             if again is not None and again.verdict.worth > best.verdict.worth:
                 best = again
@@ -124,8 +124,10 @@ async def _ask(
     asking = [_answer(one, way, spent, urgency) for one in questions]
     # All of them end before the first failure is told, so that all are counted.
     ended = await asyncio.gather(*asking, return_exceptions=True)
-    for failure in (one for one in ended if isinstance(one, BaseException)):
-        raise failure
+    failures = [one for one in ended if isinstance(one, BaseException)]
+    if failures:
+        spent.attempts += sum(one.attempts for one in failures[1:] if isinstance(one, PageError))
+        raise failures[0]
     answers = [one for one in ended if isinstance(one, Answer)]
     pairs = list(zip(questions, answers, strict=True))
     return await asyncio.to_thread(item.read, way.reader, rung, pairs)

@@ -9,6 +9,9 @@ from PIL import Image
 from llm_ocr.records import Box
 
 FIGURE_QUALITY = 92
+# Pages with less ink than this share of their pixels have nothing to read: about 40 pixels of a
+# page of 1,400 x 1,900, less than one printed digit.
+BLANK_INK = 1.5e-5
 # How far from the background's luminance a pixel must be to count as ink.
 INK_CONTRAST = 48
 

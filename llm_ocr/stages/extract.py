@@ -7,7 +7,14 @@ from pathlib import PurePosixPath
 
 from llm_ocr.inference.agreement import layer_is_usable
 from llm_ocr.inference.client import ChatRequest
-from llm_ocr.inference.quality import SPECKLED_INK, Evidence, Flaw, Verdict, judge
+from llm_ocr.inference.quality import (
+    SPECKLED_INK,
+    Evidence,
+    Flaw,
+    Verdict,
+    before_loop,
+    judge,
+)
 from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import ModelProfile, Rung
 from llm_ocr.records import (
@@ -23,6 +30,7 @@ from llm_ocr.records import (
 )
 from llm_ocr.sources.open import PageSelection
 from llm_ocr.sources.pool import DocumentInfo, RenderPool
+from llm_ocr.sources.raster import BLANK_INK
 from llm_ocr.stages.figures import caption_text, captions_of, figure_blocks
 from llm_ocr.stages.markdown import page_markdown
 from llm_ocr.stages.placing import merged, placed
@@ -39,10 +47,6 @@ from llm_ocr.stages.strips import cut
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
 from llm_ocr.tables.shards import ItemResult
-
-# Pages with less ink than this share of their pixels have nothing to read: about 40 pixels of a
-# page of 1,400 x 1,900, less than one printed digit.
-BLANK_INK = 1.5e-5
 
 
 @dataclass(frozen=True)
@@ -149,10 +153,10 @@ class PageItem:
         answer, profile = joined(asked), reader.profile
         parsed = merged(placed(profile, *one) for one in asked)
         verdict = judge(answer, parsed.blocks, self._evidence(profile))
-        if verdict.flaw is Flaw.LOOP and len(asked) == 1:
-            # Of several strips all is kept: what loops may stand in the middle of what is good.
-            question, said = asked[0]
-            parsed = placed(profile, question, replace(said, text=said.text[: verdict.kept]))
+        if verdict.flaw is Flaw.LOOP:
+            kept = [(question, before_loop(one)) for question, one in asked]
+            parsed = merged(placed(profile, *one) for one in kept)
+            verdict = replace(verdict, kept=sum(len(one.text) for _, one in kept))
         if verdict.why:
             parsed = ParsedAnswer(parsed.blocks, (*parsed.notes, verdict.why))
         return Reading(reader, rung.name, profile.prompt_hash(rung.task), answer, parsed, verdict)

@@ -61,8 +61,12 @@ def test_words_broken_at_the_ends_of_lines_are_whole(gap: str) -> None:
 
 
 def test_hyphens_within_lines_and_minus_signs_stay() -> None:
-    assert agreement("a well known -5", "a well-known -5") == 1.0
-    assert agreement("a wellknown text", "a well-known text") < 0.7
+    assert agreement("a well-known -5", "a well-known -5") == 1.0
+    assert agreement("5-6 pages", "56 pages") < 0.7
+
+
+def test_a_words_own_hyphen_may_stand_at_a_lines_end() -> None:
+    assert agreement("a well-known thing", "a well-\nknown thing") == 1.0
 
 
 @pytest.mark.parametrize(
@@ -136,3 +140,7 @@ def test_a_layer_of_code_points_that_mean_nothing_is_not_usable(bad: str) -> Non
 @pytest.mark.parametrize("hyphen", ["\ufffe", "\x02"])
 def test_the_hyphens_of_pdfium_spoil_no_layer(hyphen: str) -> None:
     assert layer_is_usable(f"mea{hyphen}sured, mea{hyphen}suring, mea{hyphen}surement")
+
+
+def test_entities_are_letters() -> None:
+    assert agreement("caf&eacute; na&#239;ve &amp; more", "café naïve & more") == 1.0

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from PIL import Image
+from PIL import Image, ImageDraw
 from reportlab.pdfgen.canvas import Canvas
 
 from llm_ocr import load_pages, run
@@ -61,16 +61,21 @@ def page_of_text(path: Path, size: tuple[int, int] = (300, 400)) -> Path:
     """A PDF of one page that says `WORDS`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     sheet = Canvas(str(path), pagesize=size)
-    for k, line in enumerate(WORDS, 1):
-        sheet.drawString(20, size[1] - 30 * k, line)
+    for k, line in enumerate(WORDS):
+        # One in each third, so that no strip is empty.
+        sheet.drawString(20, size[1] * (1 - (k + 0.5) / len(WORDS)), line)
     sheet.save()
     return path
 
 
 @pytest.fixture
 def scan(tmp_path: Path) -> Path:
-    """An image, which has no text layer."""
-    return documents.picture(tmp_path / "scan.png")
+    """An image, which has no text layer, with a word in each third."""
+    image = Image.new("RGB", (300, 200), "white")
+    for k, word in enumerate(("words", "more", "last")):
+        ImageDraw.Draw(image).text((20, 20 + 65 * k), word, fill="black")
+    image.save(tmp_path / "scan.png")
+    return tmp_path / "scan.png"
 
 
 @pytest.fixture
@@ -295,3 +300,36 @@ def test_pages_that_are_read_do_not_wait_for_one_that_is_asked_about_again(input
         read(inputs, server, concurrency=2, notify=notify)
     assert came_first == [True]
     assert done == ["ok"] * 4
+
+
+def test_strips_without_ink_are_not_asked_about(tmp_path: Path) -> None:
+    top = documents.picture(tmp_path / "top.png", size=(200, 300))
+    with serving_beside(lambda body: answer("")) as server:
+        row = read(top, server)["top"]
+    assert row["attempts"] == len(server.requests) == ALL_WAYS - 2
+
+
+def test_what_loops_in_one_strip_is_cut_there_and_the_others_stay(scan: Path) -> None:
+    seen: list[int] = []
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        if body.get("seed") != STRIPS_SEED:
+            return answer("")
+        seen.append(1)
+        return answer(LOOP if len(seen) == 2 else f"Strip {len(seen)} is good.")
+
+    row = read_one(scan, reply, concurrency=1)
+    assert row["status"] == "repetitive"
+    assert row["markdown"].count("The gauge") <= 2
+    assert "Strip 1" in row["markdown"]
+    assert "Strip 3" in row["markdown"]
+
+
+def test_all_requests_for_strips_are_counted_where_all_are_refused(scan: Path) -> None:
+    def reply(body: dict[str, Any]) -> web.Response:
+        if body.get("seed") == STRIPS_SEED:
+            return refusal(400, "no")
+        return answer("Cut of", "length")
+
+    row = read_one(scan, reply)
+    assert (row["status"], row["attempts"]) == ("truncated", 4)

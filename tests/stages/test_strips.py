@@ -150,3 +150,16 @@ def test_parts_are_joined_in_order_and_each_note_is_told_once() -> None:
     first, second = Block("text", "first", None), Block("text", "second", None)
     parts = [ParsedAnswer((first,), ("mended", "a")), ParsedAnswer((second,), ("mended", "b"))]
     assert merged(parts) == ParsedAnswer((first, second), ("mended", "a", "b"))
+
+
+def test_light_lines_on_a_dark_page_are_not_cut() -> None:
+    page = Image.new("RGB", (600, 900), (25, 25, 30))
+    lines = range(40, 860, 50)
+    for top in lines:
+        for x in range(40, 560, 12):
+            page.paste((255, 255, 255), (x, top, x + 6, top + 26))
+    sink = io.BytesIO()
+    page.save(sink, "JPEG", quality=95)
+    policy = ImagePolicy(longest_side=2000, jpeg_quality=95)
+    for strip in cut(sink.getvalue(), policy, bands=3)[1:]:
+        assert not any(top < strip.top < top + 26 for top in lines), strip.top

@@ -1,13 +1,16 @@
-"""Settings of all tests, and real vLLM for those marked `vllm`."""
+"""Settings of all tests, real S3 and GCS servers, and real vLLM for those marked `vllm`."""
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from llm_ocr.engines.vllm import VllmOptions, find_vllm
+from tests.servers.gcs import serving_gcs
+from tests.servers.s3 import serving_s3
 from tests.servers.vllm_cpu.checkpoint import make_checkpoint
 
 ROOT = Path(__file__).parents[1]
@@ -55,3 +58,18 @@ def tiny(vllm: str, checkpoint: Path) -> VllmOptions:
     return VllmOptions(
         executable=vllm, weights=checkpoint, extra=TINY, ready_timeout=300, env=ENVIRONMENT
     )
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment in which `s3://bucket` is found."""
+    with serving_s3(tmp_path_factory.mktemp("s3")) as environment:
+        yield environment
+
+
+@pytest.fixture(scope="session")
+def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment in which `gs://bucket` is found."""
+    folder: Path = tmp_path_factory.mktemp("gcs")
+    with serving_gcs(folder / "objects") as environment:
+        yield environment

@@ -44,8 +44,11 @@ app = typer.Typer(
 Inputs = Annotated[
     list[str], typer.Argument(help="Files, folders, globs in quotes, or lists as @files.txt.")
 ]
-Run = Annotated[str, typer.Argument(help="The folder of an earlier run.")]
-Out = Annotated[str, typer.Option("--out", "-o", help="Where the run goes, or goes on.")]
+Run = Annotated[str, typer.Argument(help="Where an earlier run is: a folder, s3:// or gs://.")]
+Out = Annotated[
+    str,
+    typer.Option("--out", "-o", help="Where the run goes, or goes on: a folder, s3:// or gs://."),
+]
 JsonLogs = Annotated[bool, typer.Option("--json-logs", help="Logs and progress as JSON lines.")]
 Given = dict[str, Any]
 
@@ -146,7 +149,7 @@ def view(
     from llm_ocr.report.serve import serve
 
     with _errors():
-        serve(Path(out), port, browser, _console().print)
+        serve(out, port, browser, _console().print)
 
 
 @app.command()
@@ -211,21 +214,24 @@ def _execute(
                 summary = worker.run(inputs, out, settings, stages=stages, notify=notify)
         if not json_logs:
             console.print(render_summary(summary))
-            for path, what in _outputs(Path(summary.out)):
-                console.print(f"{path}  {what}", highlight=False, soft_wrap=True)
+            for place, what in _outputs(summary.out):
+                console.print(f"{place}  {what}", highlight=False, soft_wrap=True)
     if summary.failed_ratio > settings.max_failed_ratio:
         raise typer.Exit(1)
 
 
-def _outputs(folder: Path) -> Iterator[tuple[Path, str]]:
+def _outputs(out: str) -> Iterator[tuple[str, str]]:
     """What a run left for people to open."""
+    from llm_ocr.storage.store import open_store
+
+    store = open_store(out)
     for name, what in (
         ("index.html", "the viewer: pages beside their Markdown"),
         ("markdown", "one Markdown file a document, with its figures"),
         ("data", "the tables, as Parquet"),
     ):
-        if (folder / name).exists():
-            yield folder / name, what
+        if store.exists(name) or any(True for _ in store.list(name)):
+            yield f"{store.uri}/{name}", what
 
 
 def _console() -> "Console":

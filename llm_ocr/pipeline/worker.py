@@ -1,6 +1,8 @@
 """One worker's run: plan, stages over shards, outputs, account."""
 
 import asyncio
+import os
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -107,7 +109,9 @@ class Worker:
             return run_until_stopped(lambda stop: self._run(inputs, stages, stop))
 
     async def _run(self, inputs: list[str] | None, stages: Sequence[str], stop: Stop) -> Summary:
-        log_dir = self._settings.log_dir or Path(self._store.uri) / "logs"
+        # A bucket takes no line at a time.
+        beside = self._store.folder or Path(tempfile.gettempdir()) / f"llm-ocr-{os.getpid()}"
+        log_dir = self._settings.log_dir or beside / "logs"
         async with (
             self._pool() as pool,
             Telemetry(self._settings, self._notify) as telemetry,

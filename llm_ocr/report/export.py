@@ -7,27 +7,30 @@ from pathlib import Path, PurePath
 from llm_ocr.records import PageStatus
 from llm_ocr.tables.schema import Row
 
+# Writes a file: its path below where all go, and its content.
+Write = Callable[[PurePath, bytes], object]
+
 
 def export_markdown(
-    documents: Iterable[Row], figures_of: Callable[[str], Iterable[Row]], folder: Path
+    documents: Iterable[Row], figures_of: Callable[[str], Iterable[Row]], write: Write
 ) -> int:
     """Writes `NAME.md` for each document and `figures/` beside it; returns how many documents.
 
-    A document's `name` may have folders in it. `figures_of` gives the figures of a `doc_id`. Files
-    that are there already with the same content are left alone, and a file appears only when it is
-    complete. A document that failed without any text has no file.
+    A document's `name` may have folders in it. `figures_of` gives the figures of a `doc_id`;
+    `write` is `into(folder)`, or puts them elsewhere. A document that failed without any text has
+    no file.
 
-    Raises ValueError for a name that would lead out of `folder`.
+    Raises ValueError for a name that would lead out of the folder.
     """
     count = 0
     for document in documents:
-        path = folder / _inside(f"{document['name']}.md")
+        path = _inside(f"{document['name']}.md")
         for figure in figures_of(document["doc_id"]):
-            _write(path.parent / "figures" / _inside(figure["name"]), figure["image"]["bytes"])
+            write(path.parent / "figures" / _inside(figure["name"]), figure["image"]["bytes"])
         if document["status"] == PageStatus.FAILED and not document["markdown"]:
             continue
         # Last, so that whoever finds the document finds its figures too.
-        _write(path, (document["markdown"] or "").encode())
+        write(path, (document["markdown"] or "").encode())
         count += 1
     return count
 
@@ -41,6 +44,11 @@ def _inside(name: str) -> PurePath:
             "without '..'. Rename the input."
         )
     return path
+
+
+def into(folder: Path) -> Write:
+    """Writes files below `folder`: those that differ, each of which appears when it is complete."""
+    return lambda path, content: _write(folder / path, content)
 
 
 def _write(path: Path, content: bytes) -> None:

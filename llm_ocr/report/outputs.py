@@ -1,12 +1,13 @@
 """The files beside the tables that people open: Markdown, viewer, summary."""
 
 import json
+import tempfile
 from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
 
 from llm_ocr.records import PageStatus
-from llm_ocr.report.export import export_markdown
+from llm_ocr.report.export import Write, export_markdown, into
 from llm_ocr.report.summary import Summary
 from llm_ocr.report.viewer import write_viewer
 from llm_ocr.storage.store import StorageError, Store
@@ -19,18 +20,33 @@ VIEWER_PATH = "index.html"
 
 def write_outputs(store: Store, summary: Summary, viewer_pages: int) -> None:
     """Write `markdown/`, `index.html` and, last, `summary.json` from the run's tables."""
-    folder = Path(store.uri)
     try:
         figures = _InStep(read_table(store, "figures"), "doc_id")
-        export_markdown(read_table(store, "documents"), figures.of, folder / "markdown")
+        export_markdown(read_table(store, "documents"), figures.of, _markdown(store))
         if viewer_pages:
-            _write_viewer(store, summary, viewer_pages, folder / VIEWER_PATH)
+            _put_viewer(store, summary, viewer_pages)
     except OSError as error:
         raise StorageError(
             f"{store.uri}: {error.strerror or error}; the tables are complete, so run the same "
             "command again when that is mended"
         ) from error
     store.put(SUMMARY_PATH, json.dumps(summary.as_dict(), indent=2).encode())
+
+
+def _markdown(store: Store) -> Write:
+    if store.folder is not None:
+        return into(store.folder / "markdown")
+    return lambda path, content: store.put(f"markdown/{path.as_posix()}", content)
+
+
+def _put_viewer(store: Store, summary: Summary, limit: int) -> None:
+    if store.folder is not None:
+        _write_viewer(store, summary, limit, store.folder / VIEWER_PATH)
+        return
+    with tempfile.TemporaryDirectory(prefix="llm-ocr-") as name:
+        path = Path(name) / VIEWER_PATH
+        _write_viewer(store, summary, limit, path)
+        store.put(VIEWER_PATH, path)
 
 
 def _write_viewer(store: Store, summary: Summary, limit: int, path: Path) -> None:

@@ -1,45 +1,36 @@
-"""Stores through obstore: local disk."""
+"""Stores through obstore: a local disk, buckets, memory."""
 
-import errno
-import fcntl
 import io
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
-from obstore.store import LocalStore
+from obstore.store import ObjectStore
 
-from llm_ocr.storage.protocol import RunInUseError, StorageError, StoredObject
+from llm_ocr.storage.protocol import StorageError, StoredObject
 
 READ_AHEAD = 1 << 20
 
 
-class LocalObjects:
-    """A folder as a store. Objects appear whole: each is written beside its place, then renamed."""
+class Objects:
+    """What lies behind `store`, named `uri`; `advice` says what to do about an error."""
 
-    def __init__(self, path: str) -> None:
-        folder = Path(path).expanduser().absolute()
-        self.uri = str(folder)
-        self._folder = folder
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._store = LocalStore(folder)
-        except (OSError, BaseError) as error:
-            raise _storage_error(self.uri, error) from error
+    def __init__(self, uri: str, store: ObjectStore, advice: Callable[[Exception], str]) -> None:
+        self.uri = uri
+        self._store, self._advice = store, advice
+
+    @property
+    def folder(self) -> Path | None:
+        return None
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
-        try:
+        with self._errors(missing_is_fine=True):
             for batch in obstore.list(self._store, prefix.rstrip("/") or None):
                 for meta in batch:
                     yield StoredObject(meta["path"], meta["size"])
-        except FileNotFoundError:
-            return
-        except (OSError, BaseError) as error:
-            raise _storage_error(self.uri, error) from error
 
     def exists(self, path: str) -> bool:
         try:
@@ -64,8 +55,7 @@ class LocalObjects:
 
     def put(self, path: str, data: bytes | Path) -> None:
         with self._errors():
-            if not (isinstance(data, Path) and self._linked(data, self._folder / path)):
-                obstore.put(self._store, path, data)
+            obstore.put(self._store, path, data)
 
     def copy(self, source: str, path: str) -> None:
         with self._errors():
@@ -84,64 +74,37 @@ class LocalObjects:
             with self._errors(missing_is_fine=True):
                 obstore.delete(self._store, path)
 
-    @contextmanager
-    def sole_writer(self) -> Iterator[None]:
-        # The kernel drops this lock when its holder dies, kill -9 included: nothing to clean up.
-        with self._errors():
-            lock = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(lock, 0)
-            os.pwrite(lock, str(os.getpid()).encode(), 0)
-        except BlockingIOError:
-            holder = os.pread(lock, 32, 0).decode() or "unknown"
-            os.close(lock)
-            raise RunInUseError(
-                f"{self.uri}: another run (process {holder}) is writing there; wait for it, "
-                "stop it, or give another --out"
-            ) from None
-        try:
-            yield
-        finally:
-            # Only now: a folder that is empty may be the one that another write just made.
-            self._remove_empty_folders()
-            os.close(lock)
+    def sole_writer(self) -> AbstractContextManager[None]:
+        # Whoever else writes there, elsewhere in the world, can't be seen from here: what is
+        # created only once decides.
+        return nullcontext()
 
     @contextmanager
     def _errors(self, missing_is_fine: bool = False) -> Iterator[None]:
         try:
             yield
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if self._is_gone(error):
+                raise self._failed(error) from error
             if not missing_is_fine:
                 raise
         except AlreadyExistsError as error:
             raise FileExistsError(str(error)) from error
         except (OSError, BaseError) as error:
-            raise _storage_error(self.uri, error) from error
+            raise self._failed(error) from error
 
-    def _linked(self, source: Path, target: Path) -> bool:
-        """Give a file a second name instead of copying it; False where disks don't let it."""
-        unfinished = target.with_name(f"{target.name}#{os.getpid()}")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(source, unfinished)
-        except OSError:
-            return False
-        os.replace(unfinished, target)
-        return True
+    def _is_gone(self, error: FileNotFoundError) -> bool:
+        """Whether not the object is missing but all of the store."""
+        return "NoSuchBucket" in str(error)
 
-    def _remove_empty_folders(self) -> None:
-        for folder, _, _ in os.walk(self._folder / "_staging", topdown=False):
-            try:
-                os.rmdir(folder)
-            except OSError:
-                continue
+    def _failed(self, error: Exception) -> StorageError:
+        return StorageError(f"{self.uri}: {self._advice(error)}")
 
 
 class _Ranges(io.RawIOBase):
     """A seekable reader over an object's ranges, for pyarrow."""
 
-    def __init__(self, store: LocalObjects, path: str, size: int) -> None:
+    def __init__(self, store: Objects, path: str, size: int) -> None:
         self._store, self._path, self._size, self._at = store, path, size, 0
 
     def readable(self) -> bool:
@@ -167,17 +130,7 @@ class _Ranges(io.RawIOBase):
         return length
 
 
-def _storage_error(uri: str, error: Exception) -> StorageError:
-    text = str(error)
-    code = error.errno if isinstance(error, OSError) else None
-    if code == errno.ENOSPC or "No space left" in text or "StorageFull" in text:
-        advice = "the disk is full; free some space and run the same command again"
-    elif isinstance(error, PermissionError) or "Permission denied" in text:
-        advice = "no permission to write there; choose another --out or change its permissions"
-    elif code == errno.EROFS or "Read-only file system" in text:
-        advice = "the file system is read-only; choose another --out"
-    elif isinstance(error, NotADirectoryError | FileExistsError) or "Not a directory" in text:
-        advice = "a file stands where a folder is needed; choose another --out"
-    else:
-        advice = text.splitlines()[0] if text else type(error).__name__
-    return StorageError(f"{uri}: {advice}")
+def first_line(error: Exception) -> str:
+    """An error in its own words, without the debug output behind them."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

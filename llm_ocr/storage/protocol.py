@@ -31,6 +31,11 @@ class Store(Protocol):
 
     uri: str
 
+    @property
+    def folder(self) -> Path | None:
+        """Where the objects are on this machine's disk, if they are."""
+        ...
+
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Every object whose path lies below the folder `prefix`, in no particular order."""
         ...
@@ -60,5 +65,8 @@ class Store(Protocol):
         ...
 
     def sole_writer(self) -> AbstractContextManager[None]:
-        """Hold the store against a second run on this machine; RunInUseError if one holds it."""
+        """Hold a local store against a second run on this machine, which raises RunInUseError.
+
+        Others are held by none: what is created only once decides between workers.
+        """
         ...

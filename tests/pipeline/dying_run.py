@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from llm_ocr import run
-from llm_ocr.storage.objects import LocalObjects
+from llm_ocr.storage.local import LocalObjects
+from llm_ocr.storage.objects import Objects
 
 SETTINGS: dict[str, Any] = {
     "shard_pages": 4,
@@ -39,7 +40,7 @@ def arm(point: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def mortal(write: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(self: LocalObjects, path: str, data: Any) -> Any:  # noqa: ANN401
+        def wrapped(self: Objects, path: str, data: Any) -> Any:  # noqa: ANN401
             die_at("before", path)
             written = write(self, path, data)
             die_at("after", path)
@@ -47,25 +48,25 @@ def arm(point: str) -> None:
 
         return wrapped
 
-    delete = LocalObjects.delete
+    delete = Objects.delete
 
-    def mortal_delete(self: LocalObjects, paths: Iterable[str]) -> None:
+    def mortal_delete(self: Objects, paths: Iterable[str]) -> None:
         for path in paths:
             die_at("before", path)
             delete(self, [path])
             die_at("after", path)
 
-    copy = LocalObjects.copy
+    copy = Objects.copy
 
-    def mortal_copy(self: LocalObjects, source: str, path: str) -> None:
+    def mortal_copy(self: Objects, source: str, path: str) -> None:
         die_at("before", path)
         copy(self, source, path)
         die_at("after", path)
 
-    LocalObjects.copy = mortal_copy  # type: ignore[method-assign]
+    Objects.copy = mortal_copy  # type: ignore[method-assign]
     LocalObjects.put = mortal(LocalObjects.put)  # type: ignore[method-assign]
-    LocalObjects.create = mortal(LocalObjects.create)  # type: ignore[method-assign]
-    LocalObjects.delete = mortal_delete  # type: ignore[method-assign]
+    Objects.create = mortal(Objects.create)  # type: ignore[method-assign]
+    Objects.delete = mortal_delete  # type: ignore[method-assign]
 
 
 def main() -> None:

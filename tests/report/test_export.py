@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_ocr.report.export import export_markdown
+from llm_ocr.report.export import export_markdown, into
 from llm_ocr.tables.schema import Row
 
 FIGURE = {"name": "a-p1-1.jpg", "image": {"bytes": b"jpeg", "path": None}}
@@ -25,7 +25,9 @@ def test_documents_and_their_figures_become_files(tmp_path: Path) -> None:
     figures = {"id of reports/a": [FIGURE]}
     documents = [document("reports/a", "![](figures/a-p1-1.jpg)"), document("b.v2", "É")]
 
-    count = export_markdown(documents, lambda doc_id: figures.get(doc_id, []), tmp_path / "out")
+    count = export_markdown(
+        documents, lambda doc_id: figures.get(doc_id, []), into(tmp_path / "out")
+    )
 
     assert count == 2
     assert files(tmp_path / "out") == {"reports/a.md", "reports/figures/a-p1-1.jpg", "b.v2.md"}
@@ -37,23 +39,25 @@ def test_documents_and_their_figures_become_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../a", "a/../../b", "/etc/a", "../"])
 def test_a_document_that_would_escape_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="outside"):
-        export_markdown([document(name)], no_figures, tmp_path / "out")
+        export_markdown([document(name)], no_figures, into(tmp_path / "out"))
     assert files(tmp_path) == set()
 
 
 @pytest.mark.parametrize("name", ["../../a.jpg", "/tmp/a.jpg", "..", ""])
 def test_a_figure_that_would_escape_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="outside"):
-        export_markdown([document("a")], lambda _: [{**FIGURE, "name": name}], tmp_path / "out")
+        export_markdown(
+            [document("a")], lambda _: [{**FIGURE, "name": name}], into(tmp_path / "out")
+        )
     assert files(tmp_path) == set()
 
 
 def test_only_what_changed_is_written(tmp_path: Path) -> None:
     documents = [document("a"), document("b")]
-    export_markdown(documents, no_figures, tmp_path)
+    export_markdown(documents, no_figures, into(tmp_path))
     before = {name: (tmp_path / name).stat().st_ino for name in ("a.md", "b.md")}
 
-    export_markdown([document("a"), document("b", "# B")], no_figures, tmp_path)
+    export_markdown([document("a"), document("b", "# B")], no_figures, into(tmp_path))
 
     # A file that was written anew has replaced the old one, and is another inode.
     assert (tmp_path / "a.md").stat().st_ino == before["a.md"]
@@ -63,14 +67,14 @@ def test_only_what_changed_is_written(tmp_path: Path) -> None:
 
 def test_a_failed_document_without_text_has_no_file(tmp_path: Path) -> None:
     documents = [document("a", None, "failed"), document("b", "half", "failed"), document("c", "")]
-    assert export_markdown(documents, no_figures, tmp_path) == 2
+    assert export_markdown(documents, no_figures, into(tmp_path)) == 2
     assert files(tmp_path) == {"b.md", "c.md"}
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    export_markdown([document("a", "old")], no_figures, tmp_path)
+    export_markdown([document("a", "old")], no_figures, into(tmp_path))
 
     def full(path: Path, content: bytes) -> int:
         with path.open("wb") as half_written:
@@ -79,6 +83,6 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="no space"):
-        export_markdown([document("a", "new")], no_figures, tmp_path)
+        export_markdown([document("a", "new")], no_figures, into(tmp_path))
     assert files(tmp_path) == {"a.md"}
     assert (tmp_path / "a.md").read_text("utf-8") == "old"

@@ -90,8 +90,8 @@ def test_places_that_cannot_be_written_say_why(tmp_path: Path) -> None:
         open_store(str(tmp_path / "file"))
     with pytest.raises(StorageError, match="a file stands where a folder is needed"):
         open_store(str(tmp_path / "file" / "below"))
-    with pytest.raises(StorageError, match="gs:// is not supported"):
-        open_store("gs://bucket/run")
+    with pytest.raises(StorageError, match="az:// is not supported"):
+        open_store("az://bucket/run")
 
 
 @pytest.fixture

@@ -1,0 +1,91 @@
+"""A folder on a local disk as a store."""
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from obstore.exceptions import BaseError
+from obstore.store import LocalStore
+
+from llm_ocr.storage.objects import Objects, first_line
+from llm_ocr.storage.protocol import RunInUseError, StorageError
+
+
+class LocalObjects(Objects):
+    """A folder as a store. Objects appear whole: each is written beside its place, then renamed."""
+
+    def __init__(self, path: str) -> None:
+        self._folder = Path(path).expanduser().absolute()
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            super().__init__(str(self._folder), LocalStore(self._folder), _advice)
+        except (OSError, BaseError) as error:
+            raise StorageError(f"{self._folder}: {_advice(error)}") from error
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    def put(self, path: str, data: bytes | Path) -> None:
+        with self._errors():
+            linked = isinstance(data, Path) and self._linked(data, self._folder / path)
+        if not linked:
+            super().put(path, data)
+
+    @contextmanager
+    def sole_writer(self) -> Iterator[None]:
+        # The kernel drops this lock when its holder dies, kill -9 included: nothing to clean up.
+        with self._errors():
+            lock = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, str(os.getpid()).encode(), 0)
+        except BlockingIOError:
+            holder = os.pread(lock, 32, 0).decode() or "unknown"
+            os.close(lock)
+            raise RunInUseError(
+                f"{self.uri}: another run (process {holder}) is writing there; wait for it, "
+                "stop it, or give another --out"
+            ) from None
+        try:
+            yield
+        finally:
+            # Only now: a folder that is empty may be the one that another write just made.
+            self._remove_empty_folders()
+            os.close(lock)
+
+    def _linked(self, source: Path, target: Path) -> bool:
+        """Give a file a second name instead of copying it; False where disks don't let it."""
+        unfinished = target.with_name(f"{target.name}#{os.getpid()}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(source, unfinished)
+        except OSError:
+            return False
+        os.replace(unfinished, target)
+        return True
+
+    def _remove_empty_folders(self) -> None:
+        for folder, _, _ in os.walk(self._folder / "_staging", topdown=False):
+            try:
+                os.rmdir(folder)
+            except OSError:
+                continue
+
+
+def _advice(error: Exception) -> str:
+    text = str(error)
+    code = error.errno if isinstance(error, OSError) else None
+    if code == errno.ENOSPC or "No space left" in text or "StorageFull" in text:
+        return "the disk is full; free some space and run the same command again"
+    if isinstance(error, PermissionError) or "Permission denied" in text:
+        return "no permission to write there; choose another --out or change its permissions"
+    if code == errno.EROFS or "Read-only file system" in text:
+        return "the file system is read-only; choose another --out"
+    if isinstance(error, NotADirectoryError | FileExistsError) or "Not a directory" in text:
+        return "a file stands where a folder is needed; choose another --out"
+    return first_line(error)

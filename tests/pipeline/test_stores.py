@@ -1,0 +1,83 @@
+"""Runs on buckets: the same tables as on a disk, and what people open beside them."""
+
+import json
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_ocr import (
+    load_descriptions,
+    load_documents,
+    load_figures,
+    load_pages,
+    run,
+)
+from llm_ocr.pipeline.worker import resume
+from llm_ocr.report.status import read_status
+from llm_ocr.storage.store import open_store
+from llm_ocr.tables.schema import Row
+from tests import documents
+from tests.servers.chat import serving_beside
+
+TABLES: tuple[Callable[[str], Any], ...] = (
+    load_pages,
+    load_figures,
+    load_descriptions,
+    load_documents,
+)
+# What differs from one run to another.
+FLEETING = {"seconds"}
+
+
+@pytest.fixture(params=["s3", "gs", "memory"])
+def out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A place for a run."""
+    fixture = {"s3": "s3", "gs": "gcs"}.get(request.param)
+    for key, value in request.getfixturevalue(fixture).items() if fixture else ():
+        monkeypatch.setenv(key, value)
+    return f"{request.param}://bucket/runs/{uuid.uuid4().hex}"
+
+
+def tables(out: str) -> list[list[Row]]:
+    return [
+        [{key: value for key, value in row.items() if key not in FLEETING} for row in load(out)]
+        for load in TABLES
+    ]
+
+
+def files(out: str, folder: str) -> dict[str, bytes]:
+    store = open_store(out)
+    return {thing.path: store.get(thing.path) for thing in store.list(folder)}
+
+
+def test_a_run_gives_the_same_tables_and_files_as_on_a_disk(tmp_path: Path, out: str) -> None:
+    for name in ("a", "b", "c"):
+        documents.pdf(tmp_path / "in" / f"{name}.pdf", pages=4)
+    disk = str(tmp_path / "out")
+    with serving_beside() as server:
+        chosen: dict[str, Any] = {"base_url": server.base_url, "shard_pages": 5, "part_pages": 2}
+        there = run(tmp_path / "in", out, **chosen)
+        here = run(tmp_path / "in", disk, **chosen)
+        asked = len(server.requests)
+        again = run(tmp_path / "in", out, **chosen)
+        assert len(server.requests) == asked, "all was done"
+    assert there.pages == here.pages == again.pages == 12
+    assert there.pages_by_status == here.pages_by_status
+    assert tables(out) == tables(disk)
+    assert files(out, "markdown") == files(disk, "markdown") != {}
+    assert json.loads(open_store(out).get("summary.json"))["pages"] == 12
+    assert b"</html>" in open_store(out).get("index.html")
+    assert list(open_store(out).list("_staging")) == []
+    status = read_status(out)
+    assert (status.shards, status.stages["extract"].items_committed) == (3, 12)
+
+
+def test_stages_one_after_the_other_read_what_the_last_one_wrote(tmp_path: Path, out: str) -> None:
+    documents.pdf(tmp_path / "a.pdf", pages=6)
+    with serving_beside() as server:
+        run(tmp_path / "a.pdf", out, base_url=server.base_url, stages=("extract",))
+        resume(out, stages=("assemble",))
+    assert [row["page_count"] for row in load_documents(out)] == [6]

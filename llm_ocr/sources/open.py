@@ -1,28 +1,19 @@
 """Inputs -> documents: files, folders, globs and list files, without reading a body."""
 
 import glob
-import hashlib
 import itertools
 import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from llm_ocr.records import Document
+from llm_ocr.sources.names import KINDS, document_id, safe_name
+from llm_ocr.sources.remote import is_remote, remote_documents
 
-KINDS = {
-    ".pdf": "pdf",
-    ".png": "image",
-    ".jpg": "image",
-    ".jpeg": "image",
-    ".webp": "image",
-    ".tif": "image",
-    ".tiff": "image",
-}
 _log = logging.getLogger(__name__)
-_UNSAFE = re.compile(r"[^\w.()+ -]")
 _RANGE = re.compile(r"\s*(\d+)\s*(?:(-)\s*(\d+)?\s*)?")
 
 
@@ -62,7 +53,8 @@ def parse_pages(text: str) -> PageSelection:
 
 
 def list_documents(inputs: Sequence[str]) -> list[Document]:
-    """The documents of inputs: files, folders (searched through), globs, lists (`@files.txt`).
+    """The documents of inputs: files, folders (searched through), globs, lists (`@files.txt`),
+    and what lies below a place in a bucket (`s3://`, `gs://`).
 
     Sorted within each input, each file once. A listed file that is missing or of unknown kind is a
     document all the same: what is wrong with it is said when it is read. Raises NoInputError for
@@ -72,14 +64,19 @@ def list_documents(inputs: Sequence[str]) -> list[Document]:
         raise NoInputError(
             "there is no input; name a file, a folder, a glob or a list (@files.txt)"
         )
-    found: dict[Path, tuple[Path, str]] = {}
+    found: dict[str, Document] = {}
     for source in inputs:
-        expanded = list(_expand(source))
+        expanded = [*(remote_documents(source) if is_remote(source) else _expanded(source))]
         if not expanded:
             raise NoInputError(_nothing(source))
-        for path, name in expanded:
-            found.setdefault(Path(os.path.realpath(path)), (_in_real_folder(path), name))
-    return [_document(path, name) for path, name in _uniquely_named(found.values())]
+        for same, document in expanded:
+            found.setdefault(same, document)
+    return list(_uniquely_named(found.values()))
+
+
+def _expanded(source: str) -> Iterator[tuple[str, Document]]:
+    for path, name in _expand(source):
+        yield os.path.realpath(path), _document(_in_real_folder(path), name)
 
 
 def _in_real_folder(path: Path) -> Path:
@@ -153,26 +150,23 @@ def _name(path: Path, root: Path) -> str:
         relative = path.relative_to(root)
     except ValueError:
         relative = Path(path.name)
-    if relative.name:
-        relative = relative.with_suffix("")
-    parts = [part for part in relative.parts if part not in ("..", ".", "/")]
-    safe = [_UNSAFE.sub("_", part).strip(". ") or "_" for part in parts]
-    return str(PurePosixPath(*safe)) if safe else "_"
+    return safe_name(relative)
 
 
-def _uniquely_named(found: Iterable[tuple[Path, str]]) -> Iterator[tuple[Path, str]]:
+def _uniquely_named(found: Iterable[Document]) -> Iterator[Document]:
     """Names that differ even where case does not count: with the ending, or else a number."""
     taken: set[str] = set()
     numbers: dict[str, Iterator[int]] = {}
-    for path, name in found:
-        ending = path.suffix.lower().lstrip(".")
+    for document in found:
+        name = document.name
+        ending = PurePosixPath(document.source_uri).suffix.lower().lstrip(".")
         key = name.casefold()
         numbered = (f"{name}-{k}" for k in numbers.setdefault(key, itertools.count(2)))
         with_ending = [f"{name}-{ending}"] if ending else []
         candidates = itertools.chain([name], with_ending, numbered)
         chosen = next(one for one in candidates if one.casefold() not in taken)
         taken.add(chosen.casefold())
-        yield path, chosen
+        yield replace(document, name=chosen)
 
 
 def _document(path: Path, name: str) -> Document:
@@ -185,8 +179,7 @@ def _document(path: Path, name: str) -> Document:
     if uri != str(path):
         _log.warning("%s: the file's name is no UTF-8 and can't be read; rename it", uri)
         version, size = "missing", 0
-    doc_id = hashlib.sha256(f"{uri}\n{version}".encode()).hexdigest()[:16]
-    return Document(doc_id, uri, version, name, kind, size)
+    return Document(document_id(uri, version), uri, version, name, kind, size)
 
 
 def file_version(path: Path) -> tuple[str, int]:
@@ -197,6 +190,8 @@ def file_version(path: Path) -> tuple[str, int]:
 
 def _nothing(source: str) -> str:
     kinds = " ".join(sorted(KINDS))
+    if is_remote(source):
+        return f"{source}: no document ({kinds}) lies there; check bucket and folder"
     if source.startswith("@"):
         return f"{source}: the list names no file; write one path a line"
     if os.path.isdir(Path(source).expanduser()):

@@ -17,6 +17,7 @@ from typing import Any, Self, cast
 from llm_ocr.records import Box, Document, ErrorCode, ImagePolicy, Page, PageError, PageImage
 from llm_ocr.sources.drawing import DocumentInfo
 from llm_ocr.sources.raster import Crop, RenderLimits
+from llm_ocr.sources.remote import Copies
 
 __all__ = ["Crop", "DocumentInfo", "RenderLimits", "RenderPool"]
 
@@ -120,6 +121,7 @@ class RenderPool:
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
         self._is_closed = False
+        self._copies = Copies()
 
     async def __aenter__(self) -> Self:
         return self
@@ -141,6 +143,7 @@ class RenderPool:
         for worker in self._all:
             worker.end()
         self._all.clear()
+        self._copies.close()
 
     async def count_pages(self, document: Document) -> int:
         return cast(int, await self._ask("count_pages", document))
@@ -161,7 +164,16 @@ class RenderPool:
         return cast(list[Crop], answer)
 
     async def _ask(self, name: str, document: Document, *rest: Any) -> object:  # noqa: ANN401
-        where = f"{document.source_uri}{f', page {rest[0]}' if rest else ''}"
+        async with self._copies.of(document) as here:
+            try:
+                return await self._ask_about(name, here, document.source_uri, *rest)
+            except PageError as error:
+                # It is known by where it came from, not by where its copy lies.
+                said = error.message.replace(here.source_uri, document.source_uri)
+                raise PageError(error.code, said, error.attempts) from error
+
+    async def _ask_about(self, name: str, document: Document, uri: str, *rest: Any) -> object:  # noqa: ANN401
+        where = f"{uri}{f', page {rest[0]}' if rest else ''}"
         async with self._places:
             for last_try in (False, True):
                 try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 RETRIES: "RetryConfig" = {"max_retries": 10, "retry_timeout": timedelta(seconds=60)}
 
-_in_memory: dict[str, Objects] = {}
+_in_memory: dict[str, MemoryStore] = {}
 
 
 def open_bucket(uri: str) -> Objects:
@@ -32,15 +32,15 @@ def open_bucket(uri: str) -> Objects:
     bucket, _, prefix = path.strip("/").partition("/")
     if not bucket:
         raise StorageError(f"{uri}: a bucket is missing; write it as {scheme}://BUCKET/FOLDER")
-    opened: Callable[[str, str | None], Objects] = {"s3": _s3, "gs": _gs, "memory": _memory}[scheme]
-    return opened(bucket, prefix or None)
+    opened: Callable[[str, str], Objects] = {"s3": _s3, "gs": _gs, "memory": _memory}[scheme]
+    return opened(bucket, prefix)
 
 
-def _uri(scheme: str, bucket: str, prefix: str | None) -> str:
+def _uri(scheme: str, bucket: str, prefix: str) -> str:
     return f"{scheme}://{bucket}/{prefix}" if prefix else f"{scheme}://{bucket}"
 
 
-def _s3(bucket: str, prefix: str | None) -> Objects:
+def _s3(bucket: str, prefix: str) -> Objects:
     settings: dict[str, Any] = {}
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if endpoint:
@@ -52,12 +52,11 @@ def _s3(bucket: str, prefix: str | None) -> Objects:
         settings |= _from_boto3(region)
     store = S3Store(
         bucket,
-        prefix=prefix,
         client_options=_client(endpoint),
         retry_config=RETRIES,
         **settings,
     )
-    return Objects(_uri("s3", bucket, prefix), store, _adviser(_S3, bucket=bucket))
+    return Objects(_uri("s3", bucket, prefix), store, _adviser(_S3, bucket=bucket), prefix)
 
 
 def _from_boto3(region: str | None) -> dict[str, Any]:
@@ -71,7 +70,7 @@ def _from_boto3(region: str | None) -> dict[str, Any]:
     return {"credential_provider": Boto3CredentialProvider(session)}
 
 
-def _gs(bucket: str, prefix: str | None) -> Objects:
+def _gs(bucket: str, prefix: str) -> Objects:
     emulator = os.environ.get("STORAGE_EMULATOR_HOST")
     settings: dict[str, Any] = {}
     if emulator:
@@ -79,10 +78,8 @@ def _gs(bucket: str, prefix: str | None) -> Objects:
         account = {"gcs_base_url": emulator, "disable_oauth": True, "client_email": "none"}
         key = json.dumps({**account, "private_key": "", "private_key_id": ""})
         settings["service_account_key"] = key
-    store = GCSStore(
-        bucket, prefix=prefix, client_options=_client(emulator), retry_config=RETRIES, **settings
-    )
-    return Objects(_uri("gs", bucket, prefix), store, _adviser(_GCS, bucket=bucket))
+    store = GCSStore(bucket, client_options=_client(emulator), retry_config=RETRIES, **settings)
+    return Objects(_uri("gs", bucket, prefix), store, _adviser(_GCS, bucket=bucket), prefix)
 
 
 def _client(endpoint: str | None) -> "ClientConfig":
@@ -90,9 +87,9 @@ def _client(endpoint: str | None) -> "ClientConfig":
     return {"allow_http": is_plain, "timeout": "120s", "connect_timeout": "10s"}
 
 
-def _memory(name: str, prefix: str | None) -> Objects:
-    uri = _uri("memory", name, prefix)
-    return _in_memory.setdefault(uri, Objects(uri, MemoryStore(), first_line))
+def _memory(name: str, prefix: str) -> Objects:
+    store = _in_memory.setdefault(name, MemoryStore())
+    return Objects(_uri("memory", name, prefix), store, first_line, prefix)
 
 
 # What is recognised in an error, and what to do about it, in this order.

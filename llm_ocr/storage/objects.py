@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
@@ -12,14 +12,20 @@ from obstore.store import ObjectStore
 
 from llm_ocr.storage.protocol import StorageError, StoredObject
 
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+
 READ_AHEAD = 1 << 20
 
 
 class Objects:
-    """What lies behind `store`, named `uri`; `advice` says what to do about an error."""
+    """What lies below `prefix` in `store`, named `uri`; `advice` says what to do about an error."""
 
-    def __init__(self, uri: str, store: ObjectStore, advice: Callable[[Exception], str]) -> None:
+    def __init__(
+        self, uri: str, store: ObjectStore, advice: Callable[[Exception], str], prefix: str = ""
+    ) -> None:
         self.uri = uri
+        self._prefix = f"{prefix}/" if prefix else ""
         self._store, self._advice = store, advice
 
     @property
@@ -28,43 +34,44 @@ class Objects:
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         with self._errors(missing_is_fine=True):
-            for batch in obstore.list(self._store, prefix.rstrip("/") or None):
+            for batch in obstore.list(self._store, self._at(prefix).rstrip("/") or None):
                 for meta in batch:
-                    yield StoredObject(meta["path"], meta["size"])
+                    yield self._stored(meta)
 
     def exists(self, path: str) -> bool:
         try:
-            with self._errors():
-                obstore.head(self._store, path)
+            self.look(path)
         except FileNotFoundError:
             return False
         return True
 
+    def look(self, path: str) -> StoredObject:
+        with self._errors():
+            return self._stored(obstore.head(self._store, self._at(path)))
+
     def get(self, path: str) -> bytes:
         with self._errors():
-            return bytes(obstore.get(self._store, path).bytes())
+            return bytes(obstore.get(self._store, self._at(path)).bytes())
 
     def open(self, path: str) -> BinaryIO:
-        with self._errors():
-            size: int = obstore.head(self._store, path)["size"]
-        return io.BufferedReader(_Ranges(self, path, size), READ_AHEAD)
+        return io.BufferedReader(_Ranges(self, path, self.look(path).size), READ_AHEAD)
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         with self._errors():
-            return bytes(obstore.get_range(self._store, path, start=start, length=length))
+            return bytes(obstore.get_range(self._store, self._at(path), start=start, length=length))
 
     def put(self, path: str, data: bytes | Path) -> None:
         with self._errors():
-            obstore.put(self._store, path, data)
+            obstore.put(self._store, self._at(path), data)
 
     def copy(self, source: str, path: str) -> None:
         with self._errors():
-            obstore.copy(self._store, source, path)
+            obstore.copy(self._store, self._at(source), self._at(path))
 
     def create(self, path: str, data: bytes) -> bool:
         try:
             with self._errors():
-                obstore.put(self._store, path, data, mode="create")
+                obstore.put(self._store, self._at(path), data, mode="create")
         except FileExistsError:
             return False
         return True
@@ -72,12 +79,19 @@ class Objects:
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
             with self._errors(missing_is_fine=True):
-                obstore.delete(self._store, path)
+                obstore.delete(self._store, self._at(path))
 
     def sole_writer(self) -> AbstractContextManager[None]:
         # Whoever else writes there, elsewhere in the world, can't be seen from here: what is
         # created only once decides.
         return nullcontext()
+
+    def _at(self, path: str) -> str:
+        return self._prefix + path
+
+    def _stored(self, meta: "ObjectMeta") -> StoredObject:
+        version = meta["e_tag"] or meta["last_modified"].isoformat()
+        return StoredObject(meta["path"].removeprefix(self._prefix), meta["size"], version)
 
     @contextmanager
     def _errors(self, missing_is_fine: bool = False) -> Iterator[None]:

@@ -17,10 +17,12 @@ class RunInUseError(Exception):
 
 @dataclass(frozen=True)
 class StoredObject:
-    """An object's path below the store's URI, `/`-separated, and its size in bytes."""
+    """An object's path below the store's URI, `/`-separated, its size in bytes, and a version that
+    is another one when its content is."""
 
     path: str
     size: int
+    version: str
 
 
 class Store(Protocol):
@@ -41,6 +43,10 @@ class Store(Protocol):
         ...
 
     def exists(self, path: str) -> bool: ...
+
+    def look(self, path: str) -> StoredObject:
+        """What `list` says of one object."""
+        ...
 
     def get(self, path: str) -> bytes: ...
 

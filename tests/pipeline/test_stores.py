@@ -75,6 +75,31 @@ def test_a_run_gives_the_same_tables_and_files_as_on_a_disk(tmp_path: Path, out:
     assert (status.shards, status.stages["extract"].items_committed) == (3, 12)
 
 
+def test_inputs_in_a_bucket_give_the_same_pages_as_on_a_disk(tmp_path: Path, out: str) -> None:
+    folder = tmp_path / "in"
+    for name, count in (("a", 3), ("deep/b", 2)):
+        path = documents.pdf(folder / f"{name}.pdf", pages=count)
+        open_store(out).put(f"in/{name}.pdf", path)
+    documents.picture(folder / "c.png")
+    open_store(out).put("in/c.png", folder / "c.png")
+    with serving_beside() as server:
+        chosen: dict[str, Any] = {"base_url": server.base_url, "shard_pages": 2}
+        there = run(f"{out}/in", f"{out}/run", **chosen)
+        run(folder, tmp_path / "out", **chosen)
+    assert there.pages == 6
+    kept = ("name", "page_number", "content_hash", "markdown", "status", "image", "blocks")
+
+    def pages(place: str) -> list[dict[str, Any]]:
+        rows = [{key: row[key] for key in kept} for row in load_pages(place)]
+        for row in rows:
+            # Its path is the page's id, which comes from the document's place.
+            row["image"] = row["image"]["bytes"]
+        return rows
+
+    assert pages(f"{out}/run") == pages(str(tmp_path / "out"))
+    assert {row["source_uri"].rpartition("/in/")[0] for row in load_pages(f"{out}/run")} == {out}
+
+
 def test_stages_one_after_the_other_read_what_the_last_one_wrote(tmp_path: Path, out: str) -> None:
     documents.pdf(tmp_path / "a.pdf", pages=6)
     with serving_beside() as server:

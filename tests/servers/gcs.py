@@ -153,7 +153,7 @@ def _listed(thing: dict[str, Any]) -> str:
     changed = thing["updated"]
     return (
         f"<Contents><Key>{key}</Key><LastModified>{changed}</LastModified>"
-        f"<ETag>{tag}</ETag><Size>{size}</Size></Contents>"
+        f'<ETag>"{tag}"</ETag><Size>{size}</Size></Contents>'
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from llm_ocr.records import Box, Document, ErrorCode, ImagePolicy, PageError, PageImage
-from llm_ocr.sources.open import file_version
+from llm_ocr.sources.names import file_version
 from llm_ocr.sources.raster import Crop, RenderLimits
 
 OPEN_FILES = 4

@@ -1,8 +1,8 @@
-"""What documents are called, and what kinds there are, wherever they lie."""
+"""What documents are called, what kinds there are, and which version of one lies there."""
 
 import hashlib
 import re
-from pathlib import PurePath, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 
 KINDS = {
     ".pdf": "pdf",
@@ -28,3 +28,9 @@ def safe_name(relative: PurePath) -> str:
 def document_id(uri: str, version: str) -> str:
     """16 hex digits that are others when place or content are."""
     return hashlib.sha256(f"{uri}\n{version}".encode()).hexdigest()[:16]
+
+
+def file_version(path: Path) -> tuple[str, int]:
+    """`(version, size)` of a file: its size and modification time. Raises OSError."""
+    stat = path.stat()
+    return f"{stat.st_size}-{stat.st_mtime_ns}", stat.st_size

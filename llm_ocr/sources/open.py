@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from llm_ocr.records import Document
-from llm_ocr.sources.names import KINDS, document_id, safe_name
+from llm_ocr.sources.names import KINDS, document_id, file_version, safe_name
 from llm_ocr.sources.remote import is_remote, remote_documents
 
 _log = logging.getLogger(__name__)
@@ -180,12 +180,6 @@ def _document(path: Path, name: str) -> Document:
         _log.warning("%s: the file's name is no UTF-8 and can't be read; rename it", uri)
         version, size = "missing", 0
     return Document(document_id(uri, version), uri, version, name, kind, size)
-
-
-def file_version(path: Path) -> tuple[str, int]:
-    """`(version, size)` of a file: its size and modification time. Raises OSError."""
-    stat = path.stat()
-    return f"{stat.st_size}-{stat.st_mtime_ns}", stat.st_size
 
 
 def _nothing(source: str) -> str:

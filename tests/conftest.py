@@ -60,14 +60,15 @@ def tiny(vllm: str, checkpoint: Path) -> VllmOptions:
     )
 
 
-@pytest.fixture(scope="session")
+# Of a module each: other tests count what processes this one has started.
+@pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment in which `s3://bucket` is found."""
     with serving_s3(tmp_path_factory.mktemp("s3")) as environment:
         yield environment
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment in which `gs://bucket` is found."""
     folder: Path = tmp_path_factory.mktemp("gcs")

@@ -88,7 +88,7 @@ class Governor:
         if load is None:
             # One that spoke before is restarting, or too busy to speak.
             may_grow = not self._speaks and width < BLIND_LIMIT and self._may_grow(now)
-            return width + max(1, width // 20) if may_grow else width
+            return min(BLIND_LIMIT, width + max(1, width // 20)) if may_grow else width
         self._speaks = True
         if was is not None and load.preemptions > was.preemptions:
             return self._narrowed(0.95, now)

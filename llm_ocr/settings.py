@@ -123,6 +123,15 @@ class Settings(BaseSettings):
         Field(gt=0, description="Pixels that a page's images may decode to, checked before."),
     ] = 178_956_970
 
+    shard_index: Annotated[
+        int | None, Field(ge=0, description="Which of `shard_count` workers this is, from 0.")
+    ] = None
+    shard_count: Annotated[
+        int | None, Field(ge=1, description="Workers that share the run's shards.")
+    ] = None
+    until_complete: Annotated[
+        bool, Field(description="Having done one's own shards, do what others have not done yet.")
+    ] = False
     shard_pages: Annotated[
         int, Field(ge=1, description="Pages in a shard; a larger document is one alone.")
     ] = 512

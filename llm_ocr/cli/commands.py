@@ -246,6 +246,7 @@ def _errors() -> Iterator[None]:
 
     from llm_ocr.inference.replies import EngineFailedError, WrongServerError
     from llm_ocr.pipeline.interruption import StoppedError
+    from llm_ocr.pipeline.share import NoSuchShareError
     from llm_ocr.report.status import NoRunError
     from llm_ocr.sources.open import NoInputError
     from llm_ocr.storage.store import RunInUseError, StorageError
@@ -259,7 +260,13 @@ def _errors() -> Iterator[None]:
             option = "--" + "-".join(str(part) for part in problem["loc"]).replace("_", "-")
             _say(f"{option}: {problem['msg'].removeprefix('Value error, ')}")
         raise typer.Exit(2) from error
-    except (NoInputError, NoRunError, SettingsMismatchError, RunInUseError) as error:
+    except (
+        NoInputError,
+        NoRunError,
+        NoSuchShareError,
+        SettingsMismatchError,
+        RunInUseError,
+    ) as error:
         _say(str(error))
         raise typer.Exit(2) from error
     except WrongServerError as error:

@@ -99,6 +99,16 @@ OUTPUT: Options = {
     ],
 }
 RUN: Options = {
+    "shard_index": Annotated[
+        int | None, typer.Option(min=0, help="Which of --shard-count workers this is, from 0.")
+    ],
+    "shard_count": Annotated[
+        int | None, typer.Option(min=1, help="Workers that share the run's shards.")
+    ],
+    "until_complete": Annotated[
+        bool | None,
+        typer.Option("--until-complete", help="Then do what other workers have not done yet."),
+    ],
     "shard_pages": Annotated[int | None, typer.Option(min=1, help="Pages in a shard.")],
     "part_seconds": Annotated[
         float | None, typer.Option(help="Seconds after which finished pages are staged.")

@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import random
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,12 @@ from llm_ocr.engines.embedded.command import available_cores
 from llm_ocr.inference.window import Window
 from llm_ocr.pipeline.askers import Askers
 from llm_ocr.pipeline.asking import Asker
+from llm_ocr.pipeline.due import STAGES, due, expected_items, left
 from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted, ignore
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
-from llm_ocr.pipeline.loop import ReadItem, StageLoop, Tempo, Work
+from llm_ocr.pipeline.loop import ReadItem, StageLoop, Tempo
 from llm_ocr.pipeline.pace import Moment, Pace
+from llm_ocr.pipeline.share import share_of
 from llm_ocr.pipeline.targets import identity, target_of
 from llm_ocr.pipeline.telemetry import Telemetry
 from llm_ocr.records import Document, PageError, PageStatus
@@ -41,11 +45,8 @@ from llm_ocr.tables.plan import (
 )
 from llm_ocr.tables.read import published, read_rows
 from llm_ocr.tables.schema import Row
-from llm_ocr.tables.shards import Counts, committed, publish, read_commit
+from llm_ocr.tables.shards import Counts
 
-# Stages in the order in which they run, each with those that it is made from.
-INPUTS = {"extract": (), "describe": ("extract",), "assemble": ("extract", "describe")}
-STAGES = tuple(INPUTS)
 # What a page of a document takes, where its pages are not counted: a scan's JPEG.
 BYTES_A_PAGE = 100_000
 
@@ -107,10 +108,12 @@ class Worker:
         self._counted = self._notify
         self._pace = Pace()
         self._session = Session(time.monotonic())
+        self._share = share_of(settings, os.environ)
 
     def run(self, inputs: list[str] | None, stages: Sequence[str]) -> Summary:
         """Do what is due of `stages`; `inputs` None takes the plan that stands."""
-        with self._store.sole_writer():
+        alone = self._store.sole_writer() if self._share.count == 1 else nullcontext()
+        with alone:
             return run_until_stopped(lambda stop: self._run(inputs, stages, stop))
 
     async def _run(self, inputs: list[str] | None, stages: Sequence[str], stop: Stop) -> Summary:
@@ -125,16 +128,31 @@ class Worker:
             telemetry.include(askers)
             self._counted = telemetry.notify
             plan = await stop.before(self._plan(inputs, pool))
-            for name in STAGES:
-                if name in stages:
-                    await self._run_stage(name, plan, pool, askers, stop)
+            ordered = [name for name in STAGES if name in stages]
+            async for part in self._parts(plan, ordered):
+                for name in ordered:
+                    await self._run_stage(name, part, pool, askers, stop)
             self._account_for(askers)
             self._session.gpu_busy = telemetry.gpu_busy
-        return await asyncio.to_thread(self._account, plan)
+        return await asyncio.to_thread(self._account, plan, ordered)
 
-    def _account(self, plan: Plan) -> Summary:
-        self._notify(Note("writing Markdown, viewer and summary"))
+    async def _parts(self, plan: Plan, stages: Sequence[str]) -> AsyncIterator[Plan]:
+        """What this worker does: its own shards, then one by one what others have not done."""
+        yield self._share.of(plan)
+        while self._settings.until_complete:
+            undone = await asyncio.to_thread(left, self._store, plan, stages)
+            if not undone:
+                return
+            # By chance, so that workers who have finished seldom choose the same.
+            yield Plan((random.choice(undone),), plan.settings)
+
+    def _account(self, plan: Plan, stages: Sequence[str]) -> Summary:
         summary = summarise(self._store, plan, self._session)
+        if left(self._store, plan, stages):
+            said = "not all shards are done: Markdown, viewer and summary come with the last one"
+            self._notify(Note(said))
+            return summary
+        self._notify(Note("writing Markdown, viewer and summary"))
         if self._session.did_anything or not self._store.exists(SUMMARY_PATH):
             write_outputs(self._store, summary, self._settings.viewer_pages)
         return summary
@@ -209,8 +227,8 @@ class Worker:
         asker: Asker | None,
         stop: Stop,
     ) -> None:
-        work, done = await asyncio.to_thread(self._due, stage, plan)
-        expected = done.items + sum(self._expected(stage.name, one) for one in work)
+        work, done = await asyncio.to_thread(due, self._store, stage, plan)
+        expected = done.items + sum(expected_items(self._store, stage.name, one) for one in work)
         self._notify(StageStarted(stage.name, expected))
         for status, count in done.statuses.items():
             self._notify(ItemsDone(stage.name, status, count, fresh=False))
@@ -228,7 +246,7 @@ class Worker:
             await loop.run(work)
         finally:
             watching.cancel()
-            self._session.counts[stage.name] = loop.fresh
+            self._session.counts.setdefault(stage.name, Counts()).add(loop.fresh)
         self._notify(StageEnded(stage.name, done.items + loop.committed.items))
 
     def _slots(self, asker: Asker | None) -> Window:
@@ -248,41 +266,6 @@ class Worker:
             session.seconds_down += asker.engine.seconds_down if asker.engine else 0.0
             session.widest_window = max(session.widest_window, asker.window.most_inside)
             session.preemptions += asker.load.preemptions if asker.load else 0
-
-    def _due(self, stage: Stage[AnyItem], plan: Plan) -> tuple[list[Work], Counts]:
-        """The shards that are not committed from what their inputs are now; the others' counts.
-
-        Commits that a dead worker did not publish are published.
-        """
-        store, generations = self._store, committed(self._store, stage.name)
-        inputs = {name: committed(store, name) for name in INPUTS[stage.name]}
-        staged = {thing.path.split("/")[2] for thing in store.list(f"_staging/{stage.name}")}
-        public = [published(store, table) for table in stage.tables]
-        work, done = [], Counts()
-        for shard in plan.shards:
-            made_of = {
-                name: found[shard.name] for name, found in inputs.items() if shard.name in found
-            }
-            if "extract" in INPUTS[stage.name] and "extract" not in made_of:
-                continue
-            generation = generations.get(shard.name, -1)
-            if generation >= 0:
-                commit = read_commit(store, stage.name, shard.name, generation)
-                if shard.name in staged or any(shard.name not in table for table in public):
-                    publish(store, commit, stage.tables, shard.order())
-                if commit.inputs == made_of:
-                    done.add(commit.counts)
-                    continue
-            work.append(Work(shard, generation + 1, made_of))
-        return work, done
-
-    def _expected(self, stage: str, work: Work) -> int:
-        if stage == "extract":
-            return work.shard.expected_pages
-        if stage == "assemble":
-            return len(work.shard.documents)
-        commit = read_commit(self._store, "extract", work.shard.name, work.inputs["extract"])
-        return commit.counts.rows.get("figures", 0)
 
     @property
     def _render_workers(self) -> int:

@@ -127,6 +127,11 @@ class PageItem:
             for jpeg, width, height, top, scale in strips
         ]
 
+    @property
+    def _drawn(self) -> PageImage:
+        assert self._image is not None, "a page is rendered before its answer is read"
+        return self._image
+
     async def _rendered(self) -> PageImage:
         if self._image is None:
             self._image = await self._stage.pool.render(self._page, self._stage.profile.image)
@@ -162,11 +167,8 @@ class PageItem:
         return Reading(reader, rung.name, profile.prompt_hash(rung.task), answer, parsed, verdict)
 
     def _evidence(self, profile: ModelProfile) -> Evidence:
-        image = self._image
-        assert image is not None, "a page is rendered before its answer is read"
-        return Evidence(
-            image.ink, image.text_layer, self._stage.min_agreement, may_loop=profile.may_loop
-        )
+        page, least = self._drawn, self._stage.min_agreement
+        return Evidence(page.ink, page.text_layer, least, may_loop=profile.may_loop)
 
     def without_model(self) -> Reading | None:
         """The PDF's own text, as one block without layout."""
@@ -179,8 +181,7 @@ class PageItem:
         return Reading(None, "text layer", None, None, parsed, verdict, is_fallback=True)
 
     async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:
-        image = self._image
-        assert image is not None, "a page is rendered before its answer is read"
+        image = self._drawn
         if reading is None:
             return self._rows(PageStatus.BLANK, None, spent)
         blocks = [Block(one.label, one.text.strip(), one.box) for one in reading.parsed.blocks]

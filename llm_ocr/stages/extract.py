@@ -34,6 +34,7 @@ from llm_ocr.sources.raster import BLANK_INK
 from llm_ocr.stages.figures import caption_text, captions_of, figure_blocks
 from llm_ocr.stages.markdown import page_markdown
 from llm_ocr.stages.placing import merged, placed
+from llm_ocr.stages.rows import block_row, figure_row
 from llm_ocr.stages.stage import (
     Question,
     Reader,
@@ -45,7 +46,6 @@ from llm_ocr.stages.stage import (
 )
 from llm_ocr.stages.strips import cut
 from llm_ocr.tables.plan import Shard
-from llm_ocr.tables.schema import Row
 from llm_ocr.tables.shards import ItemResult
 
 
@@ -246,11 +246,11 @@ class PageItem:
         ]
         page_row = self._page_row(status, reading, spent, error) | {
             "markdown": page_markdown(blocks, [figure.name for figure in figures]),
-            "blocks": [_block_row(block) for block in blocks],
+            "blocks": [block_row(block) for block in blocks],
             "notes": list(notes),
         }
         pairs = zip(figures, found, strict=bool(figures))
-        figure_rows = [_figure_row(figure, caption) for figure, caption in pairs]
+        figure_rows = [figure_row(figure, caption) for figure, caption in pairs]
         return item_result(self.item_id, page_row, {"pages": [page_row], "figures": figure_rows})
 
     def _page_row(
@@ -279,24 +279,3 @@ class PageItem:
                 "rotation": image.rotation,
             }
         return row | outcome(status, reading, spent, error)
-
-
-def _block_row(block: Block) -> Row:
-    box = block.box
-    corners = {"x1": None, "y1": None, "x2": None, "y2": None} if box is None else vars(box)
-    return {"label": block.label, "text": block.text, **corners}
-
-
-def _figure_row(figure: Figure, caption: str | None) -> Row:
-    return {
-        "figure_id": figure.figure_id,
-        "page_id": figure.page_id,
-        "doc_id": figure.doc_id,
-        "name": figure.name,
-        "label": figure.label,
-        "caption": caption,
-        **vars(figure.box),
-        "image": {"bytes": figure.jpeg, "path": figure.name},
-        "width": figure.width,
-        "height": figure.height,
-    }

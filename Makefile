@@ -18,7 +18,7 @@ setup: .venv/.ready
 .venv/.ready: pyproject.toml uv.lock
 	@command -v uv >/dev/null 2>&1 || test -x .venv/bin/uv || { \
 		python3 -m venv .venv && .venv/bin/python -m pip install --quiet uv; }
-	$(UV) sync --locked --inexact --all-extras --no-extra vllm
+	$(UV) sync --locked --inexact --all-extras --no-extra vllm --no-extra ray
 	@touch $@
 
 demo: setup

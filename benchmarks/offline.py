@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.saturation import Pages
-from benchmarks.simserver import MEDIAN_TOKENS, SPREAD
+from benchmarks.simpages import MEDIAN_TOKENS, SPREAD
 from llm_ocr.engines.gpu import find_gpus
 from llm_ocr.engines.launch import Engine, EngineCommand
 from llm_ocr.engines.vllm import VllmOptions, vllm_command

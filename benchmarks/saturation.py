@@ -31,7 +31,7 @@ import psutil
 from PIL import Image, ImageDraw, ImageFont
 
 from benchmarks.material import ROOT
-from benchmarks.simserver import PROMPT_TOKENS, read_ask
+from benchmarks.simpages import PROMPT_TOKENS, read_ask
 from benchmarks.simulation import GPUS, Request, Simulation
 from llm_ocr.inference.client import ChatClient, ChatRequest
 from llm_ocr.inference.concurrency import Governor
@@ -41,6 +41,7 @@ from llm_ocr.inference.replies import Answer
 from llm_ocr.inference.window import Window
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.models.profile import Task
+from llm_ocr.stages.extract import LONG_ANSWER
 
 MODEL = DEEPSEEK_OCR.model
 SERVER = [sys.executable, "-m", "benchmarks.simserver"]
@@ -66,7 +67,7 @@ class Pages:
         segment = b"\xff\xfe" + (len(comment) + 2).to_bytes(2, "big") + comment
         drawing = self._drawings[k % DRAWINGS]
         jpeg = drawing[:2] + segment + drawing[2:]
-        return ChatRequest(PROMPT.text, jpeg, PROMPT.max_tokens, DEEPSEEK_OCR.sampling)
+        return ChatRequest(PROMPT.text, jpeg, PROMPT.max_tokens, DEEPSEEK_OCR.sampling, LONG_ANSWER)
 
 
 def _drawing(chance: random.Random) -> bytes:
@@ -89,7 +90,7 @@ Client = Callable[[str, Pages], Coroutine[None, None, int]]
 async def ours(base_url: str, pages: Pages) -> int:
     """This project's client as a run uses it: no width given, the server's metrics decide."""
     window = Window(1)
-    async with ChatClient(base_url, MODEL, window=window) as client:
+    async with ChatClient(base_url, MODEL, window=window, streams=True) as client:
         load = partial(scrape, base_url, client.headers)
         governor = Governor(window, client.traffic, load, DEEPSEEK_OCR.serving.page_tokens)
         await governor.start()

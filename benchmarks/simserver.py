@@ -11,154 +11,40 @@ length, its words, whether it fails or loops) depends on its image, the prompt a
 
 import argparse
 import asyncio
-import hashlib
 import json
-import math
 import os
-import random
 import time
-from collections.abc import Collection
-from dataclasses import dataclass
-from functools import cache
-from itertools import cycle
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from aiohttp import web
 
+from benchmarks.simpages import (
+    MAX_MODEL_LEN,
+    MOST_TOKENS,
+    PROMPT_TOKENS,
+    Ask,
+    Faults,
+    read_ask,
+    text_of,
+)
 from benchmarks.simulation import GPUS, Gpu, Request, Simulation, metrics
 
-PROMPT_TOKENS, MAX_MODEL_LEN = 903, 8192
-# Lengths of answers are log-normal: half are shorter than this, and 1 in 400 is cut at the limit.
-MEDIAN_TOKENS, SPREAD, MOST_TOKENS = 860, 0.7, 6144
-# Characters of a token, and of a block with its tag.
-CHARACTERS, BLOCK = 4, 420
-# Shorter asks are a launcher's probe: they never fail, and are not counted towards a kill.
-PROBE_TOKENS = 64
+# Streamed tokens that come together, and simulated seconds between two looks at how many there are.
+HANDFUL, LOOK_SECONDS = 64, 8.0
 # Answers that are due within this many seconds are sent together: a wake-up has its cost.
 TICK = 0.001
 
 
-@dataclass(frozen=True)
-class Ask:
-    """What decides an answer; `page` is the image's digest."""
+@dataclass
+class Reply:
+    """A request that is being answered with `text`; `sent` of its tokens are streamed already."""
 
-    page: str
-    prompt: str
-    temperature: float
-    max_tokens: int
-    seed: int
-
-    @property
-    def grounded(self) -> bool:
-        return self.prompt.startswith("<|grounding|>")
-
-    @property
-    def probe(self) -> bool:
-        return self.max_tokens <= PROBE_TOKENS
-
-    @property
-    def tokens(self) -> int:
-        """The answer's length; where the limit is below a page's, in proportion."""
-        drawn = self.chance("length").lognormvariate(math.log(MEDIAN_TOKENS), SPREAD)
-        share = min(1.0, self.max_tokens / MOST_TOKENS)
-        return max(1, int(min(drawn, MOST_TOKENS) * share))
-
-    def chance(self, of: str) -> random.Random:
-        return random.Random(f"{self.seed}/{self.page}/{self.prompt}/{of}")
-
-
-def read_ask(raw: bytes, seed: int) -> Ask:
-    """The request in a body. The image is cut out before the rest is parsed: it is nearly all."""
-    start = raw.index(b";base64,")
-    end = raw.index(b'"', start)
-    page = hashlib.sha256(memoryview(raw)[start:end]).hexdigest()[:16]
-    body: dict[str, Any] = json.loads(raw[:start] + raw[end:])
-    parts = body["messages"][-1]["content"]
-    prompt = "".join(part["text"] for part in parts if part["type"] == "text")
-    limit = int(body.get("max_tokens") or body.get("max_completion_tokens") or MOST_TOKENS)
-    return Ask(page, prompt, float(body.get("temperature", 1.0)), limit, seed)
-
-
-def text_of(ask: Ask, tokens: int, looping: bool) -> str:
-    """A page as DeepSeek-OCR writes it; one that loops does so after its first block."""
-    chance = ask.chance("words")
-    count = 1 if looping else max(1, tokens * CHARACTERS // BLOCK)
-    blocks = [" ".join(chance.choices(_sentences(), k=4)) for _ in range(count)]
-    if ask.grounded:
-        height = 900 // count
-        boxes = (f"[[80, {y}, 920, {y + height}]]" for y in range(40, 960, max(1, height)))
-        tag = "<|ref|>text<|/ref|><|det|>{}<|/det|>\n{}"
-        blocks = [tag.format(box, words) for box, words in zip(boxes, blocks, strict=False)]
-    text = "\n\n".join(blocks)
-    if not looping:
-        return text
-    sentence = " " + _words(chance, chance.randint(12, 30))
-    return text + sentence * (1 + (CHARACTERS * tokens - len(text)) // len(sentence))
-
-
-@cache
-def _sentences() -> list[str]:
-    chance = random.Random(0)
-    return [_words(chance, chance.randint(8, 22)) for _ in range(1000)]
-
-
-def _words(chance: random.Random, number: int) -> str:
-    letters = zip(chance.choices("bcdfglmnprst", k=3 * number), cycle("aeiou"), strict=False)
-    pairs = ["".join(pair) for pair in letters]
-    lengths = chance.choices((1, 2, 3), k=number)
-    words = ("".join(chance.choices(pairs, k=length)) for length in lengths)
-    return " ".join(words).capitalize() + "."
-
-
-class Faults:
-    """What goes wrong, decided by page: shares of pages that fail and that loop, and kills.
-
-    A page fails once: with 500, with 503, or with a connection that is dropped when the answer is
-    due. A page loops as often as it is asked for with a grounding prompt at temperature 0. The
-    process ends when it has given as many answers as `kill_after` says, over all its lives, as
-    far as `state` remembers them: the file has a line for each failure, each kill, and the tokens
-    that came to nothing by them.
-    """
-
-    def __init__(
-        self, fail: float, loop: float, kill_after: Collection[int] = (), state: Path | None = None
-    ) -> None:
-        self._fail, self._loop, self._kill_after, self._state = fail, loop, kill_after, state
-        lines = state.read_text().split("\n") if state is not None and state.exists() else []
-        notes = [line.split() for line in lines if line]
-        self._failed = {value for kind, value in notes if kind == "failed"}
-        self._answers = max((int(value) for kind, value in notes if kind == "killed"), default=0)
-
-    def fate(self, ask: Ask) -> str | None:
-        """How this ask fails: `500`, `503`, `dropped`, or not at all."""
-        chance = ask.chance("fate")
-        if ask.probe or ask.page in self._failed or chance.random() >= self._fail:
-            return None
-        self._failed.add(ask.page)
-        self._note("failed", ask.page)
-        return chance.choice(("500", "503", "dropped"))
-
-    def loops(self, ask: Ask) -> bool:
-        greedy = ask.grounded and ask.temperature == 0 and not ask.probe
-        return greedy and ask.chance("loop").random() < self._loop
-
-    def kills(self, ask: Ask) -> bool:
-        """Count an answer; True if it is the one that the process ends at."""
-        self._answers += not ask.probe
-        if ask.probe or self._answers not in self._kill_after:
-            return False
-        self._note("killed", self._answers)
-        return True
-
-    def lose(self, tokens: int) -> None:
-        """Note what was said for nobody."""
-        self._note("lost", tokens)
-
-    def _note(self, kind: str, value: object) -> None:
-        if self._state is not None:
-            with self._state.open("a") as notes:
-                notes.write(f"{kind} {value}\n")
+    asked: Request
+    text: str
+    sent: int = 0
+    done: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class SimulatedServer:
@@ -171,7 +57,7 @@ class SimulatedServer:
         self._started = self._stopped_at = time.monotonic()
         self._runs = False
         self._arriving = 0
-        self._waiting: dict[Request, asyncio.Future[None]] = {}
+        self._waiting: dict[Request, Reply] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def application(self) -> web.Application:
@@ -212,37 +98,80 @@ class SimulatedServer:
         fate = self._faults.fate(ask)
         if fate in ("500", "503"):
             return _refusal(int(fate), "this page fails when it is asked for the first time")
-        looping = self._faults.loops(ask)
-        tokens = min(ask.max_tokens if looping else ask.tokens, MAX_MODEL_LEN - PROMPT_TOKENS)
-        reason = "length" if looping else "stop"
-        await self._generate(Request(PROMPT_TOKENS, tokens, reason))
+        reply = self._reply(ask)
+        stream = await _begun(request) if ask.streamed else None
+        await self._generate(reply, stream)
         if fate == "dropped" and request.transport is not None:
-            self._faults.lose(tokens)
+            self._faults.lose(reply.asked.completion_tokens - reply.sent)
             request.transport.close()
         elif self._faults.kills(ask):
-            self._faults.lose(self.simulation.unfinished_tokens)
+            sent = sum(one.sent for one in self._waiting.values())
+            self._faults.lose(self.simulation.unfinished_tokens - sent)
             # As when the GPU falls over: no answer, no farewell, nothing closed.
             os._exit(1)
-        return self._answer(text_of(ask, tokens, looping), tokens, reason)
+        if stream is None:
+            return web.json_response(self._completion(reply, "message", reply.text))
+        await self._send(reply, stream, reply.asked.completion_tokens, reply.asked.reason)
+        await stream.write(b"data: [DONE]\n\n")
+        return stream
 
-    def _answer(self, text: str, tokens: int, reason: str) -> web.Response:
-        usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": tokens}
+    def _reply(self, ask: Ask) -> "Reply":
+        """What is answered, less what of it there is already."""
+        looping = self._faults.loops(ask)
+        longest = MAX_MODEL_LEN - PROMPT_TOKENS
+        said = ask.max_tokens if looping else ask.tokens
+        if ask.begun:
+            # The limit is what the client wants beyond it, the answer is the page's own.
+            whole = replace(ask, max_tokens=MOST_TOKENS, begun="")
+            said = MOST_TOKENS if looping else whole.tokens
+        tokens = min(said, longest)
+        text = text_of(ask, tokens, looping)
+        begun = min(tokens - 1, -(-len(ask.begun) * tokens // len(text)))
+        reason = "length" if looping else "stop"
+        asked = Request(PROMPT_TOKENS + begun, tokens - begun, reason)
+        return Reply(asked, text[len(text) * begun // tokens :])
+
+    def _completion(
+        self, reply: "Reply", kind: str, text: str, reason: str | None = None
+    ) -> dict[str, object]:
+        asked, is_whole = reply.asked, kind == "message"
+        said = asked.completion_tokens if is_whole else reply.sent
+        usage = {"prompt_tokens": asked.prompt_tokens, "completion_tokens": said}
         usage["total_tokens"] = sum(usage.values())
         message = {"role": "assistant", "content": text}
-        choice = {"index": 0, "message": message, "finish_reason": reason}
-        body = {"id": "chatcmpl-simulated", "object": "chat.completion", "model": self._model}
-        return web.json_response({**body, "choices": [choice], "usage": usage})
+        choice = {kind: message, "index": 0, "finish_reason": asked.reason if is_whole else reason}
+        named = "chat.completion" if is_whole else "chat.completion.chunk"
+        body = {"id": "chatcmpl-simulated", "object": named, "model": self._model}
+        return {**body, "choices": [choice], "usage": usage}
 
-    async def _generate(self, asked: Request) -> None:
-        done = asyncio.get_running_loop().create_future()
-        self._waiting[asked] = done
+    async def _send(
+        self, reply: "Reply", stream: web.StreamResponse, said: int, reason: str | None = None
+    ) -> None:
+        """What was said since the last piece."""
+        whole, length = reply.asked.completion_tokens, len(reply.text)
+        piece = reply.text[length * reply.sent // whole : length * said // whole]
+        reply.sent = said
+        chunk = json.dumps(self._completion(reply, "delta", piece, reason))
+        await stream.write(f"data: {chunk}\n\n".encode())
+
+    async def _generate(self, reply: "Reply", stream: web.StreamResponse | None) -> None:
+        """Until it is answered; what is said meanwhile goes into `stream`, by the handful."""
+        asked = reply.asked
+        self._waiting[asked] = reply
         # Time passes before the request comes in: it can't change steps that are over.
         self._catch_up()
         self.simulation.add(asked, self._clock())
         self._catch_up()
+        pause = None if stream is None else max(TICK, LOOK_SECONDS / self._speed_up)
         try:
-            await done
-        except asyncio.CancelledError:
+            while not reply.done.is_set():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await reply.done.wait()
+                said = self.simulation.said(asked)
+                if stream is not None and said >= reply.sent + HANDFUL:
+                    await self._send(reply, stream, min(said, asked.completion_tokens - 1))
+        except (asyncio.CancelledError, ConnectionError):
             self._waiting.pop(asked, None)
             self.simulation.abort(asked)
             raise
@@ -252,9 +181,7 @@ class SimulatedServer:
         if self._timer is not None:
             self._timer.cancel()
         for answered in self.simulation.advance(self._clock()):
-            future = self._waiting.pop(answered)
-            if not future.done():
-                future.set_result(None)
+            self._waiting.pop(answered).done.set()
         due = self.simulation.next_event()
         if due is not None:
             wait = max(TICK, (due - self._clock()) / self._speed_up)
@@ -271,6 +198,12 @@ class SimulatedServer:
         self._catch_up()
         time_line = f"simulated_seconds {self._clock()}\n"
         return web.Response(text=metrics(self.simulation, self._model) + time_line)
+
+
+async def _begun(request: web.Request) -> web.StreamResponse:
+    stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await stream.prepare(request)
+    return stream
 
 
 def _refusal(status: int, message: str) -> web.Response:

@@ -120,6 +120,10 @@ class Simulation:
         said = sum(self._step - one.joined for one in self._running if one.ticket >= 0)
         return said + sum(one.generated for one in (*self._running, *self._waiting))
 
+    def said(self, request: Request) -> int:
+        """Tokens of its answer so far."""
+        return request.generated + (self._step - request.joined if request.ticket >= 0 else 0)
+
     @property
     def _decoding(self) -> int:
         return len(self._running) - len(self._prefilling)

@@ -17,6 +17,8 @@ from llm_ocr.models.profile import Argument, ModelProfile
 
 # The share of a GPU that vLLM may fill, as the rest goes to images in preparation and to CUDA.
 GPU_SHARE = 0.90
+# Tokens that come together. One by one they would cost the server and the client more than a page.
+HANDFUL = 64
 # Loading weights over a slow line, compiling and capturing graphs.
 READY_TIMEOUT = 1800.0
 
@@ -109,6 +111,7 @@ def vllm_arguments(
         Argument("--max-num-batched-tokens", str(step), "prefill of several pages in one step"),
         Argument("--limit-mm-per-prompt", '{"image": 1}', "one page a request"),
         Argument("--structured-outputs-config", _STRICT, "no loops of white space in JSON"),
+        Argument("--stream-interval", str(HANDFUL), "loops are seen while they run"),
         Argument("--disable-uvicorn-access-log", None, "a log that can be read"),
         *serving.arguments,
         *_gpu_arguments(gpus, options),

@@ -1,7 +1,8 @@
 """Asking a server that speaks the OpenAI chat API, one image and one prompt at a time.
 
 Requests go through one window, and a new one starts the moment another ends. A request that fails
-in a way that may pass is asked again; see `ChatClient.ask`.
+in a way that may pass is asked again, and a streamed answer goes on where it was; see
+`ChatClient.ask`.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ import aiohttp
 
 from llm_ocr.inference.replies import Answer, EngineFailedError, TryAgainError, read_answer, refusal
 from llm_ocr.inference.retry import RetryPolicy
+from llm_ocr.inference.streaming import STREAMED, Draft, read_stream
 from llm_ocr.inference.suspects import PROVEN, Suspects, guilt_of
 from llm_ocr.inference.window import Window
 from llm_ocr.records import ErrorCode, PageError
@@ -26,18 +28,24 @@ from llm_ocr.records import ErrorCode, PageError
 log = logging.getLogger(__name__)
 
 IMAGE = "-the-image-"
+EVENTS = "text/event-stream"
 # Time-outs of a request while no other is answered, after which the server is given up.
 QUIET_TIMES = 2
 
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One image (JPEG bytes) and one prompt; `sampling` goes into the body as it is."""
+    """One image (JPEG bytes) and one prompt; `sampling` goes into the body as it is.
+
+    A streamed answer longer than `watched_from` characters is stopped when it runs into a loop;
+    None: never.
+    """
 
     prompt: str
     jpeg: bytes
     max_tokens: int
     sampling: Mapping[str, object] = field(default_factory=dict)
+    watched_from: int | None = None
 
 
 @dataclass
@@ -70,13 +78,21 @@ class _UnreachableError(Exception):
     """Nobody answers at the other end."""
 
 
+class _CutOffError(_UnreachableError):
+    """The connection ended within an answer: its end is missing, or the engine died."""
+
+
 # Called when nobody answers a request that began at a `time.monotonic()`: True if the engine died
 # since and was started again.
 Recover = Callable[[float], Awaitable[bool]]
 
 
 class ChatClient:
-    """Requests to `base_url` (…/v1), for the served `model`, at most `window` of them in flight."""
+    """Requests to `base_url` (…/v1), for the served `model`, at most `window` of them in flight.
+
+    With `streams`, for servers that send tokens by the handful, answers arrive in pieces: one that
+    was cut off is gone on with, from its last piece, and one that loops is stopped.
+    """
 
     def __init__(
         self,
@@ -88,6 +104,7 @@ class ChatClient:
         timeout: float = 600.0,
         retry: RetryPolicy | None = None,
         recover: Recover | None = None,
+        streams: bool = False,
     ) -> None:
         self.window = window
         self.traffic = Traffic()
@@ -98,6 +115,7 @@ class ChatClient:
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=10)
         self._retry = retry or RetryPolicy()
         self._recover = recover
+        self._streams = streams
         self._suspects = Suspects()
         self._session: aiohttp.ClientSession | None = None
 
@@ -133,7 +151,7 @@ class ChatClient:
         raises PageError; a server that stays away, or that lets
         every request run out of time, raises EngineFailedError.
         """
-        body = self._body(request)
+        draft = Draft(request.watched_from)
         attempt = failures = deaths = 0
         guilt = 0.0
         asked_first = time.monotonic()
@@ -141,11 +159,17 @@ class ChatClient:
             attempt += 1
             # As it is sent, not when it began to wait: a death before that was not its doing.
             sent: list[_Sent] = []
+            begun = len(draft.text)
             try:
                 async with self._turn(guilt, urgency, sent):
-                    answer = await self._post(body, attempt)
+                    answer = await self._post(self._body(request, draft), draft, attempt)
                     self.traffic.count(answer)
                     return answer
+            except PageError:
+                # Whether a server goes on with an answer is up to it, and to the model's template.
+                if not begun:
+                    raise
+                draft.discard()
             except _UnreachableError as error:
                 answered = self.traffic.answers - sent[0].answers
                 if await self._recovered(sent[0].at):
@@ -156,10 +180,14 @@ class ChatClient:
                     continue
                 failures += 1
                 if failures >= self._retry.attempts:
+                    if isinstance(error, _CutOffError):
+                        raise _given_up(error, ErrorCode.ENGINE_ERROR, attempt) from error
                     raise self._gone(f"nobody answers at {self._url} ({error})") from error
                 await self._wait(failures, None, error)
             except TryAgainError as error:
                 failures += 1
+                if len(draft.text) == begun:
+                    draft.discard()
                 self.traffic.push_backs += error.is_push_back
                 is_quiet = self.traffic.answered_at < asked_first
                 if error.code is ErrorCode.ENGINE_TIMEOUT and is_quiet and failures == QUIET_TIMES:
@@ -167,7 +195,7 @@ class ChatClient:
                 if failures < self._retry.attempts:
                     await self._wait(failures, error.retry_after, error)
                 else:
-                    raise PageError(error.code, f"{error} ({attempt} attempts)", attempt) from error
+                    raise _given_up(error, error.code, attempt) from error
 
     def _gone(self, what: str) -> EngineFailedError:
         return EngineFailedError(
@@ -180,27 +208,33 @@ class ChatClient:
             sent.append(_Sent(time.monotonic(), self.traffic.answers))
             yield
 
-    def _body(self, request: ChatRequest) -> bytes:
+    def _body(self, request: ChatRequest, draft: Draft) -> bytes:
         # The image goes in last: base64 needs no escaping, and looking for what does takes longer
         # than everything else here.
         content: list[dict[str, object]] = [{"type": "image_url", "image_url": {"url": IMAGE}}]
         if request.prompt:
             content.append({"type": "text", "text": request.prompt})
-        body = {
-            "model": self._model,
-            "messages": [{"role": "user", "content": content}],
-            "max_tokens": request.max_tokens,
-            **request.sampling,
-        }
+        messages: list[dict[str, object]] = [{"role": "user", "content": content}]
+        body: dict[str, object] = {"model": self._model, "messages": messages}
+        if draft.text:
+            messages.append({"role": "assistant", "content": draft.text})
+            body |= {"continue_final_message": True, "add_generation_prompt": False}
+        body["max_tokens"] = max(1, request.max_tokens - draft.completion_tokens)
+        body |= STREAMED if self._streams else {}
+        body |= request.sampling
         before, after = json.dumps(body).encode().split(IMAGE.encode(), 1)
         url = b"data:image/jpeg;base64," + base64.b64encode(request.jpeg)
         return b"".join((before, url, after))
 
-    async def _post(self, body: bytes, attempt: int) -> Answer:
+    async def _post(self, body: bytes, draft: Draft, attempt: int) -> Answer:
         assert self._session is not None, "the client is used inside `async with`"
         started = time.monotonic()
         try:
             async with self._session.post(self._url, data=body) as response:
+                if response.status == 200 and response.content_type == EVENTS:
+                    draft.begin()
+                    reason = await read_stream(response.content, draft, attempt)
+                    return draft.answer(reason, time.monotonic() - started, attempt)
                 raw = await response.read()
                 if response.status != 200:
                     again = response.headers.get("Retry-After")
@@ -213,7 +247,7 @@ class ChatClient:
             limit = f"{self._timeout.total:g} s"
             raise TryAgainError(ErrorCode.ENGINE_TIMEOUT, f"no answer within {limit}") from error
         except aiohttp.ClientError as error:
-            raise TryAgainError(ErrorCode.ENGINE_ERROR, f"half an answer: {error}") from error
+            raise _CutOffError(f"half an answer: {error}") from error
         return read_answer(raw, time.monotonic() - started, attempt)
 
     async def _recovered(self, since: float) -> bool:
@@ -236,6 +270,10 @@ class _Sent:
 
     at: float
     answers: int
+
+
+def _given_up(error: Exception, code: ErrorCode, attempts: int) -> PageError:
+    return PageError(code, f"{error} ({attempts} attempts)", attempts)
 
 
 def _poison(deaths: int, attempts: int) -> PageError:

@@ -68,7 +68,7 @@ def _message(raw: bytes) -> str:
         return raw[:200].decode(errors="replace")
 
 
-def _status_inside(body: dict[str, Any]) -> int | None:
+def error_inside(body: dict[str, Any]) -> int | None:
     """The status of an error that came with 200."""
     error = body.get("error")
     code = error.get("code") if isinstance(error, dict) else None
@@ -79,7 +79,7 @@ def read_answer(raw: bytes, seconds: float, attempt: int) -> Answer:
     """The answer in a body that came with 200. Raises as `refusal` says where there is none."""
     try:
         body: dict[str, Any] = json.loads(raw)
-        if "choices" not in body and (status := _status_inside(body)):
+        if "choices" not in body and (status := error_inside(body)):
             raise refusal(status, raw, None, attempt)
         choice, usage = body["choices"][0], body.get("usage") or {}
         text, reason = choice["message"]["content"] or "", choice["finish_reason"]

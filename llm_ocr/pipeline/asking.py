@@ -56,6 +56,8 @@ class Asker:
             api_key=None if key is None else key.get_secret_value(),
             timeout=settings.request_timeout,
             recover=self._recover,
+            # A server that somebody else started sends each token by itself.
+            streams=target.kind is EngineKind.VLLM,
         )
         self.engine: Engine | None = None
         self._settings, self._log_dir = settings, log_dir

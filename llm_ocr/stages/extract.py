@@ -48,6 +48,9 @@ from llm_ocr.stages.strips import cut
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.shards import ItemResult
 
+# Characters from which on an answer that still runs is watched for loops: most pages end before.
+LONG_ANSWER = 4_000
+
 
 @dataclass(frozen=True)
 class ExtractStage:
@@ -115,10 +118,11 @@ class PageItem:
             return ()
         prompt = profile.prompts[rung.task]
         sampling = {**profile.sampling, **rung.sampling}
+        watched = self._watched_from(image) if profile.may_loop else None
         strips = await self._shown(image, profile, rung)
         return [
             Question(
-                ChatRequest(prompt.text, jpeg, prompt.max_tokens, sampling),
+                ChatRequest(prompt.text, jpeg, prompt.max_tokens, sampling, watched),
                 width,
                 height,
                 top,
@@ -126,6 +130,12 @@ class PageItem:
             )
             for jpeg, width, height, top, scale in strips
         ]
+
+    @staticmethod
+    def _watched_from(image: PageImage) -> int:
+        """Until an answer is longer than its page's own text, what repeats may stand there."""
+        layer = image.text_layer
+        return max(LONG_ANSWER, 0 if layer is None else int(1.5 * len(layer.text)))
 
     @property
     def _drawn(self) -> PageImage:

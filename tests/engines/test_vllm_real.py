@@ -24,7 +24,7 @@ from PIL import Image, ImageDraw
 
 from llm_ocr.engines.check import CheckFailedError, check, raise_if_wrong
 from llm_ocr.engines.launch import Engine
-from llm_ocr.engines.vllm import VllmOptions, vllm_command
+from llm_ocr.engines.vllm import HANDFUL, VllmOptions, vllm_command
 from llm_ocr.inference.client import ChatClient, ChatRequest
 from llm_ocr.inference.metrics import ServerLoad, scrape
 from llm_ocr.inference.replies import Answer, EngineFailedError
@@ -324,6 +324,25 @@ async def test_no_page_is_lost_when_the_server_is_terminated_while_it_reads(engi
     assert {one.finish_reason for one in answers} == {"length"}
     assert engine.restarts == restarts + 1
     assert alive(before) == []
+
+
+async def test_an_answer_goes_on_with_what_the_server_said_before_it_died(engine: Engine) -> None:
+    before = processes_of(engine)
+    request = asked(512)
+    streaming = ChatClient(
+        engine.base_url, DEEPSEEK_OCR.model, window=Window(1), recover=engine.revive, streams=True
+    )
+    async with streaming as client:
+        page = asyncio.create_task(client.ask(request))
+        already = (await load_of(engine)).generation_tokens
+        async with asyncio.timeout(60):
+            while (await load_of(engine)).generation_tokens < already + 3 * HANDFUL:
+                await asyncio.sleep(0.1)
+        server_among(before).kill()
+        said = await page
+    again = await load_of(engine)
+    assert (said.completion_tokens, said.finish_reason) == (512, "length")
+    assert again.generation_tokens <= 512 - HANDFUL, "less than the whole answer, and the probe's"
 
 
 async def test_nothing_is_left_when_the_supervisor_is_killed(engine: Engine) -> None:

@@ -145,3 +145,16 @@ def test_an_engine_that_hangs_is_started_again(
     summary = run(inputs, tmp_path / "out", **engine, **ALONE)
     assert all_ok(tmp_path / "out")
     assert summary.engine_restarts == 1
+
+
+def test_what_an_engine_said_before_it_died_is_not_said_again(inputs: Path, tmp_path: Path) -> None:
+    noted = tmp_path / "died"
+    engine: dict[str, Any] = {
+        "engine": "vllm",
+        "vllm": vllm_shim(tmp_path, f"--dies-midway {noted}"),
+    }
+    summary = run(inputs, tmp_path / "out", concurrency=1, **engine, **ALONE)
+    assert all_ok(tmp_path / "out")
+    assert summary.engine_restarts == 1
+    whole = sum(len(page["raw_answer"]) for page in load_pages(tmp_path / "out"))
+    assert summary.completion_tokens == whole, "a token a character, none of them twice"

@@ -1,6 +1,7 @@
 """An engine that answers at once, with the same words for the same image, or as it is told to.
 
     python -m tests.servers.chat --port P [--dies-of-wide-pages] [--hangs-once FILE]
+        [--dies-midway FILE]
 
 Speaks the part of the OpenAI chat API that the client uses. Started in a test's own process with
 `serving(...)`, or as a process of its own where it has to survive or be killed.
@@ -15,8 +16,9 @@ import json
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -27,8 +29,21 @@ from PIL import Image
 ROOT = Path(__file__).parents[2]
 # Requests for so few tokens only ask whether the server is there.
 PROBE_TOKENS = 16
-Reply = Callable[[dict[str, Any]], Awaitable[web.StreamResponse] | web.StreamResponse]
+Reply = Callable[[dict[str, Any]], "Awaitable[web.StreamResponse] | web.StreamResponse | Pieces"]
 Metrics = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """An answer as a stream, a token a character, in pieces of these texts.
+
+    With a finish reason of None the connection is cut where the end would be; `then` is called
+    before.
+    """
+
+    texts: Iterable[str]
+    finish_reason: str | None = "stop"
+    then: Callable[[], None] = lambda: None
 
 
 def image_of(body: dict[str, Any]) -> bytes:
@@ -82,6 +97,25 @@ def at_once(body: dict[str, Any]) -> web.Response:
     return answer(grounded(body))
 
 
+def begun(body: dict[str, Any]) -> str:
+    """What the answer is to go on from."""
+    return "".join(message["content"] for message in body["messages"][1:])
+
+
+def dies_midway(noted: Path) -> Reply:
+    """Ends the process in the middle of its first page; after that it goes on with what it said."""
+
+    def reply(body: dict[str, Any]) -> Pieces:
+        text = grounded(body)
+        middle = len(text) // 2
+        if noted.exists() or body["max_tokens"] <= PROBE_TOKENS:
+            return Pieces([text.removeprefix(begun(body))])
+        noted.touch()
+        return Pieces([text[:middle]], None, then=lambda: os._exit(1))
+
+    return reply
+
+
 def dies_of_wide_pages(body: dict[str, Any]) -> web.Response:
     """Ends the process at a page twice as wide as high."""
     with Image.open(io.BytesIO(image_of(body))) as image:
@@ -102,6 +136,14 @@ def hangs_once(noted: Path) -> Reply:
     return at_once if noted.exists() else reply
 
 
+def _event(body: dict[str, Any], text: str, said: int, finish_reason: str | None) -> bytes:
+    """A piece, as vLLM sends it."""
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": finish_reason}
+    usage = {"prompt_tokens": 300 + len(begun(body)), "completion_tokens": said}
+    chunk = {"object": "chat.completion.chunk", "choices": [choice], "usage": usage}
+    return f"data: {json.dumps(chunk)}\n\n".encode()
+
+
 class ChatServer:
     """What was asked, and how it is answered."""
 
@@ -110,6 +152,8 @@ class ChatServer:
         self.requests: list[dict[str, Any]] = []
         self.headers: list[Mapping[str, str]] = []
         self.in_flight = self.most_in_flight = 0
+        # Streams that the client left before their end.
+        self.left = 0
         self.base_url = ""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -120,9 +164,35 @@ class ChatServer:
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
             reply = self.reply(body)
-            return reply if isinstance(reply, web.StreamResponse) else await reply
+            if isinstance(reply, Awaitable):
+                reply = await reply
+            if not isinstance(reply, Pieces):
+                return reply
+            return await self._stream(request, body, reply)
         finally:
             self.in_flight -= 1
+
+    async def _stream(
+        self, request: web.Request, body: dict[str, Any], pieces: Pieces
+    ) -> web.StreamResponse:
+        if not body.get("stream"):
+            return answer("".join(pieces.texts), pieces.finish_reason or "stop")
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await stream.prepare(request)
+        said = 0
+        try:
+            for text in pieces.texts:
+                said += len(text)
+                await stream.write(_event(body, text, said, None))
+        except ConnectionError:
+            self.left += 1
+            return stream
+        pieces.then()
+        if pieces.finish_reason is None and request.transport is not None:
+            request.transport.close()
+            return stream
+        await stream.write(_event(body, "", said, pieces.finish_reason) + b"data: [DONE]\n\n")
+        return stream
 
     def application(self) -> web.Application:
         application = web.Application(client_max_size=1 << 26)
@@ -199,12 +269,15 @@ async def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--dies-of-wide-pages", action="store_true")
     parser.add_argument("--hangs-once", type=Path, metavar="FILE")
+    parser.add_argument("--dies-midway", type=Path, metavar="FILE")
     arguments, _ = parser.parse_known_args()
     reply: Reply = at_once
     if arguments.dies_of_wide_pages:
         reply = dies_of_wide_pages
     elif arguments.hangs_once:
         reply = hangs_once(arguments.hangs_once)
+    elif arguments.dies_midway:
+        reply = dies_midway(arguments.dies_midway)
     async with serving(reply, port=arguments.port):
         await asyncio.Event().wait()
 

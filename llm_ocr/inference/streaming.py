@@ -1,0 +1,106 @@
+"""Answers that arrive in pieces: what has come outlives a dead engine, and a loop is stopped.
+
+The pieces are server-sent events as OpenAI's API has them, with vLLM's `continuous_usage_stats`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import StreamReader
+
+from llm_ocr.inference.loops import find_loop
+from llm_ocr.inference.replies import Answer, TryAgainError, error_inside, refusal
+from llm_ocr.records import ErrorCode
+
+# Asked for with each request.
+STREAMED: Mapping[str, object] = {
+    "stream": True,
+    "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+}
+# Characters between two looks for a loop, how many of the last are looked at, and how many of them
+# must be in the loop: a table's equal rows may still end.
+LOOK_EVERY = 3_000
+LOOKED_AT = 10_000
+SURELY_LOOPS = 2_500
+
+
+@dataclass
+class Draft:
+    """What has come so far of an answer, over all attempts.
+
+    From `watched_from` characters on it is stopped when it repeats itself; None: never.
+    """
+
+    watched_from: int | None = None
+    text: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    finish_reason: str | None = None
+    # What earlier attempts said: the server's usage counts only its own.
+    _before: int = 0
+    _looked: int = field(default=0, repr=False)
+
+    def begin(self) -> None:
+        """A server is asked to go on with it."""
+        self._before, self.finish_reason = self.completion_tokens, None
+
+    def discard(self) -> None:
+        """The next attempt begins anew."""
+        self.text, self.completion_tokens, self._before, self._looked = "", 0, 0, 0
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        usage = event.get("usage") or {}
+        if usage:
+            said = int(usage.get("completion_tokens") or 0)
+            self.completion_tokens = self._before + said
+            self.prompt_tokens = self.prompt_tokens or int(usage.get("prompt_tokens") or 0)
+        for choice in event.get("choices") or ():
+            self.text += choice["delta"].get("content") or ""
+            self.finish_reason = choice.get("finish_reason") or self.finish_reason
+
+    @property
+    def loops(self) -> bool:
+        """Whether it has run into a loop; looks only now and then."""
+        length = len(self.text)
+        if self.watched_from is None or length < max(self.watched_from, self._looked + LOOK_EVERY):
+            return False
+        self._looked = length
+        recent = self.text[-LOOKED_AT:]
+        loop = find_loop(recent)
+        return loop is not None and len(recent) - loop.start >= SURELY_LOOPS
+
+    def answer(self, reason: str, seconds: float, attempt: int) -> Answer:
+        tokens = self.prompt_tokens, self.completion_tokens
+        return Answer(self.text, reason, *tokens, seconds, attempt)
+
+
+async def read_stream(stream: StreamReader, draft: Draft, attempt: int) -> str:
+    """Add what arrives to `draft` until its end; the finish reason.
+
+    Raises as `refusal` says for an error in place of a piece, and TryAgainError for a stream that
+    ends before the answer does, or can't be read.
+    """
+    async for line in stream:
+        if not line.startswith(b"data:"):
+            continue
+        data = line[5:].strip()
+        if data == b"[DONE]":
+            break
+        try:
+            event: dict[str, Any] = json.loads(data)
+            if status := error_inside(event):
+                raise refusal(status, data, None, attempt)
+            draft.take(event)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            said = f"a piece that can't be read: {data[:200].decode(errors='replace')}"
+            raise TryAgainError(ErrorCode.ENGINE_ERROR, said) from error
+        if draft.finish_reason is None and draft.loops:
+            return "repetition"
+    reason = draft.finish_reason
+    if reason is None:
+        raise TryAgainError(ErrorCode.ENGINE_ERROR, "half an answer: its end is missing")
+    if reason == "abort":
+        raise TryAgainError(ErrorCode.ENGINE_ERROR, "the server aborted the request")
+    return reason

@@ -56,6 +56,13 @@ class Settings(BaseSettings):
     pages: Annotated[
         str | None, Field(description="Pages of each document, as 1-5,9. Decides rows.")
     ] = None
+    limit: Annotated[
+        int | None, Field(ge=1, description="Documents to read, the first ones. Decides rows.")
+    ] = None
+    sample: Annotated[
+        int | None, Field(ge=1, description="Documents to read, by chance. Decides rows.")
+    ] = None
+    seed: Annotated[int, Field(description="Another choice of `sample`. Decides rows.")] = 0
     password: Annotated[SecretStr | None, Field(description="Opens encrypted PDFs.")] = None
     describe: Annotated[bool, Field(description="Run the describe stage.")] = True
 

@@ -12,6 +12,13 @@ Options = Mapping[str, Any]
 
 PAGES: Options = {
     "pages": Annotated[str | None, typer.Option(help="Pages of each document, as 1-5,9.")],
+    "limit": Annotated[
+        int | None, typer.Option(min=1, help="Documents (or rows) to read: the first ones.")
+    ],
+    "sample": Annotated[
+        int | None, typer.Option(min=1, help="Documents (or rows) to read: some, by chance.")
+    ],
+    "seed": Annotated[int | None, typer.Option(help="Chooses others with --sample (0).")],
     "password": Annotated[
         str | None, typer.Option(help="Opens encrypted PDFs; better set as LLM_OCR_PASSWORD.")
     ],

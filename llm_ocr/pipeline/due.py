@@ -45,7 +45,7 @@ def expected_items(store: Store, stage: str, work: Work) -> int:
     if stage == "extract":
         return work.shard.expected_pages
     if stage == "assemble":
-        return len(work.shard.documents)
+        return work.shard.document_count or work.shard.expected_pages
     commit = read_commit(store, "extract", work.shard.name, work.inputs["extract"])
     return commit.counts.rows.get("figures", 0)
 

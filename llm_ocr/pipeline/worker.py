@@ -19,17 +19,16 @@ from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageSt
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
 from llm_ocr.pipeline.loop import ReadItem, StageLoop, Tempo
 from llm_ocr.pipeline.pace import Moment, Pace
+from llm_ocr.pipeline.planning import plan_documents
 from llm_ocr.pipeline.share import share_of
 from llm_ocr.pipeline.targets import identity, target_of
 from llm_ocr.pipeline.telemetry import Telemetry
-from llm_ocr.records import Document, PageError, PageStatus
 from llm_ocr.report.outputs import SUMMARY_PATH, write_outputs
 from llm_ocr.report.status import NoRunError
 from llm_ocr.report.summary import Session, Summary, summarise
 from llm_ocr.settings import Settings
-from llm_ocr.sources.open import list_documents
+from llm_ocr.sources.files import is_remote
 from llm_ocr.sources.pool import RenderLimits, RenderPool
-from llm_ocr.sources.remote import is_remote
 from llm_ocr.stages.assemble import AssembleStage
 from llm_ocr.stages.describe import DescribeStage
 from llm_ocr.stages.extract import ExtractStage
@@ -37,7 +36,6 @@ from llm_ocr.stages.stage import AnyItem, Item, Reading, Spent, Stage
 from llm_ocr.storage.store import open_store
 from llm_ocr.tables.plan import (
     Plan,
-    PlannedDocument,
     check_settings,
     cut_shards,
     read_plan,
@@ -46,9 +44,6 @@ from llm_ocr.tables.plan import (
 from llm_ocr.tables.read import published, read_rows
 from llm_ocr.tables.schema import Row
 from llm_ocr.tables.shards import Counts
-
-# What a page of a document takes, where its pages are not counted: a scan's JPEG.
-BYTES_A_PAGE = 100_000
 
 
 def run(
@@ -175,27 +170,9 @@ class Worker:
         if plan is not None:
             check_settings(self._store, plan, wanted)
             return plan
-        documents = list_documents(inputs)
-        self._notify(StageStarted("plan", len(documents)))
-        planned = await asyncio.gather(*(self._count(pool, one) for one in documents))
-        self._notify(StageEnded("plan", len(documents)))
+        planned = await plan_documents(inputs, self._settings, pool, self._notify)
         shards = cut_shards(planned, self._settings.shard_pages)
         return await asyncio.to_thread(write_plan, self._store, Plan(shards, wanted))
-
-    async def _count(self, pool: RenderPool, document: Document) -> PlannedDocument:
-        """The document with its wanted pages; one that can't be opened says why when it is read."""
-        selection = self._settings.selection
-        if is_remote(document.source_uri):
-            # To count them it would have to be fetched.
-            self._notify(ItemsDone("plan", PageStatus.OK, 1, fresh=True))
-            return PlannedDocument(document, max(1, document.size // BYTES_A_PAGE))
-        try:
-            pages = await pool.count_pages(document)
-        except PageError:
-            self._notify(ItemsDone("plan", PageStatus.FAILED, 1, fresh=True))
-            return PlannedDocument(document, None)
-        self._notify(ItemsDone("plan", PageStatus.OK, 1, fresh=True))
-        return PlannedDocument(document, len(selection.select(pages)) if selection else pages)
 
     def _read(self, table: str, shard: str, columns: Sequence[str] | None) -> Iterator[Row]:
         path = published(self._store, table).get(shard)

@@ -44,7 +44,7 @@ def read_status(out: str) -> RunStatus:
         raise NoRunError(f"{out} holds no run; start one with `llm-ocr run INPUT --out {out}`")
     return RunStatus(
         out=store.uri,
-        documents=sum(1 for _ in plan.documents),
+        documents=plan.document_count,
         shards=len(plan.shards),
         expected_pages=plan.expected_pages,
         stages={name: _stage(store, name) for name in ("extract", "describe", "assemble")},

@@ -110,7 +110,7 @@ def summarise(store: Store, plan: Plan, session: Session) -> Summary:
     tokens = sum(counts.completion_tokens for counts in session.counts.values())
     return Summary(
         out=store.uri,
-        documents=sum(1 for _ in plan.documents),
+        documents=_documents(plan, stages["assemble"]),
         pages=pages.items,
         pages_by_status={status.value: pages.statuses.get(status, 0) for status in PageStatus},
         errors=dict(sorted(pages.errors.items())),
@@ -136,6 +136,14 @@ def summarise(store: Store, plan: Plan, session: Session) -> Summary:
     )
 
 
+def _documents(plan: Plan, assembled: Mapping[str, Counts]) -> int:
+    """How many there are; of a shard where nobody counted them, once they are assembled."""
+    return sum(
+        shard.document_count or (assembled[shard.name].items if shard.name in assembled else 0)
+        for shard in plan.shards
+    )
+
+
 def _by_shard(store: Store, stage: str) -> dict[str, Counts]:
     found = committed(store, stage)
     return {shard: read_commit(store, stage, shard, found[shard]).counts for shard in found}
@@ -148,7 +156,12 @@ def _check_run(
     assemble: Mapping[str, Counts],
 ) -> None:
     """What one stage put out of a shard went into the next one, and came out of it."""
-    documents = {shard.name: len(shard.documents) for shard in plan.shards}
+    documents = {shard.name: shard.document_count for shard in plan.shards}
+    documents |= {  # where nobody counted a file's rows, those that came of it are what there is
+        shard: assemble[shard].items
+        for shard, count in documents.items()
+        if count is None and shard in assemble
+    }
     figures = {shard: counts.rows.get("figures", 0) for shard, counts in extract.items()}
     pages = {shard: counts.items for shard, counts in extract.items()}
     for what, given, ended in (

@@ -68,15 +68,31 @@ class ExtractStage:
 
     async def items(self, shard: Shard) -> AsyncIterator["PageItem"]:
         for planned in shard.documents:
-            document = planned.document
-            try:
-                info = await self.pool.inspect(document)
-                numbers = self._numbers(document, info)
-            except PageError as error:
-                yield PageItem(self, Page(document, 0), None, error)
-                continue
-            for number in numbers:
-                yield PageItem(self, Page(document, number), info)
+            async for document, wrong in self.pool.rows(planned.document):
+                async for item in self._pages(document, wrong):
+                    yield item
+
+    async def _pages(
+        self, document: Document, wrong: PageError | None
+    ) -> AsyncIterator["PageItem"]:
+        try:
+            if wrong is not None:
+                raise wrong
+            info = await self.pool.inspect(document)
+            numbers = self._numbers(document, info)
+        except PageError as error:
+            self.pool.release(document)
+            yield PageItem(self, Page(document, 0), None, error=error)
+            return
+        unfinished = set(numbers)
+        for number in numbers:
+            yield PageItem(self, Page(document, number), info, unfinished)
+
+    def finish(self, page: Page, unfinished: set[int]) -> None:
+        """The page is rows now; with the last of `unfinished` its document is not needed more."""
+        unfinished.discard(page.number)
+        if not unfinished:
+            self.pool.release(page.document)
 
     def _numbers(self, document: Document, info: DocumentInfo) -> Sequence[int]:
         if self.selection is None:
@@ -98,9 +114,11 @@ class PageItem:
         stage: ExtractStage,
         page: Page,
         info: DocumentInfo | None,
+        unfinished: set[int] | None = None,
         error: PageError | None = None,
     ) -> None:
         self._stage, self._page, self._info, self._error = stage, page, info, error
+        self._unfinished = unfinished or set()
         self._image: PageImage | None = None
 
     @property
@@ -259,6 +277,7 @@ class PageItem:
             "blocks": [block_row(block) for block in blocks],
             "notes": list(notes),
         }
+        self._stage.finish(self._page, self._unfinished)
         pairs = zip(figures, found, strict=bool(figures))
         figure_rows = [figure_row(figure, caption) for figure, caption in pairs]
         return item_result(self.item_id, page_row, {"pages": [page_row], "figures": figure_rows})
@@ -274,6 +293,7 @@ class PageItem:
             "source_uri": page.document.source_uri,
             "name": page.document.name,
             "content_hash": self._info.content_hash if self._info else None,
+            "metadata": page.document.metadata,
             "page_number": page.number,
             "raw_answer": reading.answer.text if reading and reading.answer else None,
             "parser_version": reader.profile.parser_version if reader else None,

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from llm_ocr.records import Document
 from llm_ocr.storage.store import Store
+from llm_ocr.tables.places import Places
 
 PLAN_PATH = "plans/000.parquet"
 
@@ -26,6 +27,8 @@ _SCHEMA = pa.schema(
         ("kind", pa.string()),
         ("size", pa.int64()),
         ("pages", pa.int32()),
+        ("rows", pa.string()),
+        ("column", pa.string()),
     ]
 )
 
@@ -57,9 +60,16 @@ class Shard:
     def expected_pages(self) -> int:
         return sum(planned.pages or 1 for planned in self.documents)
 
-    def order(self) -> dict[str, int]:
+    @property
+    def document_count(self) -> int | None:
+        """How many documents it has, rows counted one by one; None where nobody counted them."""
+        counts = [planned.document.row_count for planned in self.documents]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+    def order(self) -> Places:
         """`doc_id` -> its place in the shard."""
-        return {planned.document.doc_id: k for k, planned in enumerate(self.documents)}
+        return Places([planned.document for planned in self.documents])
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,12 @@ class Plan:
     @property
     def documents(self) -> Iterator[Document]:
         return (planned.document for shard in self.shards for planned in shard.documents)
+
+    @property
+    def document_count(self) -> int:
+        """How many documents it has; what nobody counted the rows of counts as one."""
+        counts = (document.row_count for document in self.documents)
+        return sum(1 if count is None else count for count in counts)
 
     @property
     def expected_pages(self) -> int:

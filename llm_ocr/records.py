@@ -127,8 +127,8 @@ class Document:
         return count
 
     def of_rows(self, ranges: Sequence[Range]) -> "Document":
-        """The document that stands for some of the file's rows."""
-        rows = ",".join(_written(one) for one in ranges)
+        """The document that stands for some of the file's rows, given in order."""
+        rows = ",".join(_written(one) for one in _joined(ranges))
         return self._at(f"{self.file_uri}{ROWS}{rows}", rows, self.name)
 
     def row(self, number: int) -> "Document":
@@ -139,6 +139,18 @@ class Document:
     def _at(self, uri: str, rows: str, name: str) -> "Document":
         doc_id = document_id(uri, self.version)
         return replace(self, doc_id=doc_id, source_uri=uri, rows=rows, name=name)
+
+
+def _joined(ranges: Sequence[Range]) -> Iterator[Range]:
+    """Ranges, those that follow each other as one."""
+    start, end = ranges[0]
+    for first, last in ranges[1:]:
+        if end is not None and first == end + 1:
+            end = last
+        else:
+            yield start, end
+            start, end = first, last
+    yield start, end
 
 
 def _written(one: Range) -> str:

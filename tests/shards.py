@@ -41,7 +41,7 @@ def images(path: Path, rows: int, group: int = 4, first: int = 0) -> Path:
 
 
 def albums(path: Path, counts: Sequence[int], group: int = 4) -> Path:
-    """A row has a list of so many images, as FineVision's have, and texts that are no plain value."""
+    """A row has a list of so many images, as FineVision's have, and texts that are not plain."""
     from datasets import Dataset, Features, List, Value
     from datasets import Image as ImageFeature
 

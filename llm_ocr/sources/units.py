@@ -72,14 +72,9 @@ def units(
 
 
 def _ranges(numbers: Sequence[int]) -> list[Range]:
-    """Numbers in order as ranges without gaps."""
     if isinstance(numbers, range):
         return [(numbers[0], numbers[-1])]
-    ends = [k for k, (one, following) in enumerate(pairwise(numbers)) if following != one + 1]
-    starts = [0, *(k + 1 for k in ends)]
-    return [
-        (numbers[a], numbers[b]) for a, b in zip(starts, [*ends, len(numbers) - 1], strict=True)
-    ]
+    return [(number, number) for number in numbers]
 
 
 def _pages(size: int) -> int:

@@ -102,13 +102,31 @@ def cut_shards(documents: Iterable[PlannedDocument], shard_pages: int) -> tuple[
     for planned in documents:
         pages = planned.pages or 1
         if held and count + pages > shard_pages:
-            shards.append(Shard(len(shards), tuple(held)))
+            shards.append(Shard(len(shards), _together(held)))
             held, count = [], 0
         held.append(planned)
         count += pages
     if held:
-        shards.append(Shard(len(shards), tuple(held)))
+        shards.append(Shard(len(shards), _together(held)))
     return tuple(shards)
+
+
+def _together(several: Sequence[PlannedDocument]) -> tuple[PlannedDocument, ...]:
+    """Rows of one file that follow each other as one, so that it is opened once."""
+    together: list[PlannedDocument] = []
+    for planned in several:
+        last = together[-1] if together else None
+        if last is None or not _of_one_file(last.document, planned.document):
+            together.append(planned)
+            continue
+        ranges = [*last.document.ranges, *planned.document.ranges]
+        pages = (last.pages or 1) + (planned.pages or 1)
+        together[-1] = PlannedDocument(last.document.of_rows(ranges), pages)
+    return tuple(together)
+
+
+def _of_one_file(one: Document, other: Document) -> bool:
+    return None not in (one.rows, other.rows) and one.file_uri == other.file_uri
 
 
 def read_plan(store: Store) -> Plan | None:

@@ -1,5 +1,6 @@
 """Rows of Parquet files: footers at planning, later the row groups and columns that are due."""
 
+import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -80,8 +81,10 @@ def _opened(document: Document) -> Iterator[pq.ParquetFile]:
 
 
 def _parquet(uri: str, source: BinaryIO) -> pq.ParquetFile:
+    # A store's reader reads ahead, which here would be columns that nobody wants.
+    exact = source.raw if isinstance(source, io.BufferedReader) else source
     try:
-        return pq.ParquetFile(source, buffer_size=BUFFER, pre_buffer=False)
+        return pq.ParquetFile(exact, buffer_size=BUFFER, pre_buffer=False)
     except (pa.ArrowException, ValueError) as error:
         said = f"it is no Parquet file, or cut off ({error}); copy or make it again"
         raise PageError(ErrorCode.CORRUPT_DOCUMENT, f"{uri}: {said}") from error

@@ -28,9 +28,10 @@ class NoSuchPartError(ValueError):
     """A config or split of which there is none, or more than one; the message lists them."""
 
 
-def choose(configs: Configs, config: str | None, split: str | None) -> list[str]:
-    """The paths of one config and split. Raises NoSuchPartError."""
-    splits = configs[_one("config", configs, config, "default")]
+def choose(configs: Configs, config: str | None, split: str | None, usual: str) -> list[str]:
+    """The paths of one config, `usual` unless another is named, and split. Raises
+    NoSuchPartError."""
+    splits = configs[_one("config", configs, config, usual)]
     return sorted(splits[_one("split", splits, SPLITS.get(split or "", split), None)])
 
 
@@ -54,6 +55,12 @@ def configs_of(paths: Sequence[str], readme: str) -> Configs:
     return named or _by_folder(known)
 
 
+def usual_config(readme: str) -> str:
+    """The config that is meant where none is named."""
+    entries = (one for one in _entries(readme) if one.get("default") is True)
+    return str(next(entries, {}).get("config_name", "default"))
+
+
 def _named(paths: Sequence[str], readme: str) -> Configs:
     """Configs in the README's front matter whose files can be read."""
     found: Configs = {}
@@ -64,8 +71,7 @@ def _named(paths: Sequence[str], readme: str) -> Configs:
         given = entry.get("data_files")
         splits = _by_split(below) if given is None else _given(given, paths, folder)
         if splits:
-            found["default" if entry.get("default") is True and len(found) > 0 else name] = splits
-            found.setdefault(name, splits)
+            found[name] = splits
     return found
 
 

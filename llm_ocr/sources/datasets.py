@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import parse_qsl
 
 from llm_ocr.records import Document, document_id
-from llm_ocr.sources.configs import NoSuchPartError, choose, configs_of
+from llm_ocr.sources.configs import NoSuchPartError, choose, configs_of, usual_config
 from llm_ocr.sources.files import FoundFile, find_files
 from llm_ocr.sources.names import DATASET_KINDS, safe_name
 from llm_ocr.storage.store import open_store
@@ -96,13 +96,15 @@ def _files(source: Source) -> list[FoundFile]:
 def _parts(source: Source, root: str) -> list[FoundFile]:
     """The files of the config and the split below `root`."""
     files = {str(one.path): one for one in find_files(root, DATASET_KINDS)}
-    configs = configs_of(sorted(files), _readme(root))
+    readme = _readme(root)
+    configs = configs_of(sorted(files), readme)
     if not configs:
         return []
     try:
-        return [files[path] for path in choose(configs, source.config, source.split)]
+        chosen = choose(configs, source.config, source.split, usual_config(readme))
     except NoSuchPartError as error:
         raise NoSuchPartError(f"{source.place}: {error}") from error
+    return [files[path] for path in chosen]
 
 
 def _readme(root: str) -> str:

@@ -80,7 +80,10 @@ def test_a_worker_reads_its_own_row_groups_alone(
 ) -> None:
     rows, group, large = 24, 4, b"x" * 1_000_000
     pictures = [shards.picture(k) for k in range(rows)]
-    columns = {"image": pictures, "unread": [[large[:-k] + b"y" * k] for k in range(1, rows + 1)]}
+    columns: dict[str, list[Any]] = {
+        "image": pictures,
+        "unread": [[large[:-k] + b"y" * k] for k in range(1, rows + 1)],
+    }
     path = shards.table(tmp_path / "a.parquet", columns, group=group)
     open_store(bucket).put("a.parquet", path)
     mine = sum(map(len, pictures[:group])) * 3
@@ -157,7 +160,8 @@ def test_the_choice_is_part_of_what_a_run_is(tmp_path: Path) -> None:
         again = len(server.requests)
         assert run(path, out, sample=3, seed=0, **chosen).documents == 3
         assert len(server.requests) == again
-        for other in ({"sample": 3, "seed": 1}, {"sample": 4}, {"limit": 3}, {}):
+        others: list[dict[str, Any]] = [{"sample": 3, "seed": 1}, {"sample": 4}, {"limit": 3}, {}]
+        for other in others:
             with pytest.raises(SettingsMismatchError, match="holds a run with other settings"):
                 run(path, out, **other, **chosen)
         # Where all is read, no seed was used.

@@ -108,6 +108,11 @@ class Document:
         return self.source_uri.rpartition(ROWS if ROWS in self.source_uri else ROW)[0]
 
     @property
+    def file_id(self) -> str:
+        """The `doc_id` of the file that the rows are in."""
+        return document_id(self.file_uri, self.version)
+
+    @property
     def ranges(self) -> Iterator[Range]:
         """The rows, in order, counted from 0."""
         for piece in (self.rows or "").split(",") if self.rows else ():

@@ -14,12 +14,12 @@ from llm_ocr.engines.embedded.command import available_cores
 from llm_ocr.inference.window import Window
 from llm_ocr.pipeline.askers import Askers
 from llm_ocr.pipeline.asking import Asker
+from llm_ocr.pipeline.counting import counted
 from llm_ocr.pipeline.due import STAGES, due, expected_items, left
 from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted, ignore
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
 from llm_ocr.pipeline.loop import ReadItem, StageLoop, Tempo
 from llm_ocr.pipeline.pace import Moment, Pace
-from llm_ocr.pipeline.planning import plan_documents
 from llm_ocr.pipeline.share import share_of
 from llm_ocr.pipeline.targets import identity, target_of
 from llm_ocr.pipeline.telemetry import Telemetry
@@ -28,6 +28,7 @@ from llm_ocr.report.status import NoRunError
 from llm_ocr.report.summary import Session, Summary, summarise
 from llm_ocr.settings import Settings
 from llm_ocr.sources.files import is_remote
+from llm_ocr.sources.open import list_documents
 from llm_ocr.sources.pool import RenderLimits, RenderPool
 from llm_ocr.stages.assemble import AssembleStage
 from llm_ocr.stages.describe import DescribeStage
@@ -170,7 +171,8 @@ class Worker:
         if plan is not None:
             check_settings(self._store, plan, wanted)
             return plan
-        planned = await plan_documents(inputs, self._settings, pool, self._notify)
+        listed = await asyncio.to_thread(list_documents, inputs)
+        planned = await counted(listed, self._settings, pool, self._notify)
         shards = cut_shards(planned, self._settings.shard_pages)
         return await asyncio.to_thread(write_plan, self._store, Plan(shards, wanted))
 

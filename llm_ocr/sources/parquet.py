@@ -70,6 +70,7 @@ def rows_of_parquet(document: Document) -> Iterator[Row]:
             inside = _inside(wanted, first, first + count - 1)
             if inside:
                 yield from _rows(document, file, k, column, first, inside)
+                pa.default_memory_pool().release_unused()
             first += count
 
 

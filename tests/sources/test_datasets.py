@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from llm_ocr.pipeline.planning import plan_documents
+from llm_ocr.pipeline.counting import counted
 from llm_ocr.records import Document, ErrorCode, ImagePolicy, Page, PageError
 from llm_ocr.settings import Settings
 from llm_ocr.sources.open import NoInputError, list_documents
@@ -32,7 +32,8 @@ async def planned(*inputs: Path | str, **settings: int) -> tuple[Shard, ...]:
     """The shards of inputs."""
     chosen = Settings(**settings)  # type: ignore[arg-type]
     async with RenderPool(1) as pool:
-        found = await plan_documents([str(one) for one in inputs], chosen, pool, lambda event: None)
+        listed = list_documents([str(one) for one in inputs])
+        found = await counted(listed, chosen, pool, lambda event: None)
     return cut_shards(found, chosen.shard_pages)
 
 

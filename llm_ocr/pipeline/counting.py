@@ -1,4 +1,4 @@
-"""Inputs -> what a plan is made of: documents with their pages counted, and rows of datasets."""
+"""Listed documents -> what a plan is made of: their pages counted, datasets cut by rows."""
 
 import asyncio
 import itertools
@@ -13,7 +13,7 @@ from llm_ocr.records import Document, ErrorCode, PageError, PageStatus
 from llm_ocr.settings import Settings
 from llm_ocr.sources.files import is_remote
 from llm_ocr.sources.names import BYTES_A_PAGE, DATASET_KINDS
-from llm_ocr.sources.open import NoInputError, list_documents
+from llm_ocr.sources.open import NoInputError
 from llm_ocr.sources.pool import RenderPool
 from llm_ocr.sources.units import Counted, count_rows, units
 from llm_ocr.storage.store import StorageError
@@ -36,11 +36,13 @@ class _Looked:
         return 1 if self.counted is None else self.counted.row_count
 
 
-async def plan_documents(
-    inputs: Sequence[str], settings: Settings, pool: RenderPool, notify: Notify
+async def counted(
+    listed: Sequence[Document], settings: Settings, pool: RenderPool, notify: Notify
 ) -> list[PlannedDocument]:
-    """What is to be read. Raises NoInputError, or StorageError."""
-    listed = await asyncio.to_thread(list_documents, inputs)
+    """What of `listed` is to be read: all, or what `limit` and `sample` choose.
+
+    Raises NoInputError where no dataset has a column to read, or any row; StorageError.
+    """
     notify(StageStarted("plan", len(listed)))
     looked = await _look_into(listed, settings, notify)
     chosen = _choose(looked, settings)
@@ -51,7 +53,7 @@ async def plan_documents(
     planned = [one for some in await asyncio.gather(*several) for one in some]
     notify(StageEnded("plan", len(looked)))
     if not planned:
-        raise NoInputError(f"{' '.join(inputs)}: there are no rows; name another dataset")
+        raise NoInputError(f"{listed[0].source_uri}: there are no rows; name another dataset")
     return planned
 
 

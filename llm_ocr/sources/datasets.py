@@ -5,9 +5,10 @@ s3://bucket/shards
 hf://datasets/ORG/NAME@REVISION?config=CONFIG&split=SPLIT&column=COLUMN
 """
 
+import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import parse_qsl
@@ -16,8 +17,9 @@ from llm_ocr.records import Document, document_id
 from llm_ocr.sources.configs import NoSuchPartError, choose, configs_of, usual_config
 from llm_ocr.sources.files import FoundFile, find_files
 from llm_ocr.sources.names import DATASET_KINDS, safe_name
-from llm_ocr.storage.store import open_store
+from llm_ocr.storage.store import StorageError, open_store
 
+_log = logging.getLogger(__name__)
 _QUERY = re.compile(r"\?(\w+=[^?]*)$")
 _REPOSITORY = re.compile(r"(hf://datasets/[^/@]+/[^/@]+)(@refs/[^/]+/[^/]+|@[^/]+)?")
 _OF_HOW_MANY = re.compile(r"-of-\d+$")
@@ -69,7 +71,27 @@ def dataset_files(source: Source) -> Iterator[tuple[str, Document]]:
 
     Raises StorageError, or NoSuchPartError.
     """
-    for found in _files(source):
+    place = source.place
+    if source.is_repository or source.config or source.split:
+        yield from _documents(source, _parts(source, place))
+    else:
+        yield from _documents(source, find_files(place, DATASET_KINDS))
+
+
+def converted_files(source: Source) -> Iterator[tuple[str, Document]]:
+    """As `dataset_files`, of the Hub's conversion of a repository; none if it made none."""
+    if "@" in source.place:
+        return
+    try:
+        found = _parts(source, f"{source.place}{CONVERTED}")
+    except StorageError as error:
+        _log.info("%s: there is no conversion to Parquet (%s)", source.place, error)
+        return
+    yield from _documents(source, found)
+
+
+def _documents(source: Source, files: Sequence[FoundFile]) -> Iterator[tuple[str, Document]]:
+    for found in files:
         name = str(safe_name(found.path))
         document = Document(
             document_id(found.uri, found.version),
@@ -81,16 +103,6 @@ def dataset_files(source: Source) -> Iterator[tuple[str, Document]]:
             column=source.column,
         )
         yield found.uri, document
-
-
-def _files(source: Source) -> list[FoundFile]:
-    place = source.place
-    if not source.is_repository and not (source.config or source.split):
-        return find_files(place, DATASET_KINDS)
-    found = _parts(source, place)
-    if not found and source.is_repository and "@" not in place:
-        return _parts(source, f"{place}{CONVERTED}")
-    return found
 
 
 def _parts(source: Source, root: str) -> list[FoundFile]:

@@ -11,7 +11,13 @@ from pathlib import Path, PurePosixPath
 
 from llm_ocr.records import Document, document_id
 from llm_ocr.sources.configs import NoSuchPartError
-from llm_ocr.sources.datasets import Source, WrongQueryError, dataset_files, parse_source
+from llm_ocr.sources.datasets import (
+    Source,
+    WrongQueryError,
+    converted_files,
+    dataset_files,
+    parse_source,
+)
 from llm_ocr.sources.files import above_wildcards, in_folder, is_remote
 from llm_ocr.sources.names import DATASET_KINDS, KINDS, file_version, safe_name
 from llm_ocr.sources.remote import remote_documents
@@ -82,7 +88,7 @@ def _found(given: str) -> list[tuple[str, Document]]:
     try:
         source = parse_source(given)
         if source.is_dataset:
-            return [*dataset_files(source)] or ([*_plain(source)] if source.is_repository else [])
+            return _in_dataset(source)
         plain = [*_plain(source)]
         # A bucket with documents is not listed once more to tell of what else is there.
         is_answered = given.startswith("@") or (plain and is_remote(given))
@@ -96,6 +102,15 @@ def _found(given: str) -> list[tuple[str, Document]]:
             *(given, len(in_dataset), given.rstrip("/")),
         )
     return plain or in_dataset
+
+
+def _in_dataset(source: Source) -> list[tuple[str, Document]]:
+    """The files of a dataset. A repository may also hold documents, or what the Hub converted."""
+    found = [*dataset_files(source)]
+    if found or not source.is_repository:
+        return found
+    wants_part = source.config or source.split
+    return ([] if wants_part else [*_plain(source)]) or [*converted_files(source)]
 
 
 def _plain(source: Source) -> Iterator[tuple[str, Document]]:

@@ -82,11 +82,11 @@ class ExtractStage:
             numbers = self._numbers(document, info)
         except PageError as error:
             self.pool.release(document)
-            yield PageItem(self, Page(document, 0), None, error=error)
+            yield PageItem(self, Page(document, 0), None, error)
             return
         unfinished = set(numbers)
         for number in numbers:
-            yield PageItem(self, Page(document, number), info, unfinished)
+            yield PageItem(self, Page(document, number), info, unfinished=unfinished)
 
     def finish(self, page: Page, unfinished: set[int]) -> None:
         """The page is rows now; with the last of `unfinished` its document is not needed more."""
@@ -114,8 +114,8 @@ class PageItem:
         stage: ExtractStage,
         page: Page,
         info: DocumentInfo | None,
-        unfinished: set[int] | None = None,
         error: PageError | None = None,
+        unfinished: set[int] | None = None,
     ) -> None:
         self._stage, self._page, self._info, self._error = stage, page, info, error
         self._unfinished = unfinished or set()

@@ -59,12 +59,16 @@ def _facts(reader: Reader, task: Task) -> Row:
 async def recorded(
     store: Store, record: SessionRecord, session: Session, askers: Askers
 ) -> AsyncIterator[None]:
-    """Write the record now, and when the block ends, however it does; none if nothing was done."""
+    """Write the record now, and when the block ends, however it does; none if nothing was done.
+
+    Then what the askers counted is in `session`.
+    """
     name = f"{record.started.replace(':', '').split('.')[0]}-{uuid.uuid4().hex[:8]}"
     await asyncio.to_thread(write_session, store, name, record)
     try:
         yield
     finally:
+        _count(session, askers)
         ended = replace(
             record,
             engines=list(dict.fromkeys(one.answered_by for one in askers if one.answered_by)),
@@ -77,3 +81,12 @@ async def recorded(
                 await asyncio.to_thread(write_session, store, name, ended)
             else:
                 await asyncio.to_thread(delete_session, store, name)
+
+
+def _count(session: Session, askers: Askers) -> None:
+    for asker in askers:
+        session.retries += asker.client.traffic.retries
+        session.engine_restarts += asker.restarts
+        session.seconds_down += asker.engine.seconds_down if asker.engine else 0.0
+        session.widest_window = max(session.widest_window, asker.window.most_inside)
+        session.preemptions += asker.load.preemptions if asker.load else 0

@@ -136,7 +136,7 @@ class Worker:
                 async for part in self._parts(plan, ordered):
                     for name in ordered:
                         await self._run_stage(name, part, pool, askers, stop)
-            self._account_for(askers)
+            self._session.held_back = self._pace.shares
             self._session.gpu_busy = telemetry.gpu_busy
         return await asyncio.to_thread(self._account, plan, ordered)
 
@@ -261,16 +261,6 @@ class Worker:
         if asker is not None:
             asker.window.follow(lambda width: slots.resize(width + ahead))
         return slots
-
-    def _account_for(self, askers: Askers) -> None:
-        session = self._session
-        session.held_back = self._pace.shares
-        for asker in askers:
-            session.retries += asker.client.traffic.retries
-            session.engine_restarts += asker.restarts
-            session.seconds_down += asker.engine.seconds_down if asker.engine else 0.0
-            session.widest_window = max(session.widest_window, asker.window.most_inside)
-            session.preemptions += asker.load.preemptions if asker.load else 0
 
     @property
     def _render_workers(self) -> int:

@@ -114,7 +114,7 @@ def _name(out: str) -> str:
 
 def _opening(summary: Summary) -> str:
     return (
-        f"{summary.pages:,} pages of {summary.documents:,} documents, read by "
+        f"{_counted(summary.pages, 'page')} of {_counted(summary.documents, 'document')}, read by "
         f"{_code(summary.model)} with llm_ocr {summary.version}."
     )
 
@@ -210,22 +210,25 @@ def _asking(stage: str, reader: Row) -> list[str]:
 def _spending(summary: Summary, sessions: Sequence[SessionRecord]) -> list[str]:
     timed = [one for one in sessions if one.seconds is not None]
     hours = sum(one.seconds or 0.0 for one in timed) / 3600
-    killed = len(sessions) - len(timed)
+    untimed = len(sessions) - len(timed)
     pages = sum(one.pages for one in timed)
     speed = f", {pages / hours / 3600:,.2f} pages a second in each" if hours and pages else ""
     lines = [
-        f"- {len(sessions):,} session{'s' if len(sessions) != 1 else ''}, {_hours(hours)} of work"
-        f"{speed}",
+        f"- {_counted(len(sessions), 'session')}, {_hours(hours)} of work{speed}",
         f"- {summary.prompt_tokens:,} tokens in, {summary.completion_tokens:,} out",
     ]
-    if killed:
-        lines.append(f"- of {killed:,} of the sessions nobody knows the time: they were killed")
+    if untimed:
+        lines.append(f"- the time of {untimed:,} is not known: killed, or still at work")
     cost = total_cost(sessions)
     if cost is not None:
         priced = sum(one.pages for one in sessions if one.cost is not None)
         each = f", ${1000 * cost / priced:,.2f} per 1,000 pages" if priced else ""
         lines.append(f"- ${cost:,.2f}{each}, at the machines' price an hour that was given")
     return lines
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _hours(hours: float) -> str:

@@ -1,5 +1,6 @@
 """The dataset card: what `datasets` reads of it, what people read, and what must not be in it."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -73,6 +74,9 @@ def test_people_read_what_was_done(folder: Path) -> None:
     # A dollar a second.
     assert f"- ${session.seconds:,.2f}, ${1000 * session.seconds / 7:,.2f} per 1,000 pages" in card
     assert f"`{folder / 'in'}`" in card
+    summary = json.loads((folder / "out" / "summary.json").read_text())
+    assert summary["cost"] == session.seconds
+    assert summary["rows"]["pages"] == 7
 
 
 def test_without_a_price_nothing_is_said_of_money(folder: Path) -> None:
@@ -152,7 +156,8 @@ def test_strange_names_and_long_lists_keep_their_shape(folder: Path) -> None:
     assert "- and 4,990 more" in card
     assert "````shell\nllm-ocr run '```'\n````" in card
     assert r"| Model | `a\|b` |" in card
-    assert "of 1 of the sessions nobody knows the time" in card
+    assert "- the time of 1 is not known" in card
+    assert "- 1 session, " in card
     assert len(card.splitlines()) < 150
 
 

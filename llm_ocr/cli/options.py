@@ -104,6 +104,12 @@ OUTPUT: Options = {
     "viewer_pages": Annotated[
         int | None, typer.Option(min=0, help="Pages in index.html, problems first; 0 for none.")
     ],
+    "source_license": Annotated[
+        str | None, typer.Option(help="The documents' licence, for the dataset card.")
+    ],
+    "price_per_hour": Annotated[
+        float | None, typer.Option(min=0, help="US dollars an hour of this machine, to tell costs.")
+    ],
 }
 RUN: Options = {
     "shard_index": Annotated[

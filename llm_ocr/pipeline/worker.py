@@ -20,6 +20,7 @@ from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageSt
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
 from llm_ocr.pipeline.loop import ReadItem, StageLoop, Tempo
 from llm_ocr.pipeline.pace import Moment, Pace
+from llm_ocr.pipeline.record import new_record, recorded
 from llm_ocr.pipeline.share import share_of
 from llm_ocr.pipeline.targets import identity, target_of
 from llm_ocr.pipeline.telemetry import Telemetry
@@ -125,10 +126,13 @@ class Worker:
             self._counted = telemetry.notify
             plan = await stop.before(self._plan(inputs, pool))
             ordered = [name for name in STAGES if name in stages]
-            async for part in self._parts(plan, ordered):
-                for name in ordered:
-                    await self._run_stage(name, part, pool, askers, stop)
-            self._account_for(askers)
+            told = (inputs, self._store.uri, self._settings, ordered)
+            record = await asyncio.to_thread(new_record, *told)
+            async with recorded(self._store, record, self._session, askers):
+                async for part in self._parts(plan, ordered):
+                    for name in ordered:
+                        await self._run_stage(name, part, pool, askers, stop)
+            self._session.held_back = self._pace.shares
             self._session.gpu_busy = telemetry.gpu_busy
         return await asyncio.to_thread(self._account, plan, ordered)
 
@@ -148,9 +152,10 @@ class Worker:
             said = "not all shards are done: Markdown, viewer and summary come with the last one"
             self._notify(Note(said))
             return summary
-        self._notify(Note("writing Markdown, viewer and summary"))
+        self._notify(Note("writing Markdown, viewer, card and summary"))
         if self._session.did_anything or not self._store.exists(SUMMARY_PATH):
-            write_outputs(self._store, summary, self._settings.viewer_pages)
+            viewer_pages = self._settings.viewer_pages
+            write_outputs(self._store, summary, plan.settings, viewer_pages)
         return summary
 
     def _pool(self) -> RenderPool:
@@ -235,16 +240,6 @@ class Worker:
         if asker is not None:
             asker.window.follow(lambda width: slots.resize(width + ahead))
         return slots
-
-    def _account_for(self, askers: Askers) -> None:
-        session = self._session
-        session.held_back = self._pace.shares
-        for asker in askers:
-            session.retries += asker.client.traffic.retries
-            session.engine_restarts += asker.restarts
-            session.seconds_down += asker.engine.seconds_down if asker.engine else 0.0
-            session.widest_window = max(session.widest_window, asker.window.most_inside)
-            session.preemptions += asker.load.preemptions if asker.load else 0
 
     @property
     def _render_workers(self) -> int:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from llm_ocr import __version__
 from llm_ocr.records import PageStatus
+from llm_ocr.report.sessions import read_sessions, total_cost
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.plan import Plan
 from llm_ocr.tables.read import read_table
@@ -44,7 +45,8 @@ class Summary:
     `retries` and what follows. `seconds_down` is from the engine's deaths until it answered again.
     `held_back` says at which share (0..1) of the moments the engine,
     rendering, the network or storage held the run back; `gpu_busy` is the GPUs' mean utilisation
-    (0..1)."""
+    (0..1). `rows` are those of each table; `cost` is in US dollars, of all sessions whose price is
+    known (None: of none)."""
 
     out: str
     documents: int
@@ -67,6 +69,8 @@ class Summary:
     widest_window: int
     gpu_busy: float | None
     held_back: Mapping[str, float]
+    rows: Mapping[str, int]
+    cost: float | None
     model: str
     version: str
     look_at: tuple[Problem, ...]
@@ -105,6 +109,7 @@ def summarise(store: Store, plan: Plan, session: Session) -> Summary:
     stages = {name: _by_shard(store, name) for name in ("extract", "describe", "assemble")}
     _check_run(plan, **stages)
     pages, described = total(stages["extract"].values()), total(stages["describe"].values())
+    assembled = total(stages["assemble"].values())
     seconds = max(1e-9, time.monotonic() - session.started)
     fresh = session.counts.get("extract", Counts())
     tokens = sum(counts.completion_tokens for counts in session.counts.values())
@@ -130,6 +135,8 @@ def summarise(store: Store, plan: Plan, session: Session) -> Summary:
         widest_window=session.widest_window,
         gpu_busy=session.gpu_busy,
         held_back=session.held_back,
+        rows=total([*stages["extract"].values(), described, assembled]).rows,
+        cost=total_cost(read_sessions(store)),
         model=str(plan.settings["model"]),
         version=__version__,
         look_at=tuple(islice(_problem_pages(store), PROBLEMS_SHOWN)),
@@ -195,6 +202,8 @@ def render_summary(summary: Summary) -> Group:
     if summary.retries or summary.engine_restarts:
         restarts = f"{summary.engine_restarts} engine restarts ({summary.seconds_down:.0f} s)"
         grid.add_row("Retries", f"{summary.retries} requests, {restarts}")
+    if summary.cost is not None:
+        grid.add_row("Cost", f"${summary.cost:,.2f}")
     if summary.held_back and summary.pages_done:
         grid.add_row("Held back by", _brakes(summary))
     parts: list[Table | Text] = [grid]

@@ -2,8 +2,8 @@
 
 Exit codes: 0 everything balanced (failed pages are reported), 1 more than --max-failed-ratio of
 the pages failed, 2 wrong usage, no input, or a server that refuses every page or answers otherwise
-than the model's profile says, 3 the engine failed, 4 storage failed or counts don't balance, 130
-stopped by Ctrl-C, 143 preempted by SIGTERM. Platforms retry 3, 4 and 143.
+than the model's profile says, 3 the engine or the cluster failed, 4 storage failed or counts don't
+balance, 130 stopped by Ctrl-C, 143 preempted by SIGTERM. Platforms retry 3, 4 and 143.
 """
 
 import sys
@@ -15,6 +15,7 @@ import typer
 
 from llm_ocr.cli.options import (
     ASKING,
+    CLUSTER,
     DESCRIBE,
     LAUNCH,
     MODEL,
@@ -54,7 +55,7 @@ Given = dict[str, Any]
 
 
 @app.command()
-@takes(PAGES, MODEL, DESCRIBE, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT)
+@takes(PAGES, MODEL, DESCRIBE, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT, CLUSTER)
 def run(inputs: Inputs, out: Out, given: Given, json_logs: JsonLogs = False) -> None:
     """Extract, describe and assemble; the same command goes on with a run that was stopped."""
     stages = ("extract", "describe", "assemble")
@@ -62,7 +63,7 @@ def run(inputs: Inputs, out: Out, given: Given, json_logs: JsonLogs = False) -> 
 
 
 @app.command()
-@takes(PAGES, MODEL, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT)
+@takes(PAGES, MODEL, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT, CLUSTER)
 def extract(inputs: Inputs, out: Out, given: Given, json_logs: JsonLogs = False) -> None:
     """Pages to Markdown, blocks and figure crops, without descriptions and documents."""
     _execute(given, json_logs, inputs=inputs, out=out, stages=("extract",))
@@ -201,17 +202,19 @@ def _execute(
 ) -> None:
     from llm_ocr.cli.progress import watch
     from llm_ocr.pipeline import worker
+    from llm_ocr.platforms.places import runner
     from llm_ocr.report.summary import render_summary
     from llm_ocr.settings import Settings
 
     console = _console()
     with _errors():
+        on = {name: given.pop(name) for name in CLUSTER if name in given}
         settings = Settings(**given)
         with watch(console, json_logs) as notify:
             if inputs is None:
                 summary = worker.resume(out, settings, stages=stages, notify=notify)
             else:
-                summary = worker.run(inputs, out, settings, stages=stages, notify=notify)
+                summary = runner(on)(inputs, out, settings, stages=stages, notify=notify)
         if not json_logs:
             console.print(render_summary(summary))
             for place, what in _outputs(summary.out):
@@ -248,6 +251,7 @@ def _errors() -> Iterator[None]:
     from llm_ocr.inference.replies import EngineFailedError, WrongServerError
     from llm_ocr.pipeline.interruption import StoppedError
     from llm_ocr.pipeline.share import NoSuchShareError
+    from llm_ocr.platforms.cluster import ClusterError, NoSuchPlaceError
     from llm_ocr.report.status import NoRunError
     from llm_ocr.sources.open import NoInputError
     from llm_ocr.storage.store import RunInUseError, StorageError
@@ -264,17 +268,19 @@ def _errors() -> Iterator[None]:
     except (
         NoInputError,
         NoRunError,
+        NoSuchPlaceError,
         NoSuchShareError,
         SettingsMismatchError,
         RunInUseError,
+        WrongServerError,
     ) as error:
-        _say(str(error))
-        raise typer.Exit(2) from error
-    except WrongServerError as error:
         _say(str(error))
         raise typer.Exit(2) from error
     except EngineFailedError as error:
         _say(f"The engine failed: {error}")
+        raise typer.Exit(3) from error
+    except ClusterError as error:
+        _say(str(error))
         raise typer.Exit(3) from error
     except (StorageError, BalanceError) as error:
         _say(f"Stopped: {error}")

@@ -5,13 +5,13 @@ There is one stream of items over all shards, so that the window stays full acro
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.inference.window import Window
-from llm_ocr.pipeline.events import ItemsDone, Notify
+from llm_ocr.pipeline.events import ItemsDone, Notify, ShardDone
 from llm_ocr.pipeline.interruption import Stop, StoppedError
 from llm_ocr.records import ErrorCode, PageError
 from llm_ocr.stages.stage import AnyItem, Reading, Spent, Stage
@@ -51,7 +51,8 @@ ReadItem = Callable[[AnyItem, Spent], Awaitable[Reading | None]]
 class StageLoop(Generic[AnyItem]):
     """Runs one stage.
 
-    `fresh` counts what this session did, `committed` what of it and of staged work was committed.
+    What this session did is added to `fresh`; `committed` counts what of it and of staged work was
+    committed.
     """
 
     def __init__(
@@ -62,8 +63,10 @@ class StageLoop(Generic[AnyItem]):
         tempo: Tempo,
         stop: Stop,
         notify: Notify,
+        fresh: Counts,
     ) -> None:
-        self.fresh, self.committed = Counts(), Counts()
+        self.committed = Counts()
+        self._fresh = fresh
         self._store, self._stage, self._read = store, stage, read
         self._tempo, self._stop, self._notify = tempo, stop, notify
         self._open: dict[str, _OpenShard] = {}
@@ -74,8 +77,8 @@ class StageLoop(Generic[AnyItem]):
         """Items that were read and are not yet rows."""
         return len(self._finishing)
 
-    async def run(self, work: Sequence[Work]) -> None:
-        """Do the shards, commit and publish them.
+    async def run(self, work: AsyncIterable[Work]) -> None:
+        """Do the shards as they come, commit and publish them.
 
         Raises StoppedError, EngineFailedError, StorageError or BalanceError; in each case what was
         finished by then is staged first, if the store still takes it.
@@ -83,7 +86,7 @@ class StageLoop(Generic[AnyItem]):
         try:
             async with asyncio.TaskGroup() as group:
                 watchers = [group.create_task(self._stop.wait()), group.create_task(self._tick())]
-                closing = [await self._feed(one, group) for one in work]
+                closing = [await self._feed(one, group) async for one in work]
                 await asyncio.gather(*closing)
                 for watcher in watchers:
                     watcher.cancel()
@@ -145,7 +148,7 @@ class StageLoop(Generic[AnyItem]):
         if isinstance(result, PageError):
             result = item.failure(result, spent)
         opened.writer.add(result)
-        self.fresh.count(result)
+        self._fresh.count(result)
         self._notify(ItemsDone(self._stage.name, result.status, 1, fresh=True))
         if opened.writer.held >= self._tempo.part_items:
             await opened.stage()
@@ -172,6 +175,7 @@ class StageLoop(Generic[AnyItem]):
         await asyncio.to_thread(publish, self._store, commit, writer.tables, writer.order)
         self.committed.add(commit.counts)
         del self._open[writer.shard]
+        self._notify(ShardDone(self._stage.name, writer.shard, commit.counts))
 
     async def _tick(self) -> None:
         while True:

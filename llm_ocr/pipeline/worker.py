@@ -3,38 +3,27 @@
 import asyncio
 import os
 import random
-import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.engines.embedded.command import available_cores
-from llm_ocr.inference.window import Window
-from llm_ocr.pipeline.askers import Askers
-from llm_ocr.pipeline.asking import Asker
 from llm_ocr.pipeline.counting import counted
+from llm_ocr.pipeline.crew import Crew, Here, Hire, Site, render_pool, stage_named
 from llm_ocr.pipeline.due import STAGES, due, expected_items, left
 from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted, ignore
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
-from llm_ocr.pipeline.loop import ReadItem, StageLoop, Tempo
-from llm_ocr.pipeline.pace import Moment, Pace
 from llm_ocr.pipeline.record import new_record, recorded
 from llm_ocr.pipeline.share import share_of
-from llm_ocr.pipeline.targets import identity, target_of
-from llm_ocr.pipeline.telemetry import Telemetry
+from llm_ocr.pipeline.targets import identity
 from llm_ocr.report.outputs import SUMMARY_PATH, write_outputs
 from llm_ocr.report.status import NoRunError
 from llm_ocr.report.summary import Session, Summary, summarise
 from llm_ocr.settings import Settings
 from llm_ocr.sources.files import is_remote
 from llm_ocr.sources.open import list_documents
-from llm_ocr.sources.pool import RenderLimits, RenderPool
-from llm_ocr.stages.assemble import AssembleStage
-from llm_ocr.stages.describe import DescribeStage
-from llm_ocr.stages.extract import ExtractStage
-from llm_ocr.stages.stage import AnyItem, Item, Reading, Spent, Stage
+from llm_ocr.sources.pool import RenderPool
 from llm_ocr.storage.store import open_store
 from llm_ocr.tables.plan import (
     Plan,
@@ -43,9 +32,6 @@ from llm_ocr.tables.plan import (
     read_plan,
     write_plan,
 )
-from llm_ocr.tables.read import published, read_rows
-from llm_ocr.tables.schema import Row
-from llm_ocr.tables.shards import Counts
 
 
 def run(
@@ -55,14 +41,16 @@ def run(
     *,
     stages: Sequence[str] = STAGES,
     notify: Notify | None = None,
+    hire: Hire = Here,
     **overrides: Any,  # noqa: ANN401
 ) -> Summary:
     """Read documents and write their tables, Markdown and viewer to `out`; go on where it stopped.
 
     `inputs` are files, folders, globs or list files (`@files.txt`). `overrides` are fields of
-    `Settings`. Works in a notebook, where an event loop runs already. Raises NoInputError,
-    SettingsMismatchError or RunInUseError before anything is done; EngineFailedError, StorageError,
-    BalanceError or StoppedError when the run can't go on. Failed pages are rows, not exceptions.
+    `Settings`; `hire` says who does the shards. Works in a notebook, where an event loop runs
+    already. Raises NoInputError, SettingsMismatchError or RunInUseError before anything is done;
+    EngineFailedError, StorageError, BalanceError or StoppedError when the run can't go on. Failed
+    pages are rows, not exceptions.
     """
     chosen = (
         Settings(**overrides)
@@ -71,7 +59,7 @@ def run(
     )
     several = [inputs] if isinstance(inputs, str | Path) else inputs
     wanted = [name for name in stages if chosen.describe or name != "describe"]
-    worker = Worker(str(out), chosen, notify)
+    worker = Worker(str(out), chosen, notify, hire)
     return worker.run([_absolute(str(one)) for one in several], wanted)
 
 
@@ -96,14 +84,15 @@ def _absolute(source: str) -> str:
 
 
 class Worker:
-    """One process's work on a run."""
+    """One process's work on a run; whom it hires does the shards."""
 
-    def __init__(self, out: str, settings: Settings, notify: Notify | None) -> None:
+    def __init__(
+        self, out: str, settings: Settings, notify: Notify | None, hire: Hire = Here
+    ) -> None:
         self._settings = settings
         self._notify = notify or ignore
         self._store = open_store(out)
-        self._counted = self._notify
-        self._pace = Pace()
+        self._hire = hire
         self._session = Session(time.monotonic())
         self._share = share_of(settings, os.environ)
 
@@ -114,26 +103,17 @@ class Worker:
             return run_until_stopped(lambda stop: self._run(inputs, stages, stop))
 
     async def _run(self, inputs: list[str] | None, stages: Sequence[str], stop: Stop) -> Summary:
-        # A bucket takes no line at a time.
-        beside = self._store.folder or Path(tempfile.gettempdir()) / f"llm-ocr-{os.getpid()}"
-        log_dir = self._settings.log_dir or beside / "logs"
-        async with (
-            self._pool() as pool,
-            Telemetry(self._settings, self._notify) as telemetry,
-            Askers(self._settings, log_dir, self._notify, telemetry.observe) as askers,
-        ):
-            telemetry.include(askers)
-            self._counted = telemetry.notify
-            plan = await stop.before(self._plan(inputs, pool))
-            ordered = [name for name in STAGES if name in stages]
-            told = (inputs, self._store.uri, self._settings, ordered)
-            record = await asyncio.to_thread(new_record, *told)
-            async with recorded(self._store, record, self._session, askers):
-                async for part in self._parts(plan, ordered):
-                    for name in ordered:
-                        await self._run_stage(name, part, pool, askers, stop)
-            self._session.held_back = self._pace.shares
-            self._session.gpu_busy = telemetry.gpu_busy
+        async with render_pool(self._settings) as pool:
+            site = Site(self._store, self._settings, pool, self._session, stop, self._notify)
+            async with self._hire(site) as crew:
+                plan = await stop.before(self._plan(inputs, pool))
+                ordered = [name for name in STAGES if name in stages]
+                told = (inputs, self._store.uri, self._settings, ordered)
+                record = await asyncio.to_thread(new_record, *told)
+                async with recorded(self._store, record, self._session, crew):
+                    async for part in self._parts(plan, ordered):
+                        for name in ordered:
+                            await self._run_stage(name, part, pool, crew)
         return await asyncio.to_thread(self._account, plan, ordered)
 
     async def _parts(self, plan: Plan, stages: Sequence[str]) -> AsyncIterator[Plan]:
@@ -158,14 +138,6 @@ class Worker:
             write_outputs(self._store, summary, plan.settings, viewer_pages)
         return summary
 
-    def _pool(self) -> RenderPool:
-        settings, password = self._settings, self._settings.password
-        return RenderPool(
-            self._render_workers,
-            password=None if password is None else password.get_secret_value(),
-            limits=RenderLimits(max_pixels=settings.max_pixels, timeout=settings.render_timeout),
-        )
-
     async def _plan(self, inputs: list[str] | None, pool: RenderPool) -> Plan:
         plan = await asyncio.to_thread(read_plan, self._store)
         if inputs is None:
@@ -181,87 +153,16 @@ class Worker:
         shards = cut_shards(planned, self._settings.shard_pages)
         return await asyncio.to_thread(write_plan, self._store, Plan(shards, wanted))
 
-    def _read(self, table: str, shard: str, columns: Sequence[str] | None) -> Iterator[Row]:
-        path = published(self._store, table).get(shard)
-        return iter(()) if path is None else read_rows(self._store, path, columns)
-
-    async def _run_stage(
-        self, name: str, plan: Plan, pool: RenderPool, askers: Askers, stop: Stop
-    ) -> None:
-        settings = self._settings
-        if name == "assemble":
-            await self._loop(AssembleStage(self._read), _nothing, plan, None, stop)
-            return
-        described_by = settings.describe_model if name == "describe" else None
-        target = await asyncio.to_thread(target_of, settings, described_by or settings.model)
-        asker = await askers.asker(target)
-        best = askers.climber(asker, name).best
-        if name == "describe":
-            await self._loop(DescribeStage(self._read), best, plan, asker, stop)
-            return
-        profile = target.reader.profile
-        extract = ExtractStage(pool, profile, settings.selection, settings.min_agreement)
-        await self._loop(extract, best, plan, asker, stop)
-
-    async def _loop(
-        self,
-        stage: Stage[AnyItem],
-        read: ReadItem[AnyItem],
-        plan: Plan,
-        asker: Asker | None,
-        stop: Stop,
-    ) -> None:
-        work, done = await asyncio.to_thread(due, self._store, stage, plan)
-        expected = done.items + sum(expected_items(self._store, stage.name, one) for one in work)
-        self._notify(StageStarted(stage.name, expected))
+    async def _run_stage(self, name: str, plan: Plan, pool: RenderPool, crew: Crew) -> None:
+        store = self._store
+        stage = await asyncio.to_thread(stage_named, name, store, self._settings, pool)
+        work, done = await asyncio.to_thread(due, store, stage, plan)
+        expected = done.items + sum(expected_items(store, name, one) for one in work)
+        self._notify(StageStarted(name, expected))
         for status, count in done.statuses.items():
-            self._notify(ItemsDone(stage.name, status, count, fresh=False))
+            self._notify(ItemsDone(name, status, count, fresh=False))
         if work:
             # Written last and from everything: until then there is none.
-            self._store.delete([SUMMARY_PATH])
-        tempo = Tempo(
-            items=self._slots(asker),
-            part_items=self._settings.part_pages,
-            part_seconds=self._settings.part_seconds,
-        )
-        loop = StageLoop(self._store, stage, read, tempo, stop, self._counted)
-        watching = asyncio.create_task(self._pace.watch(lambda: _moment(loop, tempo, asker)))
-        try:
-            await loop.run(work)
-        finally:
-            watching.cancel()
-            self._session.counts.setdefault(stage.name, Counts()).add(loop.fresh)
-        self._notify(StageEnded(stage.name, done.items + loop.committed.items))
-
-    def _slots(self, asker: Asker | None) -> Window:
-        """The window, and as many pages being drawn or waiting as keep it full."""
-        ahead = 2 * self._render_workers
-        slots = Window(ahead)
-        if asker is not None:
-            asker.window.follow(lambda width: slots.resize(width + ahead))
-        return slots
-
-    @property
-    def _render_workers(self) -> int:
-        return self._settings.render_workers or min(available_cores(), 8)
-
-
-async def _nothing(item: Item, spent: Spent) -> Reading | None:
-    """For a stage that asks nobody."""
-    return None
-
-
-def _moment(loop: StageLoop[AnyItem], tempo: Tempo, asker: Asker | None) -> Moment | None:
-    if asker is None:
-        return None
-    window, traffic = asker.window, asker.client.traffic
-    queued = window.waiting + (asker.load.waiting if asker.load else 0)
-    return Moment(
-        tempo.items.inside,
-        window.inside,
-        window.width,
-        queued,
-        traffic.between_tries,
-        loop.finishing,
-        asker.is_starting,
-    )
+            store.delete([SUMMARY_PATH])
+        committed = await crew.do(stage, work)
+        self._notify(StageEnded(name, done.items + committed.items))

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from llm_ocr.inference.window import Window
 from llm_ocr.pipeline.askers import Askers
 from llm_ocr.pipeline.asking import Asker
 from llm_ocr.pipeline.counting import counted
+from llm_ocr.pipeline.destination import destination_of
 from llm_ocr.pipeline.due import STAGES, due, expected_items, left
 from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted, ignore
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
@@ -24,9 +26,9 @@ from llm_ocr.pipeline.record import new_record, recorded
 from llm_ocr.pipeline.share import share_of
 from llm_ocr.pipeline.targets import identity, target_of
 from llm_ocr.pipeline.telemetry import Telemetry
-from llm_ocr.report.outputs import SUMMARY_PATH, write_outputs
+from llm_ocr.report.outputs import write_outputs
 from llm_ocr.report.status import NoRunError
-from llm_ocr.report.summary import Session, Summary, summarise
+from llm_ocr.report.summary import SUMMARY_PATH, Session, Summary, summarise
 from llm_ocr.settings import Settings
 from llm_ocr.sources.files import is_remote
 from llm_ocr.sources.open import list_documents
@@ -35,7 +37,6 @@ from llm_ocr.stages.assemble import AssembleStage
 from llm_ocr.stages.describe import DescribeStage
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.stage import AnyItem, Item, Reading, Spent, Stage
-from llm_ocr.storage.store import open_store
 from llm_ocr.tables.plan import (
     Plan,
     check_settings,
@@ -101,7 +102,8 @@ class Worker:
     def __init__(self, out: str, settings: Settings, notify: Notify | None) -> None:
         self._settings = settings
         self._notify = notify or ignore
-        self._store = open_store(out)
+        self._destination = destination_of(out, settings)
+        self._store = self._destination.store
         self._counted = self._notify
         self._pace = Pace()
         self._session = Session(time.monotonic())
@@ -148,6 +150,7 @@ class Worker:
 
     def _account(self, plan: Plan, stages: Sequence[str]) -> Summary:
         summary = summarise(self._store, plan, self._session)
+        summary = replace(summary, out=self._destination.uri)
         if left(self._store, plan, stages):
             said = "not all shards are done: Markdown, viewer and summary come with the last one"
             self._notify(Note(said))
@@ -156,6 +159,7 @@ class Worker:
         if self._session.did_anything or not self._store.exists(SUMMARY_PATH):
             viewer_pages = self._settings.viewer_pages
             write_outputs(self._store, summary, plan.settings, viewer_pages)
+        self._destination.publish(self._notify)
         return summary
 
     def _pool(self) -> RenderPool:
@@ -167,6 +171,9 @@ class Worker:
         )
 
     async def _plan(self, inputs: list[str] | None, pool: RenderPool) -> Plan:
+        if inputs is not None:
+            private = not self._settings.public
+            await asyncio.to_thread(self._destination.make, private=private)
         plan = await asyncio.to_thread(read_plan, self._store)
         if inputs is None:
             if plan is None:
@@ -176,6 +183,7 @@ class Worker:
         if plan is not None:
             check_settings(self._store, plan, wanted)
             return plan
+        await asyncio.to_thread(self._destination.check_free)
         listed = await asyncio.to_thread(list_documents, inputs)
         planned = await counted(listed, self._settings, pool, self._notify)
         shards = cut_shards(planned, self._settings.shard_pages)

@@ -2,11 +2,11 @@
 
     python -m benchmarks.same_pages [--pages 200]
 
-Puts the same documents (PDFs of the examples' pages, images, a broken file) on a disk, on S3 and on
-GCS, reads them from each into each with an engine whose answers depend on the image alone, and
-compares every column of every table with the run from disk to disk. Ids stand for the documents'
-names, since they come from where a document is; only `seconds` is left out. Then opens each output
-with `datasets`. The servers are those of the tests: SeaweedFS and fake-gcs-server.
+Puts the same documents (PDFs of the examples' pages, images, a broken file) on a disk, on S3, GCS
+and the Hub, reads them from each into each with an engine whose answers depend on the image alone,
+and compares every column of every table with the run from disk to disk. Ids stand for the
+documents' names, since they come from where a document is; only `seconds` is left out. Then opens
+each output with `datasets`. The servers are those of the tests.
 """
 
 import argparse
@@ -25,11 +25,12 @@ from obstore.fsspec import register
 from benchmarks.material import instant_server, repeated_pdf
 from llm_ocr import run
 from llm_ocr.records import PageStatus
-from llm_ocr.storage.store import open_store
+from llm_ocr.storage.store import make_place, open_store
 from llm_ocr.tables.read import read_table
 from llm_ocr.tables.schema import SCHEMAS, Row
 from tests import documents
 from tests.servers.gcs import serving_gcs
+from tests.servers.hub import serving_hub
 from tests.servers.s3 import serving_s3
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -83,13 +84,13 @@ def differing(here: Mapping[str, list[Row]], there: Mapping[str, list[Row]]) -> 
 
 
 def opened(out: str, table: str, cache: Path, *, streaming: bool) -> Any:  # noqa: ANN401
-    """A table of a run as `datasets` opens it: a folder by its card, a bucket by its files."""
+    """A table of a run as `datasets` opens it: by its card, or from a bucket by its files."""
     from datasets import load_dataset
 
     scheme = out.partition("://")[0]
     chosen: dict[str, Any] = {"split": "train", "streaming": streaming, "cache_dir": str(cache)}
     if scheme not in ("s3", "gs"):
-        return load_dataset(out, table, **chosen)
+        return load_dataset(out.removeprefix("hf://datasets/"), table, **chosen)
     register(scheme)
     options: dict[str, Any] = {"client_options": {"allow_http": True}}
     if scheme == "gs":
@@ -113,10 +114,10 @@ def make_documents(folder: Path, pages: int) -> Path:
 
 
 def upload(folder: Path, place: str) -> None:
-    store = open_store(place)
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            store.put(path.relative_to(folder).as_posix(), path)
+    make_place(place, private=True)
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    files = {path.relative_to(folder).as_posix(): path for path in paths}
+    open_store(place).put_many(files, "documents")
 
 
 @contextmanager
@@ -125,7 +126,9 @@ def places(folder: Path) -> Iterator[dict[str, str]]:
     with ExitStack() as stack:
         os.environ.update(stack.enter_context(serving_s3(folder / "s3")))
         os.environ.update(stack.enter_context(serving_gcs(folder / "gcs")))
-        yield {"local": str(folder / "local"), "S3": "s3://bucket/run", "GCS": "gs://bucket/run"}
+        os.environ.update(stack.enter_context(serving_hub(folder / "hub")))
+        buckets = {"S3": "s3://bucket/run", "GCS": "gs://bucket/run"}
+        yield {"local": str(folder / "local"), **buckets, "Hub": "hf://datasets/user"}
 
 
 def main() -> None:

@@ -45,7 +45,7 @@ def write_card(store: Store, summary: Summary, planned_with: Mapping[str, object
         standing = store.get(CARD_PATH).decode(errors="replace")
     except FileNotFoundError:
         standing = MARK
-    if MARK in standing:
+    if is_own(standing):
         card = render_card(summary, planned_with, read_sessions(store))
         store.put(CARD_PATH, card.encode())
     else:
@@ -55,6 +55,11 @@ def write_card(store: Store, summary: Summary, planned_with: Mapping[str, object
             store.uri,
             CARD_PATH,
         )
+
+
+def is_own(card: str) -> bool:
+    """Whether a card was written by llm_ocr and not taken over by a person."""
+    return MARK in card
 
 
 def render_card(

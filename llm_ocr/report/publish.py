@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 
+from llm_ocr.report.card import CARD_PATH, is_own
 from llm_ocr.report.outputs import VIEWER_PATH
 from llm_ocr.report.summary import SUMMARY_PATH
 from llm_ocr.storage.hub import Addition, Deletion, HubDataset, Operation, content_ids
@@ -29,7 +30,7 @@ UPLOAD_FILES, UPLOAD_BYTES = 64, 1 << 30
 ATTEMPTS, LONGEST_PAUSE = 20, 8.0
 CHUNK = 8 << 20
 # Beside the tables, in this order; what of them there is.
-FILES = ("README.md", VIEWER_PATH, SUMMARY_PATH)
+FILES = (CARD_PATH, VIEWER_PATH, SUMMARY_PATH)
 # In the run's own place: each table file as it was when published, and its ids in the repository.
 RECORD_PATH = "published.json"
 
@@ -72,6 +73,8 @@ class _Publication:
         self._parent = repository.head()
         self._theirs = _files(repository.at(self._parent).list(""))
         self._ours = _files(_outputs(run))
+        if CARD_PATH in self._theirs and not is_own(self._card_there()):
+            self._ours.pop(CARD_PATH, None)
         self._record = _read_record(run)
         self._operations: list[Operation] = []
 
@@ -107,6 +110,9 @@ class _Publication:
                 self._add([addition])
             self._commit()
         self._verify()
+
+    def _card_there(self) -> str:
+        return self._repository.at(self._parent).get(CARD_PATH).decode(errors="replace")
 
     def _summary_there(self) -> str | None:
         found = self._theirs.get(SUMMARY_PATH)

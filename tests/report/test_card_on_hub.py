@@ -1,24 +1,21 @@
-"""A run that was uploaded to the Hub opens there by its card."""
+"""A run whose outputs go to the Hub opens there by its card."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from llm_ocr import run
+from llm_ocr.storage.store import make_place, open_store
 from tests import documents
 from tests.servers.chat import serving_beside
 
 # A process of its own: the clients read where the Hub is when they are imported.
-UPLOAD_AND_LOAD = """
+LOAD = """
 import json
-import sys
 from datasets import get_dataset_config_names, load_dataset
-from huggingface_hub import HfApi
-
-HfApi().create_repo("user/pages", repo_type="dataset")
-HfApi().upload_folder(repo_id="user/pages", repo_type="dataset", folder_path=sys.argv[1])
 
 found = {}
 for name in get_dataset_config_names("user/pages"):
@@ -30,12 +27,19 @@ print(json.dumps([found, len(load_dataset("user/pages", split="train"))]))
 """
 
 
-def test_every_config_opens(tmp_path: Path, hub: dict[str, str]) -> None:
+@pytest.fixture
+def out(hub: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    for key, value in hub.items():
+        monkeypatch.setenv(key, value)
+    return "hf://datasets/user/pages"
+
+
+def test_every_config_opens(tmp_path: Path, out: str) -> None:
     documents.pdf(tmp_path / "in" / "a.pdf", pages=6)
     with serving_beside() as server:
-        summary = run(tmp_path / "in", tmp_path / "out", base_url=server.base_url, shard_pages=2)
-    command = [sys.executable, "-c", UPLOAD_AND_LOAD, str(tmp_path / "out")]
-    done = subprocess.run(command, env={**os.environ, **hub}, capture_output=True, text=True)
+        summary = run(tmp_path / "in", out, base_url=server.base_url, shard_pages=2)
+    command = [sys.executable, "-c", LOAD]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found, by_default = json.loads(done.stdout)
     picture = ["PIL.JpegImagePlugin"] * 2
@@ -46,3 +50,17 @@ def test_every_config_opens(tmp_path: Path, hub: dict[str, str]) -> None:
         "documents": [1, []],
     }
     assert by_default == 6
+    card = open_store(out).get("README.md").decode()
+    assert 'load_dataset("user/pages", "pages", split="train")' in card
+    assert f"--out {out} " in card
+
+
+def test_a_card_that_a_person_wrote_stays(tmp_path: Path, out: str) -> None:
+    out = f"{out}-mine"
+    make_place(out, private=True)
+    open_store(out).put("README.md", b"# Mine")
+    documents.pdf(tmp_path / "in" / "a.pdf")
+    with serving_beside() as server:
+        run(tmp_path / "in", out, base_url=server.base_url)
+    assert open_store(out).get("README.md") == b"# Mine"
+    assert open_store(out).exists("summary.json")

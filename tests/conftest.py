@@ -37,6 +37,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["LLM_OCR_SKIP_CHECK"] = "true"
 os.environ["LLM_OCR_MIN_AGREEMENT"] = "0"
 
+# Read when huggingface_hub is imported: the Hub of the tests has no Xet for repositories.
+os.environ["HF_HUB_DISABLE_XET"] = "1"
+os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
+
 
 @pytest.fixture(scope="session")
 def vllm() -> str:

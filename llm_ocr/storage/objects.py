@@ -1,8 +1,8 @@
 """Stores through obstore: a local disk, buckets, memory."""
 
-import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -11,11 +11,10 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore
 
 from llm_ocr.storage.protocol import StorageError, StoredObject
+from llm_ocr.storage.ranges import reader
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
-
-READ_AHEAD = 1 << 20
 
 
 class Objects:
@@ -54,7 +53,7 @@ class Objects:
             return bytes(obstore.get(self._store, self._at(path)).bytes())
 
     def open(self, path: str) -> BinaryIO:
-        return io.BufferedReader(_Ranges(self, path, self.look(path).size), READ_AHEAD)
+        return reader(self.look(path).size, partial(self.get_range, path))
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         with self._errors():
@@ -63,6 +62,10 @@ class Objects:
     def put(self, path: str, data: bytes | Path) -> None:
         with self._errors():
             obstore.put(self._store, self._at(path), data)
+
+    def put_many(self, files: Mapping[str, bytes | Path], message: str) -> None:
+        for path, data in files.items():
+            self.put(path, data)
 
     def copy(self, source: str, path: str) -> None:
         with self._errors():
@@ -113,35 +116,6 @@ class Objects:
 
     def _failed(self, error: Exception) -> StorageError:
         return StorageError(f"{self.uri}: {self._advice(error)}")
-
-
-class _Ranges(io.RawIOBase):
-    """A seekable reader over an object's ranges, for pyarrow."""
-
-    def __init__(self, store: Objects, path: str, size: int) -> None:
-        self._store, self._path, self._size, self._at = store, path, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = start + offset
-        return self._at
-
-    def readinto(self, buffer: "memoryview | bytearray") -> int:  # type: ignore[override]
-        length = min(len(buffer), self._size - self._at)
-        if length <= 0:
-            return 0
-        buffer[:length] = self._store.get_range(self._path, self._at, length)
-        self._at += length
-        return length
 
 
 def first_line(error: Exception) -> str:

@@ -1,6 +1,6 @@
 """The few things that a run asks of a place that holds objects."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +56,10 @@ class Store(Protocol):
 
     def put(self, path: str, data: bytes | Path) -> None:
         """Write an object whole, in place of any that stands there; never half of it is seen."""
+        ...
+
+    def put_many(self, files: Mapping[str, bytes | Path], message: str) -> None:
+        """Write objects, one after the other; to a repository on the Hub in one commit."""
         ...
 
     def copy(self, source: str, path: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from llm_ocr.storage.store import Store, open_store
+from llm_ocr.storage.store import Store, open_snapshot
 from llm_ocr.tables.schema import Row
 from llm_ocr.tables.shards import data_path
 
@@ -16,22 +16,22 @@ def load_pages(run: str | Path) -> Iterator[Row]:
 
     Each is a dict with the columns of `llm_ocr.tables.schema.PAGES`; `image["bytes"]` is a JPEG.
     """
-    return read_table(open_store(str(run)), "pages")
+    return read_table(open_snapshot(str(run)), "pages")
 
 
 def load_figures(run: str | Path) -> Iterator[Row]:
     """The rows of `figures` of a run, streamed; `image["bytes"]` is a JPEG."""
-    return read_table(open_store(str(run)), "figures")
+    return read_table(open_snapshot(str(run)), "figures")
 
 
 def load_descriptions(run: str | Path) -> Iterator[Row]:
     """The rows of `descriptions` of a run, streamed."""
-    return read_table(open_store(str(run)), "descriptions")
+    return read_table(open_snapshot(str(run)), "descriptions")
 
 
 def load_documents(run: str | Path) -> Iterator[Row]:
     """The rows of `documents` of a run, streamed; `markdown` is the whole document."""
-    return read_table(open_store(str(run)), "documents")
+    return read_table(open_snapshot(str(run)), "documents")
 
 
 # A column and the values of it that are wanted.

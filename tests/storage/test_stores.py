@@ -9,19 +9,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from llm_ocr.storage.store import StorageError, Store, open_store
+from llm_ocr.storage.store import StorageError, Store, make_place, open_store
 
 
-@pytest.fixture(params=["local", "memory", "s3", "gs"])
+@pytest.fixture(params=["local", "memory", "s3", "gs", "hub repository", "hub bucket"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     name = uuid.uuid4().hex
     if request.param == "local":
         return open_store(str(tmp_path / name))
     if request.param == "memory":
         return open_store(f"memory://{name}")
-    fixture = {"s3": "s3", "gs": "gcs"}[request.param]
+    fixture = {"s3": "s3", "gs": "gcs"}.get(request.param, "hub")
     for key, value in request.getfixturevalue(fixture).items():
         monkeypatch.setenv(key, value)
+    if fixture == "hub":
+        kind = {"hub repository": "datasets", "hub bucket": "buckets"}[request.param]
+        place = f"hf://{kind}/user/{name}"
+        make_place(place, private=True)
+        return open_store(f"{place}/tests")
     return open_store(f"{request.param}://bucket/tests/{name}")
 
 
@@ -59,8 +64,7 @@ def test_names_may_have_spaces_and_letters_of_any_script(store: Store) -> None:
 def test_many_objects_are_all_listed(store: Store) -> None:
     """More than one page of a listing."""
     names = {f"many/{k:05d}" for k in range(1100)}
-    for name in names:
-        store.put(name, b"")
+    store.put_many(dict.fromkeys(names, b""), "Write many")
     assert {thing.path for thing in store.list("many")} == names
 
 
@@ -122,3 +126,24 @@ def test_a_memory_is_the_same_by_its_name() -> None:
 def test_a_uri_without_a_bucket_is_told() -> None:
     with pytest.raises(StorageError, match="s3://: a bucket is missing"):
         open_store("s3://")
+
+
+def test_what_was_created_is_listed_deleted_and_created_again(store: Store) -> None:
+    assert store.create("plans/000", b"12345")
+    assert [(thing.path, thing.size) for thing in store.list("plans")] == [("plans/000", 5)]
+    with store.open("plans/000") as reader:
+        assert reader.read() == b"12345"
+    store.delete(["plans/000"])
+    assert list(store.list("")) == []
+    assert store.create("plans/000", b"again")
+    store.put("plans/000", b"by put")
+    assert store.get("plans/000") == b"by put"
+    assert len(list(store.list("plans"))) == 1
+
+
+def test_a_version_is_another_one_when_the_content_is(store: Store) -> None:
+    store.put_many({"a": b"first", "b": b"other"}, "Write two")
+    version = store.look("a").version
+    assert version == next(thing.version for thing in store.list("") if thing.path == "a")
+    store.put("a", b"second")
+    assert store.look("a").version != version

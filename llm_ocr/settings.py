@@ -148,6 +148,13 @@ class Settings(BaseSettings):
     part_seconds: Annotated[
         float, Field(gt=0, description="Seconds after which finished pages are staged.")
     ] = 60.0
+    staging: Annotated[
+        str | None,
+        Field(description="Where a run to hf://datasets/ORG/NAME keeps its plan and shards."),
+    ] = None
+    public: Annotated[
+        bool, Field(description="Make a dataset repository that isn't there yet a public one.")
+    ] = False
     viewer_pages: Annotated[
         int, Field(ge=0, description="Pages shown in index.html, problems first; 0 for no viewer.")
     ] = 300

@@ -45,10 +45,14 @@ Inputs = Annotated[
     list[str],
     typer.Argument(help="Files, folders, datasets, globs in quotes, or lists as @files.txt."),
 ]
-Run = Annotated[str, typer.Argument(help="Where an earlier run is: a folder, s3:// or gs://.")]
+Run = Annotated[
+    str, typer.Argument(help="Where an earlier run is: a folder, s3://, gs:// or hf://.")
+]
 Out = Annotated[
     str,
-    typer.Option("--out", "-o", help="Where the run goes, or goes on: a folder, s3:// or gs://."),
+    typer.Option(
+        "--out", "-o", help="Where the run goes, or goes on: a folder, s3://, gs://, hf://."
+    ),
 ]
 JsonLogs = Annotated[bool, typer.Option("--json-logs", help="Logs and progress as JSON lines.")]
 Given = dict[str, Any]
@@ -125,15 +129,19 @@ def models(
 def status(
     out: Run,
     json_output: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    staging: Annotated[
+        str | None, typer.Option(help="What the run was given as --staging.")
+    ] = None,
 ) -> None:
     """Shards planned and committed, and pages by status, of a run at any time."""
     import json
     from dataclasses import asdict
 
     from llm_ocr.report.status import read_status, render_status
+    from llm_ocr.settings import Settings
 
     with _errors():
-        found = read_status(out)
+        found = read_status(out, staging or Settings().staging)
         if json_output:
             typer.echo(json.dumps(asdict(found), indent=2))
         else:

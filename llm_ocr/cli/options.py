@@ -101,6 +101,10 @@ DESCRIBE: Options = {
     ],
 }
 OUTPUT: Options = {
+    "staging": Annotated[
+        str | None,
+        typer.Option(help="Where a run to hf://datasets/… works (default: a bucket beside it)."),
+    ],
     "viewer_pages": Annotated[
         int | None, typer.Option(min=0, help="Pages in index.html, problems first; 0 for none.")
     ],
@@ -112,6 +116,10 @@ OUTPUT: Options = {
     ],
 }
 RUN: Options = {
+    "public": Annotated[
+        bool | None,
+        typer.Option("--public", help="Make a new hf://datasets/… public, not private."),
+    ],
     "shard_index": Annotated[
         int | None, typer.Option(min=0, help="Which of --shard-count workers this is, from 0.")
     ],

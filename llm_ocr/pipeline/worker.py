@@ -6,25 +6,26 @@ import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from llm_ocr.pipeline.counting import counted
 from llm_ocr.pipeline.crew import Crew, Here, Hire, Site, render_pool, stage_named
+from llm_ocr.pipeline.destination import destination_of
 from llm_ocr.pipeline.due import STAGES, due, expected_items, left
 from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted, ignore
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
 from llm_ocr.pipeline.record import new_record, recorded
 from llm_ocr.pipeline.share import share_of
 from llm_ocr.pipeline.targets import identity
-from llm_ocr.report.outputs import SUMMARY_PATH, write_outputs
+from llm_ocr.report.outputs import write_outputs
 from llm_ocr.report.status import NoRunError
-from llm_ocr.report.summary import Session, Summary, summarise
+from llm_ocr.report.summary import SUMMARY_PATH, Session, Summary, summarise
 from llm_ocr.settings import Settings
 from llm_ocr.sources.files import is_remote
 from llm_ocr.sources.open import list_documents
 from llm_ocr.sources.pool import RenderPool
-from llm_ocr.storage.store import open_store
 from llm_ocr.tables.plan import (
     Plan,
     check_settings,
@@ -91,7 +92,8 @@ class Worker:
     ) -> None:
         self._settings = settings
         self._notify = notify or ignore
-        self._store = open_store(out)
+        self._destination = destination_of(out, settings)
+        self._store = self._destination.store
         self._hire = hire
         self._session = Session(time.monotonic())
         self._share = share_of(settings, os.environ)
@@ -128,6 +130,7 @@ class Worker:
 
     def _account(self, plan: Plan, stages: Sequence[str]) -> Summary:
         summary = summarise(self._store, plan, self._session)
+        summary = replace(summary, out=self._destination.uri)
         if left(self._store, plan, stages):
             said = "not all shards are done: Markdown, viewer and summary come with the last one"
             self._notify(Note(said))
@@ -136,9 +139,13 @@ class Worker:
         if self._session.did_anything or not self._store.exists(SUMMARY_PATH):
             viewer_pages = self._settings.viewer_pages
             write_outputs(self._store, summary, plan.settings, viewer_pages)
+        self._destination.publish(self._notify)
         return summary
 
     async def _plan(self, inputs: list[str] | None, pool: RenderPool) -> Plan:
+        if inputs is not None:
+            private = not self._settings.public
+            await asyncio.to_thread(self._destination.make, private=private)
         plan = await asyncio.to_thread(read_plan, self._store)
         if inputs is None:
             if plan is None:
@@ -148,6 +155,7 @@ class Worker:
         if plan is not None:
             check_settings(self._store, plan, wanted)
             return plan
+        await asyncio.to_thread(self._destination.check_free)
         listed = await asyncio.to_thread(list_documents, inputs)
         planned = await counted(listed, self._settings, pool, self._notify)
         shards = cut_shards(planned, self._settings.shard_pages)

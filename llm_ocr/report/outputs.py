@@ -9,13 +9,12 @@ from pathlib import Path
 from llm_ocr.records import PageStatus
 from llm_ocr.report.card import write_card
 from llm_ocr.report.export import Write, export_markdown, into
-from llm_ocr.report.summary import Summary
+from llm_ocr.report.summary import SUMMARY_PATH, Summary
 from llm_ocr.report.viewer import write_viewer
 from llm_ocr.storage.store import StorageError, Store
 from llm_ocr.tables.read import read_table
 from llm_ocr.tables.schema import Row
 
-SUMMARY_PATH = "summary.json"
 VIEWER_PATH = "index.html"
 
 

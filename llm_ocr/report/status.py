@@ -1,13 +1,17 @@
 """Where a run stands, from its store alone: also while it runs, and after it died."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rich.console import Group
 from rich.table import Table
 
-from llm_ocr.storage.store import Store, open_store
-from llm_ocr.tables.plan import read_plan
+from llm_ocr.report.summary import SUMMARY_PATH
+from llm_ocr.storage.hub_address import is_repository, run_place
+from llm_ocr.storage.store import StorageError, Store, open_store
+from llm_ocr.tables.plan import Plan, read_plan
+from llm_ocr.tables.read import published
 from llm_ocr.tables.shards import Counts, committed, read_commit, staged_parts, total
 
 
@@ -36,18 +40,61 @@ class RunStatus:
     stages: Mapping[str, StageStatus]
 
 
-def read_status(out: str) -> RunStatus:
-    """Where the run at `out` stands; raises NoRunError where there is none."""
-    store = open_store(out)
-    plan = read_plan(store)
+def read_status(out: str, staging: str | None = None) -> RunStatus:
+    """Where the run at `out` stands; raises NoRunError where there is none.
+
+    One whose outputs go to a dataset repository is looked for in `staging`, or beside it; where it
+    isn't any more, the repository tells what was published.
+    """
+    store, plan = _run_of(out, staging)
+    if plan is None and is_repository(out):
+        return _published_status(out)
     if plan is None:
         raise NoRunError(f"{out} holds no run; start one with `llm-ocr run INPUT --out {out}`")
     return RunStatus(
-        out=store.uri,
+        out=out if is_repository(out) else store.uri,
         documents=plan.document_count,
         shards=len(plan.shards),
         expected_pages=plan.expected_pages,
         stages={name: _stage(store, name) for name in ("extract", "describe", "assemble")},
+    )
+
+
+def _run_of(out: str, staging: str | None) -> tuple[Store, Plan | None]:
+    store = open_store(run_place(out, staging))
+    try:
+        return store, read_plan(store)
+    except StorageError:
+        if not is_repository(out):
+            raise
+        # A bucket that was deleted when the run was done, or isn't shown to whoever reads.
+        return store, None
+
+
+def _published_status(out: str) -> RunStatus:
+    store = open_store(out)
+    try:
+        summary = json.loads(store.get(SUMMARY_PATH))
+    except FileNotFoundError as error:
+        raise NoRunError(
+            f"{out} holds no finished run, and none is under way beside it; give its --staging, or "
+            f"start one with `llm-ocr run INPUT --out {out}`"
+        ) from error
+    statuses = {key: count for key, count in summary["pages_by_status"].items() if count}
+    items = {
+        "extract": ("pages", summary["pages"], statuses),
+        "describe": ("descriptions", summary["figures"], {"ok": summary["descriptions"]}),
+        "assemble": ("documents", summary["documents"], {}),
+    }
+    return RunStatus(
+        out=out,
+        documents=summary["documents"],
+        shards=len(published(store, "pages")),
+        expected_pages=summary["pages"],
+        stages={
+            name: StageStatus(len(published(store, table)), count, 0, found)
+            for name, (table, count, found) in items.items()
+        },
     )
 
 

@@ -17,6 +17,7 @@ from llm_ocr.tables.plan import Plan
 from llm_ocr.tables.read import read_table
 from llm_ocr.tables.shards import BalanceError, Counts, committed, read_commit, total
 
+SUMMARY_PATH = "summary.json"
 PROBLEMS_SHOWN = 10
 STATUS_STYLES = {
     PageStatus.OK: "green",

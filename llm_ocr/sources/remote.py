@@ -1,4 +1,4 @@
-"""Documents in buckets: listed there, and copied to this machine's disk while they are read."""
+"""Documents in buckets and on the Hub: listed there, copied to the disk while they are read."""
 
 import asyncio
 import shutil

@@ -1,11 +1,12 @@
 """Dataset repositories on the Hugging Face Hub: every write is a commit."""
 
 import hashlib
+import io
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from huggingface_hub import (
     CommitOperationAdd,
@@ -23,7 +24,10 @@ from llm_ocr.storage.ranges import reader
 
 BRANCH = "main"
 KIND = "dataset"
-Operation = CommitOperationAdd | CommitOperationCopy | CommitOperationDelete
+CHUNK = 1 << 20
+Addition: TypeAlias = CommitOperationAdd
+Deletion: TypeAlias = CommitOperationDelete
+Operation: TypeAlias = CommitOperationAdd | CommitOperationDelete | CommitOperationCopy
 
 
 def open_hub(uri: str) -> Store:
@@ -133,20 +137,27 @@ class HubDataset:
     def sole_writer(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def addition(self, path: str, data: bytes | Path) -> CommitOperationAdd:
-        return CommitOperationAdd(self._at(path), data)
+    def addition(self, path: str, data: bytes | Path) -> Addition:
+        return Addition(self._at(path), data)
 
-    def deletion(self, path: str) -> CommitOperationDelete:
-        return CommitOperationDelete(self._at(path))
+    def deletion(self, path: str) -> Deletion:
+        return Deletion(self._at(path))
 
-    def upload(self, additions: Sequence[CommitOperationAdd]) -> None:
-        """Bring large files to the Hub, for commits to come: whoever reads sees none of them."""
+    def upload(self, additions: Sequence[Addition]) -> None:
+        """Bring large files to the Hub for a commit to come; no reader sees them before.
+
+        A file that is there by then is removed from this machine's disk.
+        """
         self._writable()
         self._client.ask(
             lambda: self._api.preupload_lfs_files(
                 self.name, additions, repo_type=KIND, free_memory=False
             )
         )
+        for addition in additions:
+            # The one thing that says so. Small files go with the commit itself.
+            if addition._is_uploaded:
+                Path(str(addition.path_or_fileobj)).unlink()
 
     def commit(self, operations: Sequence[Operation], message: str, parent: str | None) -> str:
         """One commit, by its SHA. Raises MovedError if `main` isn't at `parent` any more."""
@@ -222,7 +233,12 @@ class HubDataset:
         return self._prefix + path
 
 
-def content_ids(data: bytes) -> frozenset[str]:
-    """The versions that a repository's file with these bytes may have: of a large file, or not."""
-    blob = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
-    return frozenset({hashlib.sha256(data).hexdigest(), blob.hexdigest()})
+def content_ids(content: bytes | Path) -> frozenset[str]:
+    """The versions that a repository's file with this content may have: as a large one, or not."""
+    size = len(content) if isinstance(content, bytes) else content.stat().st_size
+    large, small = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            large.update(chunk)
+            small.update(chunk)
+    return frozenset({large.hexdigest(), small.hexdigest()})

@@ -1,0 +1,60 @@
+"""Where a run's outputs go, and where it keeps what is for its workers alone."""
+
+from dataclasses import dataclass
+
+from llm_ocr.pipeline.events import Note, Notify
+from llm_ocr.report.status import NoRunError
+from llm_ocr.settings import Settings
+from llm_ocr.storage.hub_address import is_repository, parse_hub, run_place
+from llm_ocr.storage.store import StorageError, Store, make_place, open_store
+
+
+@dataclass(frozen=True)
+class Destination:
+    """`out` as the user gave it; `store` holds the plan, the shards and the tables.
+
+    They are the same place but for a dataset repository on the Hub, which takes few commits: there
+    the outputs of a finished run are published.
+    """
+
+    out: str
+    store: Store
+
+    @property
+    def uri(self) -> str:
+        return parse_hub(self.out).uri if is_repository(self.out) else self.store.uri
+
+    def make(self, *, private: bool) -> None:
+        """Create on the Hub what isn't there: the repository as wished, buckets private."""
+        make_place(self.store.uri, private=True)
+        if is_repository(self.out):
+            make_place(self.out, private=private)
+
+    def check_free(self) -> None:
+        """Raise NoRunError if the repository holds tables of a run that isn't in `store`."""
+        if not is_repository(self.out):
+            return
+        from llm_ocr.report.publish import holds_tables
+
+        if holds_tables(open_store(self.out)):
+            raise NoRunError(
+                f"{self.out} holds the tables of another run, whose plan is not in "
+                f"{self.store.uri}; give that run's --staging to go on with it, or another --out"
+            )
+
+    def publish(self, notify: Notify) -> None:
+        """Bring a finished run's outputs to the repository, if they go to one."""
+        if not is_repository(self.out):
+            return
+        from llm_ocr.report.publish import publish_run
+        from llm_ocr.storage.hub import HubDataset
+
+        repository = HubDataset(parse_hub(self.out))
+        publish_run(repository, self.store, lambda text: notify(Note(text)))
+
+
+def destination_of(out: str, settings: Settings) -> Destination:
+    """Where a run with these settings goes. Raises StorageError."""
+    if is_repository(out) and parse_hub(out).revision is not None:
+        raise StorageError(f"{out}: a run can't go to a revision; leave out what follows @")
+    return Destination(out, open_store(run_place(out, settings.staging)))

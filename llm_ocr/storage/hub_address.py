@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from llm_ocr.storage.protocol import StorageError
 
@@ -10,6 +10,7 @@ DATASETS, BUCKETS = "datasets", "buckets"
 # Where a run keeps its plan and shards whose rows go to a dataset repository.
 RUN_SUFFIX = "-run"
 
+_SPECIAL = re.compile(r"refs/(?:pr|convert)/[^/]+")
 _URI = re.compile(
     r"hf://(?P<kind>datasets|buckets)/(?P<name>[^/@]+/[^/@]+)"
     r"(?:@(?P<revision>refs/(?:pr|convert)/[^/]+|[^/]+))?(?:/(?P<prefix>.*))?"
@@ -27,7 +28,7 @@ class HubAddress:
 
     @property
     def uri(self) -> str:
-        at = f"@{self.revision}" if self.revision else ""
+        at = f"@{_quoted(self.revision)}" if self.revision else ""
         below = f"/{self.prefix}" if self.prefix else ""
         return f"hf://{self.kind}/{self.name}{at}{below}"
 
@@ -47,6 +48,10 @@ def parse_hub(uri: str) -> HubAddress:
         unquote(revision) if revision else None,
         (found["prefix"] or "").strip("/"),
     )
+
+
+def _quoted(revision: str) -> str:
+    return revision if _SPECIAL.fullmatch(revision) else quote(revision, safe="")
 
 
 def is_repository(uri: str) -> bool:

@@ -6,20 +6,19 @@ HF_ENDPOINT.
 
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from huggingface_hub import HfApi, get_session, get_token
 from huggingface_hub.errors import (  # type: ignore[attr-defined]
-    BucketNotFoundError,
     EntryNotFoundError,
     GatedRepoError,
     HfHubHTTPError,
     HTTPError,  # of httpx or httpx2, whichever huggingface_hub has
     LocalTokenNotFoundError,
     OfflineModeIsEnabled,
-    RepositoryNotFoundError,
     RevisionNotFoundError,
 )
 from huggingface_hub.utils import (  # type: ignore[attr-defined]
@@ -97,7 +96,7 @@ class Client:
             return f"the token is not accepted: it is wrong or expired; sign in with {_SIGN_IN}"
         if status == 401 or isinstance(error, LocalTokenNotFoundError):
             return f"the {name} can't be seen or changed without a token; sign in with {_SIGN_IN}"
-        if isinstance(error, RepositoryNotFoundError | BucketNotFoundError):
+        if status == 404 and not isinstance(error, RevisionNotFoundError):
             return (
                 f"there is no {name} that can be seen from here; check its name, and that the "
                 "token may read it if it is private"
@@ -163,7 +162,11 @@ _SIGN_IN = "`hf auth login`, or set HF_TOKEN"
 
 
 def _status(error: Exception) -> int | None:
-    return error.response.status_code if isinstance(error, HfHubHTTPError) else None
+    if isinstance(error, HfHubHTTPError):
+        return error.response.status_code
+    # hf_xet tells it in words only.
+    told = re.search(r"HTTP status \w+ error \((\d{3})", str(error))
+    return int(told[1]) if told else None
 
 
 def _told_to_wait(error: Exception) -> int | None:

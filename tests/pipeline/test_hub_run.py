@@ -1,11 +1,18 @@
 """Runs whose outputs go to the Hub: the same rows, each once, in few commits."""
 
 import json
+import os
+import random
+import subprocess
+import sys
+import threading
 import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from llm_ocr import load_descriptions, load_documents, load_figures, load_pages, run
 from llm_ocr.report.status import read_status
@@ -13,6 +20,8 @@ from llm_ocr.storage.store import open_store
 from llm_ocr.tables.schema import Row
 from tests import documents
 from tests.servers.chat import serving_beside
+from tests.servers.hub import serving_hub
+from tests.servers.hub_state import Hub
 
 LOADS = (load_pages, load_figures, load_descriptions, load_documents)
 
@@ -55,3 +64,100 @@ def test_a_run_to_a_repository_gives_the_same_as_on_a_disk(tmp_path: Path, out: 
     status = read_status(out)
     assert (status.out, status.shards) == (out, 3)
     assert status.stages["extract"].items_committed == 12
+
+
+SHARDS, LIMIT, KILLS = 40, 10, 8
+# Two have the same shards, and the last one's are nobody's.
+INDEXES, COUNT = (0, 1, 1, 2), 4
+SMALL = ("--shard-pages", "1", "--part-seconds", "0.3", "--no-describe", "--viewer-pages", "0")
+
+# What a user's own tools see of the pages.
+READER = """
+import datasets
+files = "data/pages/*.parquet"
+rows = datasets.load_dataset("user/once", data_files=files, split="train", streaming=True)
+print(*(row["page_id"] for row in rows.select_columns("page_id")), sep="\\n")
+"""
+
+
+class Workers:
+    """Workers of one run; those that are killed are started again."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._command, self._environment = command, {**os.environ, **environment}
+        self._chance = random.Random(7)
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._writes, self._next, self._lock = 0, 20, threading.Lock()
+        self.killed, self.killed_at_commits = 0, 0
+
+    def start(self, place: int) -> None:
+        share = ("--shard-index", str(INDEXES[place]), "--shard-count", str(COUNT))
+        command = [sys.executable, "-m", "llm_ocr", *self._command, *share, "--until-complete"]
+        self._running[place] = subprocess.Popen(
+            command, env=self._environment, stdout=subprocess.DEVNULL
+        )
+
+    def watch(self, request: web.Request) -> None:
+        """Before some of the writes to the Hub one dies, and before the first commits, all."""
+        if request.method != "POST":
+            return
+        with self._lock:
+            if "/commit/" in request.path and self.killed_at_commits < 2:
+                self.killed_at_commits += 1
+                for place in self._running:
+                    self._kill(place)
+            if request.path.endswith("/batch") and self.killed < KILLS:
+                self._writes += 1
+                if self._writes == self._next:
+                    self._next += self._chance.randint(15, 40)
+                    self.killed += 1
+                    self._kill(self._chance.choice(list(self._running)))
+
+    def _kill(self, place: int) -> None:
+        worker = self._running[place]
+        worker.kill()
+        worker.wait()
+        self.start(place)
+
+    def wait(self) -> list[int]:
+        """The exit codes of the last ones."""
+        while True:
+            with self._lock:
+                found = dict(self._running)
+            codes = [worker.wait(timeout=300) for worker in found.values()]
+            with self._lock:
+                if found == self._running:
+                    return codes
+
+
+def test_every_page_is_published_once_though_workers_overlap_and_are_killed(tmp_path: Path) -> None:
+    for k in range(SHARDS):
+        documents.pdf(tmp_path / "in" / f"{k:02d}.pdf", pages=1)
+    out, alone = "hf://datasets/user/once", str(tmp_path / "alone")
+    hub = Hub(commit_limit=LIMIT)
+    with serving_hub(tmp_path / "home", hub) as environment, serving_beside() as server:
+        command = ["run", str(tmp_path / "in"), "--out", out, "--base-url", server.base_url, *SMALL]
+        workers = Workers(command, environment)
+        hub.watch = workers.watch
+        for place in range(len(INDEXES)):
+            workers.start(place)
+        assert workers.wait() == [0, 0, 0, 0]
+        hub.watch = lambda request: None
+        read = subprocess.run(
+            [sys.executable, "-c", READER], env={**os.environ, **environment}, capture_output=True
+        )
+        run(tmp_path / "in", alone, base_url=server.base_url, shard_pages=1, describe=False)
+        with pytest.MonkeyPatch.context() as patch:
+            for key, value in environment.items():
+                patch.setenv(key, value)
+            assert tables(out) == tables(alone)
+            summary = json.loads(open_store(out).get("summary.json"))
+            data = {thing.path for thing in open_store(out).list("data")}
+    assert (workers.killed, workers.killed_at_commits) == (KILLS, 2)
+    assert summary["pages"] == sum(summary["pages_by_status"].values()) == SHARDS
+    assert len(data) == SHARDS * len({path.split("/")[1] for path in data})
+    repository = hub.repositories["dataset", "user/once"]
+    assert len(repository.commits) - 1 <= LIMIT < SHARDS
+    assert read.returncode == 0, read.stderr
+    page_ids = read.stdout.decode().split()
+    assert sorted(page_ids) == sorted(row["page_id"] for row in load_pages(alone))

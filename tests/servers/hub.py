@@ -32,6 +32,7 @@ def application(hub: Hub) -> tuple[web.Application, Repositories, Buckets]:
     async def failing(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
+        hub.watch(request)
         if hub.failures:
             return web.Response(status=hub.failures.pop(0), headers={"Retry-After": "0"})
         return await handler(request)

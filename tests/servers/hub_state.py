@@ -5,7 +5,7 @@ import json
 import math
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NoReturn
@@ -137,6 +137,8 @@ class Hub:
         self.refused = 0
         # Answers of these statuses, in this order, before anything else is looked at.
         self.failures: list[int] = []
+        # Told of every request before it is answered.
+        self.watch: Callable[[web.Request], object] = lambda request: None
 
     def put_blob(self, data: bytes) -> str:
         name = hashlib.sha256(data).hexdigest()

@@ -3,8 +3,9 @@
 import json
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from llm_ocr.records import PageStatus
 from llm_ocr.report.card import write_card
@@ -16,6 +17,7 @@ from llm_ocr.tables.read import read_table
 from llm_ocr.tables.schema import Row
 
 VIEWER_PATH = "index.html"
+FILES_AT_ONCE = 64
 
 
 def write_outputs(
@@ -27,7 +29,8 @@ def write_outputs(
     """
     try:
         figures = _InStep(read_table(store, "figures"), "doc_id")
-        export_markdown(read_table(store, "documents"), figures.of, _markdown(store))
+        with _markdown(store) as write:
+            export_markdown(read_table(store, "documents"), figures.of, write)
         if viewer_pages:
             _put_viewer(store, summary, viewer_pages)
     except OSError as error:
@@ -39,10 +42,25 @@ def write_outputs(
     store.put(SUMMARY_PATH, json.dumps(summary.as_dict(), indent=2).encode())
 
 
-def _markdown(store: Store) -> Write:
+@contextmanager
+def _markdown(store: Store) -> Iterator[Write]:
     if store.folder is not None:
-        return into(store.folder / "markdown")
-    return lambda path, content: store.put(f"markdown/{path.as_posix()}", content)
+        yield into(store.folder / "markdown")
+        return
+    held: dict[str, bytes | Path] = {}
+
+    def put() -> None:
+        store.put_many(held, "Markdown of documents")
+        held.clear()
+
+    def write(path: PurePath, content: bytes) -> None:
+        held[f"markdown/{path.as_posix()}"] = content
+        if len(held) == FILES_AT_ONCE:
+            put()
+
+    yield write
+    if held:
+        put()
 
 
 def _put_viewer(store: Store, summary: Summary, limit: int) -> None:

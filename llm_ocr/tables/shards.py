@@ -13,6 +13,7 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from llm_ocr.storage.store import Store
@@ -210,12 +211,13 @@ class ShardWriter:
         counts = Counts()
         for result in results:
             counts.count(result)
-        files: dict[str, str] = {}
-        for table in self.tables:
+        files = {table: f"{base}.{table}.parquet" for table in self.tables}
+        encoded: dict[str, bytes | Path] = {}
+        for table, path in files.items():
             rows = [row for result in results for row in result.rows.get(table, ())]
             rows.sort(key=lambda row: sort_key(row[id_column(table)], self.order))
-            files[table] = f"{base}.{table}.parquet"
-            self._store.put(files[table], encode(rows, table))
+            encoded[path] = encode(rows, table)
+        self._store.put_many(encoded, f"A part of {self.stage}, shard {self.shard}")
         part = Part(f"{base}.json", tuple(result.item_id for result in results), files, counts)
         self._store.put(part.path, json.dumps(asdict(part)).encode())
         self._parts.append(part)

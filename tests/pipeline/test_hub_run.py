@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -15,8 +16,8 @@ import pytest
 from aiohttp import web
 
 from llm_ocr import load_descriptions, load_documents, load_figures, load_pages, run
-from llm_ocr.report.status import read_status
-from llm_ocr.storage.store import open_store
+from llm_ocr.report.status import NoRunError, read_status
+from llm_ocr.storage.store import StorageError, make_place, open_store
 from llm_ocr.tables.schema import Row
 from tests import documents
 from tests.servers.chat import serving_beside
@@ -66,10 +67,11 @@ def test_a_run_to_a_repository_gives_the_same_as_on_a_disk(tmp_path: Path, out: 
     assert status.stages["extract"].items_committed == 12
 
 
-SHARDS, LIMIT, KILLS = 40, 10, 8
+SHARDS, LIMIT, KILLS = 40, 10, 6
 # Two have the same shards, and the last one's are nobody's.
 INDEXES, COUNT = (0, 1, 1, 2), 4
 SMALL = ("--shard-pages", "1", "--part-seconds", "0.3", "--no-describe", "--viewer-pages", "0")
+ONE_RENDERER = ("--render-workers", "1")
 
 # What a user's own tools see of the pages.
 READER = """
@@ -98,7 +100,8 @@ class Workers:
         )
 
     def watch(self, request: web.Request) -> None:
-        """Before some of the writes to the Hub one dies, and before the first commits, all."""
+        """At some of the writes to the Hub one worker dies; at the first commits all, of which two
+        start again. The first commit fails, the second one's answer reaches nobody."""
         if request.method != "POST":
             return
         with self._lock:
@@ -106,18 +109,23 @@ class Workers:
                 self.killed_at_commits += 1
                 for place in self._running:
                     self._kill(place)
+                for place in (0, 1):
+                    self.start(place)
+                if self.killed_at_commits == 1:
+                    raise web.HTTPServiceUnavailable
             if request.path.endswith("/batch") and self.killed < KILLS:
                 self._writes += 1
                 if self._writes == self._next:
                     self._next += self._chance.randint(15, 40)
                     self.killed += 1
-                    self._kill(self._chance.choice(list(self._running)))
+                    place = self._chance.choice(list(self._running))
+                    self._kill(place)
+                    self.start(place)
 
     def _kill(self, place: int) -> None:
         worker = self._running[place]
         worker.kill()
         worker.wait()
-        self.start(place)
 
     def wait(self) -> list[int]:
         """The exit codes of the last ones."""
@@ -137,11 +145,12 @@ def test_every_page_is_published_once_though_workers_overlap_and_are_killed(tmp_
     hub = Hub(commit_limit=LIMIT)
     with serving_hub(tmp_path / "home", hub) as environment, serving_beside() as server:
         command = ["run", str(tmp_path / "in"), "--out", out, "--base-url", server.base_url, *SMALL]
+        command += ONE_RENDERER
         workers = Workers(command, environment)
         hub.watch = workers.watch
         for place in range(len(INDEXES)):
             workers.start(place)
-        assert workers.wait() == [0, 0, 0, 0]
+        assert workers.wait() == [0, 0, -signal.SIGKILL, -signal.SIGKILL]
         hub.watch = lambda request: None
         read = subprocess.run(
             [sys.executable, "-c", READER], env={**os.environ, **environment}, capture_output=True
@@ -161,3 +170,65 @@ def test_every_page_is_published_once_though_workers_overlap_and_are_killed(tmp_
     assert read.returncode == 0, read.stderr
     page_ids = read.stdout.decode().split()
     assert sorted(page_ids) == sorted(row["page_id"] for row in load_pages(alone))
+
+
+def test_a_run_in_a_bucket_or_staged_elsewhere(tmp_path: Path, out: str) -> None:
+    documents.pdf(tmp_path / "a.pdf", pages=2)
+    bucket, staging = out.replace("datasets", "buckets") + "/runs/1", str(tmp_path / "staging")
+    disk = str(tmp_path / "out")
+    with serving_beside() as server:
+        chosen: dict[str, Any] = {"base_url": server.base_url, "public": True}
+        run(tmp_path / "a.pdf", disk, base_url=server.base_url)
+        run(tmp_path / "a.pdf", bucket, **chosen)
+        run(tmp_path / "a.pdf", out, staging=staging, **chosen)
+    assert tables(bucket) == tables(out) == tables(disk)
+    assert read_status(out, staging).stages["extract"].items_committed == 2
+    # From the repository alone, as the place it was made in isn't told.
+    assert read_status(out).stages["extract"].items_committed == 2
+    assert (tmp_path / "staging" / "plans").exists()
+    with pytest.raises(NoRunError, match="holds the tables of another run"):
+        run(tmp_path / "a.pdf", out)
+
+
+def test_nothing_is_published_before_all_shards_are_done(tmp_path: Path, out: str) -> None:
+    for k in range(2):
+        documents.pdf(tmp_path / "in" / f"{k}.pdf", pages=1)
+    with serving_beside() as server:
+        chosen: dict[str, Any] = {"base_url": server.base_url, "shard_pages": 1, "shard_count": 2}
+        run(tmp_path / "in", out, shard_index=0, **chosen)
+        assert [thing.path for thing in open_store(out).list("")] == []
+        assert read_status(out).stages["extract"].items_committed == 1
+        run(tmp_path / "in", out, shard_index=1, **chosen)
+    assert [row["name"] for row in load_pages(out)] == ["0", "1"]
+
+
+@pytest.mark.parametrize("kind", ["datasets", "buckets"])
+def test_inputs_on_the_hub_give_the_same_pages_as_on_a_disk(
+    tmp_path: Path, out: str, kind: str
+) -> None:
+    place = out.replace("datasets", kind)
+    folder = tmp_path / "in"
+    make_place(place, private=True)
+    for name, count in (("a", 1), ("deep/b", 2)):
+        documents.pdf(folder / f"{name}.pdf", pages=count)
+    open_store(place).put_many(
+        {f"scans/{name}.pdf": folder / f"{name}.pdf" for name in ("a", "deep/b")}, "Scans"
+    )
+    given = f"{place}@main/scans" if kind == "datasets" else f"{place}/scans"
+    with serving_beside() as server:
+        there = run(given, tmp_path / "there", base_url=server.base_url)
+        run(folder, tmp_path / "here", base_url=server.base_url)
+        run(f"{place}/scans/a.pdf", tmp_path / "one", base_url=server.base_url)
+    assert there.pages == 3
+    kept = ("name", "page_number", "content_hash", "markdown", "status")
+    found, expected = (
+        [[row[key] for key in kept] for row in load_pages(tmp_path / one)]
+        for one in ("there", "here")
+    )
+    assert found == expected
+    assert {row["source_uri"] for row in load_pages(tmp_path / "one")} == {f"{place}/scans/a.pdf"}
+
+
+def test_a_run_does_not_go_to_a_revision(out: str) -> None:
+    with pytest.raises(StorageError, match="a run can't go to a revision"):
+        run("nothing", f"{out}@main")

@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
@@ -25,7 +26,7 @@ from llm_ocr.tables.schema import SCHEMAS
 # The largest commit, and what is uploaded at a time.
 COMMIT_FILES = 500
 UPLOAD_FILES, UPLOAD_BYTES = 64, 1 << 30
-ATTEMPTS = 20
+ATTEMPTS, LONGEST_PAUSE = 20, 8.0
 CHUNK = 8 << 20
 # Beside the tables, in this order; what of them there is.
 FILES = ("README.md", VIEWER_PATH, SUMMARY_PATH)
@@ -42,7 +43,7 @@ def publish_run(repository: HubDataset, run: Store, say: Say) -> None:
 
     Goes on where an earlier attempt stopped. Raises StorageError.
     """
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         try:
             publication = _Publication(repository, run)
             if not publication.is_done():
@@ -50,10 +51,11 @@ def publish_run(repository: HubDataset, run: Store, say: Say) -> None:
                 publication.do()
             return
         except (MovedError, FileNotFoundError):
-            # Another publishes it too, or has just written the outputs anew.
-            continue
+            # Another publishes it too, or is writing the outputs anew.
+            time.sleep(min(LONGEST_PAUSE, 0.1 * 2**attempt))
     raise StorageError(
-        f"{repository.uri}: others keep committing to it; run the same command again later"
+        f"{repository.uri}: others keep writing to it or to the run in {run.uri}; run the same "
+        "command again later"
     )
 
 

@@ -34,6 +34,8 @@ Answer = TypeVar("Answer")
 RETRY_SECONDS = 60.0
 TIMEOUT_SECONDS = 120.0
 LONGEST_PAUSE = 8.0
+# Not the file is missing but all of it.
+NO_PLACE = ("RepoNotFound", "RevisionNotFound")
 MOMENTARY = frozenset({408, 429, 500, 502, 503, 504})
 
 log = logging.getLogger(__name__)
@@ -152,6 +154,8 @@ class Download:
         # Else ranges would be ranges of what was compressed.
         asked = {**known, **headers, "Accept-Encoding": "identity"}
         answer = get_session().get(self._url, headers=asked, timeout=TIMEOUT_SECONDS)
+        if answer.status_code == 404 and answer.headers.get("X-Error-Code") not in NO_PLACE:
+            raise FileNotFoundError(self._url)
         hf_raise_for_status(answer)
         if str(answer.url) != self._url and answer.url.host != answer.history[0].url.host:
             self._kept = str(answer.url)

@@ -146,7 +146,9 @@ def test_every_page_is_published_once_though_workers_overlap_and_are_killed(tmp_
     with serving_hub(tmp_path / "home", hub) as environment, serving_beside() as server:
         command = ["run", str(tmp_path / "in"), "--out", out, "--base-url", server.base_url, *SMALL]
         command += ONE_RENDERER
-        workers = Workers(command, environment)
+        # They start often: what Python compiles is kept, whatever this machine does otherwise.
+        compiled = {"PYTHONPYCACHEPREFIX": str(tmp_path / "py"), "PYTHONDONTWRITEBYTECODE": ""}
+        workers = Workers(command, {**environment, **compiled})
         hub.watch = workers.watch
         for place in range(len(INDEXES)):
             workers.start(place)

@@ -133,7 +133,10 @@ def test_an_interrupted_publication_goes_on(
         publish_run(repository(), run, silent)
     assert "summary.json" not in commits(hub)[-1].files
     hub.watch = note
+    read, opened = run.open, list[str]()
+    monkeypatch.setattr(run, "open", lambda path: opened.append(path) or read(path))
     publish_run(repository(), run, silent)
+    assert len([path for path in opened if path.startswith("data/")]) == 2 * len(TABLES)
     assert outputs(repository()) == outputs(run)
     assert len(commits(hub)) == 5
     assert len(uploads) == len(set(uploads)) == 6 * len(TABLES)

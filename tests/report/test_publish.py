@@ -5,6 +5,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from aiohttp import web
@@ -133,8 +134,14 @@ def test_an_interrupted_publication_goes_on(
         publish_run(repository(), run, silent)
     assert "summary.json" not in commits(hub)[-1].files
     hub.watch = note
-    read, opened = run.open, list[str]()
-    monkeypatch.setattr(run, "open", lambda path: opened.append(path) or read(path))
+    opened: list[str] = []
+    read = run.open
+
+    def told(path: str) -> BinaryIO:
+        opened.append(path)
+        return read(path)
+
+    monkeypatch.setattr(run, "open", told)
     publish_run(repository(), run, silent)
     assert len([path for path in opened if path.startswith("data/")]) == 2 * len(TABLES)
     assert outputs(repository()) == outputs(run)

@@ -129,8 +129,8 @@ class Worker:
             yield Plan((random.choice(undone),), plan.settings)
 
     def _account(self, plan: Plan, stages: Sequence[str]) -> Summary:
-        summary = summarise(self._store, plan, self._session)
-        summary = replace(summary, out=self._destination.uri)
+        done = summarise(self._store, plan, self._session)
+        summary = replace(done, out=self._destination.uri)
         if left(self._store, plan, stages):
             said = "not all shards are done: Markdown, viewer and summary come with the last one"
             self._notify(Note(said))
@@ -144,8 +144,7 @@ class Worker:
 
     async def _plan(self, inputs: list[str] | None, pool: RenderPool) -> Plan:
         if inputs is not None:
-            private = not self._settings.public
-            await asyncio.to_thread(self._destination.make, private=private)
+            await asyncio.to_thread(self._destination.make, private=not self._settings.public)
         plan = await asyncio.to_thread(read_plan, self._store)
         if inputs is None:
             if plan is None:

@@ -255,8 +255,7 @@ class Repositories:
     async def _resolve(self, request: web.Request) -> web.StreamResponse:
         repository = self._repository(request)
         if repository.gated:
-            said = f"Access to dataset {repository.name} is restricted"
-            refuse(403, "GatedRepo", said)
+            refuse(403, "GatedRepo", f"Access to dataset {repository.name} is restricted")
         commit = repository.at(unquote(request.match_info["revision"]))
         file = commit.files.get(unquote(request.match_info["path"]))
         headers = {"X-Repo-Commit": commit.sha}

@@ -60,7 +60,7 @@ def test_a_run_to_a_repository_gives_the_same_as_on_a_disk(tmp_path: Path, out: 
     assert tables(out) == tables(disk)
     assert files(out, "markdown") == files(disk, "markdown") != {}
     names = {thing.path.split("/")[0] for thing in open_store(out).list("")}
-    assert names == {"data", "markdown", "index.html", "summary.json"}
+    assert names == {"data", "markdown", "index.html", "README.md", "summary.json"}
     assert json.loads(open_store(out).get("summary.json"))["out"] == out
     status = read_status(out)
     assert (status.out, status.shards) == (out, 3)

@@ -1,0 +1,131 @@
+"""Datasets on the Hub as inputs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_ocr import load_pages, run
+from llm_ocr.sources.open import NoInputError, list_documents
+from llm_ocr.storage.store import StorageError, make_place, open_store
+from tests import documents, shards
+from tests.servers.chat import serving_beside
+
+PUSH = """
+import io, sys
+from datasets import Dataset, Features, Image, List, Value
+from tests import documents, shards
+
+features = Features({"images": List(Image()), "source": Value("string")})
+for config, splits in (("small", {"train": 5, "test": 2}), ("other", {"train": 3})):
+    for split, rows in splits.items():
+        images = [[{"bytes": shards.picture(k), "path": None}] * (1 + k % 2) for k in range(rows)]
+        columns = {"images": images, "source": [f"{split} {k}" for k in range(rows)]}
+        table = Dataset.from_dict(columns, features=features)
+        table.push_to_hub("user/fine", config_name=config, split=split, num_shards=2)
+"""
+
+
+@pytest.fixture(scope="module")
+def fine(hub: dict[str, str]) -> str:
+    """A dataset with two configs, as `push_to_hub` makes it."""
+    command = [sys.executable, "-c", PUSH]
+    done = subprocess.run(command, env={**os.environ, **hub}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return "hf://datasets/user/fine"
+
+
+@pytest.fixture(autouse=True)
+def _there(hub: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for key, value in hub.items():
+        monkeypatch.setenv(key, value)
+
+
+def found(source: str) -> list[tuple[str, str]]:
+    return [(one.source_uri, one.name) for one in list_documents([source])]
+
+
+def test_a_config_and_a_split(fine: str) -> None:
+    assert found(f"{fine}?config=small&split=train") == [
+        (f"{fine}/small/train-0000{k}-of-00002.parquet", f"small/train-0000{k}") for k in range(2)
+    ]
+    assert [name for _, name in found(f"{fine}@main?config=small&split=test")] == [
+        "small/test-00000",
+        "small/test-00001",
+    ]
+    assert [name for _, name in found(f"{fine}/other")] == ["train-00000", "train-00001"]
+    assert [name for _, name in found(f"{fine}/small/test-*.parquet?column=images")] == [
+        "test-00000",
+        "test-00001",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("", r"choose a config with \?config=: other, small"),
+        ("?config=tiny", "there is no config 'tiny'; there are: other, small"),
+        ("?config=small&split=dev", "there is no split 'validation'; there are: test, train"),
+    ],
+)
+def test_what_there_is_to_choose_from_is_told(fine: str, query: str, said: str) -> None:
+    with pytest.raises(NoInputError, match=f"{fine}: {said}"):
+        found(f"{fine}{query}")
+
+
+def test_a_repository_that_is_not_there_is_told() -> None:
+    with pytest.raises(StorageError, match="hf://datasets/user/none"):
+        found("hf://datasets/user/none?config=x")
+
+
+def test_where_a_dataset_has_no_parquet_the_hubs_conversion_is_read(
+    tmp_path: Path, hub: dict[str, str]
+) -> None:
+    from huggingface_hub import HfApi
+
+    place = "hf://datasets/user/lines"
+    make_place(place, private=False)
+    open_store(place).put("data.jsonl", b"{}")
+    api = HfApi(hub["HF_ENDPOINT"], token=hub["HF_TOKEN"])
+    api.create_branch("user/lines", branch="refs/convert/parquet", repo_type="dataset")
+    path = shards.images(tmp_path / "a.parquet", 3)
+    for name in ("default/train/0000.parquet", "default/test/0000.parquet"):
+        api.upload_file(
+            path_or_fileobj=path,
+            path_in_repo=name,
+            repo_id="user/lines",
+            repo_type="dataset",
+            revision="refs/convert/parquet",
+        )
+    ((uri, name),) = found(f"{place}?split=test")
+    assert name == "default/test/0000"
+    assert uri == f"{place}@refs/convert/parquet/default/test/0000.parquet"
+
+
+def test_a_run_over_a_dataset(tmp_path: Path, fine: str) -> None:
+    source = f"{fine}?config=small&split=train&column=images"
+    chosen: dict[str, Any] = {"viewer_pages": 0, "concurrency": 2, "shard_pages": 2}
+    with serving_beside() as server:
+        summary = run(source, tmp_path / "out", limit=4, base_url=server.base_url, **chosen)
+    assert (summary.documents, summary.pages) == (4, 6)
+    pages = list(load_pages(tmp_path / "out"))
+    assert [row["status"] for row in pages] == ["ok"] * 6
+    assert [row["metadata"] for row in pages if row["page_number"] == 1] == [
+        f'{{"source": "train {k}"}}' for k in range(4)
+    ]
+    uri = f"{fine}/small/train-00000-of-00002.parquet#row=0"
+    assert pages[0]["source_uri"] == uri
+
+
+def test_a_repository_of_documents_is_no_dataset(tmp_path: Path) -> None:
+    place = "hf://datasets/user/scans"
+    make_place(place, private=False)
+    with pytest.raises(NoInputError, match="no document"):
+        found(place)
+    with pytest.raises(NoInputError, match="no document"):
+        found(f"{place}?split=train")
+    open_store(place).put("a/one.pdf", documents.pdf(tmp_path / "one.pdf"))
+    assert found(place) == [(f"{place}/a/one.pdf", "a/one")]

@@ -250,8 +250,8 @@ def _errors() -> Iterator[None]:
     from llm_ocr.report.status import NoRunError
     from llm_ocr.sources.open import NoInputError
     from llm_ocr.storage.store import RunInUseError, StorageError
+    from llm_ocr.tables.counts import BalanceError
     from llm_ocr.tables.plan import SettingsMismatchError
-    from llm_ocr.tables.shards import BalanceError
 
     try:
         yield

@@ -16,19 +16,27 @@ from llm_ocr.pipeline.interruption import Stop, StoppedError
 from llm_ocr.records import ErrorCode, PageError
 from llm_ocr.stages.stage import AnyItem, Reading, Spent, Stage
 from llm_ocr.storage.store import StorageError, Store
+from llm_ocr.tables.counts import BalanceError, Counts, ItemResult
+from llm_ocr.tables.ledger import Ledger
 from llm_ocr.tables.plan import Shard
-from llm_ocr.tables.shards import BalanceError, Counts, ItemResult, ShardWriter, publish
+from llm_ocr.tables.shards import ShardWriter, publish
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Work:
-    """A shard that a stage still has to do, as which generation and from which inputs."""
+    """A shard that a stage still has to do, as which generation and from which inputs.
+
+    Items that are `kept` are as they were in the generation before. `purpose` sets attempts apart
+    that would do different things.
+    """
 
     shard: Shard
     generation: int
     inputs: dict[str, int]
+    kept: frozenset[str] = frozenset()
+    purpose: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,7 @@ class StageLoop(Generic[AnyItem]):
     def __init__(
         self,
         store: Store,
+        ledger: Ledger,
         stage: Stage[AnyItem],
         read: ReadItem[AnyItem],
         tempo: Tempo,
@@ -64,7 +73,7 @@ class StageLoop(Generic[AnyItem]):
         notify: Notify,
     ) -> None:
         self.fresh, self.committed = Counts(), Counts()
-        self._store, self._stage, self._read = store, stage, read
+        self._store, self._ledger, self._stage, self._read = store, ledger, stage, read
         self._tempo, self._stop, self._notify = tempo, stop, notify
         self._open: dict[str, _OpenShard] = {}
         self._finishing: set[asyncio.Future[None]] = set()
@@ -105,12 +114,16 @@ class StageLoop(Generic[AnyItem]):
             work.shard.order(),
             generation=work.generation,
             inputs=work.inputs,
+            kept=work.kept,
+            purpose=work.purpose,
         )
         opened = self._open[work.shard.name] = _OpenShard(writer)
         for status, count in writer.staged_counts.statuses.items():
             self._notify(ItemsDone(self._stage.name, status, count, fresh=False))
         done = writer.staged_items
-        async for item in self._stage.items(work.shard):
+        async for item in self._stage.items(work.shard, done):
+            if item.item_id in work.kept:
+                continue
             opened.items.append(item.item_id)
             if item.item_id in done:
                 continue
@@ -170,6 +183,7 @@ class StageLoop(Generic[AnyItem]):
         writer = opened.writer
         commit = await asyncio.to_thread(writer.commit, opened.items)
         await asyncio.to_thread(publish, self._store, commit, writer.tables, writer.order)
+        await asyncio.to_thread(self._ledger.note, commit)
         self.committed.add(commit.counts)
         del self._open[writer.shard]
 

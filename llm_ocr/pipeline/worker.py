@@ -5,7 +5,7 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,18 @@ from llm_ocr.engines.embedded.command import available_cores
 from llm_ocr.inference.window import Window
 from llm_ocr.pipeline.askers import Askers
 from llm_ocr.pipeline.asking import Asker
-from llm_ocr.pipeline.due import STAGES, due, expected_items, left
+from llm_ocr.pipeline.due import STAGES, due, expected_items, missing, undone
 from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted, ignore
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
 from llm_ocr.pipeline.loop import ReadItem, StageLoop, Tempo
 from llm_ocr.pipeline.pace import Moment, Pace
+from llm_ocr.pipeline.planning import make_plan, standing_plan
 from llm_ocr.pipeline.share import share_of
-from llm_ocr.pipeline.targets import identity, target_of
+from llm_ocr.pipeline.targets import target_of
 from llm_ocr.pipeline.telemetry import Telemetry
-from llm_ocr.records import Document, PageError, PageStatus
 from llm_ocr.report.outputs import SUMMARY_PATH, write_outputs
-from llm_ocr.report.status import NoRunError
 from llm_ocr.report.summary import Session, Summary, summarise
 from llm_ocr.settings import Settings
-from llm_ocr.sources.open import list_documents
 from llm_ocr.sources.pool import RenderLimits, RenderPool
 from llm_ocr.sources.remote import is_remote
 from llm_ocr.stages.assemble import AssembleStage
@@ -35,20 +33,11 @@ from llm_ocr.stages.describe import DescribeStage
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.stage import AnyItem, Item, Reading, Spent, Stage
 from llm_ocr.storage.store import open_store
-from llm_ocr.tables.plan import (
-    Plan,
-    PlannedDocument,
-    check_settings,
-    cut_shards,
-    read_plan,
-    write_plan,
-)
+from llm_ocr.tables.counts import Counts
+from llm_ocr.tables.ledger import Ledger
+from llm_ocr.tables.plan import Plan
 from llm_ocr.tables.read import published, read_rows
 from llm_ocr.tables.schema import Row
-from llm_ocr.tables.shards import Counts
-
-# What a page of a document takes, where its pages are not counted: a scan's JPEG.
-BYTES_A_PAGE = 100_000
 
 
 def run(
@@ -109,6 +98,7 @@ class Worker:
         self._pace = Pace()
         self._session = Session(time.monotonic())
         self._share = share_of(settings, os.environ)
+        self._ledger = Ledger(self._store, STAGES)
 
     def run(self, inputs: list[str] | None, stages: Sequence[str]) -> Summary:
         """Do what is due of `stages`; `inputs` None takes the plan that stands."""
@@ -132,30 +122,41 @@ class Worker:
             async for part in self._parts(plan, ordered):
                 for name in ordered:
                     await self._run_stage(name, part, pool, askers, stop)
+                await asyncio.to_thread(self._ledger.write)
             self._account_for(askers)
             self._session.gpu_busy = telemetry.gpu_busy
         return await asyncio.to_thread(self._account, plan, ordered)
 
     async def _parts(self, plan: Plan, stages: Sequence[str]) -> AsyncIterator[Plan]:
         """What this worker does: its own shards, then one by one what others have not done."""
+        await asyncio.to_thread(self._ledger.refresh)
         yield self._share.of(plan)
         while self._settings.until_complete:
-            undone = await asyncio.to_thread(left, self._store, plan, stages)
-            if not undone:
+            await asyncio.to_thread(self._ledger.refresh)
+            left = undone(self._ledger, plan, stages)
+            if not left:
                 return
             # By chance, so that workers who have finished seldom choose the same.
-            yield Plan((random.choice(undone),), plan.settings)
+            yield Plan((random.choice(left),), plan.settings)
 
     def _account(self, plan: Plan, stages: Sequence[str]) -> Summary:
-        summary = summarise(self._store, plan, self._session)
-        if left(self._store, plan, stages):
-            said = "not all shards are done: Markdown, viewer and summary come with the last one"
-            self._notify(Note(said))
+        if self._share.count > 1:
+            self._ledger.refresh()
+        summary = summarise(self._store, self._ledger, plan, self._session)
+        left = missing(self._ledger, plan, stages)
+        if left:
+            self._notify(Note(_unfinished(left, len(plan.shards))))
             return summary
         self._notify(Note("writing Markdown, viewer and summary"))
         if self._session.did_anything or not self._store.exists(SUMMARY_PATH):
             write_outputs(self._store, summary, self._settings.viewer_pages)
+        self._ledger.gather()
         return summary
+
+    async def _plan(self, inputs: list[str] | None, pool: RenderPool) -> Plan:
+        if inputs is None:
+            return await asyncio.to_thread(standing_plan, self._store)
+        return await make_plan(self._store, self._settings, inputs, pool, self._notify)
 
     def _pool(self) -> RenderPool:
         settings, password = self._settings, self._settings.password
@@ -164,38 +165,6 @@ class Worker:
             password=None if password is None else password.get_secret_value(),
             limits=RenderLimits(max_pixels=settings.max_pixels, timeout=settings.render_timeout),
         )
-
-    async def _plan(self, inputs: list[str] | None, pool: RenderPool) -> Plan:
-        plan = await asyncio.to_thread(read_plan, self._store)
-        if inputs is None:
-            if plan is None:
-                raise NoRunError(f"{self._store.uri} holds no run; start one with `llm-ocr run`")
-            return plan
-        wanted = identity(self._settings, inputs)
-        if plan is not None:
-            check_settings(self._store, plan, wanted)
-            return plan
-        documents = list_documents(inputs)
-        self._notify(StageStarted("plan", len(documents)))
-        planned = await asyncio.gather(*(self._count(pool, one) for one in documents))
-        self._notify(StageEnded("plan", len(documents)))
-        shards = cut_shards(planned, self._settings.shard_pages)
-        return await asyncio.to_thread(write_plan, self._store, Plan(shards, wanted))
-
-    async def _count(self, pool: RenderPool, document: Document) -> PlannedDocument:
-        """The document with its wanted pages; one that can't be opened says why when it is read."""
-        selection = self._settings.selection
-        if is_remote(document.source_uri):
-            # To count them it would have to be fetched.
-            self._notify(ItemsDone("plan", PageStatus.OK, 1, fresh=True))
-            return PlannedDocument(document, max(1, document.size // BYTES_A_PAGE))
-        try:
-            pages = await pool.count_pages(document)
-        except PageError:
-            self._notify(ItemsDone("plan", PageStatus.FAILED, 1, fresh=True))
-            return PlannedDocument(document, None)
-        self._notify(ItemsDone("plan", PageStatus.OK, 1, fresh=True))
-        return PlannedDocument(document, len(selection.select(pages)) if selection else pages)
 
     def _read(self, table: str, shard: str, columns: Sequence[str] | None) -> Iterator[Row]:
         path = published(self._store, table).get(shard)
@@ -227,8 +196,8 @@ class Worker:
         asker: Asker | None,
         stop: Stop,
     ) -> None:
-        work, done = await asyncio.to_thread(due, self._store, stage, plan)
-        expected = done.items + sum(expected_items(self._store, stage.name, one) for one in work)
+        work, done = await asyncio.to_thread(due, self._store, self._ledger, stage, plan)
+        expected = done.items + sum(expected_items(self._ledger, stage.name, one) for one in work)
         self._notify(StageStarted(stage.name, expected))
         for status, count in done.statuses.items():
             self._notify(ItemsDone(stage.name, status, count, fresh=False))
@@ -240,7 +209,7 @@ class Worker:
             part_items=self._settings.part_pages,
             part_seconds=self._settings.part_seconds,
         )
-        loop = StageLoop(self._store, stage, read, tempo, stop, self._counted)
+        loop = StageLoop(self._store, self._ledger, stage, read, tempo, stop, self._counted)
         watching = asyncio.create_task(self._pace.watch(lambda: _moment(loop, tempo, asker)))
         try:
             await loop.run(work)
@@ -270,6 +239,13 @@ class Worker:
     @property
     def _render_workers(self) -> int:
         return self._settings.render_workers or min(available_cores(), 8)
+
+
+def _unfinished(left: Mapping[str, int], shards: int) -> str:
+    said = ", ".join(
+        f"{name} has {count:,} of {shards:,} shards to do" for name, count in left.items()
+    )
+    return f"{said}: Markdown, viewer and summary come with the last one"
 
 
 async def _nothing(item: Item, spent: Spent) -> Reading | None:

@@ -7,8 +7,9 @@ from rich.console import Group
 from rich.table import Table
 
 from llm_ocr.storage.store import Store, open_store
+from llm_ocr.tables.commits import committed, read_commit, staged_parts
+from llm_ocr.tables.counts import Counts, total
 from llm_ocr.tables.plan import read_plan
-from llm_ocr.tables.shards import Counts, committed, read_commit, staged_parts, total
 
 
 class NoRunError(Exception):

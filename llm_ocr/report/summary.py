@@ -12,9 +12,10 @@ from rich.text import Text
 from llm_ocr import __version__
 from llm_ocr.records import PageStatus
 from llm_ocr.storage.store import Store
+from llm_ocr.tables.counts import BalanceError, Counts, total
+from llm_ocr.tables.ledger import Entry, Ledger
 from llm_ocr.tables.plan import Plan
-from llm_ocr.tables.read import read_table
-from llm_ocr.tables.shards import BalanceError, Counts, committed, read_commit, total
+from llm_ocr.tables.read import published, read_rows
 
 PROBLEMS_SHOWN = 10
 STATUS_STYLES = {
@@ -100,11 +101,13 @@ class Session:
         return any(counts.items for counts in self.counts.values())
 
 
-def summarise(store: Store, plan: Plan, session: Session) -> Summary:
+def summarise(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Summary:
     """The account of the run in `store`, from its commits; raises BalanceError if it is off."""
-    stages = {name: _by_shard(store, name) for name in ("extract", "describe", "assemble")}
+    stages = {name: ledger.entries(name) for name in ("extract", "describe", "assemble")}
     _check_run(plan, **stages)
-    pages, described = total(stages["extract"].values()), total(stages["describe"].values())
+    pages, described = (
+        total(entry.counts for entry in stages[name].values()) for name in ("extract", "describe")
+    )
     seconds = max(1e-9, time.monotonic() - session.started)
     fresh = session.counts.get("extract", Counts())
     tokens = sum(counts.completion_tokens for counts in session.counts.values())
@@ -132,31 +135,29 @@ def summarise(store: Store, plan: Plan, session: Session) -> Summary:
         held_back=session.held_back,
         model=str(plan.settings["model"]),
         version=__version__,
-        look_at=tuple(islice(_problem_pages(store), PROBLEMS_SHOWN)),
+        look_at=tuple(islice(_problem_pages(store, stages["extract"]), PROBLEMS_SHOWN)),
     )
-
-
-def _by_shard(store: Store, stage: str) -> dict[str, Counts]:
-    found = committed(store, stage)
-    return {shard: read_commit(store, stage, shard, found[shard]).counts for shard in found}
 
 
 def _check_run(
     plan: Plan,
-    extract: Mapping[str, Counts],
-    describe: Mapping[str, Counts],
-    assemble: Mapping[str, Counts],
+    extract: Mapping[str, Entry],
+    describe: Mapping[str, Entry],
+    assemble: Mapping[str, Entry],
 ) -> None:
     """What one stage put out of a shard went into the next one, and came out of it."""
     documents = {shard.name: len(shard.documents) for shard in plan.shards}
-    figures = {shard: counts.rows.get("figures", 0) for shard, counts in extract.items()}
-    pages = {shard: counts.items for shard, counts in extract.items()}
+    figures = {shard: entry.counts.rows.get("figures", 0) for shard, entry in extract.items()}
+    pages = {shard: entry.counts.items for shard, entry in extract.items()}
     for what, given, ended in (
         ("pages", pages, extract),
         ("figures", figures, describe),
         ("documents", documents, assemble),
     ):
-        for shard, counts in ended.items():
+        for shard, entry in ended.items():
+            if _is_outdated(entry, extract.get(shard)):
+                continue
+            counts = entry.counts
             if not given.get(shard) == counts.items == sum(counts.statuses.values()):
                 raise BalanceError(
                     f"shard {shard}: {given.get(shard)} {what} went in, {counts.items} came out "
@@ -164,11 +165,25 @@ def _check_run(
                 )
 
 
-def _problem_pages(store: Store) -> Iterator[Problem]:
+def _is_outdated(entry: Entry, extracted: Entry | None) -> bool:
+    """Whether what it was made from has moved on: it is due again."""
+    return extracted is not None and entry.inputs.get("extract") not in (
+        None,
+        extracted.generation,
+    )
+
+
+def _problem_pages(store: Store, shards: Mapping[str, Entry]) -> Iterator[Problem]:
+    """Pages to look at, of the shards that have such: others are not read."""
     columns = ["source_uri", "page_number", "status", "error"]
-    for row in read_table(store, "pages", columns):
-        if row["status"] not in (PageStatus.OK, PageStatus.BLANK):
-            yield Problem(row["source_uri"], row["page_number"], row["status"], row["error"] or "")
+    fine = (PageStatus.OK, PageStatus.BLANK)
+    doubtful = sorted(name for name, one in shards.items() if set(one.counts.statuses) - {*fine})
+    paths = published(store, "pages") if doubtful else {}
+    for name in doubtful:
+        for row in read_rows(store, paths[name], columns) if name in paths else ():
+            if row["status"] not in fine:
+                at, error = row["page_number"], row["error"] or ""
+                yield Problem(row["source_uri"], at, row["status"], error)
 
 
 def render_summary(summary: Summary) -> Group:

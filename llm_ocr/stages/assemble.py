@@ -1,6 +1,6 @@
 """Assemble: pages, figures and descriptions -> one enriched Markdown text a document."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -17,9 +17,9 @@ from llm_ocr.stages.figures import captions_of, figure_blocks
 from llm_ocr.stages.joining import Kind, Piece, join_pages
 from llm_ocr.stages.markdown import alt_text, block_markdown, figure_markdown
 from llm_ocr.stages.stage import Reading, ReadShard, Spent, item_result
+from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
-from llm_ocr.tables.shards import ItemResult
 
 PAGE_COLUMNS = [
     *("page_id", "doc_id", "source_uri", "name", "content_hash", "page_number"),
@@ -37,7 +37,7 @@ class AssembleStage:
     name: str = "assemble"
     tables: Sequence[str] = ("documents",)
 
-    async def items(self, shard: Shard) -> AsyncIterator["DocumentItem"]:
+    async def items(self, shard: Shard, done: Collection[str]) -> AsyncIterator["DocumentItem"]:
         figures: dict[str, list[Row]] = {}
         for row in self.rows_of("figures", shard.name, FIGURE_COLUMNS):
             figures.setdefault(row["page_id"], []).append(row)

@@ -1,7 +1,7 @@
 """Extract: page -> Markdown, blocks, figure crops."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
@@ -45,8 +45,8 @@ from llm_ocr.stages.stage import (
     outcome,
 )
 from llm_ocr.stages.strips import cut
+from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.plan import Shard
-from llm_ocr.tables.shards import ItemResult
 
 # Characters from which on an answer that still runs is watched for loops: most pages end before.
 LONG_ANSWER = 4_000
@@ -66,14 +66,16 @@ class ExtractStage:
     name: str = "extract"
     tables: Sequence[str] = ("pages", "figures")
 
-    async def items(self, shard: Shard) -> AsyncIterator["PageItem"]:
+    async def items(self, shard: Shard, done: Collection[str]) -> AsyncIterator["PageItem"]:
         for planned in shard.documents:
             document = planned.document
             try:
                 info = await self.pool.inspect(document)
                 numbers = self._numbers(document, info)
             except PageError as error:
-                yield PageItem(self, Page(document, 0), None, error)
+                # It could be opened at an earlier attempt: what that read of it is kept.
+                for number in _numbers_of(document, done) | {0}:
+                    yield PageItem(self, Page(document, number), None, error)
                 continue
             for number in numbers:
                 yield PageItem(self, Page(document, number), info)
@@ -88,6 +90,12 @@ class ExtractStage:
                 f"{document.source_uri}: --pages selects none of its {info.page_count} pages",
             )
         return numbers
+
+
+def _numbers_of(document: Document, item_ids: Collection[str]) -> set[int]:
+    """The numbers of the document's pages that are among items."""
+    ids = (item_id.split("/") for item_id in item_ids)
+    return {int(number) for doc_id, number in ids if doc_id == document.doc_id}
 
 
 class PageItem:

@@ -1,0 +1,76 @@
+"""A run's plan: the one that stands, or a new one from the inputs."""
+
+import asyncio
+
+from llm_ocr.pipeline.events import ItemsDone, Notify, StageEnded, StageStarted
+from llm_ocr.pipeline.targets import identity
+from llm_ocr.records import Document, PageError, PageStatus
+from llm_ocr.report.status import NoRunError
+from llm_ocr.settings import Settings
+from llm_ocr.sources.open import list_documents
+from llm_ocr.sources.pool import RenderPool
+from llm_ocr.sources.remote import is_remote
+from llm_ocr.storage.store import Store
+from llm_ocr.tables.plan import (
+    Plan,
+    PlannedDocument,
+    check_settings,
+    cut_shards,
+    read_plan,
+    write_plan,
+)
+
+# What a page of a document takes, where its pages are not counted: a scan's JPEG.
+BYTES_A_PAGE = 100_000
+
+
+def standing_plan(store: Store) -> Plan:
+    """The plan of the run in `store`; raises NoRunError where there is none."""
+    plan = read_plan(store)
+    if plan is None:
+        raise NoRunError(f"{store.uri} holds no run; start one with `llm-ocr run`")
+    return plan
+
+
+async def make_plan(
+    store: Store, settings: Settings, inputs: list[str], pool: RenderPool, notify: Notify
+) -> Plan:
+    """The plan of the run in `store` if it is one of these inputs and settings, or a new one.
+
+    Raises SettingsMismatchError or NoInputError.
+    """
+    plan = await asyncio.to_thread(read_plan, store)
+    wanted = identity(settings, inputs)
+    if plan is not None:
+        check_settings(store, plan, wanted)
+        return plan
+    planned = await _counted(list_documents(inputs), settings, pool, notify)
+    shards = cut_shards(planned, settings.shard_pages)
+    return await asyncio.to_thread(write_plan, store, Plan(shards, wanted))
+
+
+async def _counted(
+    documents: list[Document], settings: Settings, pool: RenderPool, notify: Notify
+) -> list[PlannedDocument]:
+    notify(StageStarted("plan", len(documents)))
+    planned = await asyncio.gather(*(_count(settings, pool, notify, one) for one in documents))
+    notify(StageEnded("plan", len(documents)))
+    return planned
+
+
+async def _count(
+    settings: Settings, pool: RenderPool, notify: Notify, document: Document
+) -> PlannedDocument:
+    """The document with its wanted pages; one that can't be opened says why when it is read."""
+    selection = settings.selection
+    if is_remote(document.source_uri):
+        # To count them it would have to be fetched.
+        notify(ItemsDone("plan", PageStatus.OK, 1, fresh=True))
+        return PlannedDocument(document, max(1, document.size // BYTES_A_PAGE))
+    try:
+        pages = await pool.count_pages(document)
+    except PageError:
+        notify(ItemsDone("plan", PageStatus.FAILED, 1, fresh=True))
+        return PlannedDocument(document, None)
+    notify(ItemsDone("plan", PageStatus.OK, 1, fresh=True))
+    return PlannedDocument(document, len(selection.select(pages)) if selection else pages)

@@ -20,6 +20,7 @@ from llm_ocr.cli.options import (
     MODEL,
     OUTPUT,
     PAGES,
+    RETRY,
     RUN,
     SERVER,
     VLLM,
@@ -27,7 +28,13 @@ from llm_ocr.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
+
+    from llm_ocr.pipeline.events import Notify
+    from llm_ocr.report.summary import Summary
+    from llm_ocr.settings import Settings
 
 app = typer.Typer(
     name="llm-ocr",
@@ -54,10 +61,18 @@ Given = dict[str, Any]
 
 @app.command()
 @takes(PAGES, MODEL, DESCRIBE, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT)
-def run(inputs: Inputs, out: Out, given: Given, json_logs: JsonLogs = False) -> None:
+def run(
+    inputs: Inputs,
+    out: Out,
+    given: Given,
+    update: Annotated[
+        bool, typer.Option("--update", help="Add the documents that are new in the inputs.")
+    ] = False,
+    json_logs: JsonLogs = False,
+) -> None:
     """Extract, describe and assemble; the same command goes on with a run that was stopped."""
     stages = ("extract", "describe", "assemble")
-    _execute(given, json_logs, inputs=inputs, out=out, stages=stages)
+    _execute(given, json_logs, inputs=inputs, out=out, stages=stages, update=update)
 
 
 @app.command()
@@ -79,6 +94,20 @@ def describe(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
 def assemble(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     """Join the pages of an earlier run to documents, with what is described by now."""
     _execute(given, json_logs, inputs=None, out=out, stages=("assemble",))
+
+
+@app.command()
+@takes(MODEL, SERVER, LAUNCH, VLLM, ASKING, RETRY, RUN, OUTPUT)
+def retry(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
+    """Ask again about pages that ended badly; the better of both readings stands."""
+    from llm_ocr.pipeline import operating
+
+    statuses, errors = _listed(given, "status", "failed"), _listed(given, "error", "")
+
+    def work(settings: "Settings", notify: "Notify") -> "Summary":
+        return operating.retry(out, settings, statuses=statuses, errors=errors, notify=notify)
+
+    _show(given, json_logs, work)
 
 
 @app.command()
@@ -124,7 +153,7 @@ def status(
     out: Run,
     json_output: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Shards planned and committed, and pages by status, of a run at any time."""
+    """Shards, pages by status, speed and time left of a run, at any time and from any machine."""
     import json
     from dataclasses import asdict
 
@@ -197,9 +226,29 @@ def _execute(
     inputs: list[str] | None,
     out: str,
     stages: tuple[str, ...],
+    update: bool = False,
 ) -> None:
-    from llm_ocr.cli.progress import watch
     from llm_ocr.pipeline import worker
+
+    def work(settings: "Settings", notify: "Notify") -> "Summary":
+        if inputs is None:
+            return worker.resume(out, settings, stages=stages, notify=notify)
+        return worker.run(inputs, out, settings, stages=stages, update=update, notify=notify)
+
+    _show(given, json_logs, work)
+
+
+def _listed(given: dict[str, Any], name: str, default: str) -> list[str]:
+    """The values of an option that takes several, with commas or given again."""
+    values: list[str] = given.pop(name, None) or [default]
+    return [one.strip() for value in values for one in value.split(",") if one.strip()]
+
+
+def _show(
+    given: dict[str, Any], json_logs: bool, work: "Callable[[Settings, Notify], Summary]"
+) -> None:
+    """Do `work` with the settings that were given, show it, and the summary it ends with."""
+    from llm_ocr.cli.progress import watch
     from llm_ocr.report.summary import render_summary
     from llm_ocr.settings import Settings
 
@@ -207,10 +256,7 @@ def _execute(
     with _errors():
         settings = Settings(**given)
         with watch(console, json_logs) as notify:
-            if inputs is None:
-                summary = worker.resume(out, settings, stages=stages, notify=notify)
-            else:
-                summary = worker.run(inputs, out, settings, stages=stages, notify=notify)
+            summary = work(settings, notify)
         if not json_logs:
             console.print(render_summary(summary))
             for place, what in _outputs(summary.out):
@@ -246,6 +292,7 @@ def _errors() -> Iterator[None]:
 
     from llm_ocr.inference.replies import EngineFailedError, WrongServerError
     from llm_ocr.pipeline.interruption import StoppedError
+    from llm_ocr.pipeline.retrying import NoSuchStatusError
     from llm_ocr.pipeline.share import NoSuchShareError
     from llm_ocr.report.status import NoRunError
     from llm_ocr.sources.open import NoInputError
@@ -264,6 +311,7 @@ def _errors() -> Iterator[None]:
         NoInputError,
         NoRunError,
         NoSuchShareError,
+        NoSuchStatusError,
         SettingsMismatchError,
         RunInUseError,
     ) as error:

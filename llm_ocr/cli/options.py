@@ -93,6 +93,15 @@ DESCRIBE: Options = {
         bool | None, typer.Option("--describe/--no-describe", help="Describe the figures.")
     ],
 }
+RETRY: Options = {
+    "status": Annotated[
+        list[str] | None,
+        typer.Option(help="Statuses of the pages, as failed,truncated (default: failed)."),
+    ],
+    "error": Annotated[
+        list[str] | None, typer.Option(help="Only pages with this error code; may be repeated.")
+    ],
+}
 OUTPUT: Options = {
     "viewer_pages": Annotated[
         int | None, typer.Option(min=0, help="Pages in index.html, problems first; 0 for none.")

@@ -1,11 +1,12 @@
 """What of a plan a stage still has to do, from the store alone."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from llm_ocr.pipeline.loop import Work
 from llm_ocr.stages.stage import AnyItem, Stage
 from llm_ocr.storage.store import Store
-from llm_ocr.tables.commits import read_commit, unchanged_since
+from llm_ocr.tables.commits import data_path, read_commit, unchanged_since
 from llm_ocr.tables.counts import Counts
 from llm_ocr.tables.ledger import Entry, Ledger
 from llm_ocr.tables.plan import Plan, Shard
@@ -15,6 +16,13 @@ from llm_ocr.tables.shards import publish, sweep
 # Stages in the order in which they run, each with those that it is made from.
 INPUTS = {"extract": (), "describe": ("extract",), "assemble": ("extract", "describe")}
 STAGES = tuple(INPUTS)
+# Table -> the stage that makes it.
+MAKER = {
+    "pages": "extract",
+    "figures": "extract",
+    "descriptions": "describe",
+    "documents": "assemble",
+}
 
 
 def due(
@@ -34,8 +42,9 @@ def due(
         elif entry.inputs == made_of:
             done.add(entry.counts)
         else:
-            kept = _described(store, shard, entry, made_of) if stage.name == "describe" else ()
-            work.append(Work(shard, entry.generation + 1, made_of, frozenset(kept)))
+            known = partial(_described, store, shard, entry, made_of)
+            kept = known if stage.name == "describe" else frozenset
+            work.append(Work(shard, entry.generation + 1, made_of, kept))
     return work, done
 
 
@@ -49,7 +58,7 @@ def settle(store: Store, ledger: Ledger, stage: str, tables: Sequence[str], plan
     for name in sorted(doubtful | (staged & generations.keys())):
         commit = read_commit(store, stage, name, generations[name]) if name in staged else None
         paths = [found.get(name) for found in public]
-        data = [f"data/{table}/{name}-{generations[name]}.parquet" for table in tables]
+        data = [data_path(table, name, generations[name]) for table in tables]
         if name in doubtful and paths != data:
             commit = commit or read_commit(store, stage, name, generations[name])
             publish(store, commit, tables, orders[name].order())
@@ -68,14 +77,14 @@ def _doable(ledger: Ledger, plan: Plan, stage: str) -> Iterator[tuple[Shard, dic
             yield shard, made_of
 
 
-def _described(store: Store, shard: Shard, entry: Entry, made_of: dict[str, int]) -> Iterator[str]:
+def _described(store: Store, shard: Shard, entry: Entry, made_of: dict[str, int]) -> frozenset[str]:
     """Figures whose pages are what they were when they were described."""
     name = shard.name
     pages = unchanged_since(store, "extract", name, entry.inputs["extract"], made_of["extract"])
-    path = published(store, "descriptions")[name]
-    for row in read_rows(store, path, ["figure_id", "page_id"]):
-        if row["page_id"] in pages:
-            yield row["figure_id"]
+    rows = read_rows(
+        store, data_path("descriptions", name, entry.generation), ["figure_id", "page_id"]
+    )
+    return frozenset(row["figure_id"] for row in rows if row["page_id"] in pages)
 
 
 def expected_items(ledger: Ledger, stage: str, work: Work) -> int:

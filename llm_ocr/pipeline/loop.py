@@ -28,14 +28,15 @@ log = logging.getLogger(__name__)
 class Work:
     """A shard that a stage still has to do, as which generation and from which inputs.
 
-    Items that are `kept` are as they were in the generation before. `purpose` sets attempts apart
-    that would do different things.
+    `kept` says which items are as they were in the generation before; it may read the store, and
+    raises FileNotFoundError where another worker has done the shard meanwhile. `purpose` sets
+    attempts apart that would do different things.
     """
 
     shard: Shard
     generation: int
     inputs: dict[str, int]
-    kept: frozenset[str] = frozenset()
+    kept: Callable[[], frozenset[str]] = frozenset
     purpose: str = ""
 
 
@@ -93,7 +94,7 @@ class StageLoop(Generic[AnyItem]):
             async with asyncio.TaskGroup() as group:
                 watchers = [group.create_task(self._stop.wait()), group.create_task(self._tick())]
                 closing = [await self._feed(one, group) for one in work]
-                await asyncio.gather(*closing)
+                await asyncio.gather(*(one for one in closing if one is not None))
                 for watcher in watchers:
                     watcher.cancel()
         except BaseExceptionGroup as errors:
@@ -103,8 +104,13 @@ class StageLoop(Generic[AnyItem]):
             await self._stage_what_is_held()
             raise
 
-    async def _feed(self, work: Work, group: asyncio.TaskGroup) -> asyncio.Task[None]:
+    async def _feed(self, work: Work, group: asyncio.TaskGroup) -> asyncio.Task[None] | None:
         """Start the shard's items as places come free; the task returned commits it."""
+        try:
+            kept = await asyncio.to_thread(work.kept)
+        except FileNotFoundError:
+            log.info("shard %s is done by another worker", work.shard.name)
+            return None
         writer = await asyncio.to_thread(
             ShardWriter,
             self._store,
@@ -114,7 +120,7 @@ class StageLoop(Generic[AnyItem]):
             work.shard.order(),
             generation=work.generation,
             inputs=work.inputs,
-            kept=work.kept,
+            kept=kept,
             purpose=work.purpose,
         )
         opened = self._open[work.shard.name] = _OpenShard(writer)
@@ -122,7 +128,7 @@ class StageLoop(Generic[AnyItem]):
             self._notify(ItemsDone(self._stage.name, status, count, fresh=False))
         done = writer.staged_items
         async for item in self._stage.items(work.shard, done):
-            if item.item_id in work.kept:
+            if item.item_id in kept:
                 continue
             opened.items.append(item.item_id)
             if item.item_id in done:

@@ -12,14 +12,15 @@ from typing import Any
 
 from llm_ocr.engines.embedded.command import available_cores
 from llm_ocr.inference.window import Window
+from llm_ocr.pipeline.again import Again, Prepare
 from llm_ocr.pipeline.askers import Askers
 from llm_ocr.pipeline.asking import Asker
-from llm_ocr.pipeline.due import STAGES, due, expected_items, missing, undone
+from llm_ocr.pipeline.due import MAKER, STAGES, due, expected_items, missing, settle, undone
 from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted, ignore
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
-from llm_ocr.pipeline.loop import ReadItem, StageLoop, Tempo
+from llm_ocr.pipeline.loop import ReadItem, StageLoop, Tempo, Work
 from llm_ocr.pipeline.pace import Moment, Pace
-from llm_ocr.pipeline.planning import make_plan, standing_plan
+from llm_ocr.pipeline.planning import Planning, absolute, make_plan, standing_plan, updated_plan
 from llm_ocr.pipeline.share import share_of
 from llm_ocr.pipeline.targets import target_of
 from llm_ocr.pipeline.telemetry import Telemetry
@@ -27,15 +28,15 @@ from llm_ocr.report.outputs import SUMMARY_PATH, write_outputs
 from llm_ocr.report.summary import Session, Summary, summarise
 from llm_ocr.settings import Settings
 from llm_ocr.sources.pool import RenderLimits, RenderPool
-from llm_ocr.sources.remote import is_remote
 from llm_ocr.stages.assemble import AssembleStage
 from llm_ocr.stages.describe import DescribeStage
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.stage import AnyItem, Item, Reading, Spent, Stage
 from llm_ocr.storage.store import open_store
+from llm_ocr.tables.commits import data_path
 from llm_ocr.tables.counts import Counts
 from llm_ocr.tables.ledger import Ledger
-from llm_ocr.tables.plan import Plan
+from llm_ocr.tables.plan import Plan, Shard
 from llm_ocr.tables.read import published, read_rows
 from llm_ocr.tables.schema import Row
 
@@ -46,15 +47,17 @@ def run(
     settings: Settings | None = None,
     *,
     stages: Sequence[str] = STAGES,
+    update: bool = False,
     notify: Notify | None = None,
     **overrides: Any,  # noqa: ANN401
 ) -> Summary:
     """Read documents and write their tables, Markdown and viewer to `out`; go on where it stopped.
 
-    `inputs` are files, folders, globs or list files (`@files.txt`). `overrides` are fields of
-    `Settings`. Works in a notebook, where an event loop runs already. Raises NoInputError,
-    SettingsMismatchError or RunInUseError before anything is done; EngineFailedError, StorageError,
-    BalanceError or StoppedError when the run can't go on. Failed pages are rows, not exceptions.
+    `inputs` are files, folders, globs or list files (`@files.txt`). With `update`, documents that
+    they hold since the run was planned are added. `overrides` are fields of `Settings`. Works in a
+    notebook, where an event loop runs already. Raises NoInputError, SettingsMismatchError or
+    RunInUseError before anything is done; EngineFailedError, StorageError, BalanceError or
+    StoppedError when the run can't go on. Failed pages are rows, not exceptions.
     """
     chosen = (
         Settings(**overrides)
@@ -63,8 +66,8 @@ def run(
     )
     several = [inputs] if isinstance(inputs, str | Path) else inputs
     wanted = [name for name in stages if chosen.describe or name != "describe"]
-    worker = Worker(str(out), chosen, notify)
-    return worker.run([_absolute(str(one)) for one in several], wanted)
+    worker = Worker(str(out), chosen, notify, plan=updated_plan if update else make_plan)
+    return worker.run([absolute(str(one)) for one in several], wanted)
 
 
 def resume(
@@ -78,19 +81,18 @@ def resume(
     return Worker(str(out), settings or Settings(), notify).run(None, stages)
 
 
-def _absolute(source: str) -> str:
-    """An input as part of a run's identity: the same from any working directory."""
-    if is_remote(source):
-        return source.rstrip("/")
-    listed = source.startswith("@")
-    path = Path(source.removeprefix("@")).expanduser()
-    return ("@" if listed else "") + str(Path.cwd() / path)
-
-
 class Worker:
-    """One process's work on a run."""
+    """One process's work on a run; `prepare` finds what is to be extracted again instead of what
+    is due."""
 
-    def __init__(self, out: str, settings: Settings, notify: Notify | None) -> None:
+    def __init__(
+        self,
+        out: str,
+        settings: Settings,
+        notify: Notify | None,
+        prepare: Prepare | None = None,
+        plan: Planning = make_plan,
+    ) -> None:
         self._settings = settings
         self._notify = notify or ignore
         self._store = open_store(out)
@@ -99,6 +101,8 @@ class Worker:
         self._session = Session(time.monotonic())
         self._share = share_of(settings, os.environ)
         self._ledger = Ledger(self._store, STAGES)
+        self._prepare, self._make_plan = prepare, plan
+        self._again: Again | None = None
 
     def run(self, inputs: list[str] | None, stages: Sequence[str]) -> Summary:
         """Do what is due of `stages`; `inputs` None takes the plan that stands."""
@@ -118,7 +122,13 @@ class Worker:
             telemetry.include(askers)
             self._counted = telemetry.notify
             plan = await stop.before(self._plan(inputs, pool))
+            await asyncio.to_thread(self._ledger.refresh)
             ordered = [name for name in STAGES if name in stages]
+            if self._prepare is not None:
+                self._again = await asyncio.to_thread(
+                    self._prepare, self._store, self._ledger, plan, self._share
+                )
+                ordered = self._stages_again()
             async for part in self._parts(plan, ordered):
                 for name in ordered:
                     await self._run_stage(name, part, pool, askers, stop)
@@ -129,15 +139,25 @@ class Worker:
 
     async def _parts(self, plan: Plan, stages: Sequence[str]) -> AsyncIterator[Plan]:
         """What this worker does: its own shards, then one by one what others have not done."""
-        await asyncio.to_thread(self._ledger.refresh)
         yield self._share.of(plan)
         while self._settings.until_complete:
             await asyncio.to_thread(self._ledger.refresh)
-            left = undone(self._ledger, plan, stages)
+            left = self._undone(plan, stages)
             if not left:
                 return
             # By chance, so that workers who have finished seldom choose the same.
             yield Plan((random.choice(left),), plan.settings)
+
+    def _undone(self, plan: Plan, stages: Sequence[str]) -> list[Shard]:
+        if self._prepare is None:
+            return undone(self._ledger, plan, stages)
+        again = self._again.work(plan) if self._again else []
+        return [one.shard for one in again] or undone(self._ledger, plan, stages[1:])
+
+    def _stages_again(self) -> list[str]:
+        """Extract, and the later stages that the run has been through so far."""
+        later = [name for name in STAGES[1:] if self._ledger.committed(name)]
+        return ["extract", *later]
 
     def _account(self, plan: Plan, stages: Sequence[str]) -> Summary:
         if self._share.count > 1:
@@ -156,7 +176,7 @@ class Worker:
     async def _plan(self, inputs: list[str] | None, pool: RenderPool) -> Plan:
         if inputs is None:
             return await asyncio.to_thread(standing_plan, self._store)
-        return await make_plan(self._store, self._settings, inputs, pool, self._notify)
+        return await self._make_plan(self._store, self._settings, inputs, pool, self._notify)
 
     def _pool(self) -> RenderPool:
         settings, password = self._settings, self._settings.password
@@ -167,8 +187,14 @@ class Worker:
         )
 
     def _read(self, table: str, shard: str, columns: Sequence[str] | None) -> Iterator[Row]:
-        path = published(self._store, table).get(shard)
-        return iter(()) if path is None else read_rows(self._store, path, columns)
+        """The rows of a shard in the generation that is known here, or else the newest."""
+        generation = self._ledger.committed(MAKER[table]).get(shard)
+        if generation is None:
+            return iter(())
+        path = data_path(table, shard, generation)
+        if not self._store.exists(path):
+            path = published(self._store, table)[shard]
+        return read_rows(self._store, path, columns)
 
     async def _run_stage(
         self, name: str, plan: Plan, pool: RenderPool, askers: Askers, stop: Stop
@@ -186,7 +212,8 @@ class Worker:
             return
         profile = target.reader.profile
         extract = ExtractStage(pool, profile, settings.selection, settings.min_agreement)
-        await self._loop(extract, best, plan, asker, stop)
+        stage = self._again.stage(extract) if self._again else extract
+        await self._loop(stage, best, plan, asker, stop)
 
     async def _loop(
         self,
@@ -196,8 +223,12 @@ class Worker:
         asker: Asker | None,
         stop: Stop,
     ) -> None:
-        work, done = await asyncio.to_thread(due, self._store, self._ledger, stage, plan)
-        expected = done.items + sum(expected_items(self._ledger, stage.name, one) for one in work)
+        if stage.name == "extract" and self._prepare is not None:
+            work, done, expected = await asyncio.to_thread(self._work_again, stage, plan)
+        else:
+            work, done = await asyncio.to_thread(due, self._store, self._ledger, stage, plan)
+            ahead = sum(expected_items(self._ledger, stage.name, one) for one in work)
+            expected = done.items + ahead
         self._notify(StageStarted(stage.name, expected))
         for status, count in done.statuses.items():
             self._notify(ItemsDone(stage.name, status, count, fresh=False))
@@ -217,6 +248,12 @@ class Worker:
             watching.cancel()
             self._session.counts.setdefault(stage.name, Counts()).add(loop.fresh)
         self._notify(StageEnded(stage.name, done.items + loop.committed.items))
+
+    def _work_again(self, stage: Stage[AnyItem], plan: Plan) -> tuple[list[Work], Counts, int]:
+        settle(self._store, self._ledger, stage.name, stage.tables, plan)
+        again = self._again
+        work = again.work(plan) if again else []
+        return work, Counts(), sum(again.expected(one) for one in work) if again else 0
 
     def _slots(self, asker: Asker | None) -> Window:
         """The window, and as many pages being drawn or waiting as keep it full."""

@@ -103,7 +103,7 @@ class Session:
 
 def summarise(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Summary:
     """The account of the run in `store`, from its commits; raises BalanceError if it is off."""
-    stages = {name: ledger.entries(name) for name in ("extract", "describe", "assemble")}
+    stages = {name: _planned(ledger, name, plan) for name in ("extract", "describe", "assemble")}
     _check_run(plan, **stages)
     pages, described = (
         total(entry.counts for entry in stages[name].values()) for name in ("extract", "describe")
@@ -137,6 +137,12 @@ def summarise(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Sum
         version=__version__,
         look_at=tuple(islice(_problem_pages(store, stages["extract"]), PROBLEMS_SHOWN)),
     )
+
+
+def _planned(ledger: Ledger, stage: str, plan: Plan) -> dict[str, Entry]:
+    """The commits of the plan's shards; a later plan's may have come meanwhile."""
+    found = ledger.entries(stage)
+    return {shard.name: found[shard.name] for shard in plan.shards if shard.name in found}
 
 
 def _check_run(

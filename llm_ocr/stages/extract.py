@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 
 from llm_ocr.inference.agreement import layer_is_usable
 from llm_ocr.inference.client import ChatRequest
@@ -31,10 +30,9 @@ from llm_ocr.records import (
 from llm_ocr.sources.open import PageSelection
 from llm_ocr.sources.pool import DocumentInfo, RenderPool
 from llm_ocr.sources.raster import BLANK_INK
-from llm_ocr.stages.figures import caption_text, captions_of, figure_blocks
-from llm_ocr.stages.markdown import page_markdown
+from llm_ocr.stages.figures import figure_blocks, figures_of
 from llm_ocr.stages.placing import merged, placed
-from llm_ocr.stages.rows import block_row, figure_row
+from llm_ocr.stages.rows import page_rows
 from llm_ocr.stages.stage import (
     Question,
     Reader,
@@ -68,17 +66,23 @@ class ExtractStage:
 
     async def items(self, shard: Shard, done: Collection[str]) -> AsyncIterator["PageItem"]:
         for planned in shard.documents:
-            document = planned.document
-            try:
-                info = await self.pool.inspect(document)
-                numbers = self._numbers(document, info)
-            except PageError as error:
-                # It could be opened at an earlier attempt: what that read of it is kept.
-                for number in _numbers_of(document, done) | {0}:
-                    yield PageItem(self, Page(document, number), None, error)
-                continue
-            for number in numbers:
-                yield PageItem(self, Page(document, number), info)
+            async for page in self.pages_of(planned.document, done):
+                yield page
+
+    async def pages_of(
+        self, document: Document, done: Collection[str]
+    ) -> AsyncIterator["PageItem"]:
+        """A document's pages, or the one that stands for all if it can't be opened."""
+        try:
+            info = await self.pool.inspect(document)
+            numbers = self._numbers(document, info)
+        except PageError as error:
+            # It could be opened at an earlier attempt: what that read of it is kept.
+            for number in sorted(_numbers_of(document, done) | {0}):
+                yield PageItem(self, Page(document, number), None, error)
+            return
+        for number in numbers:
+            yield PageItem(self, Page(document, number), info)
 
     def _numbers(self, document: Document, info: DocumentInfo) -> Sequence[int]:
         if self.selection is None:
@@ -114,6 +118,10 @@ class PageItem:
     @property
     def item_id(self) -> str:
         return self._page.page_id
+
+    @property
+    def number(self) -> int:
+        return self._page.number
 
     def ladder(self, profile: ModelProfile) -> Sequence[Rung]:
         return profile.ladder
@@ -231,21 +239,7 @@ class PageItem:
             return []
         page, document = self._page, self._page.document
         crops = await self._stage.pool.crop(page, image.width, image.height, boxes)
-        stem = PurePosixPath(document.name).name
-        return [
-            Figure(
-                figure_id=f"{page.page_id}/{k}",
-                page_id=page.page_id,
-                doc_id=document.doc_id,
-                name=f"{stem}-p{page.number}-{k}.jpg",
-                label=blocks[place].label,
-                box=box,
-                jpeg=crop.jpeg,
-                width=crop.width,
-                height=crop.height,
-            )
-            for k, (place, box, crop) in enumerate(zip(places, boxes, crops, strict=True), 1)
-        ]
+        return figures_of(document.doc_id, document.name, page.number, blocks, crops)
 
     def _rows(
         self,
@@ -257,19 +251,9 @@ class PageItem:
         figures: Sequence[Figure] = (),
         notes: Sequence[str] = (),
     ) -> ItemResult:
-        captions = captions_of(blocks)
-        found = [
-            caption_text(blocks[captions[k]].text) if k in captions else None
-            for k in figure_blocks(blocks)
-        ]
-        page_row = self._page_row(status, reading, spent, error) | {
-            "markdown": page_markdown(blocks, [figure.name for figure in figures]),
-            "blocks": [block_row(block) for block in blocks],
-            "notes": list(notes),
-        }
-        pairs = zip(figures, found, strict=bool(figures))
-        figure_rows = [figure_row(figure, caption) for figure, caption in pairs]
-        return item_result(self.item_id, page_row, {"pages": [page_row], "figures": figure_rows})
+        page_row = self._page_row(status, reading, spent, error)
+        rows = page_rows(page_row, blocks, figures, notes)
+        return item_result(self.item_id, rows["pages"][0], rows)
 
     def _page_row(
         self, status: PageStatus, reading: Reading | None, spent: Spent, error: PageError | None

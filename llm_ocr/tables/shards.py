@@ -19,7 +19,7 @@ from llm_ocr.tables.commits import Commit, Part, data_path, read_commit, staged_
 from llm_ocr.tables.counts import BalanceError, Counts, ItemResult, total
 from llm_ocr.tables.merge import Source, merge
 from llm_ocr.tables.parquet import encode
-from llm_ocr.tables.read import published, read_rows
+from llm_ocr.tables.read import read_rows
 from llm_ocr.tables.schema import SCHEMAS, Row, id_column, sort_key
 
 
@@ -107,7 +107,11 @@ class ShardWriter:
         parts = tuple(self._parts)
         stands = {item for part in parts for item in part.stands}
         counts = self.staged_counts
-        counts.add(self._counts_of(self._kept, stands))
+        try:
+            counts.add(self._counts_of(self._kept, stands))
+        except FileNotFoundError:
+            # Another worker committed this generation, and its rows stand in their place.
+            return read_commit(self._store, self.stage, self.shard, self._generation)
         what = f"{self.stage} shard {self.shard}"
         _check_balance(what, [*self._kept, *items], [*self._kept, *_items(parts)], counts)
         commit = Commit(
@@ -124,7 +128,7 @@ class ShardWriter:
             return counts
         item = id_column(self.tables[0])
         for table in self.tables:
-            path = published(self._store, table)[self.shard]
+            path = data_path(table, self.shard, self._generation - 1)
             columns = [name for name in (item, *COUNTED) if name in SCHEMAS[table].names]
             for row in read_rows(self._store, path, columns):
                 if row[item] in kept or row[item] in stands:
@@ -193,9 +197,7 @@ def _sources(store: Store, commit: Commit, table: str, item: str) -> list[Source
     sources = [Source(part.files[table]) for part in commit.parts]
     unchanged = commit.unchanged
     if unchanged:
-        before = published(store, table).get(commit.shard)
-        if before is None:
-            raise FileNotFoundError(f"{store.uri}: no {table} of shard {commit.shard}")
+        before = data_path(table, commit.shard, commit.generation - 1)
         sources.append(Source(before, item, unchanged))
     return sources
 

@@ -111,6 +111,18 @@ def retry(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
 
 
 @app.command()
+@takes(MODEL, RUN, OUTPUT)
+def reparse(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
+    """Read the stored answers with this version's parsers, without a model or a GPU."""
+    from llm_ocr.pipeline import operating
+
+    def work(settings: "Settings", notify: "Notify") -> "Summary":
+        return operating.reparse(out, settings, notify=notify)
+
+    _show(given, json_logs, work)
+
+
+@app.command()
 @takes(MODEL, SERVER, LAUNCH, VLLM)
 def check(given: Given) -> None:
     """Ask a server, or an engine that is started for it, about known pages; report what is off."""

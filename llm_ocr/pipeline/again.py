@@ -15,6 +15,11 @@ from llm_ocr.tables.plan import Plan
 class Again(Protocol):
     """What of shards that are committed is to be extracted anew."""
 
+    @property
+    def asks(self) -> bool:
+        """Whether a model is asked."""
+        ...
+
     def work(self, plan: Plan) -> list[Work]: ...
 
     def expected(self, work: Work) -> int:

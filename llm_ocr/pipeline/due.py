@@ -11,6 +11,7 @@ from llm_ocr.tables.counts import Counts
 from llm_ocr.tables.ledger import Entry, Ledger
 from llm_ocr.tables.plan import Plan, Shard
 from llm_ocr.tables.read import published, read_rows
+from llm_ocr.tables.schema import Row
 from llm_ocr.tables.shards import publish, sweep
 
 # Stages in the order in which they run, each with those that it is made from.
@@ -85,6 +86,28 @@ def _described(store: Store, shard: Shard, entry: Entry, made_of: dict[str, int]
         store, data_path("descriptions", name, entry.generation), ["figure_id", "page_id"]
     )
     return frozenset(row["figure_id"] for row in rows if row["page_id"] in pages)
+
+
+def read_shard(
+    store: Store, ledger: Ledger, table: str, shard: str, columns: Sequence[str] | None
+) -> Iterator[Row]:
+    """The rows of a shard in the generation that is known here, or else the newest.
+
+    Descriptions are left out that are of figures as they were before their page was read anew.
+    """
+    stage = MAKER[table]
+    generation = ledger.committed(stage).get(shard)
+    if generation is None:
+        return
+    path = data_path(table, shard, generation)
+    rows = read_rows(store, path if store.exists(path) else published(store, table)[shard], columns)
+    made_of = ledger.entries(stage)[shard].inputs.get("extract")
+    now = ledger.committed("extract").get(shard)
+    if table != "descriptions" or made_of is None or now is None or made_of == now:
+        yield from rows
+        return
+    pages = unchanged_since(store, "extract", shard, made_of, now)
+    yield from (row for row in rows if row["figure_id"].rpartition("/")[0] in pages)
 
 
 def expected_items(ledger: Ledger, stage: str, work: Work) -> int:

@@ -28,15 +28,15 @@ log = logging.getLogger(__name__)
 class Work:
     """A shard that a stage still has to do, as which generation and from which inputs.
 
-    `kept` says which items are as they were in the generation before; it may read the store, and
-    raises FileNotFoundError where another worker has done the shard meanwhile. `purpose` sets
-    attempts apart that would do different things.
+    `kept` says which items are as they were in the generation before, or None where there is
+    nothing to do; it may read the store, and raises FileNotFoundError where another worker has
+    done the shard meanwhile. `purpose` sets attempts apart that would do different things.
     """
 
     shard: Shard
     generation: int
     inputs: dict[str, int]
-    kept: Callable[[], frozenset[str]] = frozenset
+    kept: Callable[[], frozenset[str] | None] = frozenset
     purpose: str = ""
 
 
@@ -110,6 +110,8 @@ class StageLoop(Generic[AnyItem]):
             kept = await asyncio.to_thread(work.kept)
         except FileNotFoundError:
             log.info("shard %s is done by another worker", work.shard.name)
+            return None
+        if kept is None:
             return None
         writer = await asyncio.to_thread(
             ShardWriter,

@@ -1,4 +1,4 @@
-"""What is done to a run that stands: its pages asked about again."""
+"""What is done to a run that stands: its pages asked about again, or read anew."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,6 +8,7 @@ from llm_ocr.engines.embedded.command import EMBEDDED
 from llm_ocr.models.catalogue import profile_named
 from llm_ocr.pipeline.events import Note, Notify, ignore
 from llm_ocr.pipeline.planning import standing_plan
+from llm_ocr.pipeline.reparsing import Reparsing
 from llm_ocr.pipeline.retrying import Retrying, open_retry, wanted_pages
 from llm_ocr.pipeline.share import Share
 from llm_ocr.pipeline.targets import target_of
@@ -48,6 +49,30 @@ def retry(
         return Retrying(store, ledger, found)
 
     return Worker(str(out), chosen, notify, prepare).run(None, ())
+
+
+def reparse(
+    out: str | Path, settings: Settings | None = None, *, notify: Notify | None = None
+) -> Summary:
+    """Read the stored answers of the run at `out` with the parsers of this version; ask nobody.
+
+    Pages that are read otherwise are written anew, and documents joined anew from them. Figures
+    whose boxes changed are cut from the sources, or else from the page images. Raises NoRunError.
+    """
+    given = settings or Settings()
+    own = profile_named(given.model) if "model" in given.model_fields_set else None
+    tell = notify or ignore
+    found: list[Reparsing] = []
+
+    def prepare(store: Store, ledger: Ledger, plan: Plan, share: Share) -> Reparsing:
+        found.append(Reparsing(store, ledger, own))
+        return found[0]
+
+    chosen = given.model_copy(update={"describe": False})
+    summary = Worker(str(out), chosen, notify, prepare).run(None, ())
+    for why, pages in found[0].left_alone.items():
+        tell(Note(f"{pages:,} pages were left as they are: {why}"))
+    return summary
 
 
 def settings_of_run(plan: Plan, settings: Settings) -> Settings:

@@ -145,6 +145,10 @@ class Retrying:
         self._store, self._ledger, self._retry = store, ledger, retry
         self._chosen: dict[str, Sequence[Row]] = {}
 
+    @property
+    def asks(self) -> bool:
+        return True
+
     def work(self, plan: Plan) -> list[Work]:
         left, number = self._retry.left(self._ledger), self._retry.number
         found = self._retry.shards

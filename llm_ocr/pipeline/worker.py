@@ -12,10 +12,19 @@ from typing import Any
 
 from llm_ocr.engines.embedded.command import available_cores
 from llm_ocr.inference.window import Window
+from llm_ocr.models.catalogue import profile_named
 from llm_ocr.pipeline.again import Again, Prepare
 from llm_ocr.pipeline.askers import Askers
 from llm_ocr.pipeline.asking import Asker
-from llm_ocr.pipeline.due import MAKER, STAGES, due, expected_items, missing, settle, undone
+from llm_ocr.pipeline.due import (
+    STAGES,
+    due,
+    expected_items,
+    missing,
+    read_shard,
+    settle,
+    undone,
+)
 from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted, ignore
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
 from llm_ocr.pipeline.loop import ReadItem, StageLoop, Tempo, Work
@@ -33,11 +42,9 @@ from llm_ocr.stages.describe import DescribeStage
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.stage import AnyItem, Item, Reading, Spent, Stage
 from llm_ocr.storage.store import open_store
-from llm_ocr.tables.commits import data_path
 from llm_ocr.tables.counts import Counts
 from llm_ocr.tables.ledger import Ledger
 from llm_ocr.tables.plan import Plan, Shard
-from llm_ocr.tables.read import published, read_rows
 from llm_ocr.tables.schema import Row
 
 
@@ -157,7 +164,8 @@ class Worker:
     def _stages_again(self) -> list[str]:
         """Extract, and the later stages that the run has been through so far."""
         later = [name for name in STAGES[1:] if self._ledger.committed(name)]
-        return ["extract", *later]
+        wanted = [name for name in later if self._settings.describe or name != "describe"]
+        return ["extract", *wanted]
 
     def _account(self, plan: Plan, stages: Sequence[str]) -> Summary:
         if self._share.count > 1:
@@ -187,14 +195,7 @@ class Worker:
         )
 
     def _read(self, table: str, shard: str, columns: Sequence[str] | None) -> Iterator[Row]:
-        """The rows of a shard in the generation that is known here, or else the newest."""
-        generation = self._ledger.committed(MAKER[table]).get(shard)
-        if generation is None:
-            return iter(())
-        path = data_path(table, shard, generation)
-        if not self._store.exists(path):
-            path = published(self._store, table)[shard]
-        return read_rows(self._store, path, columns)
+        return read_shard(self._store, self._ledger, table, shard, columns)
 
     async def _run_stage(
         self, name: str, plan: Plan, pool: RenderPool, askers: Askers, stop: Stop
@@ -202,6 +203,10 @@ class Worker:
         settings = self._settings
         if name == "assemble":
             await self._loop(AssembleStage(self._read), _nothing, plan, None, stop)
+            return
+        if self._again and name == "extract" and not self._again.asks:
+            stage = self._again.stage(ExtractStage(pool, profile_named(settings.model)))
+            await self._loop(stage, _nothing, plan, None, stop)
             return
         described_by = settings.describe_model if name == "describe" else None
         target = await asyncio.to_thread(target_of, settings, described_by or settings.model)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from llm_ocr.records import Block, Figure
+from llm_ocr.records import Block, Box, Figure
 from llm_ocr.stages.figures import caption_text, captions_of, figure_blocks
 from llm_ocr.stages.markdown import page_markdown
 from llm_ocr.tables.schema import Row
@@ -48,3 +48,9 @@ def figure_row(figure: Figure, caption: str | None) -> Row:
         "width": figure.width,
         "height": figure.height,
     }
+
+
+def block_of(row: Row) -> Block:
+    """The block that an element of the column `blocks` is."""
+    corners = row["x1"], row["y1"], row["x2"], row["y2"]
+    return Block(row["label"], row["text"], None if None in corners else Box(*corners))

@@ -6,9 +6,6 @@ than the model's profile says, 3 the engine failed, 4 storage failed or counts d
 stopped by Ctrl-C, 143 preempted by SIGTERM. Platforms retry 3, 4 and 143.
 """
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,12 +23,9 @@ from llm_ocr.cli.options import (
     VLLM,
     takes,
 )
+from llm_ocr.cli.showing import errors, listed, note, show, terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rich.console import Console
-
     from llm_ocr.pipeline.events import Notify
     from llm_ocr.report.summary import Summary
     from llm_ocr.settings import Settings
@@ -102,12 +96,12 @@ def retry(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     """Ask again about pages that ended badly; the better of both readings stands."""
     from llm_ocr.pipeline import operating
 
-    statuses, errors = _listed(given, "status", "failed"), _listed(given, "error", "")
+    statuses, errors = listed(given, "status", "failed"), listed(given, "error", "")
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
         return operating.retry(out, settings, statuses=statuses, errors=errors, notify=notify)
 
-    _show(given, json_logs, work)
+    show(given, json_logs, work)
 
 
 @app.command()
@@ -119,7 +113,7 @@ def reparse(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     def work(settings: "Settings", notify: "Notify") -> "Summary":
         return operating.reparse(out, settings, notify=notify)
 
-    _show(given, json_logs, work)
+    show(given, json_logs, work)
 
 
 @app.command()
@@ -130,8 +124,8 @@ def check(given: Given) -> None:
     from llm_ocr.pipeline.serving import check_target
     from llm_ocr.settings import Settings
 
-    console = _console()
-    with _errors():
+    console = terminal()
+    with errors():
         with watch(console, False) as notify:
             where, findings = check_target(Settings(**given), notify)
         console.print(where)
@@ -152,12 +146,12 @@ def models(
     from llm_ocr.models.catalogue import all_profiles
     from llm_ocr.report.models import profile_facts, render_profiles
 
-    with _errors():
+    with errors():
         profiles = all_profiles()
         if json_output:
             typer.echo(json.dumps([profile_facts(one) for one in profiles.values()], indent=2))
         else:
-            _console().print(render_profiles(profiles))
+            terminal().print(render_profiles(profiles))
 
 
 @app.command()
@@ -171,12 +165,12 @@ def status(
 
     from llm_ocr.report.status import read_status, render_status
 
-    with _errors():
+    with errors():
         found = read_status(out)
         if json_output:
             typer.echo(json.dumps(asdict(found), indent=2))
         else:
-            _console().print(render_status(found))
+            terminal().print(render_status(found))
 
 
 @app.command()
@@ -188,8 +182,8 @@ def view(
     """Serve a run's folder on 127.0.0.1 and open its viewer; Ctrl-C ends it."""
     from llm_ocr.report.serve import serve
 
-    with _errors():
-        serve(out, port, browser, _console().print)
+    with errors():
+        serve(out, port, browser, terminal().print)
 
 
 @app.command()
@@ -212,14 +206,14 @@ def engine(
     from llm_ocr.pipeline.serving import engine_command, explain
     from llm_ocr.settings import Settings
 
-    with _errors():
+    with errors():
         settings = Settings(**given)
         if print_command:
             typer.echo(explain(settings, host, port))
             return
-        command = engine_command(settings, _note, model_name)
+        command = engine_command(settings, note, model_name)
     argv = [*command.argv, "--host", host, "--port", str(port)]
-    _console().print(f"{command.name} answers at http://{host}:{port}/v1 once it is ready.")
+    terminal().print(f"{command.name} answers at http://{host}:{port}/v1 once it is ready.")
     os.execve(argv[0], argv, {**os.environ, **command.env})
 
 
@@ -247,109 +241,7 @@ def _execute(
             return worker.resume(out, settings, stages=stages, notify=notify)
         return worker.run(inputs, out, settings, stages=stages, update=update, notify=notify)
 
-    _show(given, json_logs, work)
-
-
-def _listed(given: dict[str, Any], name: str, default: str) -> list[str]:
-    """The values of an option that takes several, with commas or given again."""
-    values: list[str] = given.pop(name, None) or [default]
-    return [one.strip() for value in values for one in value.split(",") if one.strip()]
-
-
-def _show(
-    given: dict[str, Any], json_logs: bool, work: "Callable[[Settings, Notify], Summary]"
-) -> None:
-    """Do `work` with the settings that were given, show it, and the summary it ends with."""
-    from llm_ocr.cli.progress import watch
-    from llm_ocr.report.summary import render_summary
-    from llm_ocr.settings import Settings
-
-    console = _console()
-    with _errors():
-        settings = Settings(**given)
-        with watch(console, json_logs) as notify:
-            summary = work(settings, notify)
-        if not json_logs:
-            console.print(render_summary(summary))
-            for place, what in _outputs(summary.out):
-                console.print(f"{place}  {what}", highlight=False, soft_wrap=True)
-    if summary.failed_ratio > settings.max_failed_ratio:
-        raise typer.Exit(1)
-
-
-def _outputs(out: str) -> Iterator[tuple[str, str]]:
-    """What a run left for people to open."""
-    from llm_ocr.storage.store import open_store
-
-    store = open_store(out)
-    for name, what in (
-        ("index.html", "the viewer: pages beside their Markdown"),
-        ("markdown", "one Markdown file a document, with its figures"),
-        ("data", "the tables, as Parquet"),
-    ):
-        if store.exists(name) or any(True for _ in store.list(name)):
-            yield f"{store.uri}/{name}", what
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    return Console(stderr=False)
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    """Expected errors as one message and an exit code; anything else is a bug and shows whole."""
-    from pydantic import ValidationError
-
-    from llm_ocr.inference.replies import EngineFailedError, WrongServerError
-    from llm_ocr.pipeline.interruption import StoppedError
-    from llm_ocr.pipeline.retrying import NoSuchStatusError
-    from llm_ocr.pipeline.share import NoSuchShareError
-    from llm_ocr.report.status import NoRunError
-    from llm_ocr.sources.open import NoInputError
-    from llm_ocr.storage.store import RunInUseError, StorageError
-    from llm_ocr.tables.counts import BalanceError
-    from llm_ocr.tables.plan import SettingsMismatchError
-
-    try:
-        yield
-    except ValidationError as error:
-        for problem in error.errors():
-            option = "--" + "-".join(str(part) for part in problem["loc"]).replace("_", "-")
-            _say(f"{option}: {problem['msg'].removeprefix('Value error, ')}")
-        raise typer.Exit(2) from error
-    except (
-        NoInputError,
-        NoRunError,
-        NoSuchShareError,
-        NoSuchStatusError,
-        SettingsMismatchError,
-        RunInUseError,
-    ) as error:
-        _say(str(error))
-        raise typer.Exit(2) from error
-    except WrongServerError as error:
-        _say(str(error))
-        raise typer.Exit(2) from error
-    except EngineFailedError as error:
-        _say(f"The engine failed: {error}")
-        raise typer.Exit(3) from error
-    except (StorageError, BalanceError) as error:
-        _say(f"Stopped: {error}")
-        raise typer.Exit(4) from error
-    except StoppedError as error:
-        _say(f"Stopped: {error}")
-        raise typer.Exit(143 if error.preempted else 130) from error
-
-
-def _note(event: object) -> None:
-    """Show an event where nothing else is shown."""
-    _say(str(getattr(event, "text", event)))
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr)  # noqa: T201
+    show(given, json_logs, work)
 
 
 def main() -> None:

@@ -69,6 +69,17 @@ def settle(store: Store, ledger: Ledger, stage: str, tables: Sequence[str], plan
             ledger.confirm(stage, name)
 
 
+def sweep_orphans(store: Store, ledger: Ledger) -> None:
+    """Drop parts that came too late for their shard's commit, of workers that died since."""
+    orphans: list[str] = []
+    for thing in store.list("_staging"):
+        _, stage, shard, attempt, _ = thing.path.split("/")
+        generation = int(attempt.partition("-")[0])
+        if ledger.is_published(stage, shard) and generation <= ledger.committed(stage)[shard]:
+            orphans.append(thing.path)
+    store.delete(orphans)
+
+
 def _doable(ledger: Ledger, plan: Plan, stage: str) -> Iterator[tuple[Shard, dict[str, int]]]:
     """The shards that the stage has something to be made from, and what from."""
     inputs = {name: ledger.committed(name) for name in INPUTS[stage]}

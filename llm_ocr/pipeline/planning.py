@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted
@@ -13,6 +14,7 @@ from llm_ocr.settings import Settings
 from llm_ocr.sources.open import NoInputError, list_documents, uniquely_named
 from llm_ocr.sources.pool import RenderPool
 from llm_ocr.sources.remote import is_remote
+from llm_ocr.sources.twins import families
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.plan import (
     Plan,
@@ -104,7 +106,12 @@ async def _counted(
     notify(StageStarted("plan", len(documents)))
     planned = await asyncio.gather(*(_count(settings, pool, notify, one) for one in documents))
     notify(StageEnded("plan", len(documents)))
-    return planned
+    by_id = {one.document.doc_id: one for one in planned}
+    return [
+        replace(by_id[one.doc_id], same_as=None if one is first else first.doc_id)
+        for first, *others in await asyncio.to_thread(lambda: list(families(documents)))
+        for one in (first, *others)
+    ]
 
 
 async def _count(

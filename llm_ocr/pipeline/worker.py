@@ -23,12 +23,13 @@ from llm_ocr.pipeline.due import (
     missing,
     read_shard,
     settle,
+    sweep_orphans,
     undone,
 )
 from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted, ignore
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
 from llm_ocr.pipeline.loop import ReadItem, StageLoop, Tempo, Work
-from llm_ocr.pipeline.pace import Moment, Pace
+from llm_ocr.pipeline.pace import Pace, moment
 from llm_ocr.pipeline.planning import Planning, absolute, make_plan, standing_plan, updated_plan
 from llm_ocr.pipeline.share import share_of
 from llm_ocr.pipeline.targets import target_of
@@ -41,6 +42,7 @@ from llm_ocr.stages.assemble import AssembleStage
 from llm_ocr.stages.describe import DescribeStage
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.stage import AnyItem, Item, Reading, Spent, Stage
+from llm_ocr.stages.twins import OnceStage
 from llm_ocr.storage.store import open_store
 from llm_ocr.tables.counts import Counts
 from llm_ocr.tables.ledger import Ledger
@@ -179,6 +181,7 @@ class Worker:
         if self._session.did_anything or not self._store.exists(SUMMARY_PATH):
             write_outputs(self._store, summary, self._settings.viewer_pages)
         self._ledger.gather()
+        sweep_orphans(self._store, self._ledger)
         return summary
 
     async def _plan(self, inputs: list[str] | None, pool: RenderPool) -> Plan:
@@ -217,7 +220,7 @@ class Worker:
             return
         profile = target.reader.profile
         extract = ExtractStage(pool, profile, settings.selection, settings.min_agreement)
-        stage = self._again.stage(extract) if self._again else extract
+        stage = self._again.stage(extract) if self._again else OnceStage(extract)
         await self._loop(stage, best, plan, asker, stop)
 
     async def _loop(
@@ -246,7 +249,7 @@ class Worker:
             part_seconds=self._settings.part_seconds,
         )
         loop = StageLoop(self._store, self._ledger, stage, read, tempo, stop, self._counted)
-        watching = asyncio.create_task(self._pace.watch(lambda: _moment(loop, tempo, asker)))
+        watching = asyncio.create_task(self._pace.watch(lambda: moment(loop, tempo, asker)))
         try:
             await loop.run(work)
         finally:
@@ -293,19 +296,3 @@ def _unfinished(left: Mapping[str, int], shards: int) -> str:
 async def _nothing(item: Item, spent: Spent) -> Reading | None:
     """For a stage that asks nobody."""
     return None
-
-
-def _moment(loop: StageLoop[AnyItem], tempo: Tempo, asker: Asker | None) -> Moment | None:
-    if asker is None:
-        return None
-    window, traffic = asker.window, asker.client.traffic
-    queued = window.waiting + (asker.load.waiting if asker.load else 0)
-    return Moment(
-        tempo.items.inside,
-        window.inside,
-        window.width,
-        queued,
-        traffic.between_tries,
-        loop.finishing,
-        asker.is_starting,
-    )

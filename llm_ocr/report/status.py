@@ -62,6 +62,7 @@ class RunStatus:
 
     out: str
     documents: int
+    duplicates: int
     shards: int
     expected_pages: int
     pages_per_second: float | None
@@ -92,6 +93,7 @@ def read_status(out: str) -> RunStatus:
     return RunStatus(
         out=store.uri,
         documents=sum(1 for _ in plan.documents),
+        duplicates=plan.duplicates,
         shards=len(plan.shards),
         expected_pages=plan.expected_pages,
         pages_per_second=speed,
@@ -186,7 +188,8 @@ def render_status(status: RunStatus) -> Group:
             name, shards, f"{stage.items_committed:,}", f"{stage.items_staged:,}", statuses
         )
     head = f"{status.documents:,} documents, about {status.expected_pages:,} pages in {status.out}"
-    return Group(head, table, *_remarks(status))
+    copies = [f"{status.duplicates:,} documents are copies of others"] if status.duplicates else []
+    return Group(head, table, *copies, *_remarks(status))
 
 
 def _remarks(status: RunStatus) -> list[str]:

@@ -40,15 +40,16 @@ class Problem:
 
 @dataclass(frozen=True)
 class Summary:
-    """A run's account. `pages` and `tokens` are of the whole run; `seconds`, `pages_done` and
-    the speeds are of this session, which may have gone on with an earlier one's work; so are
-    `retries` and what follows. `seconds_down` is from the engine's deaths until it answered again.
-    `held_back` says at which share (0..1) of the moments the engine,
-    rendering, the network or storage held the run back; `gpu_busy` is the GPUs' mean utilisation
-    (0..1)."""
+    """A run's account. `pages` and `tokens` are of the whole run, and so are `duplicates`, the
+    documents with the bytes of another. `seconds`, `pages_done` and the speeds are of this session,
+    which may have gone on with an earlier one's work; so are `retries` and what follows.
+    `seconds_down` is from the engine's deaths until it answered again. `held_back` says at which
+    share (0..1) of the moments the engine, rendering, the network or storage held the run back;
+    `gpu_busy` is the GPUs' mean utilisation (0..1)."""
 
     out: str
     documents: int
+    duplicates: int
     pages: int
     pages_by_status: Mapping[str, int]
     errors: Mapping[str, int]
@@ -114,6 +115,7 @@ def summarise(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Sum
     return Summary(
         out=store.uri,
         documents=sum(1 for _ in plan.documents),
+        duplicates=plan.duplicates,
         pages=pages.items,
         pages_by_status={status.value: pages.statuses.get(status, 0) for status in PageStatus},
         errors=dict(sorted(pages.errors.items())),
@@ -195,7 +197,8 @@ def _problem_pages(store: Store, shards: Mapping[str, Entry]) -> Iterator[Proble
 def render_summary(summary: Summary) -> Group:
     """The printed form, for a terminal or a log."""
     grid = Table.grid(padding=(0, 2))
-    grid.add_row("Documents", f"{summary.documents:,}")
+    copies = f", {summary.duplicates:,} of them copies of others" if summary.duplicates else ""
+    grid.add_row("Documents", f"{summary.documents:,}{copies}")
     grid.add_row("Pages", Text.assemble(f"{summary.pages:,}  ", *_statuses(summary)))
     grid.add_row("Figures", f"{summary.figures:,}, {summary.descriptions:,} described")
     grid.add_row("Tokens", f"{summary.prompt_tokens:,} in, {summary.completion_tokens:,} out")

@@ -114,14 +114,33 @@ class PageItem:
     ) -> None:
         self._stage, self._page, self._info, self._error = stage, page, info, error
         self._image: PageImage | None = None
+        self._ended: asyncio.Future[ItemResult] | None = None
 
     @property
     def item_id(self) -> str:
         return self._page.page_id
 
     @property
+    def page(self) -> Page:
+        return self._page
+
+    @property
     def number(self) -> int:
         return self._page.number
+
+    @property
+    def info(self) -> DocumentInfo | None:
+        return self._info
+
+    @property
+    def source_uri(self) -> str:
+        return self._page.document.source_uri
+
+    def ended(self) -> "asyncio.Future[ItemResult]":
+        """What will come of this page, for one who waits for it."""
+        if self._ended is None:
+            self._ended = asyncio.get_running_loop().create_future()
+        return self._ended
 
     def ladder(self, profile: ModelProfile) -> Sequence[Rung]:
         return profile.ladder
@@ -253,7 +272,10 @@ class PageItem:
     ) -> ItemResult:
         page_row = self._page_row(status, reading, spent, error)
         rows = page_rows(page_row, blocks, figures, notes)
-        return item_result(self.item_id, rows["pages"][0], rows)
+        result = item_result(self.item_id, rows["pages"][0], rows)
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(result)
+        return result
 
     def _page_row(
         self, status: PageStatus, reading: Reading | None, spent: Spent, error: PageError | None

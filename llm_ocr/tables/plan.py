@@ -27,6 +27,7 @@ _SCHEMA = pa.schema(
         ("kind", pa.string()),
         ("size", pa.int64()),
         ("pages", pa.int32()),
+        ("same_as", pa.string()),
     ]
 )
 
@@ -37,10 +38,14 @@ class SettingsMismatchError(Exception):
 
 @dataclass(frozen=True)
 class PlannedDocument:
-    """A document and how many of its pages were expected at planning (None: not countable)."""
+    """A document and how many of its pages were expected at planning (None: not countable).
+
+    `same_as` is the doc_id of the document before it in the plan that seems to have the same bytes.
+    """
 
     document: Document
     pages: int | None
+    same_as: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,18 +84,24 @@ class Plan:
     def expected_pages(self) -> int:
         return sum(shard.expected_pages for shard in self.shards)
 
+    @property
+    def duplicates(self) -> int:
+        """Documents that seem to have the same bytes as another one."""
+        planned = (planned for shard in self.shards for planned in shard.documents)
+        return sum(one.same_as is not None for one in planned)
+
 
 def cut_shards(
     documents: Iterable[PlannedDocument], shard_pages: int, first: int = 0
 ) -> tuple[Shard, ...]:
     """Shards of at most `shard_pages` pages, in order, numbered from `first`; a larger document
-    is a shard alone."""
+    is a shard alone. A document that is the same as one before it stays with that."""
     shards: list[Shard] = []
     held: list[PlannedDocument] = []
     count = 0
     for planned in documents:
         pages = planned.pages or 1
-        if held and count + pages > shard_pages:
+        if held and count + pages > shard_pages and planned.same_as is None:
             shards.append(Shard(first + len(shards), tuple(held)))
             held, count = [], 0
         held.append(planned)
@@ -114,8 +125,8 @@ def _read(store: Store, path: str) -> Plan:
     table = pq.read_table(io.BytesIO(store.get(path)))
     shards: dict[int, list[PlannedDocument]] = {}
     for row in table.to_pylist():
-        number, pages = row.pop("shard"), row.pop("pages")
-        shards.setdefault(number, []).append(PlannedDocument(Document(**row), pages))
+        number, pages, same_as = row.pop("shard"), row.pop("pages"), row.pop("same_as", None)
+        shards.setdefault(number, []).append(PlannedDocument(Document(**row), pages, same_as))
     settings = json.loads(table.schema.metadata[b"settings"])
     return Plan(tuple(Shard(n, tuple(held)) for n, held in sorted(shards.items())), settings)
 
@@ -144,7 +155,12 @@ def _path(number: int) -> str:
 
 def _encoded(shards: Iterable[Shard], settings: Mapping[str, object]) -> bytes:
     rows = [
-        {"shard": shard.number, "pages": planned.pages, **vars(planned.document)}
+        {
+            "shard": shard.number,
+            "pages": planned.pages,
+            "same_as": planned.same_as,
+            **vars(planned.document),
+        }
         for shard in shards
         for planned in shard.documents
     ]

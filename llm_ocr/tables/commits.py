@@ -63,7 +63,7 @@ class Commit:
 
 
 def commit_path(stage: str, shard: str, generation: int) -> str:
-    return f"commits/{stage}/{shard}/{generation}.json"
+    return f"commits/{stage}/{shard}-{generation}.json"
 
 
 def data_path(table: str, shard: str, generation: int) -> str:
@@ -74,9 +74,15 @@ def committed(store: Store, stage: str) -> dict[str, int]:
     """Shard -> its highest committed generation; one listing, no reads."""
     found: dict[str, int] = {}
     for thing in store.list(f"commits/{stage}"):
-        shard, name = thing.path.split("/")[-2:]
-        found[shard] = max(found.get(shard, -1), int(name.removesuffix(".json")))
+        shard, generation = parse_commit_path(thing.path)
+        found[shard] = max(found.get(shard, -1), generation)
     return found
+
+
+def parse_commit_path(path: str) -> tuple[str, int]:
+    """The shard and the generation of the commit at a path."""
+    shard, _, generation = path.rpartition("/")[2].removesuffix(".json").rpartition("-")
+    return shard, int(generation)
 
 
 def read_commit(store: Store, stage: str, shard: str, generation: int) -> Commit:

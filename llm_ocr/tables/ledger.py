@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llm_ocr.storage.store import Store, StoredObject
-from llm_ocr.tables.commits import Commit, read_commit
+from llm_ocr.tables.commits import Commit, parse_commit_path, read_commit
 from llm_ocr.tables.counts import Counts
 
 FOLDER = "commits/ledger"
@@ -150,8 +150,7 @@ class Ledger:
     def _list_stage(self, stage: str) -> dict[str, int]:
         found: dict[str, int] = {}
         for thing in self._store.list(f"commits/{stage}"):
-            shard, name = thing.path.split("/")[-2:]
-            generation = int(name.removesuffix(".json"))
+            shard, generation = parse_commit_path(thing.path)
             if generation >= found.get(shard, 0):
                 found[shard] = generation
                 self._times[stage, shard] = thing.modified

@@ -1,7 +1,7 @@
 """A shard's way to a table: staged parts, one commit, an idempotent publication.
 
     _staging/STAGE/SHARD/ATTEMPT/0000.json     a finished part: its tables' files and its items
-    commits/STAGE/SHARD/GENERATION.json        put-if-absent: names the parts that count
+    commits/STAGE/SHARD-GENERATION.json        put-if-absent: names the parts that count
     data/TABLE/SHARD-GENERATION.parquet        rows in order; only this is for readers
 
 A worker that dies leaves parts, which its successor takes over; or a commit without its data,
@@ -164,7 +164,8 @@ def _items(parts: Iterable[Part]) -> list[str]:
 
 
 def _check_balance(what: str, items: list[str], rows: list[str], counts: Counts) -> None:
-    if sorted(rows) != sorted(items) or sum(counts.statuses.values()) != len(items):
+    is_whole = sorted(rows) == sorted(set(items)) and len(items) == len(set(items))
+    if not is_whole or sum(counts.statuses.values()) != len(items):
         lost, extra = set(items) - set(rows), set(rows) - set(items)
         raise BalanceError(
             f"{what}: {len(items)} items went in, {len(rows)} came out with "

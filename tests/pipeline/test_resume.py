@@ -80,7 +80,7 @@ def test_commits_that_no_ledger_holds_are_read_once(
     finished: Store, operations: Counter[str]
 ) -> None:
     for k in range(5):
-        finished.delete([f"commits/extract/{k:06d}/0.json", f"commits/assemble/{k:06d}/0.json"])
+        finished.delete([f"commits/extract/{k:06d}-0.json", f"commits/assemble/{k:06d}-0.json"])
     ledger = next(finished.list(FOLDER)).path
     for k in range(5):
         for stage in STAGES:

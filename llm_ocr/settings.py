@@ -56,6 +56,13 @@ class Settings(BaseSettings):
     pages: Annotated[
         str | None, Field(description="Pages of each document, as 1-5,9. Decides rows.")
     ] = None
+    limit: Annotated[
+        int | None, Field(ge=1, description="Documents to read, the first ones. Decides rows.")
+    ] = None
+    sample: Annotated[
+        int | None, Field(ge=1, description="Documents to read, by chance. Decides rows.")
+    ] = None
+    seed: Annotated[int, Field(description="Another choice of `sample`. Decides rows.")] = 0
     password: Annotated[SecretStr | None, Field(description="Opens encrypted PDFs.")] = None
     describe: Annotated[bool, Field(description="Run the describe stage.")] = True
 
@@ -144,6 +151,12 @@ class Settings(BaseSettings):
     viewer_pages: Annotated[
         int, Field(ge=0, description="Pages shown in index.html, problems first; 0 for no viewer.")
     ] = 300
+    source_license: Annotated[
+        str | None, Field(description="The documents' licence, for the dataset card.")
+    ] = None
+    price_per_hour: Annotated[
+        float | None, Field(ge=0, description="US dollars that an hour of this machine costs.")
+    ] = None
     max_failed_ratio: Annotated[
         float, Field(ge=0, le=1, description="Share of failed pages that makes the run fail.")
     ] = 0.01

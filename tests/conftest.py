@@ -1,4 +1,4 @@
-"""Settings of all tests, real S3 and GCS servers, and real vLLM for those marked `vllm`."""
+"""Settings of all tests, S3, GCS and Hub servers, and real vLLM for those marked `vllm`."""
 
 import os
 import signal
@@ -10,6 +10,7 @@ from hypothesis import settings
 
 from llm_ocr.engines.vllm import VllmOptions, find_vllm
 from tests.servers.gcs import serving_gcs
+from tests.servers.hub import serving_hub
 from tests.servers.s3 import serving_s3
 from tests.servers.vllm_cpu.checkpoint import make_checkpoint
 
@@ -73,4 +74,11 @@ def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment in which `gs://bucket` is found."""
     folder: Path = tmp_path_factory.mktemp("gcs")
     with serving_gcs(folder / "objects") as environment:
+        yield environment
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment in which `hf://` is found: an empty Hub, whose user is `user`."""
+    with serving_hub(tmp_path_factory.mktemp("hub")) as environment:
         yield environment

@@ -42,7 +42,8 @@ app = typer.Typer(
 )
 
 Inputs = Annotated[
-    list[str], typer.Argument(help="Files, folders, globs in quotes, or lists as @files.txt.")
+    list[str],
+    typer.Argument(help="Files, folders, datasets, globs in quotes, or lists as @files.txt."),
 ]
 Run = Annotated[str, typer.Argument(help="Where an earlier run is: a folder, s3:// or gs://.")]
 Out = Annotated[

@@ -12,6 +12,13 @@ Options = Mapping[str, Any]
 
 PAGES: Options = {
     "pages": Annotated[str | None, typer.Option(help="Pages of each document, as 1-5,9.")],
+    "limit": Annotated[
+        int | None, typer.Option(min=1, help="Documents (or rows) to read: the first ones.")
+    ],
+    "sample": Annotated[
+        int | None, typer.Option(min=1, help="Documents (or rows) to read: some, by chance.")
+    ],
+    "seed": Annotated[int | None, typer.Option(help="Chooses others with --sample (0).")],
     "password": Annotated[
         str | None, typer.Option(help="Opens encrypted PDFs; better set as LLM_OCR_PASSWORD.")
     ],
@@ -105,6 +112,12 @@ RETRY: Options = {
 OUTPUT: Options = {
     "viewer_pages": Annotated[
         int | None, typer.Option(min=0, help="Pages in index.html, problems first; 0 for none.")
+    ],
+    "source_license": Annotated[
+        str | None, typer.Option(help="The documents' licence, for the dataset card.")
+    ],
+    "price_per_hour": Annotated[
+        float | None, typer.Option(min=0, help="US dollars an hour of this machine, to tell costs.")
     ],
 }
 RUN: Options = {

@@ -16,6 +16,11 @@ class Again(Protocol):
     """What of shards that are committed is to be extracted anew."""
 
     @property
+    def command(self) -> str:
+        """The command that does this, with its own options."""
+        ...
+
+    @property
     def asks(self) -> bool:
         """Whether a model is asked."""
         ...

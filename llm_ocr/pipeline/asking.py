@@ -3,12 +3,14 @@
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from llm_ocr import __version__
 from llm_ocr.engines.check import check, raise_if_wrong
 from llm_ocr.engines.embedded.command import available_cores, embedded_command
 from llm_ocr.engines.launch import Engine, EngineCommand
@@ -17,6 +19,7 @@ from llm_ocr.inference.client import ChatClient, ChatRequest
 from llm_ocr.inference.concurrency import BLIND_START, Governor
 from llm_ocr.inference.metrics import ServerLoad, answers, scrape
 from llm_ocr.inference.replies import Answer, EngineFailedError
+from llm_ocr.inference.version import server_version
 from llm_ocr.inference.window import Window
 from llm_ocr.pipeline.events import Note, Notify
 from llm_ocr.pipeline.targets import EngineKind, Target, vllm_options
@@ -60,6 +63,7 @@ class Asker:
             streams=target.kind is EngineKind.VLLM,
         )
         self.engine: Engine | None = None
+        self.answered_by: str | None = None
         self._settings, self._log_dir = settings, log_dir
         self._notify, self._observe = notify, observe
         self._stack = AsyncExitStack()
@@ -135,6 +139,18 @@ class Asker:
             await self._check()
         if self.target.kind is not EngineKind.EMBEDDED:
             await self._govern()
+        self.answered_by = await self._told()
+
+    async def _told(self) -> str | None:
+        """The engine with its version and its GPUs, as far as they are known."""
+        if self.target.kind is EngineKind.EMBEDDED:
+            return f"{EngineKind.EMBEDDED} of llm_ocr {__version__}"
+        version = await server_version(self.client.base_url, self.client.headers)
+        if version is None:
+            return None
+        gpus = Counter(gpu.name for gpu in self.target.gpus)
+        on = ", ".join(f"{count} x {name}" for name, count in gpus.items())
+        return f"vLLM {version} on {on}" if on else f"vLLM {version}"
 
     def _command(self) -> EngineCommand | None:
         settings, target = self._settings, self.target

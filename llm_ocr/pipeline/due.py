@@ -126,7 +126,7 @@ def expected_items(ledger: Ledger, stage: str, work: Work) -> int:
     if stage == "extract":
         return work.shard.expected_pages
     if stage == "assemble":
-        return len(work.shard.documents)
+        return work.shard.document_count or work.shard.expected_pages
     return ledger.entries("extract")[work.shard.name].counts.rows.get("figures", 0)
 
 

@@ -6,14 +6,16 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted
+from llm_ocr.pipeline.counting import counted
+from llm_ocr.pipeline.events import Note, Notify
 from llm_ocr.pipeline.targets import identity
-from llm_ocr.records import Document, PageError, PageStatus
+from llm_ocr.records import Document
 from llm_ocr.report.status import NoRunError
 from llm_ocr.settings import Settings
+from llm_ocr.sources.files import is_remote
+from llm_ocr.sources.names import DATASET_KINDS
 from llm_ocr.sources.open import NoInputError, list_documents, uniquely_named
 from llm_ocr.sources.pool import RenderPool
-from llm_ocr.sources.remote import is_remote
 from llm_ocr.sources.twins import families
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.plan import (
@@ -25,9 +27,6 @@ from llm_ocr.tables.plan import (
     read_plan,
     write_plan,
 )
-
-# What a page of a document takes, where its pages are not counted: a scan's JPEG.
-BYTES_A_PAGE = 100_000
 
 Planning = Callable[[Store, Settings, list[str], RenderPool, Notify], Awaitable[Plan]]
 
@@ -90,7 +89,7 @@ async def updated_plan(
 
 def _unseen(plan: Plan, inputs: list[str]) -> list[Document]:
     """Documents of the inputs that are not in the plan, under names that are not either."""
-    seen = {document.doc_id for document in plan.documents}
+    seen = {document.file_id for document in plan.documents}
     found: dict[str, Document] = {}
     for source in inputs:
         # An input that was emptied since is nothing new, and no mistake.
@@ -103,30 +102,19 @@ def _unseen(plan: Plan, inputs: list[str]) -> list[Document]:
 async def _counted(
     documents: list[Document], settings: Settings, pool: RenderPool, notify: Notify
 ) -> list[PlannedDocument]:
-    notify(StageStarted("plan", len(documents)))
-    planned = await asyncio.gather(*(_count(settings, pool, notify, one) for one in documents))
-    notify(StageEnded("plan", len(documents)))
-    by_id = {one.document.doc_id: one for one in planned}
+    """As `counted`, each document behind the first one that seems to have the same bytes."""
+    planned = await counted(documents, settings, pool, notify)
+    files = [one.document for one in planned if one.document.kind not in DATASET_KINDS.values()]
+    firsts: dict[str, str] = {}
+    for first, *others in await asyncio.to_thread(lambda: list(families(files))):
+        firsts |= {one.doc_id: first.doc_id for one in others}
+    behind: dict[str, list[PlannedDocument]] = {}
+    for one in planned:
+        if (same_as := firsts.get(one.document.doc_id)) is not None:
+            behind.setdefault(same_as, []).append(replace(one, same_as=same_as))
     return [
-        replace(by_id[one.doc_id], same_as=None if one is first else first.doc_id)
-        for first, *others in await asyncio.to_thread(lambda: list(families(documents)))
-        for one in (first, *others)
+        each
+        for one in planned
+        if one.document.doc_id not in firsts
+        for each in (one, *behind.get(one.document.doc_id, ()))
     ]
-
-
-async def _count(
-    settings: Settings, pool: RenderPool, notify: Notify, document: Document
-) -> PlannedDocument:
-    """The document with its wanted pages; one that can't be opened says why when it is read."""
-    selection = settings.selection
-    if is_remote(document.source_uri):
-        # To count them it would have to be fetched.
-        notify(ItemsDone("plan", PageStatus.OK, 1, fresh=True))
-        return PlannedDocument(document, max(1, document.size // BYTES_A_PAGE))
-    try:
-        pages = await pool.count_pages(document)
-    except PageError:
-        notify(ItemsDone("plan", PageStatus.FAILED, 1, fresh=True))
-        return PlannedDocument(document, None)
-    notify(ItemsDone("plan", PageStatus.OK, 1, fresh=True))
-    return PlannedDocument(document, len(selection.select(pages)) if selection else pages)

@@ -32,6 +32,10 @@ class Reparsing:
         self.left_alone: Counter[str] = Counter()
 
     @property
+    def command(self) -> str:
+        return "reparse"
+
+    @property
     def asks(self) -> bool:
         return False
 

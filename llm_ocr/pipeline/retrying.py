@@ -146,6 +146,12 @@ class Retrying:
         self._chosen: dict[str, Sequence[Row]] = {}
 
     @property
+    def command(self) -> str:
+        wanted = self._retry.wanted
+        errors = "".join(f" --error {code}" for code in wanted.errors)
+        return f"retry --status {','.join(wanted.statuses)}{errors}"
+
+    @property
     def asks(self) -> bool:
         return True
 

@@ -31,6 +31,7 @@ from llm_ocr.pipeline.interruption import Stop, run_until_stopped
 from llm_ocr.pipeline.loop import ReadItem, StageLoop, Tempo, Work
 from llm_ocr.pipeline.pace import Pace, moment
 from llm_ocr.pipeline.planning import Planning, absolute, make_plan, standing_plan, updated_plan
+from llm_ocr.pipeline.record import new_record, recorded
 from llm_ocr.pipeline.share import share_of
 from llm_ocr.pipeline.targets import target_of
 from llm_ocr.pipeline.telemetry import Telemetry
@@ -138,11 +139,15 @@ class Worker:
                     self._prepare, self._store, self._ledger, plan, self._share
                 )
                 ordered = self._stages_again()
-            async for part in self._parts(plan, ordered):
-                for name in ordered:
-                    await self._run_stage(name, part, pool, askers, stop)
-                await asyncio.to_thread(self._ledger.write)
-            self._account_for(askers)
+            told = (inputs, self._store.uri, self._settings, self._asking(ordered))
+            command = self._again.command if self._again else None
+            record = await asyncio.to_thread(new_record, *told, command)
+            async with recorded(self._store, record, self._session, askers):
+                async for part in self._parts(plan, ordered):
+                    for name in ordered:
+                        await self._run_stage(name, part, pool, askers, stop)
+                    await asyncio.to_thread(self._ledger.write)
+            self._session.held_back = self._pace.shares
             self._session.gpu_busy = telemetry.gpu_busy
         return await asyncio.to_thread(self._account, plan, ordered)
 
@@ -169,6 +174,10 @@ class Worker:
         wanted = [name for name in later if self._settings.describe or name != "describe"]
         return ["extract", *wanted]
 
+    def _asking(self, stages: Sequence[str]) -> list[str]:
+        """Those of the stages that ask someone, if it is needed."""
+        return [name for name in stages if name != "extract" or not self._again or self._again.asks]
+
     def _account(self, plan: Plan, stages: Sequence[str]) -> Summary:
         if self._share.count > 1:
             self._ledger.refresh()
@@ -177,9 +186,10 @@ class Worker:
         if left:
             self._notify(Note(_unfinished(left, len(plan.shards))))
             return summary
-        self._notify(Note("writing Markdown, viewer and summary"))
+        self._notify(Note("writing Markdown, viewer, card and summary"))
         if self._session.did_anything or not self._store.exists(SUMMARY_PATH):
-            write_outputs(self._store, summary, self._settings.viewer_pages)
+            viewer_pages = self._settings.viewer_pages
+            write_outputs(self._store, summary, plan.settings, viewer_pages)
         self._ledger.gather()
         sweep_orphans(self._store, self._ledger)
         return summary
@@ -270,16 +280,6 @@ class Worker:
         if asker is not None:
             asker.window.follow(lambda width: slots.resize(width + ahead))
         return slots
-
-    def _account_for(self, askers: Askers) -> None:
-        session = self._session
-        session.held_back = self._pace.shares
-        for asker in askers:
-            session.retries += asker.client.traffic.retries
-            session.engine_restarts += asker.restarts
-            session.seconds_down += asker.engine.seconds_down if asker.engine else 0.0
-            session.widest_window = max(session.widest_window, asker.window.most_inside)
-            session.preemptions += asker.load.preemptions if asker.load else 0
 
     @property
     def _render_workers(self) -> int:

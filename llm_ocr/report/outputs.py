@@ -2,11 +2,12 @@
 
 import json
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
 from llm_ocr.records import PageStatus
+from llm_ocr.report.card import write_card
 from llm_ocr.report.export import Write, export_markdown, into
 from llm_ocr.report.summary import Summary
 from llm_ocr.report.viewer import write_viewer
@@ -18,8 +19,13 @@ SUMMARY_PATH = "summary.json"
 VIEWER_PATH = "index.html"
 
 
-def write_outputs(store: Store, summary: Summary, viewer_pages: int) -> None:
-    """Write `markdown/`, `index.html` and, last, `summary.json` from the run's tables."""
+def write_outputs(
+    store: Store, summary: Summary, planned_with: Mapping[str, object], viewer_pages: int
+) -> None:
+    """Write `markdown/`, `index.html`, `README.md` and, last, `summary.json` from the run's tables.
+
+    `planned_with` are the settings in the run's plan.
+    """
     try:
         figures = _InStep(read_table(store, "figures"), "doc_id")
         export_markdown(read_table(store, "documents"), figures.of, _markdown(store))
@@ -30,6 +36,7 @@ def write_outputs(store: Store, summary: Summary, viewer_pages: int) -> None:
             f"{store.uri}: {error.strerror or error}; the tables are complete, so run the same "
             "command again when that is mended"
         ) from error
+    write_card(store, summary, planned_with)
     store.put(SUMMARY_PATH, json.dumps(summary.as_dict(), indent=2).encode())
 
 

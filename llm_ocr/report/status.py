@@ -92,7 +92,7 @@ def read_status(out: str) -> RunStatus:
     speed = _speed(ledger, staged["extract"], now)
     return RunStatus(
         out=store.uri,
-        documents=sum(1 for _ in plan.documents),
+        documents=plan.document_count,
         duplicates=plan.duplicates,
         shards=len(plan.shards),
         expected_pages=plan.expected_pages,

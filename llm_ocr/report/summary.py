@@ -11,6 +11,7 @@ from rich.text import Text
 
 from llm_ocr import __version__
 from llm_ocr.records import PageStatus
+from llm_ocr.report.sessions import read_sessions, total_cost
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.counts import BalanceError, Counts, total
 from llm_ocr.tables.ledger import Entry, Ledger
@@ -45,7 +46,8 @@ class Summary:
     which may have gone on with an earlier one's work; so are `retries` and what follows.
     `seconds_down` is from the engine's deaths until it answered again. `held_back` says at which
     share (0..1) of the moments the engine, rendering, the network or storage held the run back;
-    `gpu_busy` is the GPUs' mean utilisation (0..1)."""
+    `gpu_busy` is the GPUs' mean utilisation (0..1). `rows` are those of each table; `cost` is in US
+    dollars, of all sessions whose price is known (None: of none)."""
 
     out: str
     documents: int
@@ -69,6 +71,8 @@ class Summary:
     widest_window: int
     gpu_busy: float | None
     held_back: Mapping[str, float]
+    rows: Mapping[str, int]
+    cost: float | None
     model: str
     version: str
     look_at: tuple[Problem, ...]
@@ -106,15 +110,15 @@ def summarise(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Sum
     """The account of the run in `store`, from its commits; raises BalanceError if it is off."""
     stages = {name: _planned(ledger, name, plan) for name in ("extract", "describe", "assemble")}
     _check_run(plan, **stages)
-    pages, described = (
-        total(entry.counts for entry in stages[name].values()) for name in ("extract", "describe")
+    pages, described, assembled = (
+        total(entry.counts for entry in stages[name].values()) for name in stages
     )
     seconds = max(1e-9, time.monotonic() - session.started)
     fresh = session.counts.get("extract", Counts())
     tokens = sum(counts.completion_tokens for counts in session.counts.values())
     return Summary(
         out=store.uri,
-        documents=sum(1 for _ in plan.documents),
+        documents=_documents(plan, stages["assemble"]),
         duplicates=plan.duplicates,
         pages=pages.items,
         pages_by_status={status.value: pages.statuses.get(status, 0) for status in PageStatus},
@@ -135,9 +139,20 @@ def summarise(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Sum
         widest_window=session.widest_window,
         gpu_busy=session.gpu_busy,
         held_back=session.held_back,
+        rows=total((pages, described, assembled)).rows,
+        cost=total_cost(read_sessions(store)),
         model=str(plan.settings["model"]),
         version=__version__,
         look_at=tuple(islice(_problem_pages(store, stages["extract"]), PROBLEMS_SHOWN)),
+    )
+
+
+def _documents(plan: Plan, assembled: Mapping[str, Entry]) -> int:
+    """How many there are; of a shard where nobody counted them, once they are assembled."""
+    return sum(
+        shard.document_count
+        or (assembled[shard.name].counts.items if shard.name in assembled else 0)
+        for shard in plan.shards
     )
 
 
@@ -154,7 +169,12 @@ def _check_run(
     assemble: Mapping[str, Entry],
 ) -> None:
     """What one stage put out of a shard went into the next one, and came out of it."""
-    documents = {shard.name: len(shard.documents) for shard in plan.shards}
+    documents = {shard.name: shard.document_count for shard in plan.shards}
+    documents |= {  # where nobody counted a file's rows, those that came of it are what there is
+        shard: assemble[shard].counts.items
+        for shard, count in documents.items()
+        if count is None and shard in assemble
+    }
     figures = {shard: entry.counts.rows.get("figures", 0) for shard, entry in extract.items()}
     pages = {shard: entry.counts.items for shard, entry in extract.items()}
     for what, given, ended in (
@@ -206,6 +226,8 @@ def render_summary(summary: Summary) -> Group:
     if summary.retries or summary.engine_restarts:
         restarts = f"{summary.engine_restarts} engine restarts ({summary.seconds_down:.0f} s)"
         grid.add_row("Retries", f"{summary.retries} requests, {restarts}")
+    if summary.cost is not None:
+        grid.add_row("Cost", f"${summary.cost:,.2f}")
     if summary.held_back and summary.pages_done:
         grid.add_row("Held back by", _brakes(summary))
     parts: list[Table | Text] = [grid]

@@ -63,8 +63,7 @@ class Draughtsman:
 
     def inspect(self, document: Document) -> DocumentInfo:
         page_count = self._file(document).page_count
-        with open(document.source_uri, "rb") as body:
-            return DocumentInfo(page_count, hashlib.file_digest(body, "sha256").hexdigest())
+        return DocumentInfo(page_count, _content_hash(Path(document.source_uri)))
 
     def render(self, document: Document, number: int, policy: ImagePolicy) -> PageImage:
         return self._file(document).render(number, policy)
@@ -94,6 +93,10 @@ class Draughtsman:
 
     def _opened(self, path: Path) -> OpenFile:
         # Each is imported where it is needed: a run over images never loads pdfium.
+        if path.is_dir():
+            from llm_ocr.sources.album import Album
+
+            return Album(path, self._limits.max_pixels)
         if _looks_like_pdf(path):
             from llm_ocr.sources.pdf import PdfFile
 
@@ -101,6 +104,16 @@ class Draughtsman:
         from llm_ocr.sources.images import ImageFile
 
         return ImageFile(path, self._limits.max_pixels)
+
+
+def _content_hash(path: Path) -> str:
+    """SHA-256 of a file's bytes, or of those of all files in a folder of pages."""
+    digest = hashlib.sha256()
+    for one in sorted(path.iterdir()) if path.is_dir() else [path]:
+        with one.open("rb") as body:
+            while chunk := body.read(1 << 20):
+                digest.update(chunk)
+    return digest.hexdigest()
 
 
 def _check_version(document: Document) -> None:

@@ -1,6 +1,5 @@
 """What documents are called, what kinds there are, and which version of one lies there."""
 
-import hashlib
 import re
 from pathlib import Path, PurePath, PurePosixPath
 
@@ -13,6 +12,10 @@ KINDS = {
     ".tif": "image",
     ".tiff": "image",
 }
+# Files that hold many documents.
+DATASET_KINDS = {".parquet": "parquet", ".tar": "webdataset"}
+# What a page of a document takes, where its pages are not counted: a scan's JPEG.
+BYTES_A_PAGE = 100_000
 _UNSAFE = re.compile(r"[^\w.()+ -]")
 
 
@@ -23,11 +26,6 @@ def safe_name(relative: PurePath) -> str:
     parts = [part for part in relative.parts if part not in ("..", ".", "/")]
     safe = [_UNSAFE.sub("_", part).strip(". ") or "_" for part in parts]
     return str(PurePosixPath(*safe)) if safe else "_"
-
-
-def document_id(uri: str, version: str) -> str:
-    """16 hex digits that are others when place or content are."""
-    return hashlib.sha256(f"{uri}\n{version}".encode()).hexdigest()[:16]
 
 
 def file_version(path: Path) -> tuple[str, int]:

@@ -9,9 +9,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from llm_ocr.records import Document
-from llm_ocr.sources.names import KINDS, document_id, file_version, safe_name
-from llm_ocr.sources.remote import is_remote, remote_documents
+from llm_ocr.records import Document, document_id
+from llm_ocr.sources.configs import NoSuchPartError
+from llm_ocr.sources.datasets import (
+    Source,
+    WrongQueryError,
+    converted_files,
+    dataset_files,
+    parse_source,
+)
+from llm_ocr.sources.files import above_wildcards, in_folder, is_remote
+from llm_ocr.sources.names import DATASET_KINDS, KINDS, file_version, safe_name
+from llm_ocr.sources.remote import remote_documents
 
 _log = logging.getLogger(__name__)
 _RANGE = re.compile(r"\s*(\d+)\s*(?:(-)\s*(\d+)?\s*)?")
@@ -65,13 +74,47 @@ def list_documents(inputs: Sequence[str]) -> list[Document]:
             "there is no input; name a file, a folder, a glob or a list (@files.txt)"
         )
     found: dict[str, Document] = {}
-    for source in inputs:
-        expanded = [*(remote_documents(source) if is_remote(source) else _expanded(source))]
+    for given in inputs:
+        expanded = _found(given)
         if not expanded:
-            raise NoInputError(_nothing(source))
+            raise NoInputError(_nothing(given))
         for same, document in expanded:
             found.setdefault(same, document)
     return list(uniquely_named(found.values()))
+
+
+def _found(given: str) -> list[tuple[str, Document]]:
+    """Documents, or where there are none the files of a dataset."""
+    try:
+        source = parse_source(given)
+        if source.is_dataset:
+            return _in_dataset(source)
+        plain = [*_plain(source)]
+        # A bucket with documents is not listed once more to tell of what else is there.
+        is_answered = given.startswith("@") or (plain and is_remote(given))
+        in_dataset = [] if is_answered else [*dataset_files(source)]
+    except (NoSuchPartError, WrongQueryError) as error:
+        raise NoInputError(str(error)) from error
+    if plain and in_dataset:
+        _log.warning(
+            "%s: beside documents there are %d Parquet files or tars, which are left out; "
+            "name them to read them too, as %s/*.parquet",
+            *(given, len(in_dataset), given.rstrip("/")),
+        )
+    return plain or in_dataset
+
+
+def _in_dataset(source: Source) -> list[tuple[str, Document]]:
+    """The files of a dataset. A repository may also hold documents, or what the Hub converted."""
+    found = [*dataset_files(source)]
+    if found or not source.is_repository:
+        return found
+    wants_part = source.config or source.split
+    return ([] if wants_part else [*_plain(source)]) or [*converted_files(source)]
+
+
+def _plain(source: Source) -> Iterator[tuple[str, Document]]:
+    return remote_documents(source.place) if is_remote(source.place) else _expanded(source.place)
 
 
 def _expanded(source: str) -> Iterator[tuple[str, Document]]:
@@ -95,7 +138,7 @@ def _expand(source: str) -> Iterator[tuple[Path, str]]:
     elif os.path.exists(path):
         yield path, _name(path, path.parent)
     elif glob.has_magic(source):
-        root = _root(path)
+        root = above_wildcards(path)
         matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))
         files = (file for file in matches if file.is_file() and file.suffix.lower() in KINDS)
         yield from ((file, _name(file, root)) for file in files)
@@ -103,17 +146,8 @@ def _expand(source: str) -> Iterator[tuple[Path, str]]:
 
 def _in_folder(folder: Path) -> list[Path]:
     """The documents below a folder; a link that leads nowhere is one, so that it is told of."""
-    found: list[Path] = []
-    for top, folders, files in os.walk(folder, onerror=_tell_of_unread_folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        paths = (Path(top, name) for name in files if not name.startswith("."))
-        known = (path for path in paths if path.suffix.lower() in KINDS)
-        found += (path for path in known if path.is_file() or path.is_symlink())
-    return sorted(found)
-
-
-def _tell_of_unread_folder(error: OSError) -> None:
-    _log.warning("%s: the folder is skipped (%s)", error.filename, error.strerror)
+    known = (path for path in in_folder(folder) if path.suffix.lower() in KINDS)
+    return sorted(path for path in known if path.is_file() or path.is_symlink())
 
 
 def _listed(listing: Path) -> Iterator[tuple[Path, str]]:
@@ -132,16 +166,6 @@ def _listed(listing: Path) -> Iterator[tuple[Path, str]]:
             path = listing.parent / Path(entry).expanduser()
             name = entry if not Path(entry).is_absolute() else Path(entry).name
             yield path, _name(Path(name), Path())
-
-
-def _root(pattern: Path) -> Path:
-    """The folder above a glob's first wildcard."""
-    parts = []
-    for part in pattern.parts[:-1]:
-        if glob.has_magic(part):
-            break
-        parts.append(part)
-    return Path(*parts)
 
 
 def _name(path: Path, root: Path) -> str:
@@ -171,7 +195,7 @@ def uniquely_named(found: Iterable[Document], names: Iterable[str] = ()) -> Iter
 
 
 def _document(path: Path, name: str) -> Document:
-    kind = KINDS.get(path.suffix.lower(), "pdf")
+    kind = (KINDS | DATASET_KINDS).get(path.suffix.lower(), "pdf")
     try:
         version, size = file_version(path)
     except (OSError, ValueError):
@@ -184,7 +208,7 @@ def _document(path: Path, name: str) -> Document:
 
 
 def _nothing(source: str) -> str:
-    kinds = " ".join(sorted(KINDS))
+    kinds = " ".join(sorted(KINDS | DATASET_KINDS))
     if is_remote(source):
         return f"{source}: no document ({kinds}) lies there; check bucket and folder"
     if source.startswith("@"):

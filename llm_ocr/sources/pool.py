@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -16,8 +16,10 @@ from typing import Any, Self, cast
 
 from llm_ocr.records import Box, Document, ErrorCode, ImagePolicy, Page, PageError, PageImage
 from llm_ocr.sources.drawing import DocumentInfo
+from llm_ocr.sources.names import DATASET_KINDS
 from llm_ocr.sources.raster import Crop, RenderLimits
 from llm_ocr.sources.remote import Copies
+from llm_ocr.sources.rows import every_row
 
 __all__ = ["Crop", "DocumentInfo", "RenderLimits", "RenderPool"]
 
@@ -144,6 +146,34 @@ class RenderPool:
             worker.end()
         self._all.clear()
         self._copies.close()
+
+    async def rows(
+        self, planned: Document, only: Collection[str] | None = None
+    ) -> AsyncIterator[tuple[Document, PageError | None]]:
+        """The documents that a planned one stands for, each ready to be read or with what is wrong;
+        of `only` those doc_ids.
+
+        They are as good as read already: whoever is done with one says so with `release`.
+        """
+        if planned.kind not in DATASET_KINDS.values():
+            if only is None or planned.doc_id in only:
+                yield planned, None
+            return
+        wanted = planned if only is None else planned.among(only)
+        rows = every_row(wanted) if wanted.row_count != 0 else iter(())
+        while (row := await asyncio.to_thread(next, rows, None)) is not None:
+            if only is not None and row.document.doc_id not in only:
+                continue
+            error: PageError | None = None
+            try:
+                await self._copies.keep(row)
+            except PageError as raised:
+                error = raised
+            yield row.document, error
+
+    def release(self, document: Document) -> None:
+        """Nothing will be asked about the document soon: its copy can go."""
+        self._copies.drop(document)
 
     async def count_pages(self, document: Document) -> int:
         return cast(int, await self._ask("count_pages", document))

@@ -1,7 +1,6 @@
 """Documents in buckets: listed there, and copied to this machine's disk while they are read."""
 
 import asyncio
-import os
 import shutil
 import tempfile
 from collections import Counter, OrderedDict
@@ -10,18 +9,16 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from llm_ocr.records import Document, ErrorCode, PageError
-from llm_ocr.sources.names import KINDS, document_id, safe_name
-from llm_ocr.storage.store import StorageError, StoredObject, open_store
+from llm_ocr.records import Document, PageError, document_id
+from llm_ocr.sources.files import is_remote, open_as_listed
+from llm_ocr.sources.names import KINDS, safe_name
+from llm_ocr.sources.row import Row, write_row
+from llm_ocr.sources.rows import read_rows
+from llm_ocr.storage.store import StoredObject, open_store
 
-SCHEMES = ("s3://", "gs://", "memory://")
 # Bytes of documents that are kept on the disk for their next pages.
 KEPT_BYTES = 8 << 30
 CHUNK = 8 << 20
-
-
-def is_remote(source: str) -> bool:
-    return source.startswith(SCHEMES)
 
 
 def remote_documents(source: str) -> Iterator[tuple[str, Document]]:
@@ -48,7 +45,7 @@ def _document(uri: str, path: PurePosixPath, found: StoredObject) -> Document:
 
 
 class Copies:
-    """Copies of remote documents in a temporary folder, each made when it is first needed.
+    """Copies of remote documents and of rows in a temporary folder, each made when it is needed.
 
     Those that nobody reads go when there are more than `limit` bytes, the longest unread first.
     """
@@ -57,6 +54,7 @@ class Copies:
         self._limit = limit
         self._folder: Path | None = None
         self._kept: OrderedDict[str, Document] = OrderedDict()
+        self._held = 0
         self._readers: Counter[str] = Counter()
         self._making: dict[str, asyncio.Lock] = {}
 
@@ -70,51 +68,73 @@ class Copies:
 
         Raises PageError if it is gone, or another one by now.
         """
-        if not is_remote(document.source_uri):
+        if document.rows is None and not is_remote(document.source_uri):
             yield document
             return
         doc_id = document.doc_id
         self._readers[doc_id] += 1
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="llm-ocr-"))
         try:
             async with self._making.setdefault(doc_id, asyncio.Lock()):
                 if doc_id not in self._kept:
-                    copied = asyncio.to_thread(_copy, document, self._folder)
-                    self._kept[doc_id] = await copied
+                    copied = asyncio.to_thread(_copy, document, self._place)
+                    self._add(doc_id, await copied)
             self._kept.move_to_end(doc_id)
             self._make_room()
             yield self._kept[doc_id]
         finally:
             self._readers[doc_id] -= 1
 
+    async def keep(self, row: Row) -> None:
+        """Hold the content of a row, so that it need not be looked for in its file.
+
+        Raises PageError if it has none.
+        """
+        if isinstance(row.content, PageError):
+            raise row.content
+        doc_id = row.document.doc_id
+        async with self._making.setdefault(doc_id, asyncio.Lock()):
+            if doc_id not in self._kept:
+                self._add(doc_id, await asyncio.to_thread(write_row, row, self._place))
+        self._make_room()
+
+    def drop(self, document: Document) -> None:
+        """Let go of what is not needed any more."""
+        doc_id = document.doc_id
+        if doc_id in self._kept and not self._readers[doc_id]:
+            self._remove(doc_id)
+
+    @property
+    def _place(self) -> Path:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="llm-ocr-"))
+        return self._folder
+
+    def _add(self, doc_id: str, copy: Document) -> None:
+        self._kept[doc_id] = copy
+        self._held += copy.size
+
     def _make_room(self) -> None:
-        held = sum(one.size for one in self._kept.values())
-        for doc_id, copy in list(self._kept.items()):
-            if held <= self._limit:
-                return
-            if not self._readers[doc_id]:
-                del self._kept[doc_id], self._making[doc_id], self._readers[doc_id]
-                held -= copy.size
-                with suppress(FileNotFoundError):
-                    os.unlink(copy.source_uri)
+        for doc_id in list(self._kept) if self._held > self._limit else ():
+            if self._held > self._limit and not self._readers[doc_id]:
+                self._remove(doc_id)
+
+    def _remove(self, doc_id: str) -> None:
+        copy = self._kept.pop(doc_id)
+        self._held -= copy.size
+        del self._making[doc_id], self._readers[doc_id]
+        path = Path(copy.source_uri)
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _copy(document: Document, into: Path) -> Document:
+    if document.rows is not None:
+        return write_row(next(read_rows(document)), into)
     uri = document.source_uri
-    folder, _, name = uri.rpartition("/")
-    path = into / f"{document.doc_id}{PurePosixPath(name).suffix}"
-    try:
-        store = open_store(folder)
-        if store.look(name).version != document.version:
-            said = "it is not the object that was planned; read it into another --out"
-            raise PageError(ErrorCode.SOURCE_CHANGED, f"{uri}: {said}")
-        with store.open(name) as source, path.open("wb") as target:
-            shutil.copyfileobj(source, target, CHUNK)
-    except FileNotFoundError as error:
-        said = "the object is not there (any more); put it back"
-        raise PageError(ErrorCode.NOT_FOUND, f"{uri}: {said}") from error
-    except (StorageError, OSError) as error:
-        raise PageError(ErrorCode.READ_ERROR, f"{uri}: it can't be fetched ({error})") from error
+    path = into / f"{document.doc_id}{PurePosixPath(uri).suffix}"
+    with open_as_listed(uri, document.version) as source, path.open("wb") as target:
+        shutil.copyfileobj(source, target, CHUNK)
     version = f"{path.stat().st_size}-{path.stat().st_mtime_ns}"
     return replace(document, source_uri=str(path), version=version)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from llm_ocr.records import Document
-from llm_ocr.sources.remote import is_remote
+from llm_ocr.sources.files import is_remote
 
 CHUNK = 1 << 20
 _Key = tuple[str, ...]

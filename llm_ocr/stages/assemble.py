@@ -22,8 +22,8 @@ from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
 
 PAGE_COLUMNS = [
-    *("page_id", "doc_id", "source_uri", "name", "content_hash", "page_number"),
-    *("blocks", "status", "error_code", "error"),
+    *("page_id", "doc_id", "source_uri", "name", "content_hash", "metadata"),
+    *("page_number", "blocks", "status", "error_code", "error"),
 ]
 FIGURE_COLUMNS = ["figure_id", "page_id", "name", "caption"]
 DESCRIPTION_COLUMNS = ["figure_id", "text"]
@@ -82,6 +82,7 @@ class DocumentItem:
             "source_uri": first["source_uri"],
             "name": first["name"],
             "content_hash": first["content_hash"],
+            "metadata": first["metadata"],
             "markdown": markdown,
             "page_count": sum(page["page_number"] > 0 for page in self.pages),
             "figure_count": sum(len(self.figures.get(page["page_id"], ())) for page in self.pages),

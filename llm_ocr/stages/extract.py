@@ -69,20 +69,36 @@ class ExtractStage:
             async for page in self.pages_of(planned.document, done):
                 yield page
 
-    async def pages_of(
-        self, document: Document, done: Collection[str]
+    async def pages_of(self, planned: Document, done: Collection[str]) -> AsyncIterator["PageItem"]:
+        """The pages of a document, or of all rows that it stands for; of one that can't be opened
+        the one that stands for all."""
+        async for document, wrong in self.pool.rows(planned):
+            async for page in self.pages_of_one(document, wrong, done):
+                yield page
+
+    async def pages_of_one(
+        self, document: Document, wrong: PageError | None, done: Collection[str]
     ) -> AsyncIterator["PageItem"]:
-        """A document's pages, or the one that stands for all if it can't be opened."""
         try:
+            if wrong is not None:
+                raise wrong
             info = await self.pool.inspect(document)
             numbers = self._numbers(document, info)
         except PageError as error:
+            self.pool.release(document)
             # It could be opened at an earlier attempt: what that read of it is kept.
             for number in sorted(_numbers_of(document, done) | {0}):
                 yield PageItem(self, Page(document, number), None, error)
             return
+        unfinished = set(numbers)
         for number in numbers:
-            yield PageItem(self, Page(document, number), info)
+            yield PageItem(self, Page(document, number), info, unfinished=unfinished)
+
+    def finish(self, page: Page, unfinished: set[int]) -> None:
+        """The page is rows now; with the last of `unfinished` its document is not needed more."""
+        unfinished.discard(page.number)
+        if not unfinished:
+            self.pool.release(page.document)
 
     def _numbers(self, document: Document, info: DocumentInfo) -> Sequence[int]:
         if self.selection is None:
@@ -111,8 +127,10 @@ class PageItem:
         page: Page,
         info: DocumentInfo | None,
         error: PageError | None = None,
+        unfinished: set[int] | None = None,
     ) -> None:
         self._stage, self._page, self._info, self._error = stage, page, info, error
+        self._unfinished = unfinished or set()
         self._image: PageImage | None = None
         self._ended: asyncio.Future[ItemResult] | None = None
 
@@ -270,6 +288,7 @@ class PageItem:
         figures: Sequence[Figure] = (),
         notes: Sequence[str] = (),
     ) -> ItemResult:
+        self._stage.finish(self._page, self._unfinished)
         page_row = self._page_row(status, reading, spent, error)
         rows = page_rows(page_row, blocks, figures, notes)
         result = item_result(self.item_id, rows["pages"][0], rows)
@@ -288,6 +307,7 @@ class PageItem:
             "source_uri": page.document.source_uri,
             "name": page.document.name,
             "content_hash": self._info.content_hash if self._info else None,
+            "metadata": page.document.metadata,
             "page_number": page.number,
             "raw_answer": reading.answer.text if reading and reading.answer else None,
             "parser_version": reader.profile.parser_version if reader else None,

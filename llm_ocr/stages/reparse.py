@@ -79,9 +79,8 @@ class ReparseStage:
     tables: Sequence[str] = ("pages", "figures")
 
     async def items(self, shard: Shard, done: Collection[str]) -> AsyncIterator["ReparsedItem"]:
-        documents = {one.document.doc_id: one.document for one in shard.documents}
         for reading in await asyncio.to_thread(self.chosen, shard.name):
-            document = documents[reading.before["doc_id"]]
+            document = shard.document(reading.before["doc_id"], reading.before["source_uri"])
             yield ReparsedItem(self, shard.name, document, reading)
 
 

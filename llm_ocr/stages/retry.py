@@ -43,22 +43,34 @@ class RetryStage:
         for row in await asyncio.to_thread(self.chosen, shard.name):
             chosen.setdefault(row["doc_id"], {})[row["page_number"]] = row
         for planned in shard.documents:
-            before = chosen.get(planned.document.doc_id, {})
-            if 0 in before:
-                # It could not be opened: all its pages are new.
-                async for page in self.extract.pages_of(planned.document, done):
-                    yield RetriedItem(page, before[0]) if page.number == 0 else page
-            elif before:
-                for number, info, error in await self._opened(planned.document, before):
-                    page = PageItem(self.extract, Page(planned.document, number), info, error)
-                    yield RetriedItem(page, before[number])
+            # Of rows those alone are read anew that have such a page.
+            wanted = chosen.keys()
+            async for document, wrong in self.extract.pool.rows(planned.document, wanted):
+                async for item in self._again(document, wrong, chosen[document.doc_id], done):
+                    yield item
+
+    async def _again(
+        self,
+        document: Document,
+        wrong: PageError | None,
+        before: Mapping[int, Row],
+        done: Collection[str],
+    ) -> AsyncIterator["PageItem | RetriedItem"]:
+        if 0 in before:
+            # It could not be opened: all its pages are new.
+            async for page in self.extract.pages_of_one(document, wrong, done):
+                yield RetriedItem(page, before[0]) if page.number == 0 else page
+            return
+        for number, info, error in await self._opened(document, wrong, before):
+            page = PageItem(self.extract, Page(document, number), info, error)
+            yield RetriedItem(page, before[number])
 
     async def _opened(
-        self, document: Document, before: Mapping[int, Row]
+        self, document: Document, error: PageError | None, before: Mapping[int, Row]
     ) -> list[tuple[int, DocumentInfo | None, PageError | None]]:
-        info, error = None, None
+        info = None
         try:
-            info = await self.extract.pool.inspect(document)
+            info = None if error else await self.extract.pool.inspect(document)
         except PageError as refused:
             error = refused
         return [(number, info, error) for number in sorted(before)]

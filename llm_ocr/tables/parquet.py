@@ -32,6 +32,9 @@ def write_options(table: str) -> dict[str, Any]:
 def encode(rows: Sequence[Row], table: str) -> bytes:
     """Rows of a table as one Parquet file."""
     sink = io.BytesIO()
-    whole = pa.Table.from_pylist(list(rows), schema=SCHEMAS[table])
-    pq.write_table(whole, sink, row_group_size=ROW_GROUP, **write_options(table))
+    with pq.ParquetWriter(sink, SCHEMAS[table], **write_options(table)) as writer:
+        # Not even an empty row group where there are no rows: `datasets` can't stream one.
+        if rows:
+            whole = pa.Table.from_pylist(list(rows), schema=SCHEMAS[table])
+            writer.write_table(whole, row_group_size=ROW_GROUP)
     return sink.getvalue()

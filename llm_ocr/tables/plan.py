@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from llm_ocr.records import Document
+from llm_ocr.records import ROW, Document
 from llm_ocr.storage.store import Store
+from llm_ocr.tables.places import Places
 
 FOLDER = "plans"
 
@@ -27,6 +28,8 @@ _SCHEMA = pa.schema(
         ("kind", pa.string()),
         ("size", pa.int64()),
         ("pages", pa.int32()),
+        ("rows", pa.string()),
+        ("column", pa.string()),
         ("same_as", pa.string()),
     ]
 )
@@ -63,9 +66,26 @@ class Shard:
     def expected_pages(self) -> int:
         return sum(planned.pages or 1 for planned in self.documents)
 
-    def order(self) -> dict[str, int]:
+    def document(self, doc_id: str, source_uri: str) -> Document:
+        """The document of the shard, or the row of one, that is known by these."""
+        file_uri, _, number = source_uri.rpartition(ROW)
+        for planned in self.documents:
+            if planned.document.doc_id == doc_id:
+                return planned.document
+            if planned.document.rows is not None and planned.document.file_uri == file_uri:
+                return planned.document.row(int(number))
+        raise KeyError(doc_id)
+
+    @property
+    def document_count(self) -> int | None:
+        """How many documents it has, rows counted one by one; None where nobody counted them."""
+        counts = [planned.document.row_count for planned in self.documents]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+    def order(self) -> Places:
         """`doc_id` -> its place in the shard."""
-        return {planned.document.doc_id: k for k, planned in enumerate(self.documents)}
+        return Places([planned.document for planned in self.documents])
 
 
 @dataclass(frozen=True)
@@ -79,6 +99,12 @@ class Plan:
     @property
     def documents(self) -> Iterator[Document]:
         return (planned.document for shard in self.shards for planned in shard.documents)
+
+    @property
+    def document_count(self) -> int:
+        """How many documents it has; what nobody counted the rows of counts as one."""
+        counts = (document.row_count for document in self.documents)
+        return sum(1 if count is None else count for count in counts)
 
     @property
     def expected_pages(self) -> int:
@@ -102,13 +128,31 @@ def cut_shards(
     for planned in documents:
         pages = planned.pages or 1
         if held and count + pages > shard_pages and planned.same_as is None:
-            shards.append(Shard(first + len(shards), tuple(held)))
+            shards.append(Shard(first + len(shards), _together(held)))
             held, count = [], 0
         held.append(planned)
         count += pages
     if held:
-        shards.append(Shard(first + len(shards), tuple(held)))
+        shards.append(Shard(first + len(shards), _together(held)))
     return tuple(shards)
+
+
+def _together(several: Sequence[PlannedDocument]) -> tuple[PlannedDocument, ...]:
+    """Rows of one file that follow each other as one, so that it is opened once."""
+    together: list[PlannedDocument] = []
+    for planned in several:
+        last = together[-1] if together else None
+        if last is None or not _of_one_file(last.document, planned.document):
+            together.append(planned)
+            continue
+        ranges = [*last.document.ranges, *planned.document.ranges]
+        pages = (last.pages or 1) + (planned.pages or 1)
+        together[-1] = PlannedDocument(last.document.of_rows(ranges), pages)
+    return tuple(together)
+
+
+def _of_one_file(one: Document, other: Document) -> bool:
+    return None not in (one.rows, other.rows) and one.file_uri == other.file_uri
 
 
 def read_plan(store: Store) -> Plan | None:

@@ -73,7 +73,8 @@ def test_a_finished_run_is_found_finished_without_a_read_a_shard(
     summary = worker.resume(finished.uri, Settings(base_url="http://nobody/v1"), stages=STAGES)
     assert summary.pages == SHARDS
     assert operations.total() < 20, operations
-    assert operations["put"] == operations["create"] == 0
+    assert operations["create"] == 0
+    assert operations["put"] == 1, "the record of a session, which goes again if nothing was done"
 
 
 def test_commits_that_no_ledger_holds_are_read_once(

@@ -1,0 +1,96 @@
+"""Keeping the record of a session while it works on a run."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from llm_ocr import __version__
+from llm_ocr.models.profile import Task
+from llm_ocr.pipeline.askers import Askers
+from llm_ocr.pipeline.command import command_of
+from llm_ocr.pipeline.targets import target_of
+from llm_ocr.report.sessions import SessionRecord, delete_session, write_session
+from llm_ocr.report.summary import Session
+from llm_ocr.settings import Settings
+from llm_ocr.stages.stage import Reader
+from llm_ocr.storage.store import StorageError, Store
+from llm_ocr.tables.schema import Row
+
+
+def new_record(
+    inputs: Sequence[str] | None,
+    out: str,
+    settings: Settings,
+    stages: Sequence[str],
+    command: str | None = None,
+) -> SessionRecord:
+    """What can be said before the work begins. Raises EngineFailedError as `target_of` does."""
+    asked = {"extract": settings.model, "describe": settings.describe_model or settings.model}
+    tasks = {"extract": Task.DOCUMENT, "describe": Task.DESCRIBE}
+    return SessionRecord(
+        started=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        command=command_of(inputs, out, settings, stages, command),
+        version=__version__,
+        stages=list(stages),
+        readers={
+            stage: _facts(target_of(settings, model).reader, tasks[stage])
+            for stage, model in asked.items()
+            if stage in stages
+        },
+        source_license=settings.source_license,
+        price_per_hour=settings.price_per_hour,
+    )
+
+
+def _facts(reader: Reader, task: Task) -> Row:
+    profile = reader.profile
+    return {
+        "model": reader.model,
+        "revision": reader.revision,
+        "profile": profile.id,
+        "licence": profile.card.licence,
+        "prompt": profile.prompts[task].text,
+        "max_tokens": profile.prompts[task].max_tokens,
+        "sampling": dict(profile.sampling),
+    }
+
+
+@asynccontextmanager
+async def recorded(
+    store: Store, record: SessionRecord, session: Session, askers: Askers
+) -> AsyncIterator[None]:
+    """Write the record now, and when the block ends, however it does; none if nothing was done.
+
+    Then what the askers counted is in `session`.
+    """
+    name = f"{record.started.replace(':', '').split('.')[0]}-{uuid.uuid4().hex[:8]}"
+    await asyncio.to_thread(write_session, store, name, record)
+    try:
+        yield
+    finally:
+        _count(session, askers)
+        ended = replace(
+            record,
+            engines=list(dict.fromkeys(one.answered_by for one in askers if one.answered_by)),
+            seconds=time.monotonic() - session.started,
+            pages=session.counts["extract"].items if "extract" in session.counts else 0,
+        )
+        # An account that can't be written must not hide why the run ended.
+        with suppress(StorageError):
+            if session.did_anything:
+                await asyncio.to_thread(write_session, store, name, ended)
+            else:
+                await asyncio.to_thread(delete_session, store, name)
+
+
+def _count(session: Session, askers: Askers) -> None:
+    for asker in askers:
+        session.retries += asker.client.traffic.retries
+        session.engine_restarts += asker.restarts
+        session.seconds_down += asker.engine.seconds_down if asker.engine else 0.0
+        session.widest_window = max(session.widest_window, asker.window.most_inside)
+        session.preemptions += asker.load.preemptions if asker.load else 0

@@ -1,0 +1,231 @@
+"""Rows of Parquet files: footers at planning, later the row groups and columns that are due."""
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import types
+
+from llm_ocr.records import Document, ErrorCode, PageError, Range
+from llm_ocr.sources.files import open_as_listed
+from llm_ocr.sources.row import BATCH_BYTES, Row, metadata
+from llm_ocr.storage.store import StorageError
+
+# Of each column that is read, so much is fetched at a time.
+BUFFER = 4 << 20
+BATCH_ROWS = 256
+# What reading a damaged file raises.
+ERRORS = (pa.ArrowException, OSError, ValueError, EOFError, StorageError)
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """Rows `first` to `first + count - 1` of a file; `images` and `size` (in bytes) are how much
+    its column holds."""
+
+    first: int
+    count: int
+    images: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Footer:
+    """What is known of a Parquet file without its rows. `is_pdf`: the column holds PDFs."""
+
+    column: str
+    is_pdf: bool
+    groups: tuple[RowGroup, ...]
+
+
+def read_footer(document: Document) -> Footer:
+    """Raises PageError: CORRUPT_DOCUMENT if it is no Parquet, UNSUPPORTED_FORMAT if no column of
+    it can be read, or several can."""
+    with _opened(document) as file:
+        column = _column(document, file.schema_arrow)
+        leaf = _leaf(file, column)
+        groups, first = [], 0
+        for k in range(file.metadata.num_row_groups):
+            group = file.metadata.row_group(k)
+            chunk = group.column(leaf)
+            size = chunk.total_uncompressed_size
+            groups.append(RowGroup(first, group.num_rows, chunk.num_values, size))
+            first += group.num_rows
+        return Footer(column, _is_pdf(file.schema_arrow, column), tuple(groups))
+
+
+def rows_of_parquet(document: Document) -> Iterator[Row]:
+    """The rows that `document` stands for, a few in memory at a time. Raises PageError."""
+    with _opened(document) as file:
+        column = _column(document, file.schema_arrow)
+        wanted = list(document.ranges)
+        first = 0
+        for k in range(file.metadata.num_row_groups):
+            count = file.metadata.row_group(k).num_rows
+            inside = _inside(wanted, first, first + count - 1)
+            if inside:
+                yield from _rows(document, file, k, column, first, inside)
+                pa.default_memory_pool().release_unused()
+            first += count
+
+
+@contextmanager
+def _opened(document: Document) -> Iterator[pq.ParquetFile]:
+    uri = document.file_uri
+    with open_as_listed(uri, document.version) as source:
+        yield _parquet(uri, source)
+
+
+def _parquet(uri: str, source: BinaryIO) -> pq.ParquetFile:
+    # A store's reader reads ahead, which here would be columns that nobody wants.
+    exact = source.raw if isinstance(source, io.BufferedReader) else source
+    try:
+        return pq.ParquetFile(exact, buffer_size=BUFFER, pre_buffer=False)
+    except (pa.ArrowException, ValueError) as error:
+        said = f"it is no Parquet file, or cut off ({error}); copy or make it again"
+        raise PageError(ErrorCode.CORRUPT_DOCUMENT, f"{uri}: {said}") from error
+
+
+def _inside(wanted: Sequence[Range], first: int, last: int) -> list[int]:
+    """The wanted rows among `first` to `last`."""
+    return [
+        number
+        for start, end in wanted
+        for number in range(max(start, first), min(last if end is None else end, last) + 1)
+    ]
+
+
+def _rows(
+    document: Document, file: pq.ParquetFile, k: int, column: str, first: int, wanted: list[int]
+) -> Iterator[Row]:
+    """Wanted rows of row group `k`, which begins with row `first`. What can't be read is told of
+    each row that it concerns."""
+    left = list(reversed(wanted))
+    others = [field.name for field in file.schema_arrow if _is_plain(field.type)]
+    size = file.metadata.row_group(k).total_byte_size // file.metadata.row_group(k).num_rows
+    batches = file.iter_batches(
+        min(BATCH_ROWS, max(1, BATCH_BYTES // max(1, size))),
+        row_groups=[k],
+        columns=[column, *others],
+        use_threads=False,
+    )
+    try:
+        for batch in batches:
+            while left and left[-1] < first + batch.num_rows:
+                yield _row(document, batch, column, left.pop(), first)
+            first += batch.num_rows
+            if not left:
+                return
+    except ERRORS as error:
+        for number in reversed(left):
+            row = document.row(number)
+            if isinstance(error, StorageError):
+                code, said = ErrorCode.READ_ERROR, f"it can't be fetched ({error})"
+            else:
+                code, said = ErrorCode.CORRUPT_DOCUMENT, f"the file is damaged there ({error})"
+            yield Row(row, PageError(code, f"{row.source_uri}: {said}"))
+
+
+def _row(document: Document, batch: pa.RecordBatch, column: str, number: int, first: int) -> Row:
+    values = {name: batch.column(name)[number - first].as_py() for name in batch.schema.names}
+    value = values.pop(column)
+    row = replace(document.row(number), metadata=metadata(values))
+    return Row(row, _content(f"{row.source_uri}, column {column}", value))
+
+
+def _content(where: str, value: Any) -> bytes | tuple[bytes, ...] | PageError:  # noqa: ANN401
+    if isinstance(value, list):
+        pages = [_bytes(one) for one in value]
+        if pages:
+            # One that is missing is an empty file, which is that page's error alone.
+            return tuple(page or b"" for page in pages)
+        return PageError(ErrorCode.NO_PAGES, f"{where}: the list is empty; leave the row")
+    content = _bytes(value)
+    if content:
+        return content
+    path = value.get("path") if isinstance(value, dict) else None
+    said = f"only a path ({path}), no bytes; embed the files" if path else "nothing; leave the row"
+    return PageError(ErrorCode.EMPTY_FILE, f"{where}: there is {said}")
+
+
+def _bytes(value: Any) -> bytes | None:  # noqa: ANN401
+    return value.get("bytes") if isinstance(value, dict) else value
+
+
+# Columns -----------------------------------------------------------------------------------------
+
+
+def _column(document: Document, schema: pa.Schema) -> str:
+    """The column to read: the one that was named, or the only one that can be."""
+    uri, wanted = document.file_uri, document.column
+    readable = [field.name for field in schema if _holds_bytes(field.type)]
+    told = ", ".join(f"{field.name} ({field.type})" for field in schema)[:2000]
+    if wanted is not None:
+        if wanted in readable:
+            return wanted
+        wrong = "holds no bytes" if wanted in schema.names else "is not there"
+        raise PageError(
+            ErrorCode.UNSUPPORTED_FORMAT,
+            f"{uri}: column {wanted!r} {wrong}; images or PDFs are in a column of bytes, or of "
+            f"structs with bytes, or of lists of these. Columns: {told}",
+        )
+    declared = [name for name in readable if _feature(schema, name)]
+    candidates = declared or readable
+    if len(candidates) == 1:
+        return str(candidates[0])
+    if candidates:
+        said = f"{' and '.join(candidates)} could hold the pages; add ?column={candidates[0]}"
+    else:
+        said = "no column holds bytes of images or PDFs"
+    raise PageError(ErrorCode.UNSUPPORTED_FORMAT, f"{uri}: {said}. Columns: {told}")
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    if types.is_list(kind) or types.is_large_list(kind):
+        return _holds_bytes(kind.value_type) and not types.is_list(kind.value_type)
+    if types.is_struct(kind):
+        return any(field.name == "bytes" and _is_binary(field.type) for field in kind)
+    return _is_binary(kind)
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Whether values of the type are worth a place in `metadata`."""
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return not (types.is_nested(kind) or _is_binary(kind) or types.is_null(kind))
+
+
+def _feature(schema: pa.Schema, column: str) -> str | None:
+    """`Image` or `Pdf`, if `datasets` wrote that the column holds them."""
+    raw = (schema.metadata or {}).get(b"huggingface")
+    if raw is None:
+        return None
+    try:
+        feature = json.loads(raw)["info"]["features"][column]
+    except (ValueError, KeyError, TypeError):
+        return None
+    while isinstance(feature, list) or "feature" in feature:
+        feature = feature[0] if isinstance(feature, list) else feature["feature"]
+    kind = feature.get("_type")
+    return kind if kind in ("Image", "Pdf") else None
+
+
+def _is_pdf(schema: pa.Schema, column: str) -> bool:
+    feature = _feature(schema, column)
+    return feature == "Pdf" or (feature is None and "pdf" in column.lower())
+
+
+def _leaf(file: pq.ParquetFile, column: str) -> int:
+    """The number of the Parquet column with the bytes."""
+    paths = [file.schema.column(k).path for k in range(len(file.schema))]
+    mine = [k for k, path in enumerate(paths) if path == column or path.startswith(f"{column}.")]
+    return next((k for k in mine if paths[k].endswith(".bytes")), mine[0])

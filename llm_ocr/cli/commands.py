@@ -2,8 +2,8 @@
 
 Exit codes: 0 everything balanced (failed pages are reported), 1 more than --max-failed-ratio of
 the pages failed, 2 wrong usage, no input, or a server that refuses every page or answers otherwise
-than the model's profile says, 3 the engine failed, 4 storage failed or counts don't balance, 130
-stopped by Ctrl-C, 143 preempted by SIGTERM. Platforms retry 3, 4 and 143.
+than the model's profile says, 3 the engine or the cluster failed, 4 storage failed or counts don't
+balance, 130 stopped by Ctrl-C, 143 preempted by SIGTERM. Platforms retry 3, 4 and 143.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +12,7 @@ import typer
 
 from llm_ocr.cli.options import (
     ASKING,
+    CLUSTER,
     DESCRIBE,
     LAUNCH,
     MODEL,
@@ -55,7 +56,7 @@ Given = dict[str, Any]
 
 
 @app.command()
-@takes(PAGES, MODEL, DESCRIBE, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT)
+@takes(PAGES, MODEL, DESCRIBE, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT, CLUSTER)
 def run(
     inputs: Inputs,
     out: Out,
@@ -71,7 +72,7 @@ def run(
 
 
 @app.command()
-@takes(PAGES, MODEL, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT)
+@takes(PAGES, MODEL, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT, CLUSTER)
 def extract(inputs: Inputs, out: Out, given: Given, json_logs: JsonLogs = False) -> None:
     """Pages to Markdown, blocks and figure crops, without descriptions and documents."""
     _execute(given, json_logs, inputs=inputs, out=out, stages=("extract",))
@@ -236,11 +237,15 @@ def _execute(
     update: bool = False,
 ) -> None:
     from llm_ocr.pipeline import worker
+    from llm_ocr.platforms.places import runner
+
+    on = {name: given.pop(name) for name in CLUSTER if name in given}
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
         if inputs is None:
             return worker.resume(out, settings, stages=stages, notify=notify)
-        return worker.run(inputs, out, settings, stages=stages, update=update, notify=notify)
+        start = runner(on)
+        return start(inputs, out, settings, stages=stages, update=update, notify=notify)
 
     show(given, json_logs, work)
 

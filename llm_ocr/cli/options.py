@@ -140,6 +140,22 @@ RUN: Options = {
         typer.Option(min=0, max=1, help="Share of failed pages that fails the run."),
     ],
 }
+# Not fields of `Settings`: where the run happens.
+CLUSTER: Options = {
+    "on": Annotated[
+        str | None,
+        typer.Option(help="ray (RAY_ADDRESS, or a local one), or a cluster's ray://HOST:10001."),
+    ],
+    "engines": Annotated[
+        int | None, typer.Option(min=1, help="Engines on it (default: as many as have room).")
+    ],
+    "gpus_per_engine": Annotated[
+        int | None, typer.Option(min=0, help="GPUs of each (default: 1 where there are some).")
+    ],
+    "cpus_per_engine": Annotated[
+        int | None, typer.Option(min=1, help="CPUs of each (default: 4, or up to 8 with a GPU).")
+    ],
+}
 
 
 def takes(*groups: Options) -> Callable[[Callable[..., None]], Callable[..., None]]:

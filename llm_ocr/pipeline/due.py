@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from llm_ocr.pipeline.loop import Work
+from llm_ocr.pipeline.loop import Work, none_kept
 from llm_ocr.stages.stage import AnyItem, Stage
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.commits import data_path, read_commit, unchanged_since
@@ -43,8 +43,8 @@ def due(
         elif entry.inputs == made_of:
             done.add(entry.counts)
         else:
-            known = partial(_described, store, shard, entry, made_of)
-            kept = known if stage.name == "describe" else frozenset
+            known = partial(_described, shard.name, entry, made_of)
+            kept = known if stage.name == "describe" else none_kept
             work.append(Work(shard, entry.generation + 1, made_of, kept))
     return work, done
 
@@ -89,9 +89,8 @@ def _doable(ledger: Ledger, plan: Plan, stage: str) -> Iterator[tuple[Shard, dic
             yield shard, made_of
 
 
-def _described(store: Store, shard: Shard, entry: Entry, made_of: dict[str, int]) -> frozenset[str]:
+def _described(name: str, entry: Entry, made_of: dict[str, int], store: Store) -> frozenset[str]:
     """Figures whose pages are what they were when they were described."""
-    name = shard.name
     pages = unchanged_since(store, "extract", name, entry.inputs["extract"], made_of["extract"])
     rows = read_rows(
         store, data_path("descriptions", name, entry.generation), ["figure_id", "page_id"]

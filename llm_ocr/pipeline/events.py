@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from llm_ocr.tables.counts import Counts
+
 
 @dataclass(frozen=True)
 class StageStarted:
@@ -23,6 +25,15 @@ class ItemsDone:
 
 
 @dataclass(frozen=True)
+class ShardDone:
+    """A shard was committed and published; its items were told of before."""
+
+    stage: str
+    shard: str
+    counts: Counts
+
+
+@dataclass(frozen=True)
 class StageEnded:
     """All items of the stage are committed; `items` of them in all."""
 
@@ -37,7 +48,7 @@ class Note:
     text: str
 
 
-Event = StageStarted | ItemsDone | StageEnded | Note
+Event = StageStarted | ItemsDone | ShardDone | StageEnded | Note
 Notify = Callable[[Event], None]
 
 

@@ -5,13 +5,13 @@ There is one stream of items over all shards, so that the window stays full acro
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.inference.window import Window
-from llm_ocr.pipeline.events import ItemsDone, Notify
+from llm_ocr.pipeline.events import ItemsDone, Notify, ShardDone
 from llm_ocr.pipeline.interruption import Stop, StoppedError
 from llm_ocr.records import ErrorCode, PageError
 from llm_ocr.stages.stage import AnyItem, Reading, Spent, Stage
@@ -24,19 +24,24 @@ from llm_ocr.tables.shards import ShardWriter, publish
 log = logging.getLogger(__name__)
 
 
+def none_kept(store: Store) -> frozenset[str]:
+    """For shards all of whose items are to be done."""
+    return frozenset()
+
+
 @dataclass(frozen=True)
 class Work:
     """A shard that a stage still has to do, as which generation and from which inputs.
 
     `kept` says which items are as they were in the generation before, or None where there is
-    nothing to do; it may read the store, and raises FileNotFoundError where another worker has
+    nothing to do; it reads the store, and raises FileNotFoundError where another worker has
     done the shard meanwhile. `purpose` sets attempts apart that would do different things.
     """
 
     shard: Shard
     generation: int
     inputs: dict[str, int]
-    kept: Callable[[], frozenset[str] | None] = frozenset
+    kept: Callable[[Store], frozenset[str] | None] = none_kept
     purpose: str = ""
 
 
@@ -60,7 +65,8 @@ ReadItem = Callable[[AnyItem, Spent], Awaitable[Reading | None]]
 class StageLoop(Generic[AnyItem]):
     """Runs one stage.
 
-    `fresh` counts what this session did, `committed` what of it and of staged work was committed.
+    What this session did is added to `fresh`; `committed` counts what of it and of staged work was
+    committed.
     """
 
     def __init__(
@@ -72,8 +78,10 @@ class StageLoop(Generic[AnyItem]):
         tempo: Tempo,
         stop: Stop,
         notify: Notify,
+        fresh: Counts,
     ) -> None:
-        self.fresh, self.committed = Counts(), Counts()
+        self.committed = Counts()
+        self._fresh = fresh
         self._store, self._ledger, self._stage, self._read = store, ledger, stage, read
         self._tempo, self._stop, self._notify = tempo, stop, notify
         self._open: dict[str, _OpenShard] = {}
@@ -84,8 +92,8 @@ class StageLoop(Generic[AnyItem]):
         """Items that were read and are not yet rows."""
         return len(self._finishing)
 
-    async def run(self, work: Sequence[Work]) -> None:
-        """Do the shards, commit and publish them.
+    async def run(self, work: AsyncIterable[Work]) -> None:
+        """Do the shards as they come, commit and publish them.
 
         Raises StoppedError, EngineFailedError, StorageError or BalanceError; in each case what was
         finished by then is staged first, if the store still takes it.
@@ -93,7 +101,7 @@ class StageLoop(Generic[AnyItem]):
         try:
             async with asyncio.TaskGroup() as group:
                 watchers = [group.create_task(self._stop.wait()), group.create_task(self._tick())]
-                closing = [await self._feed(one, group) for one in work]
+                closing = [await self._feed(one, group) async for one in work]
                 await asyncio.gather(*(one for one in closing if one is not None))
                 for watcher in watchers:
                     watcher.cancel()
@@ -107,11 +115,12 @@ class StageLoop(Generic[AnyItem]):
     async def _feed(self, work: Work, group: asyncio.TaskGroup) -> asyncio.Task[None] | None:
         """Start the shard's items as places come free; the task returned commits it."""
         try:
-            kept = await asyncio.to_thread(work.kept)
+            kept = await asyncio.to_thread(work.kept, self._store)
         except FileNotFoundError:
             log.info("shard %s is done by another worker", work.shard.name)
-            return None
+            kept = None
         if kept is None:
+            self._notify(ShardDone(self._stage.name, work.shard.name, Counts()))
             return None
         writer = await asyncio.to_thread(
             ShardWriter,
@@ -166,7 +175,7 @@ class StageLoop(Generic[AnyItem]):
         if isinstance(result, PageError):
             result = item.failure(result, spent)
         opened.writer.add(result)
-        self.fresh.count(result)
+        self._fresh.count(result)
         self._notify(ItemsDone(self._stage.name, result.status, 1, fresh=True))
         if opened.writer.held >= self._tempo.part_items:
             await opened.stage()
@@ -194,6 +203,7 @@ class StageLoop(Generic[AnyItem]):
         await asyncio.to_thread(self._ledger.note, commit)
         self.committed.add(commit.counts)
         del self._open[writer.shard]
+        self._notify(ShardDone(self._stage.name, writer.shard, commit.counts))
 
     async def _tick(self) -> None:
         while True:

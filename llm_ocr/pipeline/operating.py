@@ -48,7 +48,7 @@ def retry(
             return None
         return Retrying(store, ledger, found)
 
-    return Worker(str(out), chosen, notify, prepare).run(None, ())
+    return Worker(str(out), chosen, notify, prepare=prepare).run(None, ())
 
 
 def reparse(
@@ -69,7 +69,7 @@ def reparse(
         return found[0]
 
     chosen = given.model_copy(update={"describe": False})
-    summary = Worker(str(out), chosen, notify, prepare).run(None, ())
+    summary = Worker(str(out), chosen, notify, prepare=prepare).run(None, ())
     for why, pages in found[0].left_alone.items():
         tell(Note(f"{pages:,} pages were left as they are: {why}"))
     return summary

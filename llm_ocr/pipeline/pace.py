@@ -6,10 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from llm_ocr.pipeline.asking import Asker
-from llm_ocr.pipeline.loop import StageLoop, Tempo
-from llm_ocr.stages.stage import AnyItem
-
 LOOK_SECONDS = 0.25
 
 
@@ -76,20 +72,3 @@ class Pace:
         """The share (0..1) of the moments at which each held the run back, largest first."""
         total = self._seen.total()
         return {str(one): count / total for one, count in self._seen.most_common()}
-
-
-def moment(loop: StageLoop[AnyItem], tempo: Tempo, asker: Asker | None) -> Moment | None:
-    """Where a stage's items are now; None for a stage that asks nobody."""
-    if asker is None:
-        return None
-    window, traffic = asker.window, asker.client.traffic
-    queued = window.waiting + (asker.load.waiting if asker.load else 0)
-    return Moment(
-        tempo.items.inside,
-        window.inside,
-        window.width,
-        queued,
-        traffic.between_tries,
-        loop.finishing,
-        asker.is_starting,
-    )

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 from llm_ocr import __version__
 from llm_ocr.models.profile import Task
-from llm_ocr.pipeline.askers import Askers
 from llm_ocr.pipeline.command import command_of
+from llm_ocr.pipeline.crew import Crew
 from llm_ocr.pipeline.targets import target_of
 from llm_ocr.report.sessions import SessionRecord, delete_session, write_session
 from llm_ocr.report.summary import Session
@@ -61,21 +61,21 @@ def _facts(reader: Reader, task: Task) -> Row:
 
 @asynccontextmanager
 async def recorded(
-    store: Store, record: SessionRecord, session: Session, askers: Askers
+    store: Store, record: SessionRecord, session: Session, crew: Crew
 ) -> AsyncIterator[None]:
     """Write the record now, and when the block ends, however it does; none if nothing was done.
 
-    Then what the askers counted is in `session`.
+    Then what the crew did is in `session`.
     """
     name = f"{record.started.replace(':', '').split('.')[0]}-{uuid.uuid4().hex[:8]}"
     await asyncio.to_thread(write_session, store, name, record)
     try:
         yield
     finally:
-        _count(session, askers)
+        crew.account()
         ended = replace(
             record,
-            engines=list(dict.fromkeys(one.answered_by for one in askers if one.answered_by)),
+            engines=list(session.engines),
             seconds=time.monotonic() - session.started,
             pages=session.counts["extract"].items if "extract" in session.counts else 0,
         )
@@ -85,12 +85,3 @@ async def recorded(
                 await asyncio.to_thread(write_session, store, name, ended)
             else:
                 await asyncio.to_thread(delete_session, store, name)
-
-
-def _count(session: Session, askers: Askers) -> None:
-    for asker in askers:
-        session.retries += asker.client.traffic.retries
-        session.engine_restarts += asker.restarts
-        session.seconds_down += asker.engine.seconds_down if asker.engine else 0.0
-        session.widest_window = max(session.widest_window, asker.window.most_inside)
-        session.preemptions += asker.load.preemptions if asker.load else 0

@@ -59,12 +59,12 @@ class Reparsing:
     def stage(self, extract: ExtractStage) -> ReparseStage:
         return ReparseStage(extract.pool, lambda shard: self._chosen.pop(shard), self._rows)
 
-    def _choose(self, shard: str, plan: Plan) -> frozenset[str] | None:
+    def _choose(self, shard: str, plan: Plan, store: Store) -> frozenset[str] | None:
         """Read the shard's answers anew; the pages that stay, or None if all do."""
         self._done.add(shard)
         kept: set[str] = set()
         chosen: list[NewReading] = []
-        for row in read_rows(self._store, self._path("pages", shard), READ):
+        for row in read_rows(store, self._path("pages", shard), READ):
             reading = self._read(row, plan)
             if reading is None:
                 kept.add(row["page_id"])

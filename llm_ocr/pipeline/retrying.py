@@ -180,12 +180,12 @@ class Retrying:
     def stage(self, extract: ExtractStage) -> RetryStage:
         return RetryStage(extract, lambda shard: self._chosen.pop(shard))
 
-    def _choose(self, shard: str) -> frozenset[str]:
+    def _choose(self, shard: str, store: Store) -> frozenset[str]:
         """Choose the shard's pages; what is not chosen is kept."""
         kept: set[str] = set()
         chosen: list[Row] = []
         path = data_path("pages", shard, self._retry.shards[shard])
-        for row in read_rows(self._store, path, COMPARED):
+        for row in read_rows(store, path, COMPARED):
             if self._retry.wanted.chooses(row):
                 chosen.append(row)
             else:

@@ -1,7 +1,7 @@
 """What a run did, as numbers and in print."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 
@@ -89,7 +89,8 @@ class Summary:
 
 @dataclass
 class Session:
-    """What one process did of a run: `counts` by stage, since `started` (`time.monotonic()`)."""
+    """What one process did of a run: `counts` by stage, since `started` (`time.monotonic()`);
+    `engines` answered."""
 
     started: float
     counts: dict[str, Counts] = field(default_factory=dict)
@@ -100,6 +101,7 @@ class Session:
     widest_window: int = 0
     gpu_busy: float | None = None
     held_back: Mapping[str, float] = field(default_factory=dict)
+    engines: Sequence[str] = ()
 
     @property
     def did_anything(self) -> bool:

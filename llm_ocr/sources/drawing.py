@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from llm_ocr.records import Box, Document, ErrorCode, ImagePolicy, PageError, PageImage
-from llm_ocr.sources.names import file_version
+from llm_ocr.sources.names import DATASET_KINDS, file_version
 from llm_ocr.sources.raster import Crop, RenderLimits
 
 OPEN_FILES = 4
@@ -82,7 +82,11 @@ class Draughtsman:
         if doc_id not in self._open:
             while len(self._open) >= OPEN_FILES:
                 self._close(next(iter(self._open)))
-            self._open[doc_id] = self._opened(Path(document.source_uri))
+            path = Path(document.source_uri)
+            # Of files, a folder is none.
+            in_dataset = document.kind in DATASET_KINDS.values()
+            opened = self._album if in_dataset and path.is_dir() else self._opened
+            self._open[doc_id] = opened(path)
         self._open.move_to_end(doc_id)
         self._uses[doc_id] += 1
         return self._open[doc_id]
@@ -91,12 +95,13 @@ class Draughtsman:
         self._open.pop(doc_id).close()
         del self._uses[doc_id]
 
+    def _album(self, path: Path) -> OpenFile:
+        from llm_ocr.sources.album import Album
+
+        return Album(path, self._limits.max_pixels)
+
     def _opened(self, path: Path) -> OpenFile:
         # Each is imported where it is needed: a run over images never loads pdfium.
-        if path.is_dir():
-            from llm_ocr.sources.album import Album
-
-            return Album(path, self._limits.max_pixels)
         if _looks_like_pdf(path):
             from llm_ocr.sources.pdf import PdfFile
 

@@ -82,7 +82,8 @@ class DocumentItem:
             "source_uri": first["source_uri"],
             "name": first["name"],
             "content_hash": first["content_hash"],
-            "metadata": first["metadata"],
+            # Runs from before it was known have no such column.
+            "metadata": first.get("metadata"),
             "markdown": markdown,
             "page_count": sum(page["page_number"] > 0 for page in self.pages),
             "figure_count": sum(len(self.figures.get(page["page_id"], ())) for page in self.pages),

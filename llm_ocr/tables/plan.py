@@ -17,6 +17,7 @@ from llm_ocr.storage.store import Store
 from llm_ocr.tables.places import Places
 
 FOLDER = "plans"
+PLAN_PATH = f"{FOLDER}/000.parquet"
 
 _SCHEMA = pa.schema(
     [

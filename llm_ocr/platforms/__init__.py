@@ -1,0 +1,1 @@
+"""Where a run happens, if not in the process that was started."""

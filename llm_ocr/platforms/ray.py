@@ -1,0 +1,149 @@
+"""A run on a Ray cluster: this process plans, hands out shards, and writes the outputs."""
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from llm_ocr.inference.replies import EngineFailedError
+from llm_ocr.pipeline import worker
+from llm_ocr.pipeline.due import STAGES
+from llm_ocr.pipeline.events import Note, Notify, ignore
+from llm_ocr.pipeline.interruption import StoppedError
+from llm_ocr.pipeline.targets import EngineKind
+from llm_ocr.platforms.cluster import (
+    PLACE_SECONDS,
+    ClusterError,
+    Node,
+    Room,
+    Wanted,
+    import_problem,
+    reason_of,
+    room_for,
+)
+from llm_ocr.report.summary import Summary
+from llm_ocr.settings import EngineChoice, Settings
+
+# Profiles that are files, which nodes read too.
+PROFILE_FILES = (".toml", ".yaml", ".yml")
+
+
+def run(
+    inputs: str | Path | Sequence[str | Path],
+    out: str | Path,
+    settings: Settings | None = None,
+    wanted: Wanted | None = None,
+    *,
+    stages: Sequence[str] = STAGES,
+    update: bool = False,
+    notify: Notify | None = None,
+) -> Summary:
+    """As `llm_ocr.run`, with engines on a Ray cluster. Raises ClusterError too.
+
+    Where Ray is initialised already, its cluster is used and left as it is.
+    """
+    wanted = wanted or Wanted()
+    chosen = _from_anywhere(settings or Settings())
+    if str(out).startswith("memory://"):
+        raise ClusterError(f"{out} is in this process's memory: give an --out that all nodes see")
+    with _connected(wanted.address) as ray:
+        room = room_for(_nodes(ray), chosen, wanted)
+        chosen = _with_engine_chosen(ray, chosen, room, notify or ignore)
+        from llm_ocr.platforms.ray_crew import RayCrew
+
+        hire = partial(RayCrew, room=room)
+        return worker.run(
+            inputs, out, chosen, stages=stages, update=update, notify=notify, hire=hire
+        )
+
+
+@contextmanager
+def _connected(address: str | None) -> Iterator[Any]:
+    """Ray, connected to its cluster, which is started here if there is none."""
+    # vLLM's usage statistics are not sent either.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise ClusterError(
+            '--on ray needs Ray, which is not installed: pip install "llm_ocr[ray]"'
+        ) from error
+    if ray.is_initialized():
+        yield ray
+        return
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address is None:
+        # Of a cluster that is started for one run.
+        quiet["include_dashboard"] = False
+    try:
+        ray.init(address, **quiet)
+    except KeyboardInterrupt:
+        raise StoppedError(preempted=False) from None
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        where = address or os.environ.get("RAY_ADDRESS") or "the local Ray"
+        said = " ".join(str(error).split())[:300]
+        raise ClusterError(
+            f"{where} can't be reached ({said}): start a cluster with "
+            "`ray start --head`, or check --on and RAY_ADDRESS"
+        ) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _nodes(ray: Any) -> list[Node]:  # noqa: ANN401
+    return [
+        Node(
+            node["NodeManagerAddress"],
+            int(node["Resources"].get("CPU", 0)),
+            int(node["Resources"].get("GPU", 0)),
+        )
+        for node in ray.nodes()
+        if node["Alive"]
+    ]
+
+
+def _with_engine_chosen(
+    ray: Any,  # noqa: ANN401
+    settings: Settings,
+    room: Room,
+    notify: Notify,
+) -> Settings:
+    """The settings with the engine that one would start on a node: what this machine would choose
+    says nothing of it."""
+    if settings.base_url is not None or settings.engine is not EngineChoice.AUTO:
+        return settings
+    from llm_ocr.platforms.ray_actor import engine_kind
+
+    asked = ray.remote(engine_kind).options(num_cpus=room.cpus, num_gpus=room.gpus)
+    answer = asked.remote(settings)
+    try:
+        if not ray.wait([answer], timeout=PLACE_SECONDS)[0]:
+            notify(Note(f"waiting for a node with {room.each} to spare"))
+        kind = ray.get(answer)
+    except KeyboardInterrupt:
+        raise StoppedError(preempted=False) from None
+    except ray.exceptions.RayError as error:
+        raise ClusterError(import_problem(error) or reason_of(error)) from error
+    if isinstance(kind, EngineFailedError):
+        raise kind
+    chosen = EngineChoice.VLLM if kind is EngineKind.VLLM else EngineChoice.EMBEDDED
+    return settings.model_copy(update={"engine": chosen})
+
+
+def _from_anywhere(settings: Settings) -> Settings:
+    """Paths in the settings mean the same in whatever folder a process runs."""
+    changes: dict[str, object] = {
+        name: getattr(settings, name).expanduser().absolute()
+        for name in ("weights", "log_dir")
+        if getattr(settings, name) is not None
+    }
+    for name in ("model", "describe_model", "fallback_model"):
+        value = getattr(settings, name)
+        if value is not None and value.endswith(PROFILE_FILES):
+            changes[name] = str(Path(value).expanduser().absolute())
+    return settings.model_copy(update=changes)

@@ -1,0 +1,44 @@
+"""What runs on the nodes of a Ray cluster: an engine, and the shards that are done with it."""
+
+import asyncio
+import os
+
+from llm_ocr.inference.replies import EngineFailedError
+from llm_ocr.pipeline.hand import Hand, Report
+from llm_ocr.pipeline.loop import Work
+from llm_ocr.pipeline.targets import EngineKind, target_of
+from llm_ocr.platforms.orders import Orders, problem_here
+from llm_ocr.settings import Settings
+
+
+class EngineActor:
+    """Ray's actor; a thin coat around `Hand`. `start` first."""
+
+    async def start(self, orders: Orders) -> str | None:
+        """Begin; returns what is wrong with this node, if something is."""
+        os.environ.update(orders.environment)
+        found = await asyncio.to_thread(problem_here, orders)
+        if found is None:
+            self._hand = Hand(orders.out, orders.settings)
+            self._hand.start()
+        return found
+
+    async def give(self, stage: str, work: Work) -> None:
+        self._hand.give(stage, work)
+
+    async def report(self) -> Report:
+        return await self._hand.report()
+
+    async def finish(self) -> Report:
+        return await self._hand.finish()
+
+    async def stop(self) -> Report:
+        return await self._hand.stop()
+
+
+def engine_kind(settings: Settings) -> EngineKind | EngineFailedError:
+    """Which engine would be started where this runs, or why none would be."""
+    try:
+        return target_of(settings, settings.model).kind
+    except EngineFailedError as error:
+        return error

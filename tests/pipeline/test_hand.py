@@ -1,0 +1,133 @@
+"""A process that is handed shards one after another."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from llm_ocr import load_documents, load_pages
+from llm_ocr.inference.replies import EngineFailedError
+from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
+from llm_ocr.pipeline.events import ItemsDone, Note, ShardDone
+from llm_ocr.pipeline.hand import Hand, Report
+from llm_ocr.pipeline.loop import Work
+from llm_ocr.pipeline.standing import not_committed, standing
+from llm_ocr.settings import Settings
+from llm_ocr.sources.open import list_documents
+from llm_ocr.sources.pool import RenderPool
+from llm_ocr.stages.extract import ExtractStage
+from llm_ocr.storage.store import open_store
+from llm_ocr.tables.plan import PlannedDocument, cut_shards
+from tests import documents
+from tests.servers.chat import ChatServer, at_once, serving
+
+SHARDS = 4
+# So that what waits for ever fails.
+SECONDS = 120
+
+
+@asynccontextmanager
+async def handed(
+    folder: Path,
+    server: ChatServer,
+    **settings: Any,  # noqa: ANN401
+) -> AsyncIterator[tuple[Hand, list[Work]]]:
+    """A hand, and shards of two pages each that it was not given yet."""
+    for k in range(SHARDS):
+        documents.pdf(folder / "in" / f"{k}.pdf", pages=2)
+    planned = [PlannedDocument(one, 2) for one in list_documents([str(folder / "in")])]
+    work = [Work(shard, 0, {}) for shard in cut_shards(planned, 2)]
+    hand = Hand(str(folder / "out"), Settings(base_url=server.base_url, **settings))
+    hand.start()
+    try:
+        async with asyncio.timeout(SECONDS):
+            yield hand, work
+    finally:
+        await hand.stop()
+
+
+async def until(hand: Hand, shards: int) -> list[Report]:
+    """The reports up to the one that tells of so many shards done."""
+    reports: list[Report] = []
+    while shards > 0:
+        reports.append(await hand.report())
+        assert reports[-1].error is None
+        shards -= sum(isinstance(one, ShardDone) for one in reports[-1].events)
+    return reports
+
+
+async def test_its_window_is_full_across_shards_that_come_one_by_one(tmp_path: Path) -> None:
+    together = asyncio.Event()
+
+    async def reply(body: dict[str, Any]) -> web.StreamResponse:
+        # Nothing is answered before the pages of all shards are asked about.
+        if server.in_flight == 2 * SHARDS:
+            together.set()
+        await together.wait()
+        return at_once(body)
+
+    async with serving(reply) as server, handed(tmp_path, server, concurrency=8) as (hand, work):
+        for taken, one in enumerate(work):
+            hand.give("extract", one)
+            while (await hand.report()).taken <= taken:
+                pass
+        reports = await until(hand, SHARDS)
+    assert reports[-1].session.counts["extract"].items == 2 * SHARDS
+    assert len(list(load_pages(tmp_path / "out"))) == 2 * SHARDS
+
+
+async def test_stages_follow_each_other_and_it_ends_in_order(tmp_path: Path) -> None:
+    async with serving() as server, handed(tmp_path, server) as (hand, work):
+        for one in work:
+            hand.give("extract", one)
+        first = await until(hand, SHARDS)
+        for one in work:
+            hand.give("assemble", Work(one.shard, 0, {"extract": 0}))
+        last = await hand.finish()
+    ended = [one for report in first for one in report.events if isinstance(one, ItemsDone)]
+    assert sum(one.count for one in ended) == 2 * SHARDS
+    assert sum(isinstance(one, ShardDone) for one in last.events) == SHARDS
+    assert (last.taken, last.session.counts["assemble"].items) == (2 * SHARDS, SHARDS)
+    assert len(list(load_documents(tmp_path / "out"))) == SHARDS
+
+
+async def test_stopped_it_has_staged_what_was_answered(tmp_path: Path) -> None:
+    async def reply(body: dict[str, Any]) -> web.StreamResponse:
+        if len(server.requests) > 3:
+            await asyncio.Event().wait()
+        return at_once(body)
+
+    async with serving(reply) as server, handed(tmp_path, server, concurrency=1) as (hand, work):
+        for one in work:
+            hand.give("extract", one)
+        await until(hand, 1)
+        while len(server.requests) < 4:
+            await hand.report()
+        assert (await hand.stop()).error is None
+        store = open_store(str(tmp_path / "out"))
+        staged = [thing.path for thing in store.list("_staging/extract")]
+    assert sum(path.endswith(".json") for path in staged) == 1
+    async with RenderPool(1) as pool:
+        stage = ExtractStage(pool, DEEPSEEK_OCR)
+        counts = [standing(store, stage, one) for one in work]
+    assert [one.items for one in counts if one is not None] == [2]
+    gone = [one.shard.name for one, found in zip(work, counts, strict=True) if found is None]
+    assert not_committed(store, "extract", work) == gone
+
+
+async def test_why_its_engine_failed_is_reported(tmp_path: Path) -> None:
+    async with serving() as server:
+        nobody = server
+    settings = {"ready_timeout": 0.1}
+    async with handed(tmp_path, nobody, **settings) as (hand, work):
+        hand.give("extract", work[0])
+        reports = [await hand.report()]
+        while reports[-1].error is None:
+            reports.append(await hand.report())
+    assert isinstance(reports[-1].error, EngineFailedError)
+    assert "nobody answers" in str(reports[-1].error)
+    notes = [one.text for report in reports for one in report.events if isinstance(one, Note)]
+    assert any("waiting for" in text for text in notes)

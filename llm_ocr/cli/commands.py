@@ -6,9 +6,6 @@ than the model's profile says, 3 the engine or the cluster failed, 4 storage fai
 balance, 130 stopped by Ctrl-C, 143 preempted by SIGTERM. Platforms retry 3, 4 and 143.
 """
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,14 +18,18 @@ from llm_ocr.cli.options import (
     MODEL,
     OUTPUT,
     PAGES,
+    RETRY,
     RUN,
     SERVER,
     VLLM,
     takes,
 )
+from llm_ocr.cli.showing import errors, listed, note, show, terminal
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from llm_ocr.pipeline.events import Notify
+    from llm_ocr.report.summary import Summary
+    from llm_ocr.settings import Settings
 
 app = typer.Typer(
     name="llm-ocr",
@@ -60,10 +61,18 @@ Given = dict[str, Any]
 
 @app.command()
 @takes(PAGES, MODEL, DESCRIBE, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT, CLUSTER)
-def run(inputs: Inputs, out: Out, given: Given, json_logs: JsonLogs = False) -> None:
+def run(
+    inputs: Inputs,
+    out: Out,
+    given: Given,
+    update: Annotated[
+        bool, typer.Option("--update", help="Add the documents that are new in the inputs.")
+    ] = False,
+    json_logs: JsonLogs = False,
+) -> None:
     """Extract, describe and assemble; the same command goes on with a run that was stopped."""
     stages = ("extract", "describe", "assemble")
-    _execute(given, json_logs, inputs=inputs, out=out, stages=stages)
+    _execute(given, json_logs, inputs=inputs, out=out, stages=stages, update=update)
 
 
 @app.command()
@@ -88,6 +97,32 @@ def assemble(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
 
 
 @app.command()
+@takes(MODEL, SERVER, LAUNCH, VLLM, ASKING, RETRY, RUN, OUTPUT)
+def retry(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
+    """Ask again about pages that ended badly; the better of both readings stands."""
+    from llm_ocr.pipeline import operating
+
+    statuses, errors = listed(given, "status", "failed"), listed(given, "error", "")
+
+    def work(settings: "Settings", notify: "Notify") -> "Summary":
+        return operating.retry(out, settings, statuses=statuses, errors=errors, notify=notify)
+
+    show(given, json_logs, work)
+
+
+@app.command()
+@takes(MODEL, RUN, OUTPUT)
+def reparse(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
+    """Read the stored answers with this version's parsers, without a model or a GPU."""
+    from llm_ocr.pipeline import operating
+
+    def work(settings: "Settings", notify: "Notify") -> "Summary":
+        return operating.reparse(out, settings, notify=notify)
+
+    show(given, json_logs, work)
+
+
+@app.command()
 @takes(MODEL, SERVER, LAUNCH, VLLM)
 def check(given: Given) -> None:
     """Ask a server, or an engine that is started for it, about known pages; report what is off."""
@@ -95,8 +130,8 @@ def check(given: Given) -> None:
     from llm_ocr.pipeline.serving import check_target
     from llm_ocr.settings import Settings
 
-    console = _console()
-    with _errors():
+    console = terminal()
+    with errors():
         with watch(console, False) as notify:
             where, findings = check_target(Settings(**given), notify)
         console.print(where)
@@ -117,12 +152,12 @@ def models(
     from llm_ocr.models.catalogue import all_profiles
     from llm_ocr.report.models import profile_facts, render_profiles
 
-    with _errors():
+    with errors():
         profiles = all_profiles()
         if json_output:
             typer.echo(json.dumps([profile_facts(one) for one in profiles.values()], indent=2))
         else:
-            _console().print(render_profiles(profiles))
+            terminal().print(render_profiles(profiles))
 
 
 @app.command()
@@ -133,19 +168,19 @@ def status(
         str | None, typer.Option(help="What the run was given as --staging.")
     ] = None,
 ) -> None:
-    """Shards planned and committed, and pages by status, of a run at any time."""
+    """Shards, pages by status, speed and time left of a run, at any time and from any machine."""
     import json
     from dataclasses import asdict
 
     from llm_ocr.report.status import read_status, render_status
     from llm_ocr.settings import Settings
 
-    with _errors():
+    with errors():
         found = read_status(out, staging or Settings().staging)
         if json_output:
             typer.echo(json.dumps(asdict(found), indent=2))
         else:
-            _console().print(render_status(found))
+            terminal().print(render_status(found))
 
 
 @app.command()
@@ -157,8 +192,8 @@ def view(
     """Serve a run's folder on 127.0.0.1 and open its viewer; Ctrl-C ends it."""
     from llm_ocr.report.serve import serve
 
-    with _errors():
-        serve(out, port, browser, _console().print)
+    with errors():
+        serve(out, port, browser, terminal().print)
 
 
 @app.command()
@@ -181,14 +216,14 @@ def engine(
     from llm_ocr.pipeline.serving import engine_command, explain
     from llm_ocr.settings import Settings
 
-    with _errors():
+    with errors():
         settings = Settings(**given)
         if print_command:
             typer.echo(explain(settings, host, port))
             return
-        command = engine_command(settings, _note, model_name)
+        command = engine_command(settings, note, model_name)
     argv = [*command.argv, "--host", host, "--port", str(port)]
-    _console().print(f"{command.name} answers at http://{host}:{port}/v1 once it is ready.")
+    terminal().print(f"{command.name} answers at http://{host}:{port}/v1 once it is ready.")
     os.execve(argv[0], argv, {**os.environ, **command.env})
 
 
@@ -207,104 +242,20 @@ def _execute(
     inputs: list[str] | None,
     out: str,
     stages: tuple[str, ...],
+    update: bool = False,
 ) -> None:
-    from llm_ocr.cli.progress import watch
     from llm_ocr.pipeline import worker
     from llm_ocr.platforms.places import runner
-    from llm_ocr.report.summary import render_summary
-    from llm_ocr.settings import Settings
 
-    console = _console()
-    with _errors():
-        on = {name: given.pop(name) for name in CLUSTER if name in given}
-        settings = Settings(**given)
-        with watch(console, json_logs) as notify:
-            if inputs is None:
-                summary = worker.resume(out, settings, stages=stages, notify=notify)
-            else:
-                summary = runner(on)(inputs, out, settings, stages=stages, notify=notify)
-        if not json_logs:
-            console.print(render_summary(summary))
-            for place, what in _outputs(summary.out):
-                console.print(f"{place}  {what}", highlight=False, soft_wrap=True)
-    if summary.failed_ratio > settings.max_failed_ratio:
-        raise typer.Exit(1)
+    on = {name: given.pop(name) for name in CLUSTER if name in given}
 
+    def work(settings: "Settings", notify: "Notify") -> "Summary":
+        if inputs is None:
+            return worker.resume(out, settings, stages=stages, notify=notify)
+        start = runner(on)
+        return start(inputs, out, settings, stages=stages, update=update, notify=notify)
 
-def _outputs(out: str) -> Iterator[tuple[str, str]]:
-    """What a run left for people to open."""
-    from llm_ocr.storage.store import open_store
-
-    store = open_store(out)
-    for name, what in (
-        ("index.html", "the viewer: pages beside their Markdown"),
-        ("markdown", "one Markdown file a document, with its figures"),
-        ("data", "the tables, as Parquet"),
-    ):
-        if store.exists(name) or any(True for _ in store.list(name)):
-            yield f"{store.uri}/{name}", what
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    return Console(stderr=False)
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    """Expected errors as one message and an exit code; anything else is a bug and shows whole."""
-    from pydantic import ValidationError
-
-    from llm_ocr.inference.replies import EngineFailedError, WrongServerError
-    from llm_ocr.pipeline.interruption import StoppedError
-    from llm_ocr.pipeline.share import NoSuchShareError
-    from llm_ocr.platforms.cluster import ClusterError, NoSuchPlaceError
-    from llm_ocr.report.status import NoRunError
-    from llm_ocr.sources.open import NoInputError
-    from llm_ocr.storage.store import RunInUseError, StorageError
-    from llm_ocr.tables.plan import SettingsMismatchError
-    from llm_ocr.tables.shards import BalanceError
-
-    try:
-        yield
-    except ValidationError as error:
-        for problem in error.errors():
-            option = "--" + "-".join(str(part) for part in problem["loc"]).replace("_", "-")
-            _say(f"{option}: {problem['msg'].removeprefix('Value error, ')}")
-        raise typer.Exit(2) from error
-    except (
-        NoInputError,
-        NoRunError,
-        NoSuchPlaceError,
-        NoSuchShareError,
-        SettingsMismatchError,
-        RunInUseError,
-        WrongServerError,
-    ) as error:
-        _say(str(error))
-        raise typer.Exit(2) from error
-    except EngineFailedError as error:
-        _say(f"The engine failed: {error}")
-        raise typer.Exit(3) from error
-    except ClusterError as error:
-        _say(str(error))
-        raise typer.Exit(3) from error
-    except (StorageError, BalanceError) as error:
-        _say(f"Stopped: {error}")
-        raise typer.Exit(4) from error
-    except StoppedError as error:
-        _say(f"Stopped: {error}")
-        raise typer.Exit(143 if error.preempted else 130) from error
-
-
-def _note(event: object) -> None:
-    """Show an event where nothing else is shown."""
-    _say(str(getattr(event, "text", event)))
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr)  # noqa: T201
+    show(given, json_logs, work)
 
 
 def main() -> None:

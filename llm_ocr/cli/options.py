@@ -100,6 +100,15 @@ DESCRIBE: Options = {
         bool | None, typer.Option("--describe/--no-describe", help="Describe the figures.")
     ],
 }
+RETRY: Options = {
+    "status": Annotated[
+        list[str] | None,
+        typer.Option(help="Statuses of the pages, as failed,truncated (default: failed)."),
+    ],
+    "error": Annotated[
+        list[str] | None, typer.Option(help="Only pages with this error code; may be repeated.")
+    ],
+}
 OUTPUT: Options = {
     "staging": Annotated[
         str | None,

@@ -22,14 +22,19 @@ _SECRET_ARGUMENT = re.compile(r"(--(?:[\w-]*-)?(?:api-key|token|password|secret)
 
 
 def command_of(
-    inputs: Sequence[str] | None, out: str, settings: Settings, stages: Sequence[str]
+    inputs: Sequence[str] | None,
+    out: str,
+    settings: Settings,
+    stages: Sequence[str],
+    command: str | None = None,
 ) -> str:
     """A shell command that does `stages` again; `inputs` None: those of the run in `out`.
+    `command` is what it was, with its own options, where the stages don't say it.
 
     Secrets are `LLM_OCR_NAME=…`. Of more than ten inputs the first ones are shown, and a comment
     says how many there are.
     """
-    name = "run" if inputs is not None and len(stages) > 1 else stages[0]
+    name = command or ("run" if inputs is not None and len(stages) > 1 else stages[0])
     words = ["llm-ocr", name]
     shown = list(inputs or ())
     more = len(shown) - INPUTS_SHOWN

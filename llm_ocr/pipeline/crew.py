@@ -12,8 +12,11 @@ from typing import Any, Protocol, Self
 
 from llm_ocr.engines.embedded.command import available_cores
 from llm_ocr.inference.window import Window
+from llm_ocr.models.catalogue import profile_named
+from llm_ocr.pipeline.again import Again
 from llm_ocr.pipeline.askers import Askers
 from llm_ocr.pipeline.asking import Asker
+from llm_ocr.pipeline.due import read_shard
 from llm_ocr.pipeline.events import Notify
 from llm_ocr.pipeline.interruption import Stop
 from llm_ocr.pipeline.loop import ReadItem, StageLoop, Tempo, Work
@@ -26,11 +29,13 @@ from llm_ocr.sources.pool import RenderLimits, RenderPool
 from llm_ocr.stages.assemble import AssembleStage
 from llm_ocr.stages.describe import DescribeStage
 from llm_ocr.stages.extract import ExtractStage
+from llm_ocr.stages.reparse import ReparseStage
 from llm_ocr.stages.stage import AnyItem, Item, Reading, Spent, Stage
+from llm_ocr.stages.twins import OnceStage
 from llm_ocr.storage.store import Store
-from llm_ocr.tables.read import published, read_rows
+from llm_ocr.tables.counts import Counts
+from llm_ocr.tables.ledger import Ledger
 from llm_ocr.tables.schema import Row
-from llm_ocr.tables.shards import Counts
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,7 @@ class Site:
     """What a crew works with. It fills `session` as it works, and heeds `stop`."""
 
     store: Store
+    ledger: Ledger
     settings: Settings
     pool: RenderPool
     session: Session
@@ -74,19 +80,25 @@ def _render_workers(settings: Settings) -> int:
     return settings.render_workers or min(available_cores(), 8)
 
 
-def stage_named(name: str, store: Store, settings: Settings, pool: RenderPool) -> Stage[Any]:
-    """The stage. Raises EngineFailedError where nobody here can serve the model."""
+def stage_named(name: str, site: Site, again: Again | None = None) -> Stage[Any]:
+    """The stage, or what is done `again` of it.
+
+    Raises EngineFailedError where nobody here can serve the model.
+    """
 
     def rows_of(table: str, shard: str, columns: Sequence[str] | None) -> Iterator[Row]:
-        path = published(store, table).get(shard)
-        return iter(()) if path is None else read_rows(store, path, columns)
+        return read_shard(site.store, site.ledger, table, shard, columns)
 
+    settings = site.settings
     if name == "assemble":
         return AssembleStage(rows_of)
     if name == "describe":
         return DescribeStage(rows_of)
+    if again is not None and not again.asks:
+        return again.stage(ExtractStage(site.pool, profile_named(settings.model)))
     profile = _target(name, settings).reader.profile
-    return ExtractStage(pool, profile, settings.selection, settings.min_agreement)
+    extract = ExtractStage(site.pool, profile, settings.selection, settings.min_agreement)
+    return again.stage(extract) if again is not None else OnceStage(extract)
 
 
 def _target(stage: str, settings: Settings) -> Target:
@@ -129,7 +141,7 @@ class Here:
 
     async def do_as_it_comes(self, stage: Stage[Any], work: AsyncIterable[Work]) -> Counts:
         """As `do`, with shards that become known one after another."""
-        if stage.name == "assemble":
+        if isinstance(stage, AssembleStage | ReparseStage):
             return await self._loop(stage, _nothing, work, None)
         target = await asyncio.to_thread(_target, stage.name, self._site.settings)
         asker = await self._askers.asker(target)
@@ -151,12 +163,13 @@ class Here:
         )
         fresh = site.session.counts.setdefault(stage.name, Counts())
         notify = self._telemetry.notify
-        loop = StageLoop(site.store, stage, read, tempo, site.stop, notify, fresh)
+        loop = StageLoop(site.store, site.ledger, stage, read, tempo, site.stop, notify, fresh)
         watching = asyncio.create_task(self._pace.watch(lambda: _moment(loop, tempo, asker)))
         try:
             await loop.run(work)
         finally:
             watching.cancel()
+            await asyncio.to_thread(site.ledger.write)
         return loop.committed
 
     def _slots(self, asker: Asker | None) -> Window:

@@ -7,6 +7,7 @@ from llm_ocr.report.status import NoRunError
 from llm_ocr.settings import Settings
 from llm_ocr.storage.hub_address import is_repository, parse_hub, run_place
 from llm_ocr.storage.store import StorageError, Store, make_place, open_store
+from llm_ocr.tables.plan import read_plan
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,18 @@ class Destination:
     def uri(self) -> str:
         return parse_hub(self.out).uri if is_repository(self.out) else self.store.uri
 
-    def make(self, *, private: bool) -> None:
-        """Create on the Hub what isn't there: the repository as wished, buckets private."""
+    def prepare(self, *, private: bool) -> None:
+        """Create on the Hub what isn't there: the repository as wished, buckets private.
+
+        Raises NoRunError if the repository holds tables of a run that isn't in `store`.
+        """
         make_place(self.store.uri, private=True)
         if is_repository(self.out):
             make_place(self.out, private=private)
+            if read_plan(self.store) is None:
+                self._check_free()
 
-    def check_free(self) -> None:
-        """Raise NoRunError if the repository holds tables of a run that isn't in `store`."""
-        if not is_repository(self.out):
-            return
+    def _check_free(self) -> None:
         from llm_ocr.report.publish import holds_tables
 
         if holds_tables(open_store(self.out)):

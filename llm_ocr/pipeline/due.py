@@ -1,56 +1,156 @@
 """What of a plan a stage still has to do, from the store alone."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
-from llm_ocr.pipeline.loop import Work
+from llm_ocr.pipeline.loop import Work, none_kept
 from llm_ocr.stages.stage import AnyItem, Stage
 from llm_ocr.storage.store import Store
+from llm_ocr.tables.commits import data_path, read_commit, unchanged_since
+from llm_ocr.tables.counts import Counts
+from llm_ocr.tables.ledger import Entry, Ledger
 from llm_ocr.tables.plan import Plan, Shard
-from llm_ocr.tables.read import published
-from llm_ocr.tables.shards import Counts, committed, publish, read_commit
+from llm_ocr.tables.read import published, read_rows
+from llm_ocr.tables.schema import Row
+from llm_ocr.tables.shards import publish, sweep
 
 # Stages in the order in which they run, each with those that it is made from.
 INPUTS = {"extract": (), "describe": ("extract",), "assemble": ("extract", "describe")}
 STAGES = tuple(INPUTS)
+# Table -> the stage that makes it.
+MAKER = {
+    "pages": "extract",
+    "figures": "extract",
+    "descriptions": "describe",
+    "documents": "assemble",
+}
 
 
-def due(store: Store, stage: Stage[AnyItem], plan: Plan) -> tuple[list[Work], Counts]:
+def due(
+    store: Store, ledger: Ledger, stage: Stage[AnyItem], plan: Plan
+) -> tuple[list[Work], Counts]:
     """The shards that are not committed from what their inputs are now; the others' counts.
 
     Commits that a dead worker did not publish are published.
     """
-    generations = committed(store, stage.name)
-    inputs = {name: committed(store, name) for name in INPUTS[stage.name]}
-    staged = {thing.path.split("/")[2] for thing in store.list(f"_staging/{stage.name}")}
-    public = [published(store, table) for table in stage.tables]
-    work, done = [], Counts()
-    for shard in plan.shards:
-        made_of = {name: found[shard.name] for name, found in inputs.items() if shard.name in found}
-        if "extract" in INPUTS[stage.name] and "extract" not in made_of:
-            continue
-        generation = generations.get(shard.name, -1)
-        if generation >= 0:
-            commit = read_commit(store, stage.name, shard.name, generation)
-            if shard.name in staged or any(shard.name not in table for table in public):
-                publish(store, commit, stage.tables, shard.order())
-            if commit.inputs == made_of:
-                done.add(commit.counts)
-                continue
-        work.append(Work(shard, generation + 1, made_of))
+    settle(store, ledger, stage.name, stage.tables, plan)
+    entries, done = ledger.entries(stage.name), Counts()
+    work: list[Work] = []
+    for shard, made_of in _doable(ledger, plan, stage.name):
+        entry = entries.get(shard.name)
+        if entry is None:
+            work.append(Work(shard, 0, made_of))
+        elif entry.inputs == made_of:
+            done.add(entry.counts)
+        else:
+            known = partial(_described, shard.name, entry, made_of)
+            kept = known if stage.name == "describe" else none_kept
+            work.append(Work(shard, entry.generation + 1, made_of, kept))
     return work, done
 
 
-def expected_items(store: Store, stage: str, work: Work) -> int:
+def settle(store: Store, ledger: Ledger, stage: str, tables: Sequence[str], plan: Plan) -> None:
+    """Publish commits that a dead worker did not, and sweep what it staged for them."""
+    staged = {thing.path.split("/")[2] for thing in store.list(f"_staging/{stage}")}
+    orders = {shard.name: shard for shard in plan.shards}
+    generations = {name: at for name, at in ledger.committed(stage).items() if name in orders}
+    doubtful = {name for name in generations if not ledger.is_published(stage, name)}
+    public = [published(store, table) for table in tables] if doubtful else []
+    for name in sorted(doubtful | (staged & generations.keys())):
+        commit = read_commit(store, stage, name, generations[name]) if name in staged else None
+        paths = [found.get(name) for found in public]
+        data = [data_path(table, name, generations[name]) for table in tables]
+        if name in doubtful and paths != data:
+            commit = commit or read_commit(store, stage, name, generations[name])
+            publish(store, commit, tables, orders[name].order())
+        elif commit is not None:
+            sweep(store, commit)
+        if name in doubtful:
+            ledger.confirm(stage, name)
+
+
+def sweep_orphans(store: Store, ledger: Ledger) -> None:
+    """Drop parts that came too late for their shard's commit, of workers that died since."""
+    orphans: list[str] = []
+    for thing in store.list("_staging"):
+        _, stage, shard, attempt, _ = thing.path.split("/")
+        generation = int(attempt.partition("-")[0])
+        if ledger.is_published(stage, shard) and generation <= ledger.committed(stage)[shard]:
+            orphans.append(thing.path)
+    store.delete(orphans)
+
+
+def _doable(ledger: Ledger, plan: Plan, stage: str) -> Iterator[tuple[Shard, dict[str, int]]]:
+    """The shards that the stage has something to be made from, and what from."""
+    inputs = {name: ledger.committed(name) for name in INPUTS[stage]}
+    for shard in plan.shards:
+        made_of = {name: found[shard.name] for name, found in inputs.items() if shard.name in found}
+        if "extract" not in INPUTS[stage] or "extract" in made_of:
+            yield shard, made_of
+
+
+def _described(name: str, entry: Entry, made_of: dict[str, int], store: Store) -> frozenset[str]:
+    """Figures whose pages are what they were when they were described."""
+    pages = unchanged_since(store, "extract", name, entry.inputs["extract"], made_of["extract"])
+    rows = read_rows(
+        store, data_path("descriptions", name, entry.generation), ["figure_id", "page_id"]
+    )
+    return frozenset(row["figure_id"] for row in rows if row["page_id"] in pages)
+
+
+def read_shard(
+    store: Store, ledger: Ledger, table: str, shard: str, columns: Sequence[str] | None
+) -> Iterator[Row]:
+    """The rows of a shard in the generation that is known here, or else the newest.
+
+    Descriptions are left out that are of figures as they were before their page was read anew.
+    """
+    stage = MAKER[table]
+    generation = ledger.committed(stage).get(shard)
+    if generation is None:
+        return
+    path = data_path(table, shard, generation)
+    rows = read_rows(store, path if store.exists(path) else published(store, table)[shard], columns)
+    made_of = ledger.entries(stage)[shard].inputs.get("extract")
+    now = ledger.committed("extract").get(shard)
+    if table != "descriptions" or made_of is None or now is None or made_of == now:
+        yield from rows
+        return
+    pages = unchanged_since(store, "extract", shard, made_of, now)
+    yield from (row for row in rows if row["figure_id"].rpartition("/")[0] in pages)
+
+
+def expected_items(ledger: Ledger, stage: str, work: Work) -> int:
     """How many items the stage will have of that shard, as far as it is known."""
     if stage == "extract":
         return work.shard.expected_pages
     if stage == "assemble":
         return work.shard.document_count or work.shard.expected_pages
-    commit = read_commit(store, "extract", work.shard.name, work.inputs["extract"])
-    return commit.counts.rows.get("figures", 0)
+    return ledger.entries("extract")[work.shard.name].counts.rows.get("figures", 0)
 
 
-def left(store: Store, plan: Plan, stages: Sequence[str]) -> list[Shard]:
-    """Shards that are not committed in all of `stages`."""
-    done = [committed(store, name) for name in stages]
-    return [shard for shard in plan.shards if any(shard.name not in one for one in done)]
+def undone(ledger: Ledger, plan: Plan, stages: Sequence[str]) -> list[Shard]:
+    """Shards that one of `stages` could do now and has not done from what its inputs are now."""
+    found: dict[int, Shard] = {}
+    for stage in stages:
+        entries = ledger.entries(stage)
+        for shard, made_of in _doable(ledger, plan, stage):
+            entry = entries.get(shard.name)
+            if entry is None or entry.inputs != made_of:
+                found[shard.number] = shard
+    return list(found.values())
+
+
+def missing(ledger: Ledger, plan: Plan, stages: Sequence[str]) -> dict[str, int]:
+    """Stage -> how many shards it has not done, where there are such."""
+    counts: dict[str, int] = {}
+    for stage in stages:
+        entries = ledger.entries(stage)
+        current = {
+            shard.name
+            for shard, made_of in _doable(ledger, plan, stage)
+            if shard.name in entries and entries[shard.name].inputs == made_of
+        }
+        if len(current) < len(plan.shards):
+            counts[stage] = len(plan.shards) - len(current)
+    return counts

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from llm_ocr.tables.shards import Counts
+from llm_ocr.tables.counts import Counts
 
 
 @dataclass(frozen=True)

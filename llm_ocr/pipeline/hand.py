@@ -9,13 +9,15 @@ from time import monotonic
 
 from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.pipeline.crew import Here, Site, render_pool, stage_named
+from llm_ocr.pipeline.due import STAGES
 from llm_ocr.pipeline.events import Event, ItemsDone, Note, ShardDone
 from llm_ocr.pipeline.interruption import Stop, StoppedError
 from llm_ocr.pipeline.loop import Work
 from llm_ocr.report.summary import Session
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import StorageError, open_store
-from llm_ocr.tables.shards import BalanceError, Counts
+from llm_ocr.tables.counts import BalanceError, Counts
+from llm_ocr.tables.ledger import Ledger
 
 # Seconds between two reports where nothing asks for one sooner.
 REPORT_SECONDS = 1.0
@@ -106,11 +108,14 @@ class Hand:
     async def _live(self) -> None:
         store, settings = self._store, self._settings
         async with render_pool(settings) as pool:
-            site = Site(store, settings, pool, self._session, self._stop, self._tell)
+            ledger = Ledger(store, STAGES)
+            site = Site(store, ledger, settings, pool, self._session, self._stop, self._tell)
             async with Here(site) as self._here:
                 while (first := await self._stop.before(self._first())) is not None:
                     name = first[0]
-                    stage = await asyncio.to_thread(stage_named, name, store, settings, pool)
+                    # What others have done of the stages before is looked up when one begins.
+                    await asyncio.to_thread(ledger.refresh)
+                    stage = await asyncio.to_thread(stage_named, name, site)
                     await self._here.do_as_it_comes(stage, self._of_stage(name))
 
     async def _first(self) -> tuple[str, Work] | None:

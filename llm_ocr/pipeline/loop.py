@@ -16,19 +16,33 @@ from llm_ocr.pipeline.interruption import Stop, StoppedError
 from llm_ocr.records import ErrorCode, PageError
 from llm_ocr.stages.stage import AnyItem, Reading, Spent, Stage
 from llm_ocr.storage.store import StorageError, Store
+from llm_ocr.tables.counts import BalanceError, Counts, ItemResult
+from llm_ocr.tables.ledger import Ledger
 from llm_ocr.tables.plan import Shard
-from llm_ocr.tables.shards import BalanceError, Counts, ItemResult, ShardWriter, publish
+from llm_ocr.tables.shards import ShardWriter, publish
 
 log = logging.getLogger(__name__)
 
 
+def none_kept(store: Store) -> frozenset[str]:
+    """For shards all of whose items are to be done."""
+    return frozenset()
+
+
 @dataclass(frozen=True)
 class Work:
-    """A shard that a stage still has to do, as which generation and from which inputs."""
+    """A shard that a stage still has to do, as which generation and from which inputs.
+
+    `kept` says which items are as they were in the generation before, or None where there is
+    nothing to do; it reads the store, and raises FileNotFoundError where another worker has
+    done the shard meanwhile. `purpose` sets attempts apart that would do different things.
+    """
 
     shard: Shard
     generation: int
     inputs: dict[str, int]
+    kept: Callable[[Store], frozenset[str] | None] = none_kept
+    purpose: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,7 @@ class StageLoop(Generic[AnyItem]):
     def __init__(
         self,
         store: Store,
+        ledger: Ledger,
         stage: Stage[AnyItem],
         read: ReadItem[AnyItem],
         tempo: Tempo,
@@ -67,7 +82,7 @@ class StageLoop(Generic[AnyItem]):
     ) -> None:
         self.committed = Counts()
         self._fresh = fresh
-        self._store, self._stage, self._read = store, stage, read
+        self._store, self._ledger, self._stage, self._read = store, ledger, stage, read
         self._tempo, self._stop, self._notify = tempo, stop, notify
         self._open: dict[str, _OpenShard] = {}
         self._finishing: set[asyncio.Future[None]] = set()
@@ -87,7 +102,7 @@ class StageLoop(Generic[AnyItem]):
             async with asyncio.TaskGroup() as group:
                 watchers = [group.create_task(self._stop.wait()), group.create_task(self._tick())]
                 closing = [await self._feed(one, group) async for one in work]
-                await asyncio.gather(*closing)
+                await asyncio.gather(*(one for one in closing if one is not None))
                 for watcher in watchers:
                     watcher.cancel()
         except BaseExceptionGroup as errors:
@@ -97,8 +112,16 @@ class StageLoop(Generic[AnyItem]):
             await self._stage_what_is_held()
             raise
 
-    async def _feed(self, work: Work, group: asyncio.TaskGroup) -> asyncio.Task[None]:
+    async def _feed(self, work: Work, group: asyncio.TaskGroup) -> asyncio.Task[None] | None:
         """Start the shard's items as places come free; the task returned commits it."""
+        try:
+            kept = await asyncio.to_thread(work.kept, self._store)
+        except FileNotFoundError:
+            log.info("shard %s is done by another worker", work.shard.name)
+            kept = None
+        if kept is None:
+            self._notify(ShardDone(self._stage.name, work.shard.name, Counts()))
+            return None
         writer = await asyncio.to_thread(
             ShardWriter,
             self._store,
@@ -108,12 +131,16 @@ class StageLoop(Generic[AnyItem]):
             work.shard.order(),
             generation=work.generation,
             inputs=work.inputs,
+            kept=kept,
+            purpose=work.purpose,
         )
         opened = self._open[work.shard.name] = _OpenShard(writer)
         for status, count in writer.staged_counts.statuses.items():
             self._notify(ItemsDone(self._stage.name, status, count, fresh=False))
         done = writer.staged_items
-        async for item in self._stage.items(work.shard):
+        async for item in self._stage.items(work.shard, done):
+            if item.item_id in kept:
+                continue
             opened.items.append(item.item_id)
             if item.item_id in done:
                 continue
@@ -173,6 +200,7 @@ class StageLoop(Generic[AnyItem]):
         writer = opened.writer
         commit = await asyncio.to_thread(writer.commit, opened.items)
         await asyncio.to_thread(publish, self._store, commit, writer.tables, writer.order)
+        await asyncio.to_thread(self._ledger.note, commit)
         self.committed.add(commit.counts)
         del self._open[writer.shard]
         self._notify(ShardDone(self._stage.name, writer.shard, commit.counts))

@@ -22,14 +22,18 @@ from llm_ocr.tables.schema import Row
 
 
 def new_record(
-    inputs: Sequence[str] | None, out: str, settings: Settings, stages: Sequence[str]
+    inputs: Sequence[str] | None,
+    out: str,
+    settings: Settings,
+    stages: Sequence[str],
+    command: str | None = None,
 ) -> SessionRecord:
     """What can be said before the work begins. Raises EngineFailedError as `target_of` does."""
     asked = {"extract": settings.model, "describe": settings.describe_model or settings.model}
     tasks = {"extract": Task.DOCUMENT, "describe": Task.DESCRIBE}
     return SessionRecord(
         started=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        command=command_of(inputs, out, settings, stages),
+        command=command_of(inputs, out, settings, stages, command),
         version=__version__,
         stages=list(stages),
         readers={

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from llm_ocr.pipeline.loop import Work
 from llm_ocr.stages.stage import AnyItem, Stage
 from llm_ocr.storage.store import Store
-from llm_ocr.tables.shards import Counts, committed, publish, read_commit
+from llm_ocr.tables.commits import committed, read_commit
+from llm_ocr.tables.counts import Counts
+from llm_ocr.tables.shards import publish
 
 
 def standing(store: Store, stage: Stage[AnyItem], work: Work) -> Counts | None:

@@ -4,35 +4,38 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.pipeline.counting import counted
+from llm_ocr.pipeline.again import Again, Prepare
 from llm_ocr.pipeline.crew import Crew, Here, Hire, Site, render_pool, stage_named
 from llm_ocr.pipeline.destination import destination_of
-from llm_ocr.pipeline.due import STAGES, due, expected_items, left
+from llm_ocr.pipeline.due import (
+    STAGES,
+    due,
+    expected_items,
+    missing,
+    settle,
+    sweep_orphans,
+    undone,
+)
 from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted, ignore
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
+from llm_ocr.pipeline.loop import Work
+from llm_ocr.pipeline.planning import Planning, absolute, make_plan, standing_plan, updated_plan
 from llm_ocr.pipeline.record import new_record, recorded
 from llm_ocr.pipeline.share import share_of
-from llm_ocr.pipeline.targets import identity
 from llm_ocr.report.outputs import write_outputs
-from llm_ocr.report.status import NoRunError
 from llm_ocr.report.summary import SUMMARY_PATH, Session, Summary, summarise
 from llm_ocr.settings import Settings
-from llm_ocr.sources.files import is_remote
-from llm_ocr.sources.open import list_documents
 from llm_ocr.sources.pool import RenderPool
-from llm_ocr.tables.plan import (
-    Plan,
-    check_settings,
-    cut_shards,
-    read_plan,
-    write_plan,
-)
+from llm_ocr.stages.stage import AnyItem, Stage
+from llm_ocr.tables.counts import Counts
+from llm_ocr.tables.ledger import Ledger
+from llm_ocr.tables.plan import Plan, Shard
 
 
 def run(
@@ -41,17 +44,19 @@ def run(
     settings: Settings | None = None,
     *,
     stages: Sequence[str] = STAGES,
+    update: bool = False,
     notify: Notify | None = None,
     hire: Hire = Here,
     **overrides: Any,  # noqa: ANN401
 ) -> Summary:
     """Read documents and write their tables, Markdown and viewer to `out`; go on where it stopped.
 
-    `inputs` are files, folders, globs or list files (`@files.txt`). `overrides` are fields of
-    `Settings`; `hire` says who does the shards. Works in a notebook, where an event loop runs
-    already. Raises NoInputError, SettingsMismatchError or RunInUseError before anything is done;
-    EngineFailedError, StorageError, BalanceError or StoppedError when the run can't go on. Failed
-    pages are rows, not exceptions.
+    `inputs` are files, folders, globs or list files (`@files.txt`). With `update`, documents that
+    they hold since the run was planned are added. `overrides` are fields of `Settings`; `hire`
+    says who does the shards. Works in a notebook, where an event loop runs already. Raises
+    NoInputError, SettingsMismatchError or RunInUseError before anything is done; EngineFailedError,
+    StorageError, BalanceError or StoppedError when the run can't go on. Failed pages are rows, not
+    exceptions.
     """
     chosen = (
         Settings(**overrides)
@@ -60,8 +65,8 @@ def run(
     )
     several = [inputs] if isinstance(inputs, str | Path) else inputs
     wanted = [name for name in stages if chosen.describe or name != "describe"]
-    worker = Worker(str(out), chosen, notify, hire)
-    return worker.run([_absolute(str(one)) for one in several], wanted)
+    worker = Worker(str(out), chosen, notify, hire, plan=updated_plan if update else make_plan)
+    return worker.run([absolute(str(one)) for one in several], wanted)
 
 
 def resume(
@@ -75,20 +80,18 @@ def resume(
     return Worker(str(out), settings or Settings(), notify).run(None, stages)
 
 
-def _absolute(source: str) -> str:
-    """An input as part of a run's identity: the same from any working directory."""
-    if is_remote(source):
-        return source.rstrip("/")
-    listed = source.startswith("@")
-    path = Path(source.removeprefix("@")).expanduser()
-    return ("@" if listed else "") + str(Path.cwd() / path)
-
-
 class Worker:
-    """One process's work on a run; whom it hires does the shards."""
+    """One process's work on a run; whom it hires does the shards. `prepare` finds what is to be
+    extracted again instead of what is due."""
 
     def __init__(
-        self, out: str, settings: Settings, notify: Notify | None, hire: Hire = Here
+        self,
+        out: str,
+        settings: Settings,
+        notify: Notify | None,
+        hire: Hire = Here,
+        prepare: Prepare | None = None,
+        plan: Planning = make_plan,
     ) -> None:
         self._settings = settings
         self._notify = notify or ignore
@@ -97,6 +100,9 @@ class Worker:
         self._hire = hire
         self._session = Session(time.monotonic())
         self._share = share_of(settings, os.environ)
+        self._ledger = Ledger(self._store, STAGES)
+        self._prepare, self._make_plan = prepare, plan
+        self._again: Again | None = None
 
     def run(self, inputs: list[str] | None, stages: Sequence[str]) -> Summary:
         """Do what is due of `stages`; `inputs` None takes the plan that stands."""
@@ -105,71 +111,109 @@ class Worker:
             return run_until_stopped(lambda stop: self._run(inputs, stages, stop))
 
     async def _run(self, inputs: list[str] | None, stages: Sequence[str], stop: Stop) -> Summary:
-        async with render_pool(self._settings) as pool:
-            site = Site(self._store, self._settings, pool, self._session, stop, self._notify)
+        store, settings = self._store, self._settings
+        async with render_pool(settings) as pool:
+            site = Site(store, self._ledger, settings, pool, self._session, stop, self._notify)
             async with self._hire(site) as crew:
                 plan = await stop.before(self._plan(inputs, pool))
+                await asyncio.to_thread(self._ledger.refresh)
                 ordered = [name for name in STAGES if name in stages]
-                told = (inputs, self._destination.uri, self._settings, ordered)
-                record = await asyncio.to_thread(new_record, *told)
-                async with recorded(self._store, record, self._session, crew):
+                if self._prepare is not None:
+                    self._again = await asyncio.to_thread(
+                        self._prepare, store, self._ledger, plan, self._share
+                    )
+                    ordered = self._stages_again()
+                told = (inputs, self._destination.uri, settings, self._asking(ordered))
+                command = self._again.command if self._again else None
+                record = await asyncio.to_thread(new_record, *told, command)
+                async with recorded(store, record, self._session, crew):
                     async for part in self._parts(plan, ordered):
                         for name in ordered:
-                            await self._run_stage(name, part, pool, crew)
+                            await self._run_stage(name, part, site, crew)
+                        await asyncio.to_thread(self._ledger.write)
         return await asyncio.to_thread(self._account, plan, ordered)
 
     async def _parts(self, plan: Plan, stages: Sequence[str]) -> AsyncIterator[Plan]:
         """What this worker does: its own shards, then one by one what others have not done."""
         yield self._share.of(plan)
         while self._settings.until_complete:
-            undone = await asyncio.to_thread(left, self._store, plan, stages)
-            if not undone:
+            await asyncio.to_thread(self._ledger.refresh)
+            left = self._undone(plan, stages)
+            if not left:
                 return
             # By chance, so that workers who have finished seldom choose the same.
-            yield Plan((random.choice(undone),), plan.settings)
+            yield Plan((random.choice(left),), plan.settings)
+
+    def _undone(self, plan: Plan, stages: Sequence[str]) -> list[Shard]:
+        if self._prepare is None:
+            return undone(self._ledger, plan, stages)
+        again = self._again.work(plan) if self._again else []
+        return [one.shard for one in again] or undone(self._ledger, plan, stages[1:])
+
+    def _stages_again(self) -> list[str]:
+        """Extract, and the later stages that the run has been through so far."""
+        later = [name for name in STAGES[1:] if self._ledger.committed(name)]
+        wanted = [name for name in later if self._settings.describe or name != "describe"]
+        return ["extract", *wanted]
+
+    def _asking(self, stages: Sequence[str]) -> list[str]:
+        """Those of the stages that ask someone, if it is needed."""
+        return [name for name in stages if name != "extract" or not self._again or self._again.asks]
 
     def _account(self, plan: Plan, stages: Sequence[str]) -> Summary:
-        done = summarise(self._store, plan, self._session)
+        if self._share.count > 1:
+            self._ledger.refresh()
+        done = summarise(self._store, self._ledger, plan, self._session)
         summary = replace(done, out=self._destination.uri)
-        if left(self._store, plan, stages):
-            said = "not all shards are done: Markdown, viewer and summary come with the last one"
-            self._notify(Note(said))
+        left = missing(self._ledger, plan, stages)
+        if left:
+            self._notify(Note(_unfinished(left, len(plan.shards))))
             return summary
         self._notify(Note("writing Markdown, viewer, card and summary"))
         if self._session.did_anything or not self._store.exists(SUMMARY_PATH):
             viewer_pages = self._settings.viewer_pages
             write_outputs(self._store, summary, plan.settings, viewer_pages)
+        self._ledger.gather()
+        sweep_orphans(self._store, self._ledger)
         self._destination.publish(self._notify)
         return summary
 
     async def _plan(self, inputs: list[str] | None, pool: RenderPool) -> Plan:
-        if inputs is not None:
-            await asyncio.to_thread(self._destination.make, private=not self._settings.public)
-        plan = await asyncio.to_thread(read_plan, self._store)
         if inputs is None:
-            if plan is None:
-                raise NoRunError(f"{self._store.uri} holds no run; start one with `llm-ocr run`")
-            return plan
-        wanted = identity(self._settings, inputs)
-        if plan is not None:
-            check_settings(self._store, plan, wanted)
-            return plan
-        await asyncio.to_thread(self._destination.check_free)
-        listed = await asyncio.to_thread(list_documents, inputs)
-        planned = await counted(listed, self._settings, pool, self._notify)
-        shards = cut_shards(planned, self._settings.shard_pages)
-        return await asyncio.to_thread(write_plan, self._store, Plan(shards, wanted))
+            return await asyncio.to_thread(standing_plan, self._store)
+        await asyncio.to_thread(self._destination.prepare, private=not self._settings.public)
+        return await self._make_plan(self._store, self._settings, inputs, pool, self._notify)
 
-    async def _run_stage(self, name: str, plan: Plan, pool: RenderPool, crew: Crew) -> None:
-        store = self._store
-        stage = await asyncio.to_thread(stage_named, name, store, self._settings, pool)
-        work, done = await asyncio.to_thread(due, store, stage, plan)
-        expected = done.items + sum(expected_items(store, name, one) for one in work)
+    async def _run_stage(self, name: str, plan: Plan, site: Site, crew: Crew) -> None:
+        again = self._again if name == "extract" else None
+        stage = await asyncio.to_thread(stage_named, name, site, again)
+        if name == "extract" and self._prepare is not None:
+            work, done, expected = await asyncio.to_thread(self._work_again, stage, plan)
+        else:
+            work, done = await asyncio.to_thread(due, self._store, self._ledger, stage, plan)
+            ahead = sum(expected_items(self._ledger, name, one) for one in work)
+            expected = done.items + ahead
         self._notify(StageStarted(name, expected))
         for status, count in done.statuses.items():
             self._notify(ItemsDone(name, status, count, fresh=False))
         if work:
             # Written last and from everything: until then there is none.
-            store.delete([SUMMARY_PATH])
+            self._store.delete([SUMMARY_PATH])
         committed = await crew.do(stage, work)
+        if work and self._hire is not Here:
+            # Others committed it.
+            await asyncio.to_thread(self._ledger.refresh)
         self._notify(StageEnded(name, done.items + committed.items))
+
+    def _work_again(self, stage: Stage[AnyItem], plan: Plan) -> tuple[list[Work], Counts, int]:
+        settle(self._store, self._ledger, stage.name, stage.tables, plan)
+        again = self._again
+        work = again.work(plan) if again else []
+        return work, Counts(), sum(again.expected(one) for one in work) if again else 0
+
+
+def _unfinished(left: Mapping[str, int], shards: int) -> str:
+    said = ", ".join(
+        f"{name} has {count:,} of {shards:,} shards to do" for name, count in left.items()
+    )
+    return f"{said}: Markdown, viewer and summary come with the last one"

@@ -38,6 +38,7 @@ def run(
     wanted: Wanted | None = None,
     *,
     stages: Sequence[str] = STAGES,
+    update: bool = False,
     notify: Notify | None = None,
 ) -> Summary:
     """As `llm_ocr.run`, with engines on a Ray cluster. Raises ClusterError too.
@@ -54,7 +55,9 @@ def run(
         from llm_ocr.platforms.ray_crew import RayCrew
 
         hire = partial(RayCrew, room=room)
-        return worker.run(inputs, out, chosen, stages=stages, notify=notify, hire=hire)
+        return worker.run(
+            inputs, out, chosen, stages=stages, update=update, notify=notify, hire=hire
+        )
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from llm_ocr.platforms.orders import Orders, orders_for
 from llm_ocr.platforms.ray_actor import EngineActor
 from llm_ocr.report.summary import Session
 from llm_ocr.stages.stage import Stage
-from llm_ocr.tables.shards import Counts
+from llm_ocr.tables.counts import Counts
 
 # Shards that wait at an engine beside those that it has taken up: its window stays full while it
 # asks for more.

@@ -1,18 +1,35 @@
-"""Where a run stands, from its store alone: also while it runs, and after it died."""
+"""Where a run stands, from its store alone: also while it runs, and after it died.
+
+A bounded number of reads, however large the run is: listings, the ledger of commits, and at most
+MOST_READS of the commits and parts that it does not hold yet.
+"""
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 
 from rich.console import Group
 from rich.table import Table
 
 from llm_ocr.report.summary import SUMMARY_PATH
 from llm_ocr.storage.hub_address import is_repository, run_place
-from llm_ocr.storage.store import StorageError, Store, open_store
+from llm_ocr.storage.store import StorageError, Store, StoredObject, open_store
+from llm_ocr.tables.commits import Part, read_part
+from llm_ocr.tables.counts import Counts, total
+from llm_ocr.tables.ledger import AT_ONCE, Ledger
 from llm_ocr.tables.plan import Plan, read_plan
 from llm_ocr.tables.read import published
-from llm_ocr.tables.shards import Counts, committed, read_commit, staged_parts, total
+
+STAGES = ("extract", "describe", "assemble")
+MOST_READS = 1_000
+# A shard of which nothing was staged for so long is stalled: parts come every minute, or after a
+# page that took long.
+STALLED_SECONDS = 300.0
+# What speed is measured over.
+WINDOW_SECONDS = 1_800.0
 
 
 class NoRunError(Exception):
@@ -21,9 +38,19 @@ class NoRunError(Exception):
 
 @dataclass(frozen=True)
 class StageStatus:
-    """A stage's shards and items; `staged` items are finished in shards that are not committed."""
+    """A stage's shards and items.
+
+    Shards that are not committed are `running` if they have parts that are a few minutes old,
+    `stalled` if all their parts are older. `shards_outdated` are to be done again, because an
+    earlier stage moved on. `items_staged` are finished in shards that are not committed;
+    `shards_uncounted` were too many to be read, so that their items are missing here.
+    """
 
     shards_committed: int
+    shards_running: int
+    shards_stalled: int
+    shards_outdated: int
+    shards_uncounted: int
     items_committed: int
     items_staged: int
     statuses: Mapping[str, int]
@@ -31,13 +58,29 @@ class StageStatus:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A run's documents and shards as planned, and its stages."""
+    """A run's documents and shards as planned, and its stages.
+
+    `pages_per_second` is of the last half hour, None where nothing moves; `seconds_left` is for
+    the pages that are still to be read at that speed.
+    """
 
     out: str
     documents: int
+    duplicates: int
     shards: int
     expected_pages: int
+    pages_per_second: float | None
+    seconds_left: float | None
     stages: Mapping[str, StageStatus]
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """A part of a shard that is not committed, and when it was staged."""
+
+    shard: str
+    at: float
+    counts: Counts
 
 
 def read_status(out: str, staging: str | None = None) -> RunStatus:
@@ -51,12 +94,20 @@ def read_status(out: str, staging: str | None = None) -> RunStatus:
         return _published_status(out)
     if plan is None:
         raise NoRunError(f"{out} holds no run; start one with `llm-ocr run INPUT --out {out}`")
+    ledger = Ledger(store, STAGES)
+    ledger.refresh(MOST_READS)
+    now = time.time()
+    staged = {name: _staged(store, ledger, name) for name in STAGES}
+    speed = _speed(ledger, staged["extract"], now)
     return RunStatus(
         out=out if is_repository(out) else store.uri,
         documents=plan.document_count,
+        duplicates=plan.duplicates,
         shards=len(plan.shards),
         expected_pages=plan.expected_pages,
-        stages={name: _stage(store, name) for name in ("extract", "describe", "assemble")},
+        pages_per_second=speed,
+        seconds_left=_pages_left(ledger, staged["extract"], plan) / speed if speed else None,
+        stages={name: _stage(ledger, name, staged[name], now) for name in STAGES},
     )
 
 
@@ -89,27 +140,90 @@ def _published_status(out: str) -> RunStatus:
     return RunStatus(
         out=out,
         documents=summary["documents"],
+        duplicates=summary["duplicates"],
         shards=len(published(store, "pages")),
         expected_pages=summary["pages"],
+        pages_per_second=None,
+        seconds_left=None,
         stages={
-            name: StageStatus(len(published(store, table)), count, 0, found)
+            name: StageStatus(len(published(store, table)), 0, 0, 0, 0, count, 0, found)
             for name, (table, count, found) in items.items()
         },
     )
 
 
-def _stage(store: Store, stage: str) -> StageStatus:
-    found = committed(store, stage)
-    done = total(read_commit(store, stage, shard, found[shard]).counts for shard in found)
-    open_shards = {thing.path.split("/")[2] for thing in store.list(f"_staging/{stage}")}
-    parts = (
-        part
-        for shard in sorted(open_shards - found.keys())
-        for part in staged_parts(store, stage, shard, "")
+def _staged(store: Store, ledger: Ledger, stage: str) -> list[_Staged]:
+    """The parts of shards that are not committed yet, or are being done again."""
+    committed = ledger.committed(stage)
+    found: list[tuple[str, StoredObject]] = []
+    for thing in store.list(f"_staging/{stage}"):
+        shard, attempt = thing.path.split("/")[2:4]
+        generation = int(attempt.partition("-")[0])
+        if thing.path.endswith(".json") and generation > committed.get(shard, -1):
+            found.append((shard, thing))
+    several = list(islice(found, MOST_READS))
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        parts = threads.map(lambda one: _part(store, one[1].path), several)
+        return [
+            _Staged(shard, thing.modified, part.counts)
+            for (shard, thing), part in zip(several, parts, strict=True)
+            if part is not None
+        ]
+
+
+def _part(store: Store, path: str) -> Part | None:
+    try:
+        return read_part(store, path)
+    except FileNotFoundError:
+        # Its shard was committed just now.
+        return None
+
+
+def _stage(ledger: Ledger, stage: str, staged: list[_Staged], now: float) -> StageStatus:
+    committed, entries = ledger.committed(stage), ledger.entries(stage)
+    extracted = ledger.committed("extract")
+    newest: dict[str, float] = {}
+    for part in staged:
+        newest[part.shard] = max(newest.get(part.shard, 0.0), part.at)
+    running = sum(at > now - STALLED_SECONDS for at in newest.values())
+    fresh = total(part.counts for part in staged if part.shard not in committed)
+    counts = total(entry.counts for entry in entries.values())
+    items = counts.items
+    counts.add(fresh)
+    return StageStatus(
+        shards_committed=len(committed),
+        shards_running=running,
+        shards_stalled=len(newest) - running,
+        shards_outdated=sum(
+            entry.inputs.get("extract") not in (None, extracted.get(shard))
+            for shard, entry in entries.items()
+        ),
+        shards_uncounted=len(committed) - len(entries),
+        items_committed=items,
+        items_staged=fresh.items,
+        statuses=counts.statuses,
     )
-    staged: Counts = total(part.counts for part in parts)
-    done.add(staged)
-    return StageStatus(len(found), done.items - staged.items, staged.items, done.statuses)
+
+
+def _speed(ledger: Ledger, staged: Iterable[_Staged], now: float) -> float | None:
+    """Pages a second, from when commits and parts were written; None where nothing moves."""
+    moments = [(part.at, part.counts.items) for part in staged]
+    for shard, entry in ledger.entries("extract").items():
+        if entry.generation == 0:
+            moments.append((ledger.time_of("extract", shard), entry.counts.items))
+    lately = sorted(one for one in moments if one[0] > now - WINDOW_SECONDS)
+    if len(lately) < 2 or lately[-1][0] < now - STALLED_SECONDS:
+        return None
+    # What the first one finished was done before it was written.
+    seconds = lately[-1][0] - lately[0][0]
+    pages = sum(items for _, items in lately[1:])
+    return pages / seconds if seconds > 0 and pages else None
+
+
+def _pages_left(ledger: Ledger, staged: Iterable[_Staged], plan: Plan) -> int:
+    committed = ledger.committed("extract")
+    left = sum(one.expected_pages for one in plan.shards if one.name not in committed)
+    return max(0, left - sum(one.counts.items for one in staged if one.shard not in committed))
 
 
 def render_status(status: RunStatus) -> Group:
@@ -124,4 +238,31 @@ def render_status(status: RunStatus) -> Group:
             name, shards, f"{stage.items_committed:,}", f"{stage.items_staged:,}", statuses
         )
     head = f"{status.documents:,} documents, about {status.expected_pages:,} pages in {status.out}"
-    return Group(head, table)
+    copies = [f"{status.duplicates:,} documents are copies of others"] if status.duplicates else []
+    return Group(head, table, *copies, *_remarks(status))
+
+
+def _remarks(status: RunStatus) -> list[str]:
+    said: list[str] = []
+    for name, stage in status.stages.items():
+        for count, what in (
+            (stage.shards_running, "under way"),
+            (
+                stage.shards_stalled,
+                f"stalled: nothing was staged for {STALLED_SECONDS / 60:.0f} min",
+            ),
+            (stage.shards_outdated, "to be done again: an earlier stage moved on"),
+            (stage.shards_uncounted, "committed, but not counted here"),
+        ):
+            if count:
+                said.append(f"{name}: {count:,} shards {what}")
+    if status.pages_per_second is not None:
+        said.append(f"{status.pages_per_second:.2f} pages/s, {_duration(status.seconds_left or 0)}")
+    return said
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return "no page left"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"about {hours} h {minutes} min left" if hours else f"about {max(1, minutes)} min left"

@@ -13,9 +13,10 @@ from llm_ocr import __version__
 from llm_ocr.records import PageStatus
 from llm_ocr.report.sessions import read_sessions, total_cost
 from llm_ocr.storage.store import Store
+from llm_ocr.tables.counts import BalanceError, Counts, total
+from llm_ocr.tables.ledger import Entry, Ledger
 from llm_ocr.tables.plan import Plan
-from llm_ocr.tables.read import read_table
-from llm_ocr.tables.shards import BalanceError, Counts, committed, read_commit, total
+from llm_ocr.tables.read import published, read_rows
 
 SUMMARY_PATH = "summary.json"
 PROBLEMS_SHOWN = 10
@@ -41,16 +42,17 @@ class Problem:
 
 @dataclass(frozen=True)
 class Summary:
-    """A run's account. `pages` and `tokens` are of the whole run; `seconds`, `pages_done` and
-    the speeds are of this session, which may have gone on with an earlier one's work; so are
-    `retries` and what follows. `seconds_down` is from the engine's deaths until it answered again.
-    `held_back` says at which share (0..1) of the moments the engine,
-    rendering, the network or storage held the run back; `gpu_busy` is the GPUs' mean utilisation
-    (0..1). `rows` are those of each table; `cost` is in US dollars, of all sessions whose price is
-    known (None: of none)."""
+    """A run's account. `pages` and `tokens` are of the whole run, and so are `duplicates`, the
+    documents with the bytes of another. `seconds`, `pages_done` and the speeds are of this session,
+    which may have gone on with an earlier one's work; so are `retries` and what follows.
+    `seconds_down` is from the engine's deaths until it answered again. `held_back` says at which
+    share (0..1) of the moments the engine, rendering, the network or storage held the run back;
+    `gpu_busy` is the GPUs' mean utilisation (0..1). `rows` are those of each table; `cost` is in US
+    dollars, of all sessions whose price is known (None: of none)."""
 
     out: str
     documents: int
+    duplicates: int
     pages: int
     pages_by_status: Mapping[str, int]
     errors: Mapping[str, int]
@@ -107,18 +109,20 @@ class Session:
         return any(counts.items for counts in self.counts.values())
 
 
-def summarise(store: Store, plan: Plan, session: Session) -> Summary:
+def summarise(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Summary:
     """The account of the run in `store`, from its commits; raises BalanceError if it is off."""
-    stages = {name: _by_shard(store, name) for name in ("extract", "describe", "assemble")}
+    stages = {name: _planned(ledger, name, plan) for name in ("extract", "describe", "assemble")}
     _check_run(plan, **stages)
-    pages, described = total(stages["extract"].values()), total(stages["describe"].values())
-    assembled = total(stages["assemble"].values())
+    pages, described, assembled = (
+        total(entry.counts for entry in stages[name].values()) for name in stages
+    )
     seconds = max(1e-9, time.monotonic() - session.started)
     fresh = session.counts.get("extract", Counts())
     tokens = sum(counts.completion_tokens for counts in session.counts.values())
     return Summary(
         out=store.uri,
         documents=_documents(plan, stages["assemble"]),
+        duplicates=plan.duplicates,
         pages=pages.items,
         pages_by_status={status.value: pages.statuses.get(status, 0) for status in PageStatus},
         errors=dict(sorted(pages.errors.items())),
@@ -138,48 +142,53 @@ def summarise(store: Store, plan: Plan, session: Session) -> Summary:
         widest_window=session.widest_window,
         gpu_busy=session.gpu_busy,
         held_back=session.held_back,
-        rows=total([*stages["extract"].values(), described, assembled]).rows,
+        rows=total((pages, described, assembled)).rows,
         cost=total_cost(read_sessions(store)),
         model=str(plan.settings["model"]),
         version=__version__,
-        look_at=tuple(islice(_problem_pages(store), PROBLEMS_SHOWN)),
+        look_at=tuple(islice(_problem_pages(store, stages["extract"]), PROBLEMS_SHOWN)),
     )
 
 
-def _documents(plan: Plan, assembled: Mapping[str, Counts]) -> int:
+def _documents(plan: Plan, assembled: Mapping[str, Entry]) -> int:
     """How many there are; of a shard where nobody counted them, once they are assembled."""
     return sum(
-        shard.document_count or (assembled[shard.name].items if shard.name in assembled else 0)
+        shard.document_count
+        or (assembled[shard.name].counts.items if shard.name in assembled else 0)
         for shard in plan.shards
     )
 
 
-def _by_shard(store: Store, stage: str) -> dict[str, Counts]:
-    found = committed(store, stage)
-    return {shard: read_commit(store, stage, shard, found[shard]).counts for shard in found}
+def _planned(ledger: Ledger, stage: str, plan: Plan) -> dict[str, Entry]:
+    """The commits of the plan's shards; a later plan's may have come meanwhile."""
+    found = ledger.entries(stage)
+    return {shard.name: found[shard.name] for shard in plan.shards if shard.name in found}
 
 
 def _check_run(
     plan: Plan,
-    extract: Mapping[str, Counts],
-    describe: Mapping[str, Counts],
-    assemble: Mapping[str, Counts],
+    extract: Mapping[str, Entry],
+    describe: Mapping[str, Entry],
+    assemble: Mapping[str, Entry],
 ) -> None:
     """What one stage put out of a shard went into the next one, and came out of it."""
     documents = {shard.name: shard.document_count for shard in plan.shards}
     documents |= {  # where nobody counted a file's rows, those that came of it are what there is
-        shard: assemble[shard].items
+        shard: assemble[shard].counts.items
         for shard, count in documents.items()
         if count is None and shard in assemble
     }
-    figures = {shard: counts.rows.get("figures", 0) for shard, counts in extract.items()}
-    pages = {shard: counts.items for shard, counts in extract.items()}
+    figures = {shard: entry.counts.rows.get("figures", 0) for shard, entry in extract.items()}
+    pages = {shard: entry.counts.items for shard, entry in extract.items()}
     for what, given, ended in (
         ("pages", pages, extract),
         ("figures", figures, describe),
         ("documents", documents, assemble),
     ):
-        for shard, counts in ended.items():
+        for shard, entry in ended.items():
+            if _is_outdated(entry, extract.get(shard)):
+                continue
+            counts = entry.counts
             if not given.get(shard) == counts.items == sum(counts.statuses.values()):
                 raise BalanceError(
                     f"shard {shard}: {given.get(shard)} {what} went in, {counts.items} came out "
@@ -187,17 +196,32 @@ def _check_run(
                 )
 
 
-def _problem_pages(store: Store) -> Iterator[Problem]:
+def _is_outdated(entry: Entry, extracted: Entry | None) -> bool:
+    """Whether what it was made from has moved on: it is due again."""
+    return extracted is not None and entry.inputs.get("extract") not in (
+        None,
+        extracted.generation,
+    )
+
+
+def _problem_pages(store: Store, shards: Mapping[str, Entry]) -> Iterator[Problem]:
+    """Pages to look at, of the shards that have such: others are not read."""
     columns = ["source_uri", "page_number", "status", "error"]
-    for row in read_table(store, "pages", columns):
-        if row["status"] not in (PageStatus.OK, PageStatus.BLANK):
-            yield Problem(row["source_uri"], row["page_number"], row["status"], row["error"] or "")
+    fine = (PageStatus.OK, PageStatus.BLANK)
+    doubtful = sorted(name for name, one in shards.items() if set(one.counts.statuses) - {*fine})
+    paths = published(store, "pages") if doubtful else {}
+    for name in doubtful:
+        for row in read_rows(store, paths[name], columns) if name in paths else ():
+            if row["status"] not in fine:
+                at, error = row["page_number"], row["error"] or ""
+                yield Problem(row["source_uri"], at, row["status"], error)
 
 
 def render_summary(summary: Summary) -> Group:
     """The printed form, for a terminal or a log."""
     grid = Table.grid(padding=(0, 2))
-    grid.add_row("Documents", f"{summary.documents:,}")
+    copies = f", {summary.duplicates:,} of them copies of others" if summary.duplicates else ""
+    grid.add_row("Documents", f"{summary.documents:,}{copies}")
     grid.add_row("Pages", Text.assemble(f"{summary.pages:,}  ", *_statuses(summary)))
     grid.add_row("Figures", f"{summary.figures:,}, {summary.descriptions:,} described")
     grid.add_row("Tokens", f"{summary.prompt_tokens:,} in, {summary.completion_tokens:,} out")

@@ -80,7 +80,7 @@ def list_documents(inputs: Sequence[str]) -> list[Document]:
             raise NoInputError(_nothing(given))
         for same, document in expanded:
             found.setdefault(same, document)
-    return list(_uniquely_named(found.values()))
+    return list(uniquely_named(found.values()))
 
 
 def _found(given: str) -> list[tuple[str, Document]]:
@@ -177,9 +177,10 @@ def _name(path: Path, root: Path) -> str:
     return safe_name(relative)
 
 
-def _uniquely_named(found: Iterable[Document]) -> Iterator[Document]:
-    """Names that differ even where case does not count: with the ending, or else a number."""
-    taken: set[str] = set()
+def uniquely_named(found: Iterable[Document], names: Iterable[str] = ()) -> Iterator[Document]:
+    """Names that differ, from `names` too and even where case does not count: with the ending, or
+    else a number."""
+    taken = {name.casefold() for name in names}
     numbers: dict[str, Iterator[int]] = {}
     for document in found:
         name = document.name

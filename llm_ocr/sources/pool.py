@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -147,16 +147,23 @@ class RenderPool:
         self._all.clear()
         self._copies.close()
 
-    async def rows(self, planned: Document) -> AsyncIterator[tuple[Document, PageError | None]]:
-        """The documents that a planned one stands for, each ready to be read or with what is wrong.
+    async def rows(
+        self, planned: Document, only: Collection[str] | None = None
+    ) -> AsyncIterator[tuple[Document, PageError | None]]:
+        """The documents that a planned one stands for, each ready to be read or with what is wrong;
+        of `only` those doc_ids.
 
         They are as good as read already: whoever is done with one says so with `release`.
         """
         if planned.kind not in DATASET_KINDS.values():
-            yield planned, None
+            if only is None or planned.doc_id in only:
+                yield planned, None
             return
-        rows = every_row(planned)
+        wanted = planned if only is None else planned.among(only)
+        rows = every_row(wanted) if wanted.row_count != 0 else iter(())
         while (row := await asyncio.to_thread(next, rows, None)) is not None:
+            if only is not None and row.document.doc_id not in only:
+                continue
             error: PageError | None = None
             try:
                 await self._copies.keep(row)

@@ -1,6 +1,6 @@
 """Assemble: pages, figures and descriptions -> one enriched Markdown text a document."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -8,7 +8,6 @@ from llm_ocr.records import (
     CAPTION_LABELS,
     FURNITURE_LABELS,
     Block,
-    Box,
     ErrorCode,
     PageError,
     PageStatus,
@@ -16,10 +15,11 @@ from llm_ocr.records import (
 from llm_ocr.stages.figures import captions_of, figure_blocks
 from llm_ocr.stages.joining import Kind, Piece, join_pages
 from llm_ocr.stages.markdown import alt_text, block_markdown, figure_markdown
+from llm_ocr.stages.rows import block_of
 from llm_ocr.stages.stage import Reading, ReadShard, Spent, item_result
+from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
-from llm_ocr.tables.shards import ItemResult
 
 PAGE_COLUMNS = [
     *("page_id", "doc_id", "source_uri", "name", "content_hash", "metadata"),
@@ -37,7 +37,7 @@ class AssembleStage:
     name: str = "assemble"
     tables: Sequence[str] = ("documents",)
 
-    async def items(self, shard: Shard) -> AsyncIterator["DocumentItem"]:
+    async def items(self, shard: Shard, done: Collection[str]) -> AsyncIterator["DocumentItem"]:
         figures: dict[str, list[Row]] = {}
         for row in self.rows_of("figures", shard.name, FIGURE_COLUMNS):
             figures.setdefault(row["page_id"], []).append(row)
@@ -119,7 +119,7 @@ def page_pieces(page: Row, figures: Sequence[Row], descriptions: Mapping[str, st
     if page["status"] == PageStatus.FAILED:
         why = str(page["error"] or page["error_code"]).replace("--", "- -")
         return [*pieces, Piece(Kind.OTHER, f"<!-- page {page['page_number']} failed: {why} -->")]
-    blocks = [_block(row) for row in page["blocks"] or ()]
+    blocks = [block_of(row) for row in page["blocks"] or ()]
     rows = dict(zip(figure_blocks(blocks), figures, strict=bool(figures)))
     owners = captions_of(blocks)
     for k, block in enumerate(blocks):
@@ -145,9 +145,3 @@ def _kind(block: Block) -> Kind:
     if block.label in CAPTION_LABELS:
         return Kind.FLOAT
     return {"text": Kind.TEXT, "table": Kind.TABLE}.get(block.label, Kind.OTHER)
-
-
-def _block(row: Row) -> Block:
-    corners = row["x1"], row["y1"], row["x2"], row["y2"]
-    box = None if None in corners else Box(*corners)
-    return Block(row["label"], row["text"], box)

@@ -2,7 +2,7 @@
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 
 from PIL import Image
@@ -23,9 +23,9 @@ from llm_ocr.stages.stage import (
     joined,
     outcome,
 )
+from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
-from llm_ocr.tables.shards import ItemResult
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class DescribeStage:
     name: str = "describe"
     tables: Sequence[str] = ("descriptions",)
 
-    async def items(self, shard: Shard) -> AsyncIterator["FigureItem"]:
+    async def items(self, shard: Shard, done: Collection[str]) -> AsyncIterator["FigureItem"]:
         for row in self.rows_of("figures", shard.name, None):
             yield FigureItem(row)
 

@@ -1,9 +1,8 @@
 """Extract: page -> Markdown, blocks, figure crops."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 
 from llm_ocr.inference.agreement import layer_is_usable
 from llm_ocr.inference.client import ChatRequest
@@ -31,10 +30,9 @@ from llm_ocr.records import (
 from llm_ocr.sources.open import PageSelection
 from llm_ocr.sources.pool import DocumentInfo, RenderPool
 from llm_ocr.sources.raster import BLANK_INK
-from llm_ocr.stages.figures import caption_text, captions_of, figure_blocks
-from llm_ocr.stages.markdown import page_markdown
+from llm_ocr.stages.figures import figure_blocks, figures_of
 from llm_ocr.stages.placing import merged, placed
-from llm_ocr.stages.rows import block_row, figure_row
+from llm_ocr.stages.rows import page_rows
 from llm_ocr.stages.stage import (
     Question,
     Reader,
@@ -45,8 +43,8 @@ from llm_ocr.stages.stage import (
     outcome,
 )
 from llm_ocr.stages.strips import cut
+from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.plan import Shard
-from llm_ocr.tables.shards import ItemResult
 
 # Characters from which on an answer that still runs is watched for loops: most pages end before.
 LONG_ANSWER = 4_000
@@ -66,14 +64,20 @@ class ExtractStage:
     name: str = "extract"
     tables: Sequence[str] = ("pages", "figures")
 
-    async def items(self, shard: Shard) -> AsyncIterator["PageItem"]:
+    async def items(self, shard: Shard, done: Collection[str]) -> AsyncIterator["PageItem"]:
         for planned in shard.documents:
-            async for document, wrong in self.pool.rows(planned.document):
-                async for item in self._pages(document, wrong):
-                    yield item
+            async for page in self.pages_of(planned.document, done):
+                yield page
 
-    async def _pages(
-        self, document: Document, wrong: PageError | None
+    async def pages_of(self, planned: Document, done: Collection[str]) -> AsyncIterator["PageItem"]:
+        """The pages of a document, or of all rows that it stands for; of one that can't be opened
+        the one that stands for all."""
+        async for document, wrong in self.pool.rows(planned):
+            async for page in self.pages_of_one(document, wrong, done):
+                yield page
+
+    async def pages_of_one(
+        self, document: Document, wrong: PageError | None, done: Collection[str]
     ) -> AsyncIterator["PageItem"]:
         try:
             if wrong is not None:
@@ -82,7 +86,9 @@ class ExtractStage:
             numbers = self._numbers(document, info)
         except PageError as error:
             self.pool.release(document)
-            yield PageItem(self, Page(document, 0), None, error)
+            # It could be opened at an earlier attempt: what that read of it is kept.
+            for number in sorted(_numbers_of(document, done) | {0}):
+                yield PageItem(self, Page(document, number), None, error)
             return
         unfinished = set(numbers)
         for number in numbers:
@@ -106,6 +112,12 @@ class ExtractStage:
         return numbers
 
 
+def _numbers_of(document: Document, item_ids: Collection[str]) -> set[int]:
+    """The numbers of the document's pages that are among items."""
+    ids = (item_id.split("/") for item_id in item_ids)
+    return {int(number) for doc_id, number in ids if doc_id == document.doc_id}
+
+
 class PageItem:
     """One page on its way from source to rows."""
 
@@ -120,10 +132,33 @@ class PageItem:
         self._stage, self._page, self._info, self._error = stage, page, info, error
         self._unfinished = unfinished or set()
         self._image: PageImage | None = None
+        self._ended: asyncio.Future[ItemResult] | None = None
 
     @property
     def item_id(self) -> str:
         return self._page.page_id
+
+    @property
+    def page(self) -> Page:
+        return self._page
+
+    @property
+    def number(self) -> int:
+        return self._page.number
+
+    @property
+    def info(self) -> DocumentInfo | None:
+        return self._info
+
+    @property
+    def source_uri(self) -> str:
+        return self._page.document.source_uri
+
+    def ended(self) -> "asyncio.Future[ItemResult]":
+        """What will come of this page, for one who waits for it."""
+        if self._ended is None:
+            self._ended = asyncio.get_running_loop().create_future()
+        return self._ended
 
     def ladder(self, profile: ModelProfile) -> Sequence[Rung]:
         return profile.ladder
@@ -241,21 +276,7 @@ class PageItem:
             return []
         page, document = self._page, self._page.document
         crops = await self._stage.pool.crop(page, image.width, image.height, boxes)
-        stem = PurePosixPath(document.name).name
-        return [
-            Figure(
-                figure_id=f"{page.page_id}/{k}",
-                page_id=page.page_id,
-                doc_id=document.doc_id,
-                name=f"{stem}-p{page.number}-{k}.jpg",
-                label=blocks[place].label,
-                box=box,
-                jpeg=crop.jpeg,
-                width=crop.width,
-                height=crop.height,
-            )
-            for k, (place, box, crop) in enumerate(zip(places, boxes, crops, strict=True), 1)
-        ]
+        return figures_of(document.doc_id, document.name, page.number, blocks, crops)
 
     def _rows(
         self,
@@ -267,20 +288,13 @@ class PageItem:
         figures: Sequence[Figure] = (),
         notes: Sequence[str] = (),
     ) -> ItemResult:
-        captions = captions_of(blocks)
-        found = [
-            caption_text(blocks[captions[k]].text) if k in captions else None
-            for k in figure_blocks(blocks)
-        ]
-        page_row = self._page_row(status, reading, spent, error) | {
-            "markdown": page_markdown(blocks, [figure.name for figure in figures]),
-            "blocks": [block_row(block) for block in blocks],
-            "notes": list(notes),
-        }
         self._stage.finish(self._page, self._unfinished)
-        pairs = zip(figures, found, strict=bool(figures))
-        figure_rows = [figure_row(figure, caption) for figure, caption in pairs]
-        return item_result(self.item_id, page_row, {"pages": [page_row], "figures": figure_rows})
+        page_row = self._page_row(status, reading, spent, error)
+        rows = page_rows(page_row, blocks, figures, notes)
+        result = item_result(self.item_id, rows["pages"][0], rows)
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(result)
+        return result
 
     def _page_row(
         self, status: PageStatus, reading: Reading | None, spent: Spent, error: PageError | None

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 
-from llm_ocr.records import CAPTION_LABELS, FIGURE_LABELS, Block
+from llm_ocr.records import CAPTION_LABELS, FIGURE_LABELS, Block, Figure
+from llm_ocr.sources.raster import Crop
 
 # Smaller boxes are specks: a crop of them shows nothing.
 MIN_SIDE = 8.0
@@ -19,6 +21,28 @@ def figure_blocks(blocks: Sequence[Block]) -> list[int]:
         and block.box is not None
         and block.box.x2 - block.box.x1 >= MIN_SIDE
         and block.box.y2 - block.box.y1 >= MIN_SIDE
+    ]
+
+
+def figures_of(
+    doc_id: str, name: str, page_number: int, blocks: Sequence[Block], crops: Sequence[Crop]
+) -> list[Figure]:
+    """The page's figures; `crops` are the images of its figure blocks, in order."""
+    stem, page_id = PurePosixPath(name).name, f"{doc_id}/{page_number}"
+    found = [(blocks[k], box) for k in figure_blocks(blocks) if (box := blocks[k].box) is not None]
+    return [
+        Figure(
+            figure_id=f"{page_id}/{k}",
+            page_id=page_id,
+            doc_id=doc_id,
+            name=f"{stem}-p{page_number}-{k}.jpg",
+            label=block.label,
+            box=box,
+            jpeg=crop.jpeg,
+            width=crop.width,
+            height=crop.height,
+        )
+        for k, ((block, box), crop) in enumerate(zip(found, crops, strict=True), 1)
     ]
 
 

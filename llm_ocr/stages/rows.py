@@ -1,7 +1,30 @@
 """What was read, as rows."""
 
-from llm_ocr.records import Block, Figure
+from collections.abc import Sequence
+
+from llm_ocr.records import Block, Box, Figure
+from llm_ocr.stages.figures import caption_text, captions_of, figure_blocks
+from llm_ocr.stages.markdown import page_markdown
 from llm_ocr.tables.schema import Row
+
+
+def page_rows(
+    page: Row, blocks: Sequence[Block], figures: Sequence[Figure], notes: Sequence[str]
+) -> dict[str, Sequence[Row]]:
+    """The rows of `pages` and `figures` of a page with these blocks."""
+    captions = captions_of(blocks)
+    found = [
+        caption_text(blocks[captions[k]].text) if k in captions else None
+        for k in figure_blocks(blocks)
+    ]
+    content = {
+        "markdown": page_markdown(blocks, [figure.name for figure in figures]),
+        "blocks": [block_row(block) for block in blocks],
+        "notes": list(notes),
+    }
+    pairs = zip(figures, found, strict=bool(figures))
+    rows = [figure_row(figure, caption) for figure, caption in pairs]
+    return {"pages": [{**page, **content}], "figures": rows}
 
 
 def block_row(block: Block) -> Row:
@@ -25,3 +48,9 @@ def figure_row(figure: Figure, caption: str | None) -> Row:
         "width": figure.width,
         "height": figure.height,
     }
+
+
+def block_of(row: Row) -> Block:
+    """The block that an element of the column `blocks` is."""
+    corners = row["x1"], row["y1"], row["x2"], row["y2"]
+    return Block(row["label"], row["text"], None if None in corners else Box(*corners))

@@ -3,7 +3,7 @@
 The loop over items, the window, the retries and the counting are not here: see `pipeline/`.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -12,9 +12,9 @@ from llm_ocr.inference.quality import Flaw, Verdict
 from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import ModelProfile, Rung
 from llm_ocr.records import PageError, PageStatus, ParsedAnswer
+from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
-from llm_ocr.tables.shards import ItemResult
 
 # How a stage reads what earlier stages made: (table, shard, columns or None for all) -> rows;
 # none where the earlier stage was not run.
@@ -137,7 +137,9 @@ class Stage(Protocol[Items]):
     @property
     def tables(self) -> Sequence[str]: ...
 
-    def items(self, shard: Shard) -> AsyncIterator[Items]: ...
+    def items(self, shard: Shard, done: Collection[str]) -> AsyncIterator[Items]:
+        """All items of the shard; `done` are the ids of those that earlier attempts staged."""
+        ...
 
 
 def joined(asked: Sequence[tuple[Question, Answer]]) -> Answer:

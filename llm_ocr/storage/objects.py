@@ -94,7 +94,10 @@ class Objects:
 
     def _stored(self, meta: "ObjectMeta") -> StoredObject:
         version = meta["e_tag"] or meta["last_modified"].isoformat()
-        return StoredObject(meta["path"].removeprefix(self._prefix), meta["size"], version)
+        modified = meta["last_modified"].timestamp()
+        return StoredObject(
+            meta["path"].removeprefix(self._prefix), meta["size"], version, modified
+        )
 
     @contextmanager
     def _errors(self, missing_is_fine: bool = False) -> Iterator[None]:

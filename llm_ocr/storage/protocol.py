@@ -18,11 +18,13 @@ class RunInUseError(Exception):
 @dataclass(frozen=True)
 class StoredObject:
     """An object's path below the store's URI, `/`-separated, its size in bytes, and a version that
-    is another one when its content is."""
+    is another one when its content is. `modified` is when it was written, in seconds since the
+    epoch, 0 where the store does not say."""
 
     path: str
     size: int
     version: str
+    modified: float = 0.0
 
 
 class Store(Protocol):

@@ -1,8 +1,9 @@
-"""Sorted parts of a table merged into one sorted file, a few rows in memory at a time."""
+"""Sorted files of a table merged into one sorted file, a few rows in memory at a time."""
 
 import heapq
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,22 +16,32 @@ from llm_ocr.tables.schema import SCHEMAS, id_column, sort_key
 _Keyed = tuple[tuple[int, ...], int, pa.RecordBatch | None]
 
 
-def merge_parts(
-    store: Store, parts: Sequence[str], table: str, path: str, order: Mapping[str, int]
-) -> None:
-    """Write the rows of `parts`, each sorted by `order`, to `path`, sorted. One part is copied.
+@dataclass(frozen=True)
+class Source:
+    """A file whose rows are merged; with `only`, those of which `column` is among it."""
 
-    A part is opened when its first row is due, so that parts which follow each other (as those
+    path: str
+    column: str = ""
+    only: Collection[str] | None = None
+
+
+def merge(
+    store: Store, sources: Sequence[Source], table: str, path: str, order: Mapping[str, int]
+) -> None:
+    """Write the rows of `sources`, each sorted by `order`, to `path`, sorted. One whole file is
+    copied.
+
+    A file is opened when its first row is due, so that parts which follow each other (as those
     of a large document do) are never in memory together.
     """
-    if len(parts) == 1:
-        store.copy(parts[0], path)
+    if len(sources) == 1 and sources[0].only is None:
+        store.copy(sources[0].path, path)
         return
     with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
         merged = Path(folder) / "merged.parquet"
         with pq.ParquetWriter(merged, SCHEMAS[table], **write_options(table)) as writer:
             rows = heapq.merge(
-                *(_rows(store, part, table, order, k) for k, part in enumerate(parts)),
+                *(_rows(store, source, table, order, k) for k, source in enumerate(sources)),
                 key=lambda keyed: keyed[:2],
             )
             held: list[pa.RecordBatch] = []
@@ -47,20 +58,21 @@ def merge_parts(
 
 
 def _rows(
-    store: Store, part: str, table: str, order: Mapping[str, int], k: int
+    store: Store, source: Source, table: str, order: Mapping[str, int], k: int
 ) -> Iterator[_Keyed]:
-    """The part's rows with their keys, after a marker that makes the merge wait to open it."""
+    """The file's rows with their keys, after a marker that makes the merge wait to open it."""
     column = id_column(table)
-    with store.open(part) as source:
-        file = pq.ParquetFile(source)
+    with store.open(source.path) as opened:
+        file = pq.ParquetFile(opened)
         if file.metadata.num_rows == 0:
             return
         first = file.read_row_group(0, columns=[column])[column][0].as_py()
     yield sort_key(first, order), k, None
-    with store.open(part) as source:
-        file = pq.ParquetFile(source)
+    with store.open(source.path) as opened:
+        file = pq.ParquetFile(opened)
         # One row group at a time: `iter_batches` reads ahead as far as it likes.
         for group in range(file.num_row_groups):
             for batch in file.read_row_group(group).to_batches():
                 for at, row_id in enumerate(batch.column(column).to_pylist()):
-                    yield sort_key(row_id, order), k, batch.slice(at, 1)
+                    if source.only is None or batch[source.column][at].as_py() in source.only:
+                        yield sort_key(row_id, order), k, batch.slice(at, 1)

@@ -1,6 +1,7 @@
 """The plan of a run: its documents cut into shards, and the settings it was made with.
 
 Written once, with put-if-absent, as `plans/000.parquet`: a second starter reads the first one's.
+`run --update` appends `plans/001.parquet` and so on, whose shards go on counting.
 """
 
 import io
@@ -11,11 +12,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from llm_ocr.records import Document
+from llm_ocr.records import ROW, Document
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.places import Places
 
-PLAN_PATH = "plans/000.parquet"
+FOLDER = "plans"
+PLAN_PATH = f"{FOLDER}/000.parquet"
 
 _SCHEMA = pa.schema(
     [
@@ -29,6 +31,7 @@ _SCHEMA = pa.schema(
         ("pages", pa.int32()),
         ("rows", pa.string()),
         ("column", pa.string()),
+        ("same_as", pa.string()),
     ]
 )
 
@@ -39,10 +42,14 @@ class SettingsMismatchError(Exception):
 
 @dataclass(frozen=True)
 class PlannedDocument:
-    """A document and how many of its pages were expected at planning (None: not countable)."""
+    """A document and how many of its pages were expected at planning (None: not countable).
+
+    `same_as` is the doc_id of the document before it in the plan that seems to have the same bytes.
+    """
 
     document: Document
     pages: int | None
+    same_as: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,16 @@ class Shard:
     def expected_pages(self) -> int:
         return sum(planned.pages or 1 for planned in self.documents)
 
+    def document(self, doc_id: str, source_uri: str) -> Document:
+        """The document of the shard, or the row of one, that is known by these."""
+        file_uri, _, number = source_uri.rpartition(ROW)
+        for planned in self.documents:
+            if planned.document.doc_id == doc_id:
+                return planned.document
+            if planned.document.rows is not None and planned.document.file_uri == file_uri:
+                return planned.document.row(int(number))
+        raise KeyError(doc_id)
+
     @property
     def document_count(self) -> int | None:
         """How many documents it has, rows counted one by one; None where nobody counted them."""
@@ -74,10 +91,11 @@ class Shard:
 
 @dataclass(frozen=True)
 class Plan:
-    """Shards, and the settings that decide what their rows look like."""
+    """Shards, and the settings that decide what their rows look like; from `files` files."""
 
     shards: tuple[Shard, ...]
     settings: Mapping[str, object]
+    files: int = 1
 
     @property
     def documents(self) -> Iterator[Document]:
@@ -93,21 +111,30 @@ class Plan:
     def expected_pages(self) -> int:
         return sum(shard.expected_pages for shard in self.shards)
 
+    @property
+    def duplicates(self) -> int:
+        """Documents that seem to have the same bytes as another one."""
+        planned = (planned for shard in self.shards for planned in shard.documents)
+        return sum(one.same_as is not None for one in planned)
 
-def cut_shards(documents: Iterable[PlannedDocument], shard_pages: int) -> tuple[Shard, ...]:
-    """Shards of at most `shard_pages` pages, in order; a larger document is a shard alone."""
+
+def cut_shards(
+    documents: Iterable[PlannedDocument], shard_pages: int, first: int = 0
+) -> tuple[Shard, ...]:
+    """Shards of at most `shard_pages` pages, in order, numbered from `first`; a larger document
+    is a shard alone. A document that is the same as one before it stays with that."""
     shards: list[Shard] = []
     held: list[PlannedDocument] = []
     count = 0
     for planned in documents:
         pages = planned.pages or 1
-        if held and count + pages > shard_pages:
-            shards.append(Shard(len(shards), _together(held)))
+        if held and count + pages > shard_pages and planned.same_as is None:
+            shards.append(Shard(first + len(shards), _together(held)))
             held, count = [], 0
         held.append(planned)
         count += pages
     if held:
-        shards.append(Shard(len(shards), _together(held)))
+        shards.append(Shard(first + len(shards), _together(held)))
     return tuple(shards)
 
 
@@ -130,36 +157,62 @@ def _of_one_file(one: Document, other: Document) -> bool:
 
 
 def read_plan(store: Store) -> Plan | None:
-    """The plan of the run in `store`, or None where no run was planned."""
-    try:
-        data = store.get(PLAN_PATH)
-    except FileNotFoundError:
+    """The plan of the run in `store`, of all its files, or None where no run was planned."""
+    paths = sorted(thing.path for thing in store.list(FOLDER))
+    if not paths:
         return None
-    table = pq.read_table(io.BytesIO(data))
+    plans = [_read(store, path) for path in paths]
+    shards = (shard for plan in plans for shard in plan.shards)
+    return Plan(tuple(shards), plans[0].settings, len(plans))
+
+
+def _read(store: Store, path: str) -> Plan:
+    table = pq.read_table(io.BytesIO(store.get(path)))
     shards: dict[int, list[PlannedDocument]] = {}
     for row in table.to_pylist():
-        number, pages = row.pop("shard"), row.pop("pages")
-        shards.setdefault(number, []).append(PlannedDocument(Document(**row), pages))
+        number, pages, same_as = row.pop("shard"), row.pop("pages"), row.pop("same_as", None)
+        shards.setdefault(number, []).append(PlannedDocument(Document(**row), pages, same_as))
     settings = json.loads(table.schema.metadata[b"settings"])
     return Plan(tuple(Shard(n, tuple(held)) for n, held in sorted(shards.items())), settings)
 
 
 def write_plan(store: Store, plan: Plan) -> Plan:
     """Write `plan` unless another starter's stands there; either way the one that stands."""
-    rows = [
-        {"shard": shard.number, "pages": planned.pages, **vars(planned.document)}
-        for shard in plan.shards
-        for planned in shard.documents
-    ]
-    schema = _SCHEMA.with_metadata({"settings": json.dumps(dict(plan.settings), sort_keys=True)})
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink)
-    if store.create(PLAN_PATH, sink.getvalue()):
+    if store.create(_path(0), _encoded(plan.shards, plan.settings)):
         return plan
     standing = read_plan(store)
     assert standing is not None, "a plan that exists can be read"
     check_settings(store, standing, plan.settings)
     return standing
+
+
+def append_plan(store: Store, plan: Plan, shards: tuple[Shard, ...]) -> Plan | None:
+    """The plan with `shards` behind its own, written as its next file; None where another starter
+    was quicker."""
+    if not store.create(_path(plan.files), _encoded(shards, plan.settings)):
+        return None
+    return Plan(plan.shards + shards, plan.settings, plan.files + 1)
+
+
+def _path(number: int) -> str:
+    return f"{FOLDER}/{number:03d}.parquet"
+
+
+def _encoded(shards: Iterable[Shard], settings: Mapping[str, object]) -> bytes:
+    rows = [
+        {
+            "shard": shard.number,
+            "pages": planned.pages,
+            "same_as": planned.same_as,
+            **vars(planned.document),
+        }
+        for shard in shards
+        for planned in shard.documents
+    ]
+    schema = _SCHEMA.with_metadata({"settings": json.dumps(dict(settings), sort_keys=True)})
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink)
+    return sink.getvalue()
 
 
 def check_settings(store: Store, plan: Plan, wanted: Mapping[str, object]) -> None:

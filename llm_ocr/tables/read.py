@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from llm_ocr.storage.store import Store, open_snapshot
+from llm_ocr.tables.commits import data_path
 from llm_ocr.tables.schema import Row
-from llm_ocr.tables.shards import data_path
 
 
 def load_pages(run: str | Path) -> Iterator[Row]:

@@ -309,3 +309,26 @@ def test_the_engines_command_is_shown_with_the_reason_of_each_argument(tmp_path:
     embedded = llm_ocr("engine", "--print-command", "--engine", "embedded", "--port", "7777")
     assert "--port 7777" in embedded.stdout
     assert "vllm" not in embedded.stdout
+
+
+def test_a_run_is_retried_and_updated_and_reparsed(
+    inputs: Path, tmp_path: Path, server: ChatServer
+) -> None:
+    base, out = ("--base-url", server.base_url, "--fallback", "none"), tmp_path / "out"
+    server.reply = lambda body: refusal(400, "not today")
+    assert llm_ocr("run", inputs, "--out", out, *base).returncode == 1
+    wrong = llm_ocr("retry", out, "--status", "failed,awful", *base)
+    assert wrong.returncode == 2
+    assert "'awful' is no status; there are ok, blank" in wrong.stderr
+    server.reply = at_once
+    done = llm_ocr("retry", out, "--status", "failed,truncated", *base)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"Pages\s+4\s+4 ok", done.stdout)
+    again = llm_ocr("retry", out, *base)
+    assert "is to be asked about again (failed)" in " ".join(again.stdout.split())
+    documents.pdf(inputs / "new.pdf", pages=2)
+    updated = llm_ocr("run", inputs, "--out", out, "--update", *base)
+    assert re.search(r"Pages\s+6\s+6 ok", updated.stdout)
+    asked = len(server.requests)
+    assert llm_ocr("reparse", out).returncode == 0
+    assert len(server.requests) == asked

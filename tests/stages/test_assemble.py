@@ -46,7 +46,7 @@ async def assembled(**tables: Sequence[Row]) -> Row:
         return iter(tables.get(table, ()))
 
     results = []
-    async for item in AssembleStage(read).items(SHARD):
+    async for item in AssembleStage(read).items(SHARD, ()):
         results.append(await item.result(None, Spent()))
     assert len(results) == 1
     documents: Sequence[Mapping[str, Any]] = results[0].rows["documents"]

@@ -6,6 +6,8 @@ import pytest
 
 from llm_ocr.records import Document
 from llm_ocr.storage.store import Store, open_store
+from llm_ocr.tables.commits import committed, read_commit
+from llm_ocr.tables.counts import BalanceError, ItemResult
 from llm_ocr.tables.plan import (
     Plan,
     PlannedDocument,
@@ -16,14 +18,7 @@ from llm_ocr.tables.plan import (
     write_plan,
 )
 from llm_ocr.tables.read import read_table
-from llm_ocr.tables.shards import (
-    BalanceError,
-    ItemResult,
-    ShardWriter,
-    committed,
-    publish,
-    read_commit,
-)
+from llm_ocr.tables.shards import ShardWriter, publish
 
 TABLES = ("pages", "figures")
 ORDER = {"doc-b": 0, "doc-a": 1}

@@ -1,0 +1,122 @@
+"""What a command shows of its work, and how it ends when that fails."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from llm_ocr.pipeline.events import Notify
+    from llm_ocr.report.summary import Summary
+    from llm_ocr.settings import Settings
+
+
+def listed(given: dict[str, Any], name: str, default: str) -> list[str]:
+    """The values of an option that takes several, with commas or given again."""
+    values: list[str] = given.pop(name, None) or [default]
+    return [one.strip() for value in values for one in value.split(",") if one.strip()]
+
+
+def show(
+    given: dict[str, Any], json_logs: bool, work: "Callable[[Settings, Notify], Summary]"
+) -> None:
+    """Do `work` with the settings that were given, show it, and the summary it ends with."""
+    from llm_ocr.cli.progress import watch
+    from llm_ocr.report.summary import render_summary
+    from llm_ocr.settings import Settings
+
+    console = terminal()
+    with errors():
+        settings = Settings(**given)
+        with watch(console, json_logs) as notify:
+            summary = work(settings, notify)
+        if not json_logs:
+            console.print(render_summary(summary))
+            for place, what in _outputs(summary.out):
+                console.print(f"{place}  {what}", highlight=False, soft_wrap=True)
+    if summary.failed_ratio > settings.max_failed_ratio:
+        raise typer.Exit(1)
+
+
+def _outputs(out: str) -> Iterator[tuple[str, str]]:
+    """What a run left for people to open."""
+    from llm_ocr.storage.store import open_store
+
+    store = open_store(out)
+    for name, what in (
+        ("index.html", "the viewer: pages beside their Markdown"),
+        ("markdown", "one Markdown file a document, with its figures"),
+        ("data", "the tables, as Parquet"),
+    ):
+        if store.exists(name) or any(True for _ in store.list(name)):
+            yield f"{store.uri}/{name}", what
+
+
+def terminal() -> "Console":
+    from rich.console import Console
+
+    return Console(stderr=False)
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """Expected errors as one message and an exit code; anything else is a bug and shows whole."""
+    from pydantic import ValidationError
+
+    from llm_ocr.inference.replies import EngineFailedError, WrongServerError
+    from llm_ocr.pipeline.interruption import StoppedError
+    from llm_ocr.pipeline.retrying import NoSuchStatusError
+    from llm_ocr.pipeline.share import NoSuchShareError
+    from llm_ocr.platforms.cluster import ClusterError, NoSuchPlaceError
+    from llm_ocr.report.status import NoRunError
+    from llm_ocr.sources.open import NoInputError
+    from llm_ocr.storage.store import RunInUseError, StorageError
+    from llm_ocr.tables.counts import BalanceError
+    from llm_ocr.tables.plan import SettingsMismatchError
+
+    try:
+        yield
+    except ValidationError as error:
+        for problem in error.errors():
+            option = "--" + "-".join(str(part) for part in problem["loc"]).replace("_", "-")
+            _say(f"{option}: {problem['msg'].removeprefix('Value error, ')}")
+        raise typer.Exit(2) from error
+    except (
+        NoInputError,
+        NoRunError,
+        NoSuchPlaceError,
+        NoSuchShareError,
+        NoSuchStatusError,
+        SettingsMismatchError,
+        RunInUseError,
+    ) as error:
+        _say(str(error))
+        raise typer.Exit(2) from error
+    except WrongServerError as error:
+        _say(str(error))
+        raise typer.Exit(2) from error
+    except EngineFailedError as error:
+        _say(f"The engine failed: {error}")
+        raise typer.Exit(3) from error
+    except ClusterError as error:
+        _say(str(error))
+        raise typer.Exit(3) from error
+    except (StorageError, BalanceError) as error:
+        _say(f"Stopped: {error}")
+        raise typer.Exit(4) from error
+    except StoppedError as error:
+        _say(f"Stopped: {error}")
+        raise typer.Exit(143 if error.preempted else 130) from error
+
+
+def note(event: object) -> None:
+    """Show an event where nothing else is shown."""
+    _say(str(getattr(event, "text", event)))
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr)  # noqa: T201

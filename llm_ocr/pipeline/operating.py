@@ -1,0 +1,99 @@
+"""What is done to a run that stands: its pages asked about again, or read anew."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from llm_ocr.engines.embedded.command import EMBEDDED
+from llm_ocr.models.catalogue import profile_named
+from llm_ocr.pipeline.destination import destination_of
+from llm_ocr.pipeline.events import Note, Notify, ignore
+from llm_ocr.pipeline.planning import standing_plan
+from llm_ocr.pipeline.reparsing import Reparsing
+from llm_ocr.pipeline.retrying import Retrying, open_retry, wanted_pages
+from llm_ocr.pipeline.share import Share
+from llm_ocr.pipeline.targets import target_of
+from llm_ocr.pipeline.worker import Worker
+from llm_ocr.report.summary import Summary
+from llm_ocr.settings import Settings
+from llm_ocr.storage.store import Store
+from llm_ocr.tables.ledger import Ledger
+from llm_ocr.tables.plan import Plan, SettingsMismatchError
+
+
+def retry(
+    out: str | Path,
+    settings: Settings | None = None,
+    *,
+    statuses: Iterable[str] = ("failed",),
+    errors: Iterable[str] = (),
+    notify: Notify | None = None,
+) -> Summary:
+    """Ask again about the pages of the run at `out` with these statuses (and error codes).
+
+    A page keeps the better of its readings. Later stages follow for the shards that changed. What
+    the settings leave open is as in the run. Raises NoRunError, NoSuchStatusError, and what
+    `llm_ocr.run` raises.
+    """
+    given = settings or Settings()
+    store = destination_of(str(out), given).store
+    chosen = settings_of_run(standing_plan(store), given)
+    reader = target_of(chosen, chosen.model).reader
+    asked = {"model": reader.model, "profile": reader.profile.id}
+    wanted = wanted_pages(statuses, errors, asked)
+    tell = notify or ignore
+
+    def prepare(store: Store, ledger: Ledger, plan: Plan, share: Share) -> Retrying | None:
+        found = open_retry(store, ledger, plan, wanted, share)
+        if found is None:
+            named = ", ".join(wanted.errors or wanted.statuses)
+            tell(Note(f"no page of {store.uri} is to be asked about again ({named})"))
+            return None
+        return Retrying(store, ledger, found)
+
+    return Worker(str(out), chosen, notify, prepare=prepare).run(None, ())
+
+
+def reparse(
+    out: str | Path, settings: Settings | None = None, *, notify: Notify | None = None
+) -> Summary:
+    """Read the stored answers of the run at `out` with the parsers of this version; ask nobody.
+
+    Pages that are read otherwise are written anew, and documents joined anew from them. Figures
+    whose boxes changed are cut from the sources, or else from the page images. Raises NoRunError.
+    """
+    given = settings or Settings()
+    own = profile_named(given.model) if "model" in given.model_fields_set else None
+    tell = notify or ignore
+    found: list[Reparsing] = []
+
+    def prepare(store: Store, ledger: Ledger, plan: Plan, share: Share) -> Reparsing:
+        found.append(Reparsing(store, ledger, own))
+        return found[0]
+
+    chosen = given.model_copy(update={"describe": False})
+    summary = Worker(str(out), chosen, notify, prepare=prepare).run(None, ())
+    for why, pages in found[0].left_alone.items():
+        tell(Note(f"{pages:,} pages were left as they are: {why}"))
+    return summary
+
+
+def settings_of_run(plan: Plan, settings: Settings) -> Settings:
+    """The settings, with the run's own model and pages where they say nothing of them.
+
+    Raises SettingsMismatchError where the run's profile is not known here.
+    """
+    of_run: dict[str, Any] = {"pages": plan.settings.get("pages")}
+    profile = plan.settings.get("profile")
+    if "model" not in settings.model_fields_set and profile != EMBEDDED.id:
+        try:
+            profile_named(str(profile))
+        except ValueError as error:
+            raise SettingsMismatchError(
+                f"the run was read by the profile {profile!r}, which is not known here: give its "
+                "file, or another profile, as --model"
+            ) from error
+        of_run["model"] = profile
+        of_run["revision"] = settings.revision or plan.settings.get("model_revision")
+        of_run["served_model"] = settings.served_model or plan.settings.get("model")
+    return settings.model_copy(update=of_run)

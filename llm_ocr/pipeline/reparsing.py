@@ -1,0 +1,115 @@
+"""Reparsing: which pages' stored answers a newer parser reads otherwise."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from functools import partial
+
+from llm_ocr.engines.embedded.command import EMBEDDED
+from llm_ocr.models.catalogue import profile_named
+from llm_ocr.models.profile import ModelProfile
+from llm_ocr.pipeline.loop import Work
+from llm_ocr.stages.extract import ExtractStage
+from llm_ocr.stages.reparse import READ, NewReading, ReparseStage, read_anew
+from llm_ocr.stages.stage import FIRST
+from llm_ocr.storage.store import Store
+from llm_ocr.tables.commits import data_path
+from llm_ocr.tables.ledger import Ledger
+from llm_ocr.tables.plan import Plan
+from llm_ocr.tables.read import read_rows
+from llm_ocr.tables.schema import Row
+
+
+class Reparsing:
+    """Does it, shard by shard; see `llm_ocr.pipeline.again.Again`. `left_alone` counts pages that
+    can't be read anew, by the reason."""
+
+    def __init__(self, store: Store, ledger: Ledger, own: ModelProfile | None) -> None:
+        self._store, self._ledger = store, ledger
+        self._profiles = {EMBEDDED.id: EMBEDDED} | ({own.id: own} if own else {})
+        self._unknown: set[str] = set()
+        self._chosen: dict[str, Sequence[NewReading]] = {}
+        self._done: set[str] = set()
+        self.left_alone: Counter[str] = Counter()
+
+    @property
+    def command(self) -> str:
+        return "reparse"
+
+    @property
+    def asks(self) -> bool:
+        return False
+
+    def work(self, plan: Plan) -> list[Work]:
+        committed = self._ledger.committed("extract")
+        return [
+            Work(
+                shard,
+                committed[shard.name] + 1,
+                {},
+                partial(self._choose, shard.name, plan),
+                purpose="reparse",
+            )
+            for shard in plan.shards
+            if shard.name in committed and shard.name not in self._done
+        ]
+
+    def expected(self, work: Work) -> int:
+        return 0
+
+    def stage(self, extract: ExtractStage) -> ReparseStage:
+        return ReparseStage(extract.pool, lambda shard: self._chosen.pop(shard), self._rows)
+
+    def _choose(self, shard: str, plan: Plan, store: Store) -> frozenset[str] | None:
+        """Read the shard's answers anew; the pages that stay, or None if all do."""
+        self._done.add(shard)
+        kept: set[str] = set()
+        chosen: list[NewReading] = []
+        for row in read_rows(store, self._path("pages", shard), READ):
+            reading = self._read(row, plan)
+            if reading is None:
+                kept.add(row["page_id"])
+            else:
+                chosen.append(reading)
+        self._chosen[shard] = chosen
+        return frozenset(kept) if chosen else None
+
+    def _read(self, row: Row, plan: Plan) -> NewReading | None:
+        if row["raw_answer"] is None or row["profile"] is None:
+            return None
+        profile = self._profile(row["profile"])
+        if profile is None:
+            self.left_alone[f"the profile {row['profile']!r} is not known here"] += 1
+            return None
+        if row["parser_version"] >= profile.parser_version:
+            return None
+        if not _was_shown_whole(row, profile, plan):
+            self.left_alone["the model was shown another image than the stored one"] += 1
+            return None
+        return read_anew(row, profile)
+
+    def _profile(self, name: str) -> ModelProfile | None:
+        if name not in self._profiles and name not in self._unknown:
+            try:
+                self._profiles[name] = profile_named(name)
+            except ValueError:
+                self._unknown.add(name)
+        return self._profiles.get(name)
+
+    def _rows(self, table: str, shard: str, page_ids: Collection[str]) -> Sequence[Row]:
+        only = ("page_id", page_ids)
+        return list(read_rows(self._store, self._path(table, shard), only=only))
+
+    def _path(self, table: str, shard: str) -> str:
+        return data_path(table, shard, self._ledger.committed("extract")[shard])
+
+
+def _was_shown_whole(row: Row, profile: ModelProfile, plan: Plan) -> bool:
+    """Whether the answer is about the stored page image, not about strips or a smaller one."""
+    rungs = {rung.name: rung for rung in (FIRST, *profile.ladder)}
+    rung = rungs.get(row["way"])
+    image, settings = profile.image, plan.settings
+    is_same_image = (image.longest_side, image.smallest_side) == (
+        settings.get("image_longest_side"),
+        settings.get("image_smallest_side"),
+    )
+    return rung is not None and rung.bands == 1 and rung.scale == 1.0 and is_same_image

@@ -1,0 +1,194 @@
+"""Retries: which pages of a finished or unfinished run are asked about again.
+
+    retries/NUMBER.json            what was asked for, and which generation of which shards it found
+    retries/NUMBER/WORKER          of several workers, one that took part
+
+A retry is done when all its shards have moved on from those generations, and later stages with
+them; until then the same command goes on with it, and afterwards it begins another one.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePosixPath
+
+from llm_ocr.pipeline.due import STAGES, undone
+from llm_ocr.pipeline.loop import Work
+from llm_ocr.pipeline.share import Share
+from llm_ocr.records import ErrorCode, PageStatus
+from llm_ocr.stages.extract import ExtractStage
+from llm_ocr.stages.retry import COMPARED, RetryStage
+from llm_ocr.storage.store import Store
+from llm_ocr.tables.commits import data_path
+from llm_ocr.tables.counts import Counts
+from llm_ocr.tables.ledger import Ledger
+from llm_ocr.tables.plan import Plan
+from llm_ocr.tables.read import read_rows
+from llm_ocr.tables.schema import Row
+
+FOLDER = "retries"
+
+
+class NoSuchStatusError(ValueError):
+    """A retry names a status or an error code that there is none of."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Pages with one of `statuses`, and of `errors` if there are any; `asked` says who answers."""
+
+    statuses: tuple[str, ...]
+    errors: tuple[str, ...]
+    asked: Mapping[str, object]
+
+    def is_among(self, counts: Counts) -> bool:
+        """Whether a shard with these counts has such pages."""
+        if self.errors:
+            return any(counts.errors.get(code) for code in self.errors)
+        return any(counts.statuses.get(status) for status in self.statuses)
+
+    def chooses(self, row: Row) -> bool:
+        if self.errors and row["error_code"] not in self.errors:
+            return False
+        return row["status"] in self.statuses
+
+
+def wanted_pages(
+    statuses: Iterable[str], errors: Iterable[str], asked: Mapping[str, object]
+) -> Wanted:
+    """What `statuses` and `errors` name; raises NoSuchStatusError."""
+    return Wanted(_known(statuses, PageStatus), _known(errors, ErrorCode), asked)
+
+
+def _known(names: Iterable[str], kind: type[PageStatus] | type[ErrorCode]) -> tuple[str, ...]:
+    known = [one.value for one in kind]
+    several = sorted(set(names))
+    for name in several:
+        if name not in known:
+            what = "status" if kind is PageStatus else "error code"
+            raise NoSuchStatusError(f"{name!r} is no {what}; there are {', '.join(known)}")
+    return tuple(several)
+
+
+@dataclass(frozen=True)
+class Retry:
+    """A retry that was begun: `shards` are those with such pages, in the generations it found."""
+
+    number: int
+    wanted: Wanted
+    shards: Mapping[str, int]
+
+    def left(self, ledger: Ledger) -> set[str]:
+        """Shards that it has not done yet."""
+        now = ledger.committed("extract")
+        return {name for name, generation in self.shards.items() if now.get(name) == generation}
+
+    def is_done(self, ledger: Ledger, plan: Plan) -> bool:
+        shards = tuple(shard for shard in plan.shards if shard.name in self.shards)
+        later = [stage for stage in STAGES[1:] if ledger.committed(stage)]
+        return not self.left(ledger) and not undone(ledger, Plan(shards, {}), later)
+
+
+def open_retry(
+    store: Store, ledger: Ledger, plan: Plan, wanted: Wanted, share: Share
+) -> Retry | None:
+    """The retry to go on with, or a new one; None where there is nothing to retry."""
+    while True:
+        last = _last(store)
+        if (
+            last is not None
+            and last.wanted == wanted
+            and _may_join(store, last, last.is_done(ledger, plan), share)
+        ):
+            return last
+        found = ledger.entries("extract")
+        shards = {
+            name: one.generation for name, one in found.items() if wanted.is_among(one.counts)
+        }
+        if not shards:
+            return None
+        retry = Retry(0 if last is None else last.number + 1, wanted, shards)
+        # Another worker may begin the same at the same time: then both do that one.
+        store.create(f"{FOLDER}/{retry.number:03d}.json", _encoded(retry))
+
+
+def _may_join(store: Store, retry: Retry, is_done: bool, share: Share) -> bool:
+    """Whether this worker goes on with the retry; one that comes late finds it done.
+
+    A worker who took part in a finished one wants another.
+    """
+    if share.count == 1:
+        return not is_done
+    path = f"{FOLDER}/{retry.number:03d}/{share.index}-of-{share.count}"
+    return store.create(path, b"") or not is_done
+
+
+def _last(store: Store) -> Retry | None:
+    paths = [one.path for one in store.list(FOLDER) if one.path.endswith(".json")]
+    if not paths:
+        return None
+    path = max(paths)
+    raw = json.loads(store.get(path))
+    wanted = Wanted(tuple(raw["statuses"]), tuple(raw["errors"]), raw["asked"])
+    return Retry(int(PurePosixPath(path).stem), wanted, raw["shards"])
+
+
+def _encoded(retry: Retry) -> bytes:
+    return json.dumps({**vars(retry.wanted), "shards": retry.shards}).encode()
+
+
+class Retrying:
+    """Does a retry, shard by shard; see `llm_ocr.pipeline.again.Again`."""
+
+    def __init__(self, store: Store, ledger: Ledger, retry: Retry) -> None:
+        self._store, self._ledger, self._retry = store, ledger, retry
+        self._chosen: dict[str, Sequence[Row]] = {}
+
+    @property
+    def command(self) -> str:
+        wanted = self._retry.wanted
+        errors = "".join(f" --error {code}" for code in wanted.errors)
+        return f"retry --status {','.join(wanted.statuses)}{errors}"
+
+    @property
+    def asks(self) -> bool:
+        return True
+
+    def work(self, plan: Plan) -> list[Work]:
+        left, number = self._retry.left(self._ledger), self._retry.number
+        found = self._retry.shards
+        return [
+            Work(
+                shard,
+                found[shard.name] + 1,
+                {},
+                partial(self._choose, shard.name),
+                purpose=f"retry {number}",
+            )
+            for shard in plan.shards
+            if shard.name in left
+        ]
+
+    def expected(self, work: Work) -> int:
+        """How many pages of a shard are asked about, as its commit says."""
+        counts, wanted = self._ledger.entries("extract")[work.shard.name].counts, self._retry.wanted
+        if wanted.errors:
+            return sum(counts.errors.get(code, 0) for code in wanted.errors)
+        return sum(counts.statuses.get(status, 0) for status in wanted.statuses)
+
+    def stage(self, extract: ExtractStage) -> RetryStage:
+        return RetryStage(extract, lambda shard: self._chosen.pop(shard))
+
+    def _choose(self, shard: str, store: Store) -> frozenset[str]:
+        """Choose the shard's pages; what is not chosen is kept."""
+        kept: set[str] = set()
+        chosen: list[Row] = []
+        path = data_path("pages", shard, self._retry.shards[shard])
+        for row in read_rows(store, path, COMPARED):
+            if self._retry.wanted.chooses(row):
+                chosen.append(row)
+            else:
+                kept.add(row["page_id"])
+        self._chosen[shard] = chosen
+        return frozenset(kept)

@@ -1,0 +1,163 @@
+"""Reparse: stored answers are read anew by a newer parser, without asking anyone."""
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from PIL import Image
+
+from llm_ocr.inference.quality import WITNESSED, Evidence, Flaw, before_loop, judge
+from llm_ocr.inference.replies import Answer
+from llm_ocr.models.profile import ModelProfile
+from llm_ocr.records import Block, Box, Document, Page, PageError, PageStatus, ParsedAnswer
+from llm_ocr.sources.pool import RenderPool
+from llm_ocr.sources.raster import Crop, encode
+from llm_ocr.stages.figures import figure_blocks, figures_of
+from llm_ocr.stages.rows import block_of, page_rows
+from llm_ocr.stages.stage import BY_FLAW, Reading, Spent, item_result
+from llm_ocr.tables.counts import ItemResult
+from llm_ocr.tables.plan import Shard
+from llm_ocr.tables.schema import Row
+
+JPEG_QUALITY = 90
+# The columns that say what was read, and how.
+READ = (
+    *("page_id", "doc_id", "source_uri", "page_number", "status", "width", "height"),
+    *("blocks", "agreement"),
+    *("raw_answer", "profile", "parser_version", "way", "finish_reason", "error_code"),
+    *("attempts", "prompt_tokens", "completion_tokens"),
+)
+
+
+@dataclass(frozen=True)
+class NewReading:
+    """What a stored answer says to a newer parser; `before` is what stood, without the image."""
+
+    before: Row
+    status: PageStatus
+    blocks: tuple[Block, ...]
+    notes: tuple[str, ...]
+    parser_version: int
+
+
+def read_anew(row: Row, profile: ModelProfile) -> NewReading | None:
+    """The reading of a page's row, if the profile's parser is newer and reads it otherwise.
+
+    What a newer parser can't read at all stays as it was.
+    """
+    if row["raw_answer"] is None or row["parser_version"] >= profile.parser_version:
+        return None
+    answer = Answer(
+        row["raw_answer"], row["finish_reason"] or "stop", 0, row["completion_tokens"] or 0, 0.0, 1
+    )
+    parsed = profile.parse(answer.text, row["width"], row["height"])
+    is_witnessed = (row["agreement"] or 0.0) >= WITNESSED
+    evidence = Evidence(ink=1.0, may_loop=profile.may_loop and not is_witnessed)
+    verdict = judge(answer, parsed.blocks, evidence)
+    if verdict.flaw in (Flaw.EMPTY, Flaw.NO_TEXT):
+        return None
+    if verdict.flaw is Flaw.LOOP:
+        parsed = profile.parse(before_loop(answer).text, row["width"], row["height"])
+    if verdict.why:
+        parsed = ParsedAnswer(parsed.blocks, (*parsed.notes, verdict.why))
+    is_fallback = row["status"] == PageStatus.FALLBACK
+    status = PageStatus.FALLBACK if is_fallback else BY_FLAW[verdict.flaw]
+    blocks = tuple(replace(one, text=one.text.strip()) for one in parsed.blocks)
+    if status == row["status"] and list(blocks) == [block_of(one) for one in row["blocks"] or ()]:
+        return None
+    return NewReading(row, status, blocks, parsed.notes, profile.parser_version)
+
+
+@dataclass(frozen=True)
+class ReparseStage:
+    """The pages of a shard that are read otherwise by now; `chosen` and the old rows by shard."""
+
+    pool: RenderPool
+    chosen: Callable[[str], Sequence[NewReading]]
+    rows_of: Callable[[str, str, Collection[str]], Sequence[Row]]
+    name: str = "extract"
+    tables: Sequence[str] = ("pages", "figures")
+
+    async def items(self, shard: Shard, done: Collection[str]) -> AsyncIterator["ReparsedItem"]:
+        for reading in await asyncio.to_thread(self.chosen, shard.name):
+            document = shard.document(reading.before["doc_id"], reading.before["source_uri"])
+            yield ReparsedItem(self, shard.name, document, reading)
+
+
+@dataclass(frozen=True)
+class ReparsedItem:
+    """A page with a new reading of its old answer."""
+
+    stage: ReparseStage
+    shard: str
+    document: Document
+    reading: NewReading
+
+    @property
+    def item_id(self) -> str:
+        return str(self.reading.before["page_id"])
+
+    async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:
+        rows_of, page_id = self.stage.rows_of, [self.item_id]
+        page = (await asyncio.to_thread(rows_of, "pages", self.shard, page_id))[0]
+        old = await asyncio.to_thread(rows_of, "figures", self.shard, page_id)
+        blocks, notes = self.reading.blocks, list(self.reading.notes)
+        crops, remark = await self._crops(page, old)
+        number = page["page_number"]
+        figures = figures_of(page["doc_id"], page["name"], number, blocks, crops)
+        row = {
+            **page,
+            "status": self.reading.status.value,
+            "error_code": None,
+            "error": None,
+            "parser_version": self.reading.parser_version,
+        }
+        rows = page_rows(row, blocks, figures, [*notes, *remark])
+        return item_result(self.item_id, rows["pages"][0], rows)
+
+    def failure(self, error: PageError, spent: Spent) -> ItemResult:
+        """What stood stands."""
+        before = self.reading.before
+        return replace(item_result(self.item_id, before, {}), stands=True)
+
+    async def _crops(self, page: Row, old: Sequence[Row]) -> tuple[list[Crop], list[str]]:
+        """The figures' images: those that were cut at the same place, others from the source, or,
+        if that is gone, from the page image, which is said."""
+        boxes = [box for k in figure_blocks(self.reading.blocks) if (box := self._box(k))]
+        known = {_box(row): row for row in old}
+        new = [box for box in boxes if box not in known]
+        cut, remark = await self._cut(page, new) if new else ({}, [])
+        return [cut[box] if box in cut else _crop(known[box]) for box in boxes], remark
+
+    def _box(self, block: int) -> Box | None:
+        return self.reading.blocks[block].box
+
+    async def _cut(self, page: Row, boxes: Sequence[Box]) -> tuple[Mapping[Box, Crop], list[str]]:
+        there = Page(self.document, page["page_number"])
+        try:
+            crops = await self.stage.pool.crop(there, page["width"], page["height"], boxes)
+            return dict(zip(boxes, crops, strict=True)), []
+        except PageError as error:
+            jpeg = page["image"]["bytes"]
+            crops = await asyncio.to_thread(_cut_from, jpeg, boxes)
+            said = f"figures cut from the page image: {error.message}"
+            return dict(zip(boxes, crops, strict=True)), [said]
+
+
+def _cut_from(jpeg: bytes, boxes: Sequence[Box]) -> list[Crop]:
+    with Image.open(io.BytesIO(jpeg)) as stored:
+        page = stored.convert("RGB")
+    crops = []
+    for box in boxes:
+        part = page.crop((round(box.x1), round(box.y1), round(box.x2), round(box.y2)))
+        crops.append(Crop(encode(part, JPEG_QUALITY), part.width, part.height))
+    return crops
+
+
+def _box(row: Row) -> Box:
+    return Box(row["x1"], row["y1"], row["x2"], row["y2"])
+
+
+def _crop(row: Row) -> Crop:
+    return Crop(row["image"]["bytes"], row["width"], row["height"])

@@ -1,0 +1,136 @@
+"""A shard done again in part: what is kept, what stands, and what is swept."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from llm_ocr.storage.store import Store, open_store
+from llm_ocr.tables.commits import Commit, read_commit, unchanged_since
+from llm_ocr.tables.counts import BalanceError, ItemResult
+from llm_ocr.tables.ledger import FOLDER, Ledger
+from llm_ocr.tables.read import read_table
+from llm_ocr.tables.shards import ShardWriter, publish
+
+TABLES = ("pages", "figures")
+ORDER = {"b": 0, "a": 1}
+PAGES = [f"{doc}/{number}" for doc in ("b", "a") for number in (1, 2, 3)]
+
+
+def result(page_id: str, status: str, text: str) -> ItemResult:
+    page = {
+        "page_id": page_id,
+        "doc_id": page_id[0],
+        "status": status,
+        "markdown": text,
+        "error_code": "corrupt_page" if status == "failed" else None,
+        "attempts": 1,
+        "prompt_tokens": 10,
+        "completion_tokens": 5,
+    }
+    figures = [{"figure_id": f"{page_id}/1", "page_id": page_id, "caption": text}]
+    rows = {"pages": [page], "figures": figures if status == "ok" else []}
+    return ItemResult(page_id, status, rows, 10, 5, 1, page["error_code"])  # type: ignore[arg-type]
+
+
+def do(store: Store, results: list[ItemResult], **arguments: object) -> Commit:
+    writer = ShardWriter(store, "extract", "000000", TABLES, ORDER, **arguments)  # type: ignore[arg-type]
+    writer.write_part(results)
+    return writer.commit([one.item_id for one in results])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Six pages, of which `b/2` and `a/3` failed."""
+    store = open_store(str(tmp_path / "run"))
+    status = {"b/2": "failed", "a/3": "failed"}
+    first = do(store, [result(one, status.get(one, "ok"), f"first {one}") for one in PAGES])
+    publish(store, first, TABLES, ORDER)
+    return store
+
+
+def again(store: Store) -> Commit:
+    """`b/2` is read now, `a/3` is not."""
+    failed = result("a/3", "failed", "worse")
+    stands = replace(failed, rows={}, stands=True, attempts=2, prompt_tokens=20)
+    kept = frozenset(PAGES) - {"b/2", "a/3"}
+    return do(store, [result("b/2", "ok", "second b/2"), stands], generation=1, kept=kept)
+
+
+def test_new_rows_and_those_that_stay_are_one_table_in_order(store: Store) -> None:
+    commit = again(store)
+    publish(store, commit, TABLES, ORDER)
+    texts = [row["markdown"] for row in read_table(store, "pages")]
+    assert texts == [
+        *("first b/1", "second b/2", "first b/3"),
+        *("first a/1", "first a/2", "first a/3"),
+    ]
+    captions = [row["caption"] for row in read_table(store, "figures")]
+    assert captions == [text for text in texts if text != "first a/3"]
+    assert [thing.path for thing in store.list("_staging")] == []
+    assert {thing.path.rsplit("-")[-1] for thing in store.list("data")} == {"1.parquet"}
+
+
+def test_counts_are_of_all_that_is_there_by_now(store: Store) -> None:
+    counts = again(store).counts
+    assert (counts.items, counts.statuses) == (6, {"ok": 5, "failed": 1})
+    assert counts.errors == {"corrupt_page": 1}
+    assert counts.rows == {"pages": 6, "figures": 5}
+    assert counts.attempts == {"1": 5, "2": 1}
+    assert counts.prompt_tokens == 5 * 10 + 20
+    assert read_commit(store, "extract", "000000", 1).counts == counts
+
+
+def test_what_did_not_change_since_a_generation_is_known(store: Store) -> None:
+    publish(store, again(store), TABLES, ORDER)
+    kept = frozenset(PAGES) - {"b/1"}
+    third = do(store, [result("b/1", "ok", "third")], generation=2, kept=kept)
+    publish(store, third, TABLES, ORDER)
+    assert unchanged_since(store, "extract", "000000", 1, 2) == kept
+    assert unchanged_since(store, "extract", "000000", 0, 2) == kept - {"b/2"}
+    assert [row["markdown"] for row in read_table(store, "pages")][:2] == ["third", "second b/2"]
+
+
+def test_an_item_that_is_kept_and_done_is_too_many(store: Store) -> None:
+    with pytest.raises(BalanceError, match="7 came out"):
+        do(store, [result("b/2", "ok", "x")], generation=1, kept=frozenset(PAGES))
+
+
+def test_publishing_an_older_generation_leaves_attempts_at_a_later_one(store: Store) -> None:
+    first = read_commit(store, "extract", "000000", 0)
+    writer = ShardWriter(store, "extract", "000000", TABLES, ORDER, generation=1)
+    writer.write_part([result("b/2", "ok", "x")])
+    late = ShardWriter(store, "extract", "000000", TABLES, ORDER)
+    late.write_part([result("b/2", "ok", "too late")])
+    publish(store, first, TABLES, ORDER)
+    staged = [thing.path for thing in store.list("_staging")]
+    assert len(staged) == 3
+    assert all("/000000/1-" in path for path in staged)
+
+
+def test_attempts_for_another_purpose_are_not_taken_over(store: Store) -> None:
+    writer = ShardWriter(store, "extract", "000000", TABLES, ORDER, generation=1, purpose="x")
+    writer.write_part([result("b/2", "ok", "x")])
+    for purpose, taken in (("x", {"b/2"}), ("y", set()), ("", set())):
+        other = ShardWriter(
+            store, "extract", "000000", TABLES, ORDER, generation=1, purpose=purpose
+        )
+        assert other.staged_items == taken
+
+
+def test_ledgers_of_sessions_become_one_and_hold_the_newest(store: Store) -> None:
+    for generation in (0, 1):
+        commit = read_commit(store, "extract", "000000", 0) if not generation else again(store)
+        ledger = Ledger(store, ["extract"])
+        ledger.note(commit)
+        ledger.write()
+    assert len(list(store.list(FOLDER))) == 2
+    last = Ledger(store, ["extract"])
+    last.refresh()
+    last.gather()
+    assert len(list(store.list(FOLDER))) == 1
+    found = Ledger(store, ["extract"])
+    found.refresh()
+    assert found.entries("extract")["000000"].generation == 1
+    assert found.entries("extract")["000000"].counts.statuses == {"ok": 5, "failed": 1}
+    assert found.is_published("extract", "000000")

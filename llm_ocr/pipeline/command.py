@@ -34,7 +34,8 @@ def command_of(
     Secrets are `LLM_OCR_NAME=…`. Of more than ten inputs the first ones are shown, and a comment
     says how many there are.
     """
-    name = command or ("run" if inputs is not None and len(stages) > 1 else stages[0])
+    alone = stages[0] if len(stages) == 1 or (stages and inputs is None) else "run"
+    name = command or alone
     words = ["llm-ocr", name]
     shown = list(inputs or ())
     more = len(shown) - INPUTS_SHOWN

@@ -88,7 +88,8 @@ def test_twenty_kills_lose_and_repeat_nothing(documents: Path, tmp_path: Path) -
         assert rows(tmp_path / "killed", table) == rows(tmp_path / "whole", table), table
     assert files(tmp_path / "killed" / "markdown") == files(tmp_path / "whole" / "markdown")
     kept = {path.parts[0] for path in map(Path, files(tmp_path / "killed"))} - {".lock", "logs"}
-    assert kept == {"commits", "data", "markdown", "plans", "index.html", "summary.json"}
+    folders = {"commits", "data", "markdown", "plans", "sessions"}
+    assert kept == {*folders, "README.md", "index.html", "summary.json"}
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,8 @@ def read_plan(store: Store) -> Plan | None:
 def _read(store: Store, path: str) -> Plan:
     # Without threads: a command that ends at once would end in the middle of their start.
     source = io.BytesIO(store.get(path))
-    table = pq.read_table(source, use_threads=False, pre_buffer=False)
+    # `read_table` would load pandas, where it is installed.
+    table = pq.ParquetFile(source, pre_buffer=False).read(use_threads=False)
     shards: dict[int, list[PlannedDocument]] = {}
     for row in table.to_pylist():
         number, pages, same_as = row.pop("shard"), row.pop("pages"), row.pop("same_as", None)

@@ -1,4 +1,6 @@
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -161,3 +163,16 @@ def test_a_published_file_has_small_row_groups(store: Store) -> None:
     publish(store, shard.commit(PAGES), TABLES, ORDER)
     with store.open("data/pages/000000-0.parquet") as source:
         assert pq.ParquetFile(source).metadata.num_row_groups == len(PAGES) // 16
+
+
+def test_reading_a_run_does_not_load_pandas(tmp_path: Path) -> None:
+    """It takes longer than everything else that a command loads, where it is installed."""
+    store = open_store(str(tmp_path))
+    write_plan(store, Plan(cut_shards([], 1), {}))
+    asked = (
+        "import sys; from llm_ocr.storage.store import open_store; "
+        "from llm_ocr.tables.plan import read_plan; "
+        f"read_plan(open_store({str(tmp_path)!r})); print('pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -32,7 +32,7 @@ from llm_ocr.sources.pool import DocumentInfo, RenderPool
 from llm_ocr.sources.raster import BLANK_INK
 from llm_ocr.stages.figures import figure_blocks, figures_of
 from llm_ocr.stages.placing import merged, placed
-from llm_ocr.stages.rows import page_rows
+from llm_ocr.stages.rows import image_columns, page_columns, page_rows
 from llm_ocr.stages.stage import (
     Question,
     Reader,
@@ -299,27 +299,12 @@ class PageItem:
     def _page_row(
         self, status: PageStatus, reading: Reading | None, spent: Spent, error: PageError | None
     ) -> dict[str, object]:
-        page, image = self._page, self._image
         reader = reading.reader if reading else None
-        row: dict[str, object] = {
-            "page_id": page.page_id,
-            "doc_id": page.document.doc_id,
-            "source_uri": page.document.source_uri,
-            "name": page.document.name,
-            "content_hash": self._info.content_hash if self._info else None,
-            "metadata": page.document.metadata,
-            "page_number": page.number,
+        return {
+            **page_columns(self._page, self._info.content_hash if self._info else None),
+            **(image_columns(self._page, self._image) if self._image else {}),
             "raw_answer": reading.answer.text if reading and reading.answer else None,
             "parser_version": reader.profile.parser_version if reader else None,
             "agreement": reading.verdict.agreement if reading else None,
+            **outcome(status, reading, spent, error),
         }
-        if image is not None:
-            row |= {
-                "image": {"bytes": image.jpeg, "path": f"{page.page_id.replace('/', '-')}.jpg"},
-                "width": image.width,
-                "height": image.height,
-                "width_pt": image.width_pt,
-                "height_pt": image.height_pt,
-                "rotation": image.rotation,
-            }
-        return row | outcome(status, reading, spent, error)

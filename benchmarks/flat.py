@@ -133,10 +133,10 @@ def main() -> None:
     arguments = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as name,
-        serving_s3(Path(name) / "s3") as environment,
+        serving_s3(Path(name) / "s3") as server,
         instant_server() as base_url,
     ):
-        os.environ |= environment
+        os.environ |= server.environment
         upload(arguments.pages, arguments.rows_a_group, Path(name))
         port = free_port()
         command = [sys.executable, "-m", "llm_ocr", "run", f"{PLACE}/in", "--out", f"{PLACE}/out"]

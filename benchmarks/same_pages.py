@@ -124,7 +124,7 @@ def upload(folder: Path, place: str) -> None:
 def places(folder: Path) -> Iterator[dict[str, str]]:
     """A URI on each store, by its name; the environment finds them."""
     with ExitStack() as stack:
-        os.environ.update(stack.enter_context(serving_s3(folder / "s3")))
+        os.environ.update(stack.enter_context(serving_s3(folder / "s3")).environment)
         os.environ.update(stack.enter_context(serving_gcs(folder / "gcs")))
         os.environ.update(stack.enter_context(serving_hub(folder / "hub")))
         buckets = {"S3": "s3://bucket/run", "GCS": "gs://bucket/run"}

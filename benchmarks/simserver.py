@@ -100,7 +100,11 @@ class SimulatedServer:
             return _refusal(int(fate), "this page fails when it is asked for the first time")
         reply = self._reply(ask)
         stream = await _begun(request) if ask.streamed else None
-        await self._generate(reply, stream)
+        try:
+            await self._generate(reply, stream)
+        except ConnectionError:
+            # The client has heard enough.
+            return stream or web.Response()
         if fate == "dropped" and request.transport is not None:
             self._faults.lose(reply.asked.completion_tokens - reply.sent)
             request.transport.close()

@@ -110,7 +110,7 @@ def local(stack: ExitStack, folder: Path) -> Pair:
 
 
 def s3(stack: ExitStack, folder: Path) -> Pair:
-    environment = stack.enter_context(serving_s3(folder / "s3"))
+    environment = stack.enter_context(serving_s3(folder / "s3")).environment
     os.environ.update(environment)
     endpoint = environment["AWS_ENDPOINT_URL"]
     bare = S3Store("bucket", endpoint=endpoint, client_options={"allow_http": True})

@@ -69,8 +69,8 @@ def tiny(vllm: str, checkpoint: Path) -> VllmOptions:
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment in which `s3://bucket` is found."""
-    with serving_s3(tmp_path_factory.mktemp("s3")) as environment:
-        yield environment
+    with serving_s3(tmp_path_factory.mktemp("s3")) as server:
+        yield server.environment
 
 
 @pytest.fixture(scope="module")

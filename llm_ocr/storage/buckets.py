@@ -21,7 +21,16 @@ from llm_ocr.storage.protocol import StorageError
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
-RETRIES: "RetryConfig" = {"max_retries": 10, "retry_timeout": timedelta(seconds=60)}
+# The time is what ends it: a server that starts anew refuses ten tries within five seconds.
+RETRIES: "RetryConfig" = {
+    "max_retries": 100,
+    "retry_timeout": timedelta(seconds=60),
+    "backoff": {
+        "init_backoff": timedelta(milliseconds=100),
+        "max_backoff": timedelta(seconds=5),
+        "base": 2,
+    },
+}
 
 _in_memory: dict[str, MemoryStore] = {}
 

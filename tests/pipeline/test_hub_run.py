@@ -15,16 +15,14 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from llm_ocr import load_descriptions, load_documents, load_figures, load_pages, run
+from llm_ocr import load_pages, run
 from llm_ocr.report.status import NoRunError, read_status
 from llm_ocr.storage.store import StorageError, make_place, open_store
-from llm_ocr.tables.schema import Row
 from tests import documents
+from tests.runs import files, tables
 from tests.servers.chat import serving_beside
 from tests.servers.hub import serving_hub
 from tests.servers.hub_state import Hub
-
-LOADS = (load_pages, load_figures, load_descriptions, load_documents)
 
 
 @pytest.fixture
@@ -33,15 +31,6 @@ def out(hub: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
     for key, value in hub.items():
         monkeypatch.setenv(key, value)
     return f"hf://datasets/user/{uuid.uuid4().hex}"
-
-
-def tables(out: str) -> list[list[Row]]:
-    return [[{**row, "seconds": 0} for row in load(out)] for load in LOADS]
-
-
-def files(out: str, folder: str) -> dict[str, bytes]:
-    store = open_store(out)
-    return {thing.path: store.get(thing.path) for thing in store.list(folder)}
 
 
 def test_a_run_to_a_repository_gives_the_same_as_on_a_disk(tmp_path: Path, out: str) -> None:

@@ -18,6 +18,7 @@ from llm_ocr.storage.store import open_store
 from llm_ocr.tables.commits import committed
 from tests import documents
 from tests.servers.chat import (
+    FIGURE,
     ChatServer,
     answer,
     at_once,
@@ -27,10 +28,6 @@ from tests.servers.chat import (
     serving_beside,
 )
 
-FIGURE = (
-    "<|ref|>title<|/ref|><|det|>[[100, 50, 900, 90]]<|/det|>\n# Read\n\n"
-    "<|ref|>image<|/ref|><|det|>[[200, 450, 800, 700]]<|/det|>\n"
-)
 CHOSEN: dict[str, Any] = {
     "concurrency": 2,
     "render_workers": 1,

@@ -2,34 +2,22 @@
 
 import json
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from llm_ocr import (
-    load_descriptions,
     load_documents,
-    load_figures,
     load_pages,
     run,
 )
 from llm_ocr.pipeline.worker import resume
 from llm_ocr.report.status import read_status
 from llm_ocr.storage.store import open_store
-from llm_ocr.tables.schema import Row
 from tests import documents
+from tests.runs import files, tables
 from tests.servers.chat import serving_beside
-
-TABLES: tuple[Callable[[str], Any], ...] = (
-    load_pages,
-    load_figures,
-    load_descriptions,
-    load_documents,
-)
-# What differs from one run to another.
-FLEETING = {"seconds"}
 
 
 @pytest.fixture(params=["s3", "gs", "memory"])
@@ -39,18 +27,6 @@ def out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     for key, value in request.getfixturevalue(fixture).items() if fixture else ():
         monkeypatch.setenv(key, value)
     return f"{request.param}://bucket/runs/{uuid.uuid4().hex}"
-
-
-def tables(out: str) -> list[list[Row]]:
-    return [
-        [{key: value for key, value in row.items() if key not in FLEETING} for row in load(out)]
-        for load in TABLES
-    ]
-
-
-def files(out: str, folder: str) -> dict[str, bytes]:
-    store = open_store(out)
-    return {thing.path: store.get(thing.path) for thing in store.list(folder)}
 
 
 def test_a_run_gives_the_same_tables_and_files_as_on_a_disk(tmp_path: Path, out: str) -> None:

@@ -79,6 +79,13 @@ def grounded(body: dict[str, Any]) -> str:
     )
 
 
+# A page with a figure and no caption.
+FIGURE = (
+    "<|ref|>title<|/ref|><|det|>[[100, 50, 900, 90]]<|/det|>\n# Read\n\n"
+    "<|ref|>image<|/ref|><|det|>[[200, 450, 800, 700]]<|/det|>\n"
+)
+
+
 def answer(text: str, finish_reason: str = "stop", **usage: int) -> web.Response:
     """A chat completion."""
     counts = {"prompt_tokens": 300, "completion_tokens": max(1, len(text) // 4), **usage}

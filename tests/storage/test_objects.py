@@ -1,62 +1,13 @@
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from llm_ocr.storage.store import RunInUseError, StorageError, open_store
-
-
-def test_what_is_put_can_be_listed_read_and_deleted(tmp_path: Path) -> None:
-    store = open_store(str(tmp_path / "run"))
-    store.put("a/b/one", b"1")
-    store.put("a/two", b"22")
-    store.put("other", b"333")
-    assert {(thing.path, thing.size) for thing in store.list("a")} == {("a/b/one", 1), ("a/two", 2)}
-    assert store.get("a/two") == b"22"
-    assert store.exists("a/two")
-    store.delete(["a/two", "never/was"])
-    assert not store.exists("a/two")
-    with pytest.raises(FileNotFoundError):
-        store.get("a/two")
-    assert list(store.list("nothing/here")) == []
-
-
-def test_a_file_is_put_whole(tmp_path: Path) -> None:
-    large = tmp_path / "large"
-    large.write_bytes(os.urandom(20_000_000))
-    store = open_store(str(tmp_path / "run"))
-    store.put("large", large)
-    with store.open("large") as reader:
-        reader.seek(-5, os.SEEK_END)
-        assert reader.read() == large.read_bytes()[-5:]
-        reader.seek(10_000_000)
-        assert reader.read(3) == large.read_bytes()[10_000_000:10_000_003]
-
-
-def test_create_has_one_winner(tmp_path: Path) -> None:
-    store = open_store(str(tmp_path))
-    winners: list[int] = []
-    barrier = threading.Barrier(8)
-
-    def race(k: int) -> None:
-        barrier.wait()
-        if store.create("commits/one", str(k).encode()):
-            winners.append(k)
-
-    threads = [threading.Thread(target=race, args=(k,)) for k in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(winners) == 1
-    assert store.get("commits/one") == str(winners[0]).encode()
-
 
 HOLD = """
 import sys

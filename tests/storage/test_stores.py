@@ -43,6 +43,8 @@ def test_what_is_put_can_be_listed_read_and_deleted(store: Store) -> None:
     assert store.get("a/two") == b"again"
     store.delete(["a/two", "never/was"])
     assert not store.exists("a/two")
+    with pytest.raises(FileNotFoundError):
+        store.get("a/two")
     assert list(store.list("nothing/here")) == []
 
 

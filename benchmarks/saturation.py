@@ -41,7 +41,7 @@ from llm_ocr.inference.replies import Answer
 from llm_ocr.inference.window import Window
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.models.profile import Task
-from llm_ocr.stages.extract import LONG_ANSWER
+from llm_ocr.stages.page import LONG_ANSWER
 
 MODEL = DEEPSEEK_OCR.model
 SERVER = [sys.executable, "-m", "benchmarks.simserver"]

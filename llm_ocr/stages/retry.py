@@ -8,7 +8,8 @@ from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import ModelProfile, Rung
 from llm_ocr.records import Document, Page, PageError, PageStatus
 from llm_ocr.sources.pool import DocumentInfo
-from llm_ocr.stages.extract import ExtractStage, PageItem
+from llm_ocr.stages.extract import ExtractStage
+from llm_ocr.stages.page import PageItem
 from llm_ocr.stages.stage import Question, Reader, Reading, Spent
 from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.plan import Shard
@@ -61,8 +62,9 @@ class RetryStage:
             async for page in self.extract.pages_of_one(document, wrong, done):
                 yield RetriedItem(page, before[0]) if page.number == 0 else page
             return
+        unfinished = set(before)
         for number, info, error in await self._opened(document, wrong, before):
-            page = PageItem(self.extract, Page(document, number), info, error)
+            page = self.extract.item(Page(document, number), info, error, unfinished)
             yield RetriedItem(page, before[number])
 
     async def _opened(

@@ -8,8 +8,9 @@ from llm_ocr.models.profile import ModelProfile, Rung
 from llm_ocr.records import Document, Page, PageError, PageStatus
 from llm_ocr.sources.pool import DocumentInfo
 from llm_ocr.sources.raster import Crop
-from llm_ocr.stages.extract import ExtractStage, PageItem
+from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.figures import figures_of
+from llm_ocr.stages.page import PageItem
 from llm_ocr.stages.rows import block_of, page_rows
 from llm_ocr.stages.stage import Question, Reader, Reading, Spent, item_result
 from llm_ocr.tables.counts import ItemResult
@@ -38,7 +39,7 @@ class OnceStage:
                     # What another attempt read is on the store: a copy is not worth fetching that.
                     if info is None or info != page.info or page.item_id in done:
                         continue
-                    own = PageItem(self.extract, Page(other, page.number), info)
+                    own = self.extract.item(Page(other, page.number), info)
                     copied.add(own.item_id)
                     yield TwinItem(page, own)
             for other in others:

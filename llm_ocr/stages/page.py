@@ -1,0 +1,255 @@
+"""A page on its way: rendered, asked about, read and cut, then rows."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from llm_ocr.inference.agreement import layer_is_usable
+from llm_ocr.inference.client import ChatRequest
+from llm_ocr.inference.quality import (
+    SPECKLED_INK,
+    Evidence,
+    Flaw,
+    Verdict,
+    before_loop,
+    judge,
+)
+from llm_ocr.inference.replies import Answer
+from llm_ocr.models.profile import ModelProfile, Rung
+from llm_ocr.records import (
+    Block,
+    ErrorCode,
+    Figure,
+    Page,
+    PageError,
+    PageImage,
+    PageStatus,
+    ParsedAnswer,
+)
+from llm_ocr.sources.pool import DocumentInfo, RenderPool
+from llm_ocr.sources.raster import BLANK_INK
+from llm_ocr.stages.figures import figure_blocks, figures_of
+from llm_ocr.stages.placing import merged, placed
+from llm_ocr.stages.rows import image_columns, page_columns, page_rows
+from llm_ocr.stages.stage import (
+    Question,
+    Reader,
+    Reading,
+    Spent,
+    item_result,
+    joined,
+    outcome,
+)
+from llm_ocr.stages.strips import cut
+from llm_ocr.tables.counts import ItemResult
+
+# Characters from which on an answer that still runs is watched for loops: most pages end before.
+LONG_ANSWER = 4_000
+
+
+@dataclass(frozen=True)
+class HowToRead:
+    """What draws the pages, which profile's page image is stored, and `min_agreement` as in
+    `Evidence`."""
+
+    pool: RenderPool
+    profile: ModelProfile
+    min_agreement: float = 0.0
+
+
+class PageItem:
+    """One page on its way from source to rows.
+
+    `unfinished` are the numbers of its document's pages that are not rows yet: with the last of
+    them the document is not needed more.
+    """
+
+    def __init__(
+        self,
+        how: HowToRead,
+        page: Page,
+        info: DocumentInfo | None,
+        error: PageError | None = None,
+        unfinished: set[int] | None = None,
+    ) -> None:
+        self._how, self._page, self._info, self._error = how, page, info, error
+        self._unfinished = unfinished or set()
+        self._image: PageImage | None = None
+        self._ended: asyncio.Future[ItemResult] | None = None
+
+    @property
+    def item_id(self) -> str:
+        return self._page.page_id
+
+    @property
+    def page(self) -> Page:
+        return self._page
+
+    @property
+    def number(self) -> int:
+        return self._page.number
+
+    @property
+    def info(self) -> DocumentInfo | None:
+        return self._info
+
+    @property
+    def source_uri(self) -> str:
+        return self._page.document.source_uri
+
+    def ended(self) -> "asyncio.Future[ItemResult]":
+        """What will come of this page, for one who waits for it."""
+        if self._ended is None:
+            self._ended = asyncio.get_running_loop().create_future()
+        return self._ended
+
+    def ladder(self, profile: ModelProfile) -> Sequence[Rung]:
+        return profile.ladder
+
+    async def questions(self, profile: ModelProfile, rung: Rung) -> Sequence[Question]:
+        if self._error is not None:
+            raise self._error
+        image = await self._rendered()
+        if image.ink < BLANK_INK:
+            return ()
+        prompt = profile.prompts[rung.task]
+        sampling = {**profile.sampling, **rung.sampling}
+        watched = self._watched_from(image) if profile.may_loop else None
+        strips = await self._shown(image, profile, rung)
+        return [
+            Question(
+                ChatRequest(prompt.text, jpeg, prompt.max_tokens, sampling, watched),
+                width,
+                height,
+                top,
+                scale,
+            )
+            for jpeg, width, height, top, scale in strips
+        ]
+
+    @staticmethod
+    def _watched_from(image: PageImage) -> int:
+        """Until an answer is longer than its page's own text, what repeats may stand there."""
+        layer = image.text_layer
+        return max(LONG_ANSWER, 0 if layer is None else int(1.5 * len(layer.text)))
+
+    @property
+    def _drawn(self) -> PageImage:
+        assert self._image is not None, "a page is rendered before its answer is read"
+        return self._image
+
+    async def _rendered(self) -> PageImage:
+        if self._image is None:
+            self._image = await self._how.pool.render(self._page, self._how.profile.image)
+        return self._image
+
+    async def _shown(
+        self, image: PageImage, profile: ModelProfile, rung: Rung
+    ) -> list[tuple[bytes, int, int, float, float]]:
+        """What the model is shown: JPEG, width, height, and where it stands on the page image."""
+        shown = image
+        if profile.image != self._how.profile.image:
+            shown = await self._how.pool.render(self._page, profile.image)
+        ratio = image.width / shown.width
+        if rung.scale == 1.0 and rung.bands == 1:
+            return [(shown.jpeg, shown.width, shown.height, 0.0, ratio)]
+        strips = await asyncio.to_thread(
+            cut, shown.jpeg, profile.image, scale=rung.scale, bands=rung.bands
+        )
+        return [
+            (one.jpeg, one.width, one.height, one.top * ratio, one.scale * ratio) for one in strips
+        ]
+
+    def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
+        answer, profile = joined(asked), reader.profile
+        parsed = merged(placed(profile, *one) for one in asked)
+        verdict = judge(answer, parsed.blocks, self._evidence(profile))
+        if verdict.flaw is Flaw.LOOP:
+            kept = [(question, before_loop(one)) for question, one in asked]
+            parsed = merged(placed(profile, *one) for one in kept)
+            verdict = replace(verdict, kept=sum(len(one.text) for _, one in kept))
+        if verdict.why:
+            parsed = ParsedAnswer(parsed.blocks, (*parsed.notes, verdict.why))
+        return Reading(reader, rung.name, profile.prompt_hash(rung.task), answer, parsed, verdict)
+
+    def _evidence(self, profile: ModelProfile) -> Evidence:
+        page, least = self._drawn, self._how.min_agreement
+        return Evidence(page.ink, page.text_layer, least, may_loop=profile.may_loop)
+
+    def without_model(self) -> Reading | None:
+        """The PDF's own text, as one block without layout."""
+        layer = self._image.text_layer if self._image else None
+        if layer is None or not layer_is_usable(layer.text):
+            return None
+        text = "\n".join(line.strip() for line in layer.text.splitlines()).strip()
+        parsed = ParsedAnswer((Block("text", text, None),), ("from the PDF's own text",))
+        verdict = Verdict(None, len(text), 1.0)
+        return Reading(None, "text layer", None, None, parsed, verdict, is_fallback=True)
+
+    async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:
+        image = self._drawn
+        if reading is None:
+            return self._rows(PageStatus.BLANK, None, spent)
+        blocks = [Block(one.label, one.text.strip(), one.box) for one in reading.parsed.blocks]
+        if not blocks and image.ink < SPECKLED_INK:
+            return self._rows(PageStatus.BLANK, reading, spent)
+        if reading.status is PageStatus.FAILED:
+            error = PageError(
+                ErrorCode.EMPTY_ANSWER,
+                f"{self._page.document.source_uri}, page {self._page.number}: the model read "
+                "nothing on a page that has ink; look at the page, or try another model",
+            )
+            return self._rows(PageStatus.FAILED, reading, spent, error)
+        notes = list(reading.parsed.notes)
+        figures: list[Figure] = []
+        try:
+            figures = await self._cut(blocks, image)
+        except PageError as error:
+            # The text was read and paid for: it is kept without its figures.
+            notes.append(f"figures not cut: {error.message}")
+        return self._rows(reading.status, reading, spent, None, blocks, figures, notes)
+
+    def failure(self, error: PageError, spent: Spent) -> ItemResult:
+        return self._rows(PageStatus.FAILED, None, spent, error)
+
+    async def _cut(self, blocks: Sequence[Block], image: PageImage) -> list[Figure]:
+        places = figure_blocks(blocks)
+        boxes = [box for k in places if (box := blocks[k].box) is not None]
+        if not boxes:
+            return []
+        page, document = self._page, self._page.document
+        crops = await self._how.pool.crop(page, image.width, image.height, boxes)
+        return figures_of(document.doc_id, document.name, page.number, blocks, crops)
+
+    def _rows(
+        self,
+        status: PageStatus,
+        reading: Reading | None,
+        spent: Spent,
+        error: PageError | None = None,
+        blocks: Sequence[Block] = (),
+        figures: Sequence[Figure] = (),
+        notes: Sequence[str] = (),
+    ) -> ItemResult:
+        self._unfinished.discard(self._page.number)
+        if not self._unfinished:
+            self._how.pool.release(self._page.document)
+        page_row = self._page_row(status, reading, spent, error)
+        rows = page_rows(page_row, blocks, figures, notes)
+        result = item_result(self.item_id, rows["pages"][0], rows)
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(result)
+        return result
+
+    def _page_row(
+        self, status: PageStatus, reading: Reading | None, spent: Spent, error: PageError | None
+    ) -> dict[str, object]:
+        reader = reading.reader if reading else None
+        return {
+            **page_columns(self._page, self._info.content_hash if self._info else None),
+            **(image_columns(self._page, self._image) if self._image else {}),
+            "raw_answer": reading.answer.text if reading and reading.answer else None,
+            "parser_version": reader.profile.parser_version if reader else None,
+            "agreement": reading.verdict.agreement if reading else None,
+            **outcome(status, reading, spent, error),
+        }

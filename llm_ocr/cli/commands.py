@@ -123,6 +123,27 @@ def reparse(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
 
 
 @app.command()
+@takes({"staging": OUTPUT["staging"]})
+def compact(
+    out: Run,
+    given: Given,
+    file_mb: Annotated[int, typer.Option(min=1, help="How large a file may get, in MB.")] = 512,
+    json_logs: JsonLogs = False,
+) -> None:
+    """Merge the small files of a finished run's tables, for those who open them."""
+    from llm_ocr.cli.progress import watch
+    from llm_ocr.pipeline.compacting import compact_run
+    from llm_ocr.settings import Settings
+
+    console = terminal()
+    with errors():
+        with watch(console, json_logs) as notify:
+            done = compact_run(out, Settings(**given), file_mb=file_mb, notify=notify)
+        for table, files in ({} if json_logs else done.before).items():
+            console.print(f"{done.out}/data/{table}: {files:,} files, now {done.after[table]:,}")
+
+
+@app.command()
 @takes(MODEL, SERVER, LAUNCH, VLLM)
 def check(given: Given) -> None:
     """Ask a server, or an engine that is started for it, about known pages; report what is off."""

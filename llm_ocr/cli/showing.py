@@ -108,6 +108,9 @@ def errors() -> Iterator[None]:
     except (StorageError, BalanceError) as error:
         _say(f"Stopped: {error}")
         raise typer.Exit(4) from error
+    except KeyboardInterrupt as error:
+        _say("Stopped: the same command goes on")
+        raise typer.Exit(130) from error
     except StoppedError as error:
         _say(f"Stopped: {error}")
         raise typer.Exit(143 if error.preempted else 130) from error

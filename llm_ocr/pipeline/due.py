@@ -6,11 +6,12 @@ from functools import partial
 from llm_ocr.pipeline.loop import Work, none_kept
 from llm_ocr.stages.stage import AnyItem, Stage
 from llm_ocr.storage.store import Store
-from llm_ocr.tables.commits import data_path, read_commit, unchanged_since
+from llm_ocr.tables.commits import read_commit, unchanged_since
 from llm_ocr.tables.counts import Counts
+from llm_ocr.tables.data import data_files, find, newest, published
 from llm_ocr.tables.ledger import Entry, Ledger
 from llm_ocr.tables.plan import Plan, Shard
-from llm_ocr.tables.read import published, read_rows
+from llm_ocr.tables.read import read_piece, read_shard_rows
 from llm_ocr.tables.schema import Row
 from llm_ocr.tables.shards import publish, sweep
 
@@ -55,18 +56,22 @@ def settle(store: Store, ledger: Ledger, stage: str, tables: Sequence[str], plan
     orders = {shard.name: shard for shard in plan.shards}
     generations = {name: at for name, at in ledger.committed(stage).items() if name in orders}
     doubtful = {name for name in generations if not ledger.is_published(stage, name)}
-    public = [published(store, table) for table in tables] if doubtful else []
+    files = [data_files(store, table) for table in tables] if doubtful else []
+    public = [newest(some) for some in files]
     for name in sorted(doubtful | (staged & generations.keys())):
         commit = read_commit(store, stage, name, generations[name]) if name in staged else None
-        paths = [found.get(name) for found in public]
-        data = [data_path(table, name, generations[name]) for table in tables]
-        if name in doubtful and paths != data:
+        pieces = [found.get(name) for found in public]
+        is_public = all(one is not None and one.generation == generations[name] for one in pieces)
+        if name in doubtful and not is_public:
             commit = commit or read_commit(store, stage, name, generations[name])
             publish(store, commit, tables, orders[name].order())
         elif commit is not None:
             sweep(store, commit)
         if name in doubtful:
             ledger.confirm(stage, name)
+    own = (file.pieces[0] for some in files for file in some if len(file.pieces) == 1)
+    stays = generations.get
+    store.delete(one.path for one in own if one.generation < stays(one.shard, 0))
 
 
 def sweep_orphans(store: Store, ledger: Ledger) -> None:
@@ -92,9 +97,8 @@ def _doable(ledger: Ledger, plan: Plan, stage: str) -> Iterator[tuple[Shard, dic
 def _described(name: str, entry: Entry, made_of: dict[str, int], store: Store) -> frozenset[str]:
     """Figures whose pages are what they were when they were described."""
     pages = unchanged_since(store, "extract", name, entry.inputs["extract"], made_of["extract"])
-    rows = read_rows(
-        store, data_path("descriptions", name, entry.generation), ["figure_id", "page_id"]
-    )
+    columns = ["figure_id", "page_id"]
+    rows = read_shard_rows(store, "descriptions", name, entry.generation, columns)
     return frozenset(row["figure_id"] for row in rows if row["page_id"] in pages)
 
 
@@ -109,8 +113,11 @@ def read_shard(
     generation = ledger.committed(stage).get(shard)
     if generation is None:
         return
-    path = data_path(table, shard, generation)
-    rows = read_rows(store, path if store.exists(path) else published(store, table)[shard], columns)
+    try:
+        piece = find(store, table, shard, generation)
+    except FileNotFoundError:
+        piece = published(store, table)[shard]
+    rows = read_piece(store, piece, columns)
     made_of = ledger.entries(stage)[shard].inputs.get("extract")
     now = ledger.committed("extract").get(shard)
     if table != "descriptions" or made_of is None or now is None or made_of == now:

@@ -12,10 +12,9 @@ from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.reparse import READ, NewReading, ReparseStage, read_anew
 from llm_ocr.stages.stage import FIRST
 from llm_ocr.storage.store import Store
-from llm_ocr.tables.commits import data_path
 from llm_ocr.tables.ledger import Ledger
 from llm_ocr.tables.plan import Plan
-from llm_ocr.tables.read import read_rows
+from llm_ocr.tables.read import read_shard_rows
 from llm_ocr.tables.schema import Row
 
 
@@ -64,7 +63,7 @@ class Reparsing:
         self._done.add(shard)
         kept: set[str] = set()
         chosen: list[NewReading] = []
-        for row in read_rows(store, self._path("pages", shard), READ):
+        for row in read_shard_rows(store, "pages", shard, self._at(shard), READ):
             reading = self._read(row, plan)
             if reading is None:
                 kept.add(row["page_id"])
@@ -97,10 +96,10 @@ class Reparsing:
 
     def _rows(self, table: str, shard: str, page_ids: Collection[str]) -> Sequence[Row]:
         only = ("page_id", page_ids)
-        return list(read_rows(self._store, self._path(table, shard), only=only))
+        return list(read_shard_rows(self._store, table, shard, self._at(shard), only=only))
 
-    def _path(self, table: str, shard: str) -> str:
-        return data_path(table, shard, self._ledger.committed("extract")[shard])
+    def _at(self, shard: str) -> int:
+        return self._ledger.committed("extract")[shard]
 
 
 def _was_shown_whole(row: Row, profile: ModelProfile, plan: Plan) -> bool:

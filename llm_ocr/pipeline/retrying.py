@@ -20,11 +20,10 @@ from llm_ocr.records import ErrorCode, PageStatus
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.retry import COMPARED, RetryStage
 from llm_ocr.storage.store import Store
-from llm_ocr.tables.commits import data_path
 from llm_ocr.tables.counts import Counts
 from llm_ocr.tables.ledger import Ledger
 from llm_ocr.tables.plan import Plan
-from llm_ocr.tables.read import read_rows
+from llm_ocr.tables.read import read_shard_rows
 from llm_ocr.tables.schema import Row
 
 FOLDER = "retries"
@@ -184,8 +183,7 @@ class Retrying:
         """Choose the shard's pages; what is not chosen is kept."""
         kept: set[str] = set()
         chosen: list[Row] = []
-        path = data_path("pages", shard, self._retry.shards[shard])
-        for row in read_rows(store, path, COMPARED):
+        for row in read_shard_rows(store, "pages", shard, self._retry.shards[shard], COMPARED):
             if self._retry.wanted.chooses(row):
                 chosen.append(row)
             else:

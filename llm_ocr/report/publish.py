@@ -6,14 +6,12 @@ the other did. The summary comes last: a repository that has the run's summary h
 """
 
 import json
-import re
 import shutil
 import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from llm_ocr.report.card import CARD_PATH, is_own
 from llm_ocr.report.outputs import VIEWER_PATH
@@ -21,7 +19,7 @@ from llm_ocr.report.summary import SUMMARY_PATH
 from llm_ocr.storage.hub import Addition, Deletion, HubDataset, Operation, content_ids
 from llm_ocr.storage.hub_client import MovedError
 from llm_ocr.storage.store import StorageError, Store, StoredObject
-from llm_ocr.tables.read import published
+from llm_ocr.tables.data import TABLE_FILE, published, span
 from llm_ocr.tables.schema import SCHEMAS
 
 # The largest commit, and what is uploaded at a time.
@@ -33,8 +31,6 @@ CHUNK = 8 << 20
 FILES = (CARD_PATH, VIEWER_PATH, SUMMARY_PATH)
 # In the run's own place: each table file as it was when published, and its ids in the repository.
 RECORD_PATH = "published.json"
-
-_TABLE_FILE = re.compile(r"data/[^/]+/\d+-\d+\.parquet")
 
 Say = Callable[[str], object]
 
@@ -91,21 +87,15 @@ class _Publication:
             # Until the last commit, the repository is not what its summary says.
             del self._theirs[SUMMARY_PATH]
             self._operations.append(self._repository.deletion(SUMMARY_PATH))
-        tables = sorted(_tables(self._ours), key=_shard)
+        tables = sorted(_tables(self._ours), key=span)
         others = sorted(self._ours.keys() - {*tables, *FILES})
         files = [path for path in FILES if path in self._ours]
-        stale = {
-            shard: [self._repository.deletion(path) for path in sorted(paths)]
-            for shard, paths in groupby(
-                sorted(_tables(self._theirs) - _tables(self._ours), key=_shard), _shard
-            )
-        }
+        stale = sorted(_tables(self._theirs) - _tables(self._ours))
         with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
-            uploaded = list(self._uploaded(tables, Path(folder)))
-            for shard, additions in groupby(uploaded, lambda one: _shard(one.path_in_repo)):
-                self._add([*additions, *stale.pop(shard, ())])
-            for left in stale.values():
-                self._add(left)
+            uploaded = self._uploaded(tables, Path(folder))
+            deleted = map(self._repository.deletion, stale)
+            for replaced in _of_same_shards([*uploaded, *deleted]):
+                self._add(replaced)
             for addition in self._uploaded([*others, *files], Path(folder)):
                 self._add([addition])
             self._commit()
@@ -177,7 +167,7 @@ class _Publication:
 
 def _outputs(run: Store) -> Iterator[StoredObject]:
     for table in SCHEMAS:
-        latest = set(published(run, table).values())
+        latest = {piece.path for piece in published(run, table).values()}
         yield from (one for one in run.list(f"data/{table}") if one.path in latest)
     yield from run.list("markdown")
     for path in FILES:
@@ -194,11 +184,20 @@ def _tables(files: Iterable[str]) -> set[str]:
 
 
 def _is_table_file(path: str) -> bool:
-    return _TABLE_FILE.fullmatch(path) is not None
+    return TABLE_FILE.fullmatch(path) is not None
 
 
-def _shard(path: str) -> str:
-    return PurePosixPath(path).stem.rpartition("-")[0]
+def _of_same_shards(operations: Iterable[Operation]) -> list[list[Operation]]:
+    """Operations on tables' files, those together that have shards in common."""
+    found: list[list[Operation]] = []
+    end = ""
+    for one in sorted(operations, key=lambda one: span(one.path_in_repo)):
+        first, last = span(one.path_in_repo)
+        if not found or first > end:
+            found.append([])
+        found[-1].append(one)
+        end = max(end, last)
+    return found
 
 
 def _batches(files: Iterable[StoredObject]) -> Iterator[list[StoredObject]]:

@@ -19,9 +19,9 @@ from llm_ocr.storage.hub_address import is_repository, run_place
 from llm_ocr.storage.store import StorageError, Store, StoredObject, open_store
 from llm_ocr.tables.commits import Part, read_part
 from llm_ocr.tables.counts import Counts, total
+from llm_ocr.tables.data import published
 from llm_ocr.tables.ledger import AT_ONCE, Ledger
 from llm_ocr.tables.plan import Plan, read_plan
-from llm_ocr.tables.read import published
 
 STAGES = ("extract", "describe", "assemble")
 MOST_READS = 1_000

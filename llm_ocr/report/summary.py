@@ -14,9 +14,10 @@ from llm_ocr.records import PageStatus
 from llm_ocr.report.sessions import read_sessions, total_cost
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.counts import BalanceError, Counts, total
+from llm_ocr.tables.data import published
 from llm_ocr.tables.ledger import Entry, Ledger
 from llm_ocr.tables.plan import Plan
-from llm_ocr.tables.read import published, read_rows
+from llm_ocr.tables.read import read_piece
 
 SUMMARY_PATH = "summary.json"
 PROBLEMS_SHOWN = 10
@@ -209,9 +210,9 @@ def _problem_pages(store: Store, shards: Mapping[str, Entry]) -> Iterator[Proble
     columns = ["source_uri", "page_number", "status", "error"]
     fine = (PageStatus.OK, PageStatus.BLANK)
     doubtful = sorted(name for name, one in shards.items() if set(one.counts.statuses) - {*fine})
-    paths = published(store, "pages") if doubtful else {}
+    pieces = published(store, "pages") if doubtful else {}
     for name in doubtful:
-        for row in read_rows(store, paths[name], columns) if name in paths else ():
+        for row in read_piece(store, pieces[name], columns) if name in pieces else ():
             if row["status"] not in fine:
                 at, error = row["page_number"], row["error"] or ""
                 yield Problem(row["source_uri"], at, row["status"], error)

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,9 @@ from obstore.store import LocalStore
 
 from llm_ocr.storage.objects import Objects, first_line
 from llm_ocr.storage.protocol import RunInUseError, StorageError
+
+# What is written beside its place is named so, here as in obstore.
+_UNFINISHED = re.compile(r"#\d+$")
 
 
 class LocalObjects(Objects):
@@ -69,7 +73,8 @@ class LocalObjects(Objects):
         try:
             yield
         finally:
-            # Only now: a folder that is empty may be the one that another write just made.
+            # Only now: these may be another write's, and a folder that is empty may just be made.
+            self._remove_unfinished()
             self._remove_empty_folders()
             os.close(lock)
 
@@ -83,6 +88,13 @@ class LocalObjects(Objects):
             return False
         os.replace(unfinished, target)
         return True
+
+    def _remove_unfinished(self) -> None:
+        """Drop what killed processes were about to rename; no listing shows it."""
+        for top in ("_staging", "data", "commits", "plans"):
+            for path in (self._folder / top).rglob("*#*"):
+                if _UNFINISHED.search(path.name):
+                    path.unlink(missing_ok=True)
 
     def _remove_empty_folders(self) -> None:
         for folder, _, _ in os.walk(self._folder / "_staging", topdown=False):

@@ -1,13 +1,15 @@
 """Reading a run's tables back: each shard's highest published generation, in order."""
 
-from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from llm_ocr.storage.store import Store, open_snapshot
-from llm_ocr.tables.commits import data_path
+from llm_ocr.tables.data import Piece, find, published
 from llm_ocr.tables.schema import Row
 
 
@@ -42,36 +44,68 @@ def read_table(
     store: Store, table: str, columns: Sequence[str] | None = None, only: Only | None = None
 ) -> Iterator[Row]:
     """All rows of a table, shard by shard; `columns` and `only` spare reading the rest."""
-    for path in sorted(published(store, table).values()):
-        yield from read_rows(store, path, columns, only)
+    found = published(store, table)
+    for piece in _joined(found[shard] for shard in sorted(found)):
+        yield from read_piece(store, piece, columns, only)
 
 
-def published(store: Store, table: str) -> dict[str, str]:
-    """Shard -> the path of its highest published generation of a table."""
-    found: dict[str, int] = {}
-    for thing in store.list(f"data/{table}"):
-        shard, _, generation = PurePosixPath(thing.path).stem.rpartition("-")
-        found[shard] = max(found.get(shard, -1), int(generation))
-    return {shard: data_path(table, shard, generation) for shard, generation in found.items()}
-
-
-def read_rows(
-    store: Store, path: str, columns: Sequence[str] | None = None, only: Only | None = None
+def read_shard_rows(
+    store: Store,
+    table: str,
+    shard: str,
+    generation: int,
+    columns: Sequence[str] | None = None,
+    only: Only | None = None,
 ) -> Iterator[Row]:
-    """The rows of one published file, a row group in memory at a time."""
-    with store.open(path) as source:
-        file = pq.ParquetFile(source)
-        for group in range(file.num_row_groups):
-            wanted = _wanted(file, group, only)
-            if wanted is None or any(wanted):
-                rows = file.read_row_group(group, columns=columns)
-                yield from (rows if wanted is None else rows.filter(pa.array(wanted))).to_pylist()
+    """The rows of a shard as published in `generation`. Raises FileNotFoundError."""
+    yield from read_piece(store, find(store, table, shard, generation), columns, only)
 
 
-def _wanted(file: pq.ParquetFile, group: int, only: Only | None) -> list[bool] | None:
-    """Which rows of a group are wanted, from their key column alone; None for all."""
-    if only is None:
-        return None
+def read_piece(
+    store: Store, piece: Piece, columns: Sequence[str] | None = None, only: Only | None = None
+) -> Iterator[Row]:
+    """The rows of a piece, a row group in memory at a time."""
+    with store.open(piece.path) as source:
+        for rows in row_groups(source, piece, columns, only):
+            yield from rows.to_pylist()
+
+
+def row_groups(
+    source: BinaryIO,
+    piece: Piece,
+    columns: Sequence[str] | None = None,
+    only: Only | None = None,
+) -> Iterator[pa.Table]:
+    """As `read_piece`, from a file that is open, as Arrow tables."""
+    file = pq.ParquetFile(source)
+    end = file.metadata.num_rows if piece.rows is None else piece.start + piece.rows
+    at = 0
+    for group in range(file.num_row_groups):
+        first, at = at, at + file.metadata.row_group(group).num_rows
+        inside = range(max(piece.start, first) - first, min(end, at) - first)
+        wanted = _wanted(file, group, inside, only) if inside and only else inside
+        if wanted:
+            rows = file.read_row_group(group, columns=columns)
+            yield rows if len(wanted) == rows.num_rows else rows.take(pa.array(wanted))
+
+
+def _wanted(file: pq.ParquetFile, group: int, inside: range, only: Only) -> list[int]:
+    """Which rows of a group are wanted, from their key column alone."""
     column, values = only
     keys = file.read_row_group(group, columns=[column])[column].to_pylist()
-    return [key in values for key in keys]
+    return [at for at in inside if keys[at] in values]
+
+
+def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Pieces that follow each other in one file as one."""
+    held: Piece | None = None
+    for piece in pieces:
+        if held is None:
+            held = piece
+        elif held.rows and held.path == piece.path and held.start + held.rows == piece.start:
+            held = replace(held, rows=held.rows + (piece.rows or 0))
+        else:
+            yield held
+            held = piece
+    if held is not None:
+        yield held

@@ -17,10 +17,11 @@ from pathlib import Path
 
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.commits import Commit, Part, data_path, read_commit, staged_parts
+from llm_ocr.tables.compact import COMPACTED_PATH, split
 from llm_ocr.tables.counts import BalanceError, Counts, ItemResult, total
 from llm_ocr.tables.merge import Source, merge
 from llm_ocr.tables.parquet import encode
-from llm_ocr.tables.read import read_rows
+from llm_ocr.tables.read import read_shard_rows
 from llm_ocr.tables.schema import SCHEMAS, Row, id_column, sort_key
 
 
@@ -130,9 +131,9 @@ class ShardWriter:
             return counts
         item = id_column(self.tables[0])
         for table in self.tables:
-            path = data_path(table, self.shard, self._generation - 1)
             columns = [name for name in (item, *COUNTED) if name in SCHEMAS[table].names]
-            for row in read_rows(self._store, path, columns):
+            before = self._generation - 1
+            for row in read_shard_rows(self._store, table, self.shard, before, columns):
                 if row[item] in kept or row[item] in stands:
                     counts.rows[table] = counts.rows.get(table, 0) + 1
                 if table == self.tables[0] and row[item] in kept:
@@ -181,7 +182,10 @@ def publish(store: Store, commit: Commit, tables: Sequence[str], order: Mapping[
 
     The shard's staging is dropped last.
     """
+    was_compacted = commit.generation > 0 and store.exists(COMPACTED_PATH)
     for table in tables:
+        if was_compacted:
+            split(store, table, commit.shard)
         path = commit.data_path(table)
         try:
             if not store.exists(path):

@@ -28,6 +28,8 @@ SETTINGS: dict[str, Any] = {
 
 def arm(point: str) -> None:
     """Make the store's writes count, and the one named by `point` the last."""
+    if point == "never":
+        return
     when, _, rest = point.partition(":")
     pattern, _, count = rest.rpartition(":")
     left = int(count)
@@ -71,8 +73,7 @@ def arm(point: str) -> None:
 
 def main() -> None:
     source, out, base_url, point = sys.argv[1:]
-    if point != "never":
-        arm(point)
+    arm(point)
     run(source, out, base_url=base_url, **SETTINGS)
 
 

@@ -35,6 +35,27 @@ def test_one_writer_at_a_time_and_none_left_after_a_kill(tmp_path: Path) -> None
         assert store.exists(".lock")
 
 
+DIE = """
+import os, pathlib, signal, sys
+from llm_ocr.storage.store import open_store
+os.replace = lambda *given: os.kill(os.getpid(), signal.SIGKILL)
+open_store(sys.argv[1]).put("data/pages/000000-0.parquet", pathlib.Path(sys.argv[2]))
+"""
+
+
+def test_what_a_killed_process_was_writing_is_unseen_and_goes(tmp_path: Path) -> None:
+    (tmp_path / "rows").write_bytes(b"rows")
+    command = [sys.executable, "-c", DIE, str(tmp_path / "run"), str(tmp_path / "rows")]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    store = open_store(str(tmp_path / "run"))
+    pages = tmp_path / "run" / "data" / "pages"
+    assert len(list(pages.iterdir())) == 1
+    assert list(store.list("data")) == []
+    with store.sole_writer():
+        store.put("data/pages/000001-0.parquet", b"others")
+    assert [path.name for path in pages.iterdir()] == ["000001-0.parquet"]
+
+
 def test_places_that_cannot_be_written_say_why(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="a file stands where a folder is needed"):

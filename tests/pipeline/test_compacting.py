@@ -1,0 +1,236 @@
+"""Runs whose small files were merged: the same rows, and everything else can still be done."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from aiohttp import web
+from typer.testing import CliRunner
+
+from llm_ocr import load_pages, run
+from llm_ocr.cli.commands import app
+from llm_ocr.pipeline.compacting import compact_run
+from llm_ocr.pipeline.operating import retry
+from llm_ocr.pipeline.worker import resume
+from llm_ocr.report.status import read_status
+from llm_ocr.settings import Settings
+from llm_ocr.storage.store import RunInUseError, open_store
+from llm_ocr.tables.schema import SCHEMAS
+from tests import documents
+from tests.runs import files, tables
+from tests.servers.chat import (
+    FIGURE,
+    ChatServer,
+    answer,
+    at_once,
+    image_of,
+    prompt_of,
+    refusal,
+    serving_beside,
+)
+
+SHARDS = 6
+CHOSEN: dict[str, Any] = {
+    "render_workers": 1,
+    "viewer_pages": 5,
+    "fallback": "none",
+    "concurrency": 1,
+}
+
+
+class Moody:
+    """Refuses the fifth page that it sees, until it is in the mood."""
+
+    def __init__(self) -> None:
+        self.seen: dict[bytes, int] = {}
+        self.refuses = True
+
+    def reply(self, body: dict[str, Any]) -> web.Response:
+        if "<|grounding|>" not in prompt_of(body):
+            return at_once(body)
+        number = self.seen.setdefault(image_of(body), len(self.seen))
+        return refusal(400, "not this one") if self.refuses and number == 4 else answer(FIGURE)
+
+
+@pytest.fixture(scope="module")
+def moody() -> Moody:
+    return Moody()
+
+
+@pytest.fixture(scope="module")
+def server(moody: Moody) -> Iterator[ChatServer]:
+    with serving_beside(moody.reply) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory, server: ChatServer, moody: Moody) -> Path:
+    """A run of a document of three pages a shard, each page with a figure; one page failed."""
+    folder = tmp_path_factory.mktemp("small")
+    for k in range(SHARDS):
+        documents.pdf(folder / "in" / f"{k}.pdf", pages=3)
+    moody.seen.clear()
+    run(folder / "in", folder / "out", base_url=server.base_url, shard_pages=3, **CHOSEN)
+    return folder / "out"
+
+
+@pytest.fixture
+def out(small: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(small, tmp_path / "out")
+
+
+def names(out: Path, table: str) -> list[str]:
+    return sorted(path.name for path in (out / "data" / table).iterdir())
+
+
+def visible(out: Path) -> dict[str, list[str]]:
+    """The ids that a reader sees who opens all files of a table."""
+    return {
+        table: pq.read_table(out / "data" / table, columns=[schema.names[0]]).to_pydict()[
+            schema.names[0]
+        ]
+        for table, schema in SCHEMAS.items()
+        if (out / "data" / table).is_dir()
+    }
+
+
+def test_the_files_are_few_and_the_rows_the_same(small: Path, out: Path) -> None:
+    done = CliRunner().invoke(app, ["compact", str(out)])
+    assert done.exit_code == 0, done.output
+    assert f"{out}/data/pages: 6 files, now 1" in done.output.replace("\n", "")
+    assert names(out, "pages") == names(out, "documents") == ["000000-to-000005.parquet"]
+    assert tables(str(out)) == tables(str(small))
+    assert visible(out) == visible(small)
+    groups = pq.ParquetFile(out / "data" / "pages" / names(out, "pages")[0]).metadata
+    assert (groups.num_rows, groups.num_row_groups) == (18, 2)
+    assert read_status(str(out)).stages == read_status(str(small)).stages
+
+
+def test_files_grow_up_to_the_size_that_is_wanted(small: Path, out: Path) -> None:
+    sizes = [path.stat().st_size for path in (out / "data" / "pages").iterdir()]
+    assert 4 * max(sizes) < 1_000_000 < 5 * min(sizes)
+    compact_run(out, file_mb=1)
+    assert names(out, "pages") == ["000000-to-000003.parquet", "000004-to-000005.parquet"]
+    assert tables(str(out)) == tables(str(small))
+
+
+def test_compacted_again_it_stays_or_takes_in_what_is_new(
+    tmp_path: Path, server: ChatServer
+) -> None:
+    documents.pdf(tmp_path / "in" / "a.pdf", pages=1)
+    documents.pdf(tmp_path / "in" / "b.pdf", pages=1)
+    out, chosen = tmp_path / "out", {"base_url": server.base_url, "shard_pages": 1, **CHOSEN}
+    run(tmp_path / "in", out, **chosen)
+    compact_run(out)
+    before = files(str(out), "data")
+    compact_run(out)
+    assert files(str(out), "data") == before
+    documents.pdf(tmp_path / "in" / "c.pdf", pages=1)
+    run(tmp_path / "in", out, update=True, **chosen)
+    assert names(out, "pages") == ["000000-to-000001.parquet", "000002-0.parquet"]
+    compact_run(out)
+    assert names(out, "pages") == ["000000-to-000002.parquet"]
+    assert [row["name"] for row in load_pages(out)] == ["a", "b", "c"]
+
+
+def test_a_retry_gives_what_it_gives_without(
+    small: Path, tmp_path: Path, server: ChatServer, moody: Moody
+) -> None:
+    plain, compacted = (shutil.copytree(small, tmp_path / name) for name in ("plain", "compacted"))
+    compact_run(compacted)
+    moody.refuses = False
+    try:
+        for out in (plain, compacted):
+            summary = retry(out, Settings(base_url=server.base_url, **CHOSEN))
+            assert summary.pages_by_status["ok"] == 18
+    finally:
+        moody.refuses = True
+    assert tables(str(compacted)) == tables(str(plain)) != tables(str(small))
+    assert visible(compacted) == visible(plain)
+    assert names(compacted, "pages") == names(plain, "pages")
+    compact_run(compacted)
+    assert tables(str(compacted)) == tables(str(plain))
+
+
+def test_stages_that_come_later_read_what_was_merged(tmp_path: Path, server: ChatServer) -> None:
+    for k in range(3):
+        documents.pdf(tmp_path / "in" / f"{k}.pdf", pages=1)
+    chosen = {"base_url": server.base_url, "shard_pages": 1, **CHOSEN}
+    for out in ("plain", "compacted"):
+        run(tmp_path / "in", tmp_path / out, stages=("extract",), **chosen)
+    compact_run(tmp_path / "compacted")
+    for out in ("plain", "compacted"):
+        settings = Settings(base_url=server.base_url, **CHOSEN)
+        resume(tmp_path / out, settings, stages=("describe", "assemble"))
+    assert tables(str(tmp_path / "compacted")) == tables(str(tmp_path / "plain"))
+    assert names(tmp_path / "compacted", "pages") == ["000000-to-000002.parquet"]
+
+
+def test_a_run_that_goes_on_is_refused(tmp_path: Path, server: ChatServer) -> None:
+    for k in range(2):
+        documents.pdf(tmp_path / "in" / f"{k}.pdf", pages=1)
+    out = tmp_path / "out"
+    chosen = {"base_url": server.base_url, "shard_pages": 1, **CHOSEN}
+    run(tmp_path / "in", out, shard_index=0, shard_count=2, **chosen)
+    before = files(str(out), "data")
+    with pytest.raises(RunInUseError, match=r"shards are under way .*finish the run with"):
+        compact_run(out)
+    assert files(str(out), "data") == before
+
+
+DIES = [
+    "before:^data/pages/:1",
+    "after:^data/pages/.*to:1",
+    "after:^data/pages/000002-0:1",
+    "before:^data/documents/:1",
+    "after:^data/documents/000005-0:1",
+]
+
+
+@pytest.mark.parametrize("point", DIES)
+def test_killed_it_loses_nothing_and_the_next_ends_it(small: Path, out: Path, point: str) -> None:
+    command = [sys.executable, "-m", "tests.pipeline.dying_compact", str(out), point]
+    killed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert killed.returncode == -9, killed.stderr
+    assert tables(str(out)) == tables(str(small))
+    compact_run(out)
+    assert tables(str(out)) == tables(str(small))
+    assert visible(out) == visible(small)
+    assert names(out, "pages") == ["000000-to-000005.parquet"]
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "after:^data/pages/000001-0:1",
+        "before:^data/pages/.*to:1",
+        "after:^data/pages/.*to:1",
+        "after:^data/pages/000001-1:1",
+        "before:^data/figures/000001-0:1",
+    ],
+)
+def test_a_retry_that_is_killed_as_it_splits_files(
+    small: Path, out: Path, server: ChatServer, moody: Moody, point: str
+) -> None:
+    compact_run(out)
+    moody.refuses = False
+    try:
+        command = [sys.executable, "-m", "tests.pipeline.dying_retry"]
+        for now, ends in ((point, -9), ("never", 0)):
+            done = subprocess.run(
+                [*command, str(out), server.base_url, now],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == ends, done.stderr
+    finally:
+        moody.refuses = True
+    assert {row["status"] for row in load_pages(out)} == {"ok"}
+    assert sorted(visible(out)["pages"]) == sorted(visible(small)["pages"])
+    assert list(open_store(str(out)).list("_staging")) == []

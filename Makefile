@@ -2,6 +2,8 @@
 # uv from the machine, or else from .venv, where `setup` puts it.
 UV := $(shell command -v uv 2>/dev/null || echo .venv/bin/uv)
 OUT := out/demo
+# Where this is set, each of the processes that tests start compiles all it imports anew.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: help setup demo test vllm-cpu test-vllm test-ray lint docs examples
 

@@ -155,6 +155,10 @@ class Settings(BaseSettings):
     public: Annotated[
         bool, Field(description="Make a dataset repository that isn't there yet a public one.")
     ] = False
+    markdown: Annotated[
+        bool | None,
+        Field(description="A Markdown file for each document (default: of up to 10,000)."),
+    ] = None
     viewer_pages: Annotated[
         int, Field(ge=0, description="Pages shown in index.html, problems first; 0 for no viewer.")
     ] = 300

@@ -114,6 +114,12 @@ OUTPUT: Options = {
         str | None,
         typer.Option(help="Where a run to hf://datasets/… works (default: a bucket beside it)."),
     ],
+    "markdown": Annotated[
+        bool | None,
+        typer.Option(
+            "--markdown/--no-markdown", help="A Markdown file a document (default: up to 10,000)."
+        ),
+    ],
     "viewer_pages": Annotated[
         int | None, typer.Option(min=0, help="Pages in index.html, problems first; 0 for none.")
     ],

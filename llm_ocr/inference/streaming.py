@@ -21,7 +21,7 @@ STREAMED: Mapping[str, object] = {
 }
 # Characters between two looks for a loop, how many of the last are looked at, and how many of them
 # must be in the loop: a table's equal rows may still end.
-LOOK_EVERY = 3_000
+LOOK_EVERY = 1_500
 LOOKED_AT = 10_000
 SURELY_LOOPS = 2_500
 

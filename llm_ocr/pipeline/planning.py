@@ -21,6 +21,7 @@ from llm_ocr.storage.store import Store
 from llm_ocr.tables.plan import (
     Plan,
     PlannedDocument,
+    SettingsMismatchError,
     append_plan,
     check_settings,
     cut_shards,
@@ -68,7 +69,15 @@ async def make_plan(
 async def updated_plan(
     store: Store, settings: Settings, inputs: list[str], pool: RenderPool, notify: Notify
 ) -> Plan:
-    """As `make_plan`, with the documents that the inputs hold by now and the plan does not."""
+    """As `make_plan`, with the documents that the inputs hold by now and the plan does not.
+
+    Raises SettingsMismatchError with a choice of documents, which what is new would change.
+    """
+    if settings.limit is not None or settings.sample is not None:
+        raise SettingsMismatchError(
+            f"{store.uri}: --update adds all that is new, so it can't go with --limit or --sample; "
+            "leave it out to go on with what was chosen, or start a run without them"
+        )
     if await asyncio.to_thread(read_plan, store) is None:
         return await make_plan(store, settings, inputs, pool, notify)
     while True:

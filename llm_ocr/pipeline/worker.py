@@ -37,6 +37,9 @@ from llm_ocr.tables.counts import Counts
 from llm_ocr.tables.ledger import Ledger
 from llm_ocr.tables.plan import Plan, Shard
 
+# A folder on the Hub should not have more: https://huggingface.co/docs/hub/storage-limits
+MOST_FILES = 10_000
+
 
 def run(
     inputs: str | Path | Sequence[str | Path],
@@ -171,12 +174,22 @@ class Worker:
             return summary
         self._notify(Note("writing Markdown, viewer, card and summary"))
         if self._session.did_anything or not self._store.exists(SUMMARY_PATH):
-            viewer_pages = self._settings.viewer_pages
-            write_outputs(self._store, summary, plan.settings, viewer_pages)
+            write_outputs(
+                *(self._store, summary, plan.settings, self._settings.viewer_pages),
+                markdown=self._writes_markdown(summary.documents),
+            )
         self._ledger.gather()
         sweep_orphans(self._store, self._ledger)
         self._destination.publish(self._notify)
         return summary
+
+    def _writes_markdown(self, documents: int) -> bool:
+        if self._settings.markdown is not None:
+            return self._settings.markdown
+        if documents > MOST_FILES:
+            left_out = f"no Markdown files, as there are {documents:,} documents; their Markdown is"
+            self._notify(Note(f"{left_out} in the table documents (--markdown writes the files)"))
+        return documents <= MOST_FILES
 
     async def _plan(self, inputs: list[str] | None, pool: RenderPool) -> Plan:
         if inputs is None:

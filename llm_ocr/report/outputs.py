@@ -21,16 +21,22 @@ FILES_AT_ONCE = 64
 
 
 def write_outputs(
-    store: Store, summary: Summary, planned_with: Mapping[str, object], viewer_pages: int
+    store: Store,
+    summary: Summary,
+    planned_with: Mapping[str, object],
+    viewer_pages: int,
+    *,
+    markdown: bool = True,
 ) -> None:
     """Write `markdown/`, `index.html`, `README.md` and, last, `summary.json` from the run's tables.
 
     `planned_with` are the settings in the run's plan.
     """
     try:
-        figures = _InStep(read_table(store, "figures"), "doc_id")
-        with _markdown(store) as write:
-            export_markdown(read_table(store, "documents"), figures.of, write)
+        if markdown:
+            figures = _InStep(read_table(store, "figures"), "doc_id")
+            with _markdown(store) as write:
+                export_markdown(read_table(store, "documents"), figures.of, write)
         if viewer_pages:
             _put_viewer(store, summary, viewer_pages)
     except OSError as error:

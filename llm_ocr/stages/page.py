@@ -44,7 +44,7 @@ from llm_ocr.stages.strips import cut
 from llm_ocr.tables.counts import ItemResult
 
 # Characters from which on an answer that still runs is watched for loops: most pages end before.
-LONG_ANSWER = 4_000
+LONG_ANSWER = 3_000
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,11 @@ variables, profiles (with boto3), instance roles, AWS_ENDPOINT_URL; GOOGLE_APPLI
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from obstore.store import GCSStore, MemoryStore, S3Store
@@ -32,16 +34,35 @@ RETRIES: "RetryConfig" = {
     },
 }
 
+# Each write or removal waits for an answer from far away.
+AT_ONCE = 16
+
 _in_memory: dict[str, MemoryStore] = {}
 
 
-def open_bucket(uri: str) -> Objects:
+class Bucket(Objects):
+    """A bucket: of many objects, some are written or removed at a time."""
+
+    def put_many(self, files: Mapping[str, bytes | Path], message: str) -> None:
+        _at_once(lambda path: self.put(path, files[path]), files)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        _at_once(lambda path: super(Bucket, self).delete([path]), paths)
+
+
+def _at_once(do: Callable[[str], object], paths: Iterable[str]) -> None:
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        for _ in threads.map(do, paths):
+            pass
+
+
+def open_bucket(uri: str) -> Bucket:
     """The store at `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `memory://NAME`."""
     scheme, _, path = uri.partition("://")
     bucket, _, prefix = path.strip("/").partition("/")
     if not bucket:
         raise StorageError(f"{uri}: a bucket is missing; write it as {scheme}://BUCKET/FOLDER")
-    opened: Callable[[str, str], Objects] = {"s3": _s3, "gs": _gs, "memory": _memory}[scheme]
+    opened: Callable[[str, str], Bucket] = {"s3": _s3, "gs": _gs, "memory": _memory}[scheme]
     return opened(bucket, prefix)
 
 
@@ -49,7 +70,7 @@ def _uri(scheme: str, bucket: str, prefix: str) -> str:
     return f"{scheme}://{bucket}/{prefix}" if prefix else f"{scheme}://{bucket}"
 
 
-def _s3(bucket: str, prefix: str) -> Objects:
+def _s3(bucket: str, prefix: str) -> Bucket:
     settings: dict[str, Any] = {}
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if endpoint:
@@ -65,7 +86,7 @@ def _s3(bucket: str, prefix: str) -> Objects:
         retry_config=RETRIES,
         **settings,
     )
-    return Objects(_uri("s3", bucket, prefix), store, _adviser(_S3, bucket=bucket), prefix)
+    return Bucket(_uri("s3", bucket, prefix), store, _adviser(_S3, bucket=bucket), prefix)
 
 
 def _from_boto3(region: str | None) -> dict[str, Any]:
@@ -79,7 +100,7 @@ def _from_boto3(region: str | None) -> dict[str, Any]:
     return {"credential_provider": Boto3CredentialProvider(session)}
 
 
-def _gs(bucket: str, prefix: str) -> Objects:
+def _gs(bucket: str, prefix: str) -> Bucket:
     emulator = os.environ.get("STORAGE_EMULATOR_HOST")
     settings: dict[str, Any] = {}
     if emulator:
@@ -88,7 +109,7 @@ def _gs(bucket: str, prefix: str) -> Objects:
         key = json.dumps({**account, "private_key": "", "private_key_id": ""})
         settings["service_account_key"] = key
     store = GCSStore(bucket, client_options=_client(emulator), retry_config=RETRIES, **settings)
-    return Objects(_uri("gs", bucket, prefix), store, _adviser(_GCS, bucket=bucket), prefix)
+    return Bucket(_uri("gs", bucket, prefix), store, _adviser(_GCS, bucket=bucket), prefix)
 
 
 def _client(endpoint: str | None) -> "ClientConfig":
@@ -96,9 +117,9 @@ def _client(endpoint: str | None) -> "ClientConfig":
     return {"allow_http": is_plain, "timeout": "120s", "connect_timeout": "10s"}
 
 
-def _memory(name: str, prefix: str) -> Objects:
+def _memory(name: str, prefix: str) -> Bucket:
     store = _in_memory.setdefault(name, MemoryStore())
-    return Objects(_uri("memory", name, prefix), store, first_line, prefix)
+    return Bucket(_uri("memory", name, prefix), store, first_line, prefix)
 
 
 # What is recognised in an error, and what to do about it, in this order.

@@ -61,7 +61,7 @@ class Store(Protocol):
         ...
 
     def put_many(self, files: Mapping[str, bytes | Path], message: str) -> None:
-        """Write objects, one after the other; to a repository on the Hub in one commit."""
+        """Write objects, in no particular order; to a repository on the Hub in one commit."""
         ...
 
     def copy(self, source: str, path: str) -> None:

@@ -74,18 +74,21 @@ def split(store: Store, table: str, shard: str) -> None:
 
 def _groups(files: Sequence[DataFile], file_bytes: int) -> Iterator[list[DataFile]]:
     group: list[DataFile] = []
+    size = 0
     for file in files:
-        if group and sum(one.size for one in group) + file.size > file_bytes:
+        if group and size + file.size > file_bytes:
             yield group
-            group = []
+            group, size = [], 0
         group.append(file)
+        size += file.size
     if group:
         yield group
 
 
 def _merge(store: Store, table: str, group: Sequence[DataFile]) -> None:
     store.put(COMPACTED_PATH, b"{}")
-    path = large_path(table, group[0].pieces[0].shard, group[-1].pieces[-1].shard)
+    held = [piece.shard for file in group for piece in file.pieces]
+    path = large_path(table, min(held), max(held))
     shards: list[tuple[str, int, int]] = []
 
     def tables() -> Iterator[pa.Table]:

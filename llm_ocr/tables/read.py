@@ -102,10 +102,15 @@ def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
     for piece in pieces:
         if held is None:
             held = piece
-        elif held.rows and held.path == piece.path and held.start + held.rows == piece.start:
-            held = replace(held, rows=held.rows + (piece.rows or 0))
+        elif _follows(piece, held):
+            held = replace(held, rows=piece.start + (piece.rows or 0) - held.start)
         else:
             yield held
             held = piece
     if held is not None:
         yield held
+
+
+def _follows(piece: Piece, other: Piece) -> bool:
+    is_same = piece.path == other.path and other.rows is not None
+    return is_same and piece.start == other.start + (other.rows or 0)

@@ -117,13 +117,13 @@ async def test_an_error_for_good_within_a_stream_is_one() -> None:
 
 async def test_a_loop_is_stopped_while_it_runs() -> None:
     """The server, which would never end, is left, and the answer says why it is not whole."""
-    looping = ChatRequest("Read it.", b"a jpeg", 100_000, watched_from=4_000)
+    looping = ChatRequest("Read it.", b"a jpeg", 100_000, watched_from=3_000)
     sentence = "The same sentence stands here once more. "
     async with serving(lambda body: Pieces(repeat(sentence))) as server:
         async with client(server) as asking:
             said = await asking.ask(looping)
             assert said.finish_reason == "repetition"
-            assert 4_000 <= len(said.text) < 12_000
+            assert 3_000 <= len(said.text) < 12_000
             assert said.completion_tokens == len(said.text)
     assert server.left == 1
 
@@ -153,7 +153,7 @@ def test_most_long_loops_are_stopped_soon() -> None:
 
 
 def _stopped_at(text: str) -> int | None:
-    draft = Draft(watched_from=4_000)
+    draft = Draft(watched_from=3_000)
     for end in range(STEP, len(text), STEP):
         draft.text = text[:end]
         if draft.loops:

@@ -1,4 +1,4 @@
-"""Workers that die and come back, on a store that goes away and comes back: each page once."""
+"""Workers that die and come back, on a disk, and on a store that does so too: each page once."""
 
 import os
 import random
@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -19,7 +21,7 @@ from llm_ocr.storage.store import open_store
 from tests import documents
 from tests.runs import tables
 from tests.servers.chat import at_once, serving_beside
-from tests.servers.s3 import BUCKET, S3Server, serving_s3
+from tests.servers.s3 import BUCKET, serving_s3
 
 SHARDS = 40
 # Two of the four have the same shards, and a fifth's are nobody's.
@@ -47,16 +49,29 @@ class Fate:
         return at_once(body)
 
 
+@contextmanager
+def _place(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Where the run goes, and what makes it go away for a moment."""
+    if name == "disk":
+        yield str(tmp_path / "once"), lambda: None
+        return
+    with serving_s3(tmp_path / "s3") as s3:
+        for key, value in s3.environment.items():
+            monkeypatch.setenv(key, value)
+        yield f"s3://{BUCKET}/runs/once", s3.restart
+
+
+@pytest.mark.parametrize("name", ["disk", "s3"])
 def test_workers_killed_at_random_and_the_server_restarted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     for k in range(SHARDS):
         documents.pdf(tmp_path / "in" / f"{k:02d}.pdf", pages=1)
-    fate, out = Fate(), f"s3://{BUCKET}/runs/once"
-    with serving_s3(tmp_path / "s3") as s3, serving_beside(fate.reply) as server:
-        for key, value in s3.environment.items():
-            monkeypatch.setenv(key, value)
-        _work_until_done(fate, s3, tmp_path / "in", out, server.base_url)
+    fate, place = Fate(), _place(name, tmp_path, monkeypatch)
+    with place as (out, restart), serving_beside(fate.reply) as server:
+        _work_until_done(fate, restart, tmp_path / "in", out, server.base_url)
         alone = str(tmp_path / "alone")
         run(tmp_path / "in", alone, base_url=server.base_url, shard_pages=1)
         assert tables(out) == tables(alone)
@@ -68,7 +83,9 @@ def test_workers_killed_at_random_and_the_server_restarted(
     assert fate.kills == len(KILLS)
 
 
-def _work_until_done(fate: Fate, s3: S3Server, source: Path, out: str, base_url: str) -> None:
+def _work_until_done(
+    fate: Fate, restart: Callable[[], object], source: Path, out: str, base_url: str
+) -> None:
     """Four workers; one that was killed is started again."""
     started = [(index, _start(source, out, base_url, index)) for index in INDEXES]
     fate.running = {place: process for place, (_, process) in enumerate(started)}
@@ -78,7 +95,7 @@ def _work_until_done(fate: Fate, s3: S3Server, source: Path, out: str, base_url:
         assert time.monotonic() < give_up, f"{fate.answers} answers, {fate.kills} kills"
         if fate.answers >= RESTART and not is_restarted:
             is_restarted = True
-            s3.restart()
+            restart()
         for place, process in list(fate.running.items()):
             code = process.poll()
             if code == -signal.SIGKILL:

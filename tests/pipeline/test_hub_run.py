@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from llm_ocr import load_pages, run
+from llm_ocr.pipeline.compacting import compact_run
 from llm_ocr.report.status import NoRunError, read_status
 from llm_ocr.storage.store import StorageError, make_place, open_store
 from tests import documents
@@ -54,6 +55,11 @@ def test_a_run_to_a_repository_gives_the_same_as_on_a_disk(tmp_path: Path, out: 
     status = read_status(out)
     assert (status.out, status.shards) == (out, 3)
     assert status.stages["extract"].items_committed == 12
+    compact_run(out)
+    assert [thing.path for thing in open_store(out).list("data/pages")] == [
+        "data/pages/000000-to-000002.parquet"
+    ]
+    assert tables(out) == tables(disk)
 
 
 SHARDS, LIMIT, KILLS = 40, 10, 6

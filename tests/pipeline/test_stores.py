@@ -12,6 +12,7 @@ from llm_ocr import (
     load_pages,
     run,
 )
+from llm_ocr.pipeline.compacting import compact_run
 from llm_ocr.pipeline.worker import resume
 from llm_ocr.report.status import read_status
 from llm_ocr.storage.store import open_store
@@ -49,6 +50,11 @@ def test_a_run_gives_the_same_tables_and_files_as_on_a_disk(tmp_path: Path, out:
     assert list(open_store(out).list("_staging")) == []
     status = read_status(out)
     assert (status.shards, status.stages["extract"].items_committed) == (3, 12)
+    compact_run(out)
+    assert [thing.path for thing in open_store(out).list("data/pages")] == [
+        "data/pages/000000-to-000002.parquet"
+    ]
+    assert tables(out) == tables(disk)
 
 
 def test_inputs_in_a_bucket_give_the_same_pages_as_on_a_disk(tmp_path: Path, out: str) -> None:

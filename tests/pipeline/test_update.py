@@ -88,3 +88,15 @@ def test_workers_that_update_at_once_agree(tmp_path: Path, server: ChatServer) -
     update(tmp_path, server)
     assert [row["name"] for row in load_documents(tmp_path / "out")] == list("01234")
     assert asked(server) == 9
+
+
+@pytest.mark.parametrize("choice", [{"limit": 1}, {"sample": 1}])
+def test_a_choice_of_documents_is_not_added_to(
+    tmp_path: Path, server: ChatServer, choice: dict[str, int]
+) -> None:
+    for k in range(2):
+        documents.pdf(tmp_path / "in" / f"{k}.pdf")
+    update(tmp_path, server, update=False, **choice)
+    with pytest.raises(SettingsMismatchError, match="can't go with --limit or --sample"):
+        update(tmp_path, server, **choice)
+    assert len(list(load_pages(tmp_path / "out"))) == 1

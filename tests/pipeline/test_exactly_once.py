@@ -28,7 +28,7 @@ SHARDS = 40
 INDEXES, COUNT = (0, 1, 1, 2), 4
 # Answers at which a worker is killed, and at which the store's server is started again.
 KILLS, RESTART = (5, 12, 20, 27, 33), 16
-SECONDS = 240
+SECONDS = 600
 
 
 class Fate:

@@ -71,7 +71,6 @@ def errors() -> Iterator[None]:
     from llm_ocr.pipeline.interruption import StoppedError
     from llm_ocr.pipeline.retrying import NoSuchStatusError
     from llm_ocr.pipeline.share import NoSuchShareError
-    from llm_ocr.platforms.base import PlatformError
     from llm_ocr.platforms.cluster import ClusterError, NoSuchPlaceError
     from llm_ocr.report.status import NoRunError
     from llm_ocr.sources.open import NoInputError
@@ -103,7 +102,7 @@ def errors() -> Iterator[None]:
     except EngineFailedError as error:
         _say(f"The engine failed: {error}")
         raise typer.Exit(3) from error
-    except (ClusterError, PlatformError) as error:
+    except ClusterError as error:
         _say(str(error))
         raise typer.Exit(3) from error
     except (StorageError, BalanceError) as error:

@@ -132,7 +132,7 @@ class SimulatedServer:
         text = text_of(ask, tokens, looping)
         begun = min(tokens - 1, -(-len(ask.begun) * tokens // len(text)))
         reason = "length" if looping else "stop"
-        asked = Request(PROMPT_TOKENS + begun, tokens - begun, reason)
+        asked = Request(PROMPT_TOKENS + begun, tokens - begun, reason, text_tokens=begun)
         return Reply(asked, text[len(text) * begun // tokens :])
 
     def _completion(

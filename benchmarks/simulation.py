@@ -16,8 +16,9 @@ from itertools import count
 class Gpu:
     """What a GPU with DeepSeek-OCR on it can hold, and how long a step takes.
 
-    A step of `n` decoding sequences and `p` prompt tokens takes `base + per_sequence * n +
-    per_prompt_token * p` seconds; the last term has the vision tower in it.
+    A step of `n` decoding sequences takes `base + per_sequence * n` seconds, and more for each
+    token of a prompt: of a page's own tokens, in which the vision tower's work is, and of the text
+    of an answer that is gone on with, which only the decoder reads.
     """
 
     kv_tokens: int
@@ -25,21 +26,27 @@ class Gpu:
     base: float
     per_sequence: float
     per_prompt_token: float
+    per_text_token: float
     # What `vllm serve` takes by default on GPUs below 70 GiB and on the A100.
     max_num_batched_tokens: int = 2048
 
     def slower(self, by: float, kv_tokens: int, max_num_seqs: int) -> "Gpu":
         """A GPU whose every step takes `by` times as long."""
-        base, each, token = self.base * by, self.per_sequence * by, self.per_prompt_token * by
-        return Gpu(kv_tokens, max_num_seqs, base, each, token, self.max_num_batched_tokens)
+        seconds = (self.base, self.per_sequence, self.per_prompt_token, self.per_text_token)
+        slower = (by * one for one in seconds)
+        return Gpu(kv_tokens, max_num_seqs, *slower, self.max_num_batched_tokens)
 
 
 # Seconds are fitted to speeds that were seen (FACTS): on the A100 the recipe's barriers of 128 and
 # 256 pages and a window of 256, on the others what the recipe publishes. The KV caches are those
 # that it logged. vLLM's default on these GPUs is 256 sequences. The A100's cache holds 550 typical
 # pages, so it is run with 512; the L40S's holds 280; the L4's holds 105, so that there the cache
-# binds and sequences are preempted, as they would be.
-_A100 = Gpu(1_115_616, 512, base=0.016, per_sequence=2.05e-4, per_prompt_token=5e-5)
+# binds and sequences are preempted, as they would be. A token of text is arithmetic: 0.57 billion
+# parameters of the decoder are used for each (arXiv 2510.18234), 1.14 GFLOP, at a third of the
+# A100's 312 TFLOP/s.
+_A100 = Gpu(
+    1_115_616, 512, base=0.016, per_sequence=2.05e-4, per_prompt_token=5e-5, per_text_token=1.1e-5
+)
 GPUS = {
     "a100": _A100,
     "l40s": _A100.slower(1.14, kv_tokens=567_000, max_num_seqs=256),
@@ -49,11 +56,15 @@ GPUS = {
 
 @dataclass(eq=False)
 class Request:
-    """One prompt and the answer it will get; `arrived` and `finished` are simulated seconds."""
+    """One prompt and the answer it will get; `arrived` and `finished` are simulated seconds.
+
+    The last `text_tokens` of the prompt are what there was of the answer before.
+    """
 
     prompt_tokens: int
     completion_tokens: int
     reason: str = "stop"
+    text_tokens: int = 0
     arrived: float = 0.0
     finished: float = 0.0
     preempted: int = 0
@@ -68,6 +79,11 @@ class Request:
     def held(self) -> int:
         """The cache that its prompt and what it has said take when it is admitted."""
         return self.prompt_tokens + self.generated
+
+    def pages_own(self, tokens: int) -> int:
+        """How many of the next `tokens` to be computed are not text."""
+        left = self.prompt_tokens - self.text_tokens - self.computed
+        return max(0, min(tokens, left))
 
 
 @dataclass
@@ -175,8 +191,10 @@ class Simulation:
         if not decoding and not chunks:
             return None
         prompt = sum(tokens for _, tokens in chunks)
+        own = sum(request.pages_own(tokens) for request, tokens in chunks)
         gpu = self.gpu
-        seconds = gpu.base + gpu.per_sequence * decoding + gpu.per_prompt_token * prompt
+        seconds = gpu.base + gpu.per_sequence * decoding
+        seconds += gpu.per_prompt_token * own + gpu.per_text_token * (prompt - own)
         if chunks:
             return Stride(1, seconds, chunks)
         steps = min(self._next_end() - self._step, self._free // decoding)

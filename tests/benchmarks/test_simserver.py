@@ -24,7 +24,7 @@ from llm_ocr.models.deepseek_ocr import parse
 PROMPT = "<|grounding|>Convert the document to markdown."
 QUICK = RetryPolicy(attempts=5, first_delay=0.01, max_delay=0.02)
 # Six pages of 900 + 100 tokens fill the cache of this one.
-SMALL = Gpu(6000, 16, base=0.01, per_sequence=0.001, per_prompt_token=1e-5)
+SMALL = Gpu(6000, 16, base=0.01, per_sequence=0.001, per_prompt_token=1e-5, per_text_token=2e-6)
 
 
 def page(k: int, temperature: float = 0.0, prompt: str = PROMPT) -> ChatRequest:
@@ -89,6 +89,15 @@ def test_a_wider_batch_takes_longer_a_step_and_less_a_page() -> None:
         return answered(simulation, [Request(903, 500) for _ in range(at_once)])[-1].finished
 
     assert seconds(1) < seconds(32) < seconds(256) < 256 * seconds(1) / 4
+
+
+def test_what_was_said_before_is_computed_sooner_than_a_page() -> None:
+    def seconds(text_tokens: int) -> float:
+        alone = Request(900, 1, text_tokens=text_tokens)
+        return answered(Simulation(SMALL), [alone])[0].finished
+
+    assert seconds(0) == pytest.approx(0.01 + 900e-5)
+    assert seconds(500) == pytest.approx(0.01 + 400e-5 + 500 * 2e-6)
 
 
 def test_a_request_that_is_aborted_leaves_its_place_and_its_cache() -> None:

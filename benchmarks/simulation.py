@@ -8,7 +8,7 @@ anything happens, so that a minute of GPU time costs milliseconds.
 import heapq
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 
@@ -32,9 +32,15 @@ class Gpu:
 
     def slower(self, by: float, kv_tokens: int, max_num_seqs: int) -> "Gpu":
         """A GPU whose every step takes `by` times as long."""
-        seconds = (self.base, self.per_sequence, self.per_prompt_token, self.per_text_token)
-        slower = (by * one for one in seconds)
-        return Gpu(kv_tokens, max_num_seqs, *slower, self.max_num_batched_tokens)
+        return replace(
+            self,
+            kv_tokens=kv_tokens,
+            max_num_seqs=max_num_seqs,
+            base=self.base * by,
+            per_sequence=self.per_sequence * by,
+            per_prompt_token=self.per_prompt_token * by,
+            per_text_token=self.per_text_token * by,
+        )
 
 
 # Seconds are fitted to speeds that were seen (FACTS): on the A100 the recipe's barriers of 128 and

@@ -5,6 +5,7 @@ Written when it begins and again when it ends, so that one that was killed leave
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -52,7 +53,11 @@ def delete_session(store: Store, name: str) -> None:
 def read_sessions(store: Store) -> list[SessionRecord]:
     """All sessions of a run, the first one first."""
     paths = [thing.path for thing in store.list(FOLDER) if thing.path.endswith(".json")]
-    records = [SessionRecord(**json.loads(store.get(path))) for path in paths]
+    records: list[SessionRecord] = []
+    for path in paths:
+        # One that found nothing to do takes its record back.
+        with suppress(FileNotFoundError):
+            records.append(SessionRecord(**json.loads(store.get(path))))
     return sorted(records, key=lambda record: record.started)
 
 

@@ -106,7 +106,11 @@ def staged_parts(store: Store, stage: str, shard: str, attempts: str) -> list[Pa
     taken: set[str] = set()
     parts: list[Part] = []
     for path in paths:
-        part = read_part(store, path)
+        try:
+            part = read_part(store, path)
+        except FileNotFoundError:
+            # Another worker has published the shard just now; its commit will win.
+            continue
         if taken.isdisjoint(part.items):
             taken.update(part.items)
             parts.append(part)

@@ -1,13 +1,15 @@
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from llm_ocr.records import Document
-from llm_ocr.storage.store import Store, open_store
+from llm_ocr.storage.objects import Objects
+from llm_ocr.storage.store import Store, StoredObject, open_store
 from llm_ocr.tables.commits import committed, read_commit
 from llm_ocr.tables.counts import BalanceError, ItemResult
 from llm_ocr.tables.plan import (
@@ -119,6 +121,27 @@ def test_of_two_workers_on_one_shard_one_commits_and_both_publish_the_same(store
     publish(store, second, TABLES, ORDER)
     assert [row["page_id"] for row in read_table(store, "pages")] == PAGES
     assert committed(store, "extract") == {"000000": 0}
+
+
+def test_parts_that_go_as_they_are_looked_at_are_another_workers_who_won(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = writer(store)
+    write(first, PAGES)
+    commit = first.commit(PAGES)
+    found = Objects.list
+
+    def just_before(self: Objects, prefix: str) -> Iterator[StoredObject]:
+        things = list(found(self, prefix))
+        monkeypatch.undo()
+        publish(store, commit, TABLES, ORDER)
+        return iter(things)
+
+    monkeypatch.setattr(Objects, "list", just_before)
+    late = writer(store)
+    assert late.staged_items == frozenset()
+    write(late, PAGES)
+    assert late.commit(PAGES) == commit
 
 
 def test_overlapping_parts_of_two_attempts_count_each_item_once(store: Store) -> None:

@@ -70,8 +70,7 @@ def settle(store: Store, ledger: Ledger, stage: str, tables: Sequence[str], plan
         if name in doubtful:
             ledger.confirm(stage, name)
     own = (file.pieces[0] for some in files for file in some if len(file.pieces) == 1)
-    stays = generations.get
-    store.delete(one.path for one in own if one.generation < stays(one.shard, 0))
+    store.delete(one.path for one in own if one.generation < generations.get(one.shard, 0))
 
 
 def sweep_orphans(store: Store, ledger: Ledger) -> None:

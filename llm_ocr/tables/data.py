@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 import pyarrow.parquet as pq
 
@@ -18,7 +17,7 @@ from llm_ocr.storage.store import Store
 from llm_ocr.tables.commits import data_path
 
 SHARDS_KEY = b"llm_ocr.shards"
-TABLE_FILE = re.compile(r"data/[^/]+/(\d+)-(?:\d+|to-(\d+))\.parquet")
+TABLE_FILE = re.compile(r"data/[^/]+/(\d+)-(?:(\d+)|to-(\d+))\.parquet")
 
 
 @dataclass(frozen=True)
@@ -43,10 +42,16 @@ class DataFile:
 
 def span(path: str) -> tuple[str, str]:
     """The first and the last shard of a table's file, by its name."""
+    shard, _, last = _named(path)
+    return shard, last or shard
+
+
+def _named(path: str) -> tuple[str, str | None, str | None]:
+    """The shard and its generation, or the first shard and the last."""
     named = TABLE_FILE.fullmatch(path)
     if named is None:
         raise ValueError(f"{path} is no file of a table")
-    return named[1], named[2] or named[1]
+    return named[1], named[2], named[3]
 
 
 def large_path(table: str, first: str, last: str) -> str:
@@ -57,8 +62,8 @@ def data_files(store: Store, table: str) -> list[DataFile]:
     """The files of a table, in the order of their shards; reads the footers of large ones."""
     found: list[DataFile] = []
     for thing in store.list(f"data/{table}"):
-        shard, _, generation = PurePosixPath(thing.path).stem.rpartition("-")
-        if shard.endswith("-to"):
+        shard, generation, _ = _named(thing.path)
+        if generation is None:
             pieces = _pieces(store, thing.path)
         else:
             pieces = (Piece(thing.path, shard, int(generation)),)

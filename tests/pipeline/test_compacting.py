@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from aiohttp import web
 from typer.testing import CliRunner
 
 from llm_ocr import load_pages, run
@@ -23,16 +22,8 @@ from llm_ocr.storage.store import RunInUseError, open_store
 from llm_ocr.tables.schema import SCHEMAS
 from tests import documents
 from tests.runs import files, tables
-from tests.servers.chat import (
-    FIGURE,
-    ChatServer,
-    answer,
-    at_once,
-    image_of,
-    prompt_of,
-    refusal,
-    serving_beside,
-)
+from tests.servers.chat import ChatServer, serving_beside
+from tests.servers.moody import Moody
 
 SHARDS = 6
 CHOSEN: dict[str, Any] = {
@@ -43,23 +34,9 @@ CHOSEN: dict[str, Any] = {
 }
 
 
-class Moody:
-    """Refuses the fifth page that it sees, until it is in the mood."""
-
-    def __init__(self) -> None:
-        self.seen: dict[bytes, int] = {}
-        self.refuses = True
-
-    def reply(self, body: dict[str, Any]) -> web.Response:
-        if "<|grounding|>" not in prompt_of(body):
-            return at_once(body)
-        number = self.seen.setdefault(image_of(body), len(self.seen))
-        return refusal(400, "not this one") if self.refuses and number == 4 else answer(FIGURE)
-
-
 @pytest.fixture(scope="module")
 def moody() -> Moody:
-    return Moody()
+    return Moody({4})
 
 
 @pytest.fixture(scope="module")
@@ -143,13 +120,13 @@ def test_a_retry_gives_what_it_gives_without(
 ) -> None:
     plain, compacted = (shutil.copytree(small, tmp_path / name) for name in ("plain", "compacted"))
     compact_run(compacted)
-    moody.refuses = False
+    moody.refused = set()
     try:
         for out in (plain, compacted):
             summary = retry(out, Settings(base_url=server.base_url, **CHOSEN))
             assert summary.pages_by_status["ok"] == 18
     finally:
-        moody.refuses = True
+        moody.refused = {4}
     assert tables(str(compacted)) == tables(str(plain)) != tables(str(small))
     assert visible(compacted) == visible(plain)
     assert names(compacted, "pages") == names(plain, "pages")
@@ -218,7 +195,7 @@ def test_a_retry_that_is_killed_as_it_splits_files(
     small: Path, out: Path, server: ChatServer, moody: Moody, point: str
 ) -> None:
     compact_run(out)
-    moody.refuses = False
+    moody.refused = set()
     try:
         command = [sys.executable, "-m", "tests.pipeline.dying_retry"]
         for now, ends in ((point, -9), ("never", 0)):
@@ -230,7 +207,7 @@ def test_a_retry_that_is_killed_as_it_splits_files(
             )
             assert done.returncode == ends, done.stderr
     finally:
-        moody.refuses = True
+        moody.refused = {4}
     assert {row["status"] for row in load_pages(out)} == {"ok"}
     assert sorted(visible(out)["pages"]) == sorted(visible(small)["pages"])
     assert list(open_store(str(out)).list("_staging")) == []

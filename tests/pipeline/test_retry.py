@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from llm_ocr import load_descriptions, load_documents, load_figures, load_pages, run
 from llm_ocr.pipeline.operating import retry
@@ -18,15 +17,13 @@ from llm_ocr.storage.store import open_store
 from llm_ocr.tables.commits import committed
 from tests import documents
 from tests.servers.chat import (
-    FIGURE,
     ChatServer,
     answer,
     at_once,
-    image_of,
     prompt_of,
-    refusal,
     serving_beside,
 )
+from tests.servers.moody import Moody
 
 CHOSEN: dict[str, Any] = {
     "concurrency": 2,
@@ -35,23 +32,6 @@ CHOSEN: dict[str, Any] = {
     "fallback": "none",
 }
 VARYING = {"seconds"}
-
-
-class Moody:
-    """Refuses pages that are among `refused`, by the order in which it sees them first."""
-
-    def __init__(self, refused: set[int]) -> None:
-        self.refused, self.seen = refused, dict[bytes, int]()
-        self.asked: list[int] = []
-
-    def reply(self, body: dict[str, Any]) -> web.Response:
-        if "<|grounding|>" not in prompt_of(body):
-            return at_once(body)
-        number = self.seen.setdefault(image_of(body), len(self.seen))
-        self.asked.append(number)
-        if number in self.refused:
-            return refusal(400, f"page {number} does not please me")
-        return answer(FIGURE)
 
 
 @pytest.fixture

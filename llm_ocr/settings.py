@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from llm_ocr.models.catalogue import profile_named
@@ -148,6 +148,13 @@ class Settings(BaseSettings):
     part_seconds: Annotated[
         float, Field(gt=0, description="Seconds after which finished pages are staged.")
     ] = 60.0
+    stop_seconds: Annotated[
+        float, Field(gt=0, description="Seconds from SIGTERM to the end of the process, at most.")
+    ] = 25.0
+    time_limit: Annotated[
+        float | None,
+        Field(gt=0, description="Seconds after which the run stops, as by SIGTERM."),
+    ] = None
     staging: Annotated[
         str | None,
         Field(description="Where a run to hf://datasets/ORG/NAME keeps its plan and shards."),
@@ -168,6 +175,16 @@ class Settings(BaseSettings):
     price_per_hour: Annotated[
         float | None, Field(ge=0, description="US dollars that an hour of this machine costs.")
     ] = None
+    max_cost: Annotated[
+        float | None,
+        Field(gt=0, description="US dollars after which the run stops, all workers together."),
+    ] = None
+    prices: Annotated[
+        Path | None, Field(description="TOML file of prices, over those of the package.")
+    ] = None
+    throughput: Annotated[
+        Path | None, Field(description="TOML file of speeds, over those of the package.")
+    ] = None
     max_failed_ratio: Annotated[
         float, Field(ge=0, le=1, description="Share of failed pages that makes the run fail.")
     ] = 0.01
@@ -187,6 +204,16 @@ class Settings(BaseSettings):
     def _valid_pages(cls, value: str | None) -> str | None:
         if value is not None:
             parse_pages(value)
+        return value
+
+    @field_validator("max_cost")
+    @classmethod
+    def _with_a_price(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is not None and info.data.get("price_per_hour") is None:
+            raise ValueError(
+                "give --price-per-hour too, what an hour of this machine costs: without it nobody "
+                "knows what is spent"
+            )
         return value
 
     @property

@@ -2,14 +2,16 @@
 
 Exit codes: 0 everything balanced (failed pages are reported), 1 more than --max-failed-ratio of
 the pages failed, 2 wrong usage, no input, or a server that refuses every page or answers otherwise
-than the model's profile says, 3 the engine or the cluster failed, 4 storage failed or counts don't
-balance, 130 stopped by Ctrl-C, 143 preempted by SIGTERM. Platforms retry 3, 4 and 143.
+than the model's profile says, 3 the engine, the cluster or the platform failed, 4 storage failed or
+counts don't balance, 5 --max-cost is spent, 130 stopped by Ctrl-C, 143 preempted by SIGTERM.
+Platforms retry 3, 4 and 143.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from llm_ocr.cli.launching import jobs, launch
 from llm_ocr.cli.options import (
     ASKING,
     CLUSTER,
@@ -24,6 +26,7 @@ from llm_ocr.cli.options import (
     VLLM,
     takes,
 )
+from llm_ocr.cli.planning import plan
 from llm_ocr.cli.showing import errors, listed, note, show, terminal
 
 if TYPE_CHECKING:
@@ -57,6 +60,9 @@ Out = Annotated[
 ]
 JsonLogs = Annotated[bool, typer.Option("--json-logs", help="Logs and progress as JSON lines.")]
 Given = dict[str, Any]
+
+
+app.command()(plan)
 
 
 @app.command()
@@ -141,6 +147,10 @@ def compact(
             done = compact_run(out, Settings(**given), file_mb=file_mb, notify=notify)
         for table, files in ({} if json_logs else done.before).items():
             console.print(f"{done.out}/data/{table}: {files:,} files, now {done.after[table]:,}")
+
+
+app.command("launch")(launch)
+app.add_typer(jobs, name="jobs")
 
 
 @app.command()

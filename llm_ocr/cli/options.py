@@ -129,6 +129,18 @@ OUTPUT: Options = {
     "price_per_hour": Annotated[
         float | None, typer.Option(min=0, help="US dollars an hour of this machine, to tell costs.")
     ],
+    "max_cost": Annotated[
+        float | None,
+        typer.Option(help="US dollars after which the run stops, with --price-per-hour."),
+    ],
+}
+PRICES: Options = {
+    "prices": Annotated[
+        Path | None, typer.Option(help="TOML file of prices, over those of the package.")
+    ],
+    "throughput": Annotated[
+        Path | None, typer.Option(help="TOML file of speeds, over those of the package.")
+    ],
 }
 RUN: Options = {
     "public": Annotated[
@@ -148,6 +160,9 @@ RUN: Options = {
     "shard_pages": Annotated[int | None, typer.Option(min=1, help="Pages in a shard.")],
     "part_seconds": Annotated[
         float | None, typer.Option(help="Seconds after which finished pages are staged.")
+    ],
+    "time_limit": Annotated[
+        float | None, typer.Option(help="Seconds after which it stops, to go on another time.")
     ],
     "max_failed_ratio": Annotated[
         float | None,

@@ -68,10 +68,14 @@ def errors() -> Iterator[None]:
     from pydantic import ValidationError
 
     from llm_ocr.inference.replies import EngineFailedError, WrongServerError
-    from llm_ocr.pipeline.interruption import StoppedError
+    from llm_ocr.pipeline.interruption import BudgetSpentError, StoppedError
     from llm_ocr.pipeline.retrying import NoSuchStatusError
     from llm_ocr.pipeline.share import NoSuchShareError
+    from llm_ocr.platforms.base import PlatformError
     from llm_ocr.platforms.cluster import ClusterError, NoSuchPlaceError
+    from llm_ocr.platforms.measured import NothingMeasuredError
+    from llm_ocr.platforms.prices import NoSuchPriceError
+    from llm_ocr.platforms.tables import TableFileError
     from llm_ocr.report.status import NoRunError
     from llm_ocr.sources.open import NoInputError
     from llm_ocr.storage.store import RunInUseError, StorageError
@@ -89,9 +93,12 @@ def errors() -> Iterator[None]:
         NoInputError,
         NoRunError,
         NoSuchPlaceError,
+        NoSuchPriceError,
         NoSuchShareError,
         NoSuchStatusError,
+        NothingMeasuredError,
         SettingsMismatchError,
+        TableFileError,
         RunInUseError,
     ) as error:
         _say(str(error))
@@ -102,12 +109,15 @@ def errors() -> Iterator[None]:
     except EngineFailedError as error:
         _say(f"The engine failed: {error}")
         raise typer.Exit(3) from error
-    except ClusterError as error:
+    except (ClusterError, PlatformError) as error:
         _say(str(error))
         raise typer.Exit(3) from error
     except (StorageError, BalanceError) as error:
         _say(f"Stopped: {error}")
         raise typer.Exit(4) from error
+    except BudgetSpentError as error:
+        _say(f"Stopped: {error}")
+        raise typer.Exit(5) from error
     except KeyboardInterrupt as error:
         _say("Stopped: the same command goes on")
         raise typer.Exit(130) from error

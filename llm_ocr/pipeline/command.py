@@ -15,7 +15,8 @@ INPUTS_SHOWN = 10
 HIDDEN = "…"
 # What concerns one process of several, or one machine.
 _LOCAL = {
-    "log_dir", "metrics_host", "metrics_port", "shard_count", "shard_index", "until_complete",
+    "log_dir", "metrics_host", "metrics_port", "prices", "shard_count", "shard_index",
+    "stop_seconds", "throughput", "time_limit", "until_complete",
 }  # fmt: skip
 WITHOUT_OPTION = {"part_pages"}
 _SECRET_ARGUMENT = re.compile(r"(--(?:[\w-]*-)?(?:api-key|token|password|secret))([=\s]+)(\S+)")

@@ -1,12 +1,17 @@
 """Stopping a run in order: Ctrl-C and SIGTERM, on the command line and in a notebook."""
 
 import asyncio
+import logging
+import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TypeVar
 
+log = logging.getLogger(__name__)
+
+PREEMPTED = 128 + signal.SIGTERM
 Result = TypeVar("Result")
 Main = Callable[["Stop"], Awaitable[Result]]
 
@@ -17,21 +22,48 @@ class StoppedError(Exception):
     `preempted` tells a platform's SIGTERM from a person's Ctrl-C.
     """
 
-    def __init__(self, preempted: bool) -> None:
-        super().__init__("the run was stopped; the same command goes on with it")
+    def __init__(
+        self, preempted: bool, said: str = "the run was stopped; the same command goes on with it"
+    ) -> None:
+        super().__init__(said)
         self.preempted = preempted
 
 
+class BudgetSpentError(StoppedError):
+    """What the run may cost is spent; what was finished is staged, and it can be gone on with."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(False, said)
+
+
 class Stop:
-    """A request to stop, which can be waited for."""
+    """A request to stop, which can be waited for; or, milder, to begin nothing more."""
 
     def __init__(self) -> None:
         self._asked = asyncio.Event()
         self._preempted = False
+        self._closed: StoppedError | None = None
 
     def ask(self, *, preempted: bool) -> None:
         self._preempted = self._preempted or preempted
         self._asked.set()
+
+    def close(self, why: StoppedError) -> None:
+        """Let nothing more begin; what has begun goes on to its end, unless `ask` follows."""
+        self._closed = why
+
+    @property
+    def closed(self) -> StoppedError | None:
+        """Why nothing more begins, to be raised once what has begun is done; None: it may."""
+        return self._closed
+
+    def _error(self) -> StoppedError:
+        return StoppedError(True) if self._preempted else self._closed or StoppedError(False)
+
+    def ask_after(self, seconds: float | None) -> None:
+        """Ask to stop once `seconds` have passed, as a platform's SIGTERM does; None: never."""
+        if seconds is not None:
+            asyncio.get_running_loop().call_later(seconds, partial(self.ask, preempted=True))
 
     async def before(self, work: Coroutine[object, object, Result]) -> Result:
         """What `work` gives, or StoppedError if the run is asked to stop before it ends."""
@@ -41,28 +73,43 @@ class Stop:
         if not working.done():
             working.cancel()
             await asyncio.wait({working})
-            raise StoppedError(self._preempted)
+            raise self._error()
         return working.result()
 
     async def wait(self) -> None:
         """Return never, or raise StoppedError once the run was asked to stop."""
         await self._asked.wait()
-        raise StoppedError(self._preempted)
+        raise self._error()
 
 
-def run_until_stopped(main: "Main[Result]") -> Result:
+def run_until_stopped(main: "Main[Result]", stop_seconds: float) -> Result:
     """Run `main` to its end in an event loop of its own; signals ask its `Stop` to stop.
 
-    Where a loop runs already, as in a notebook, the new one runs in a thread beside it.
+    The process ends at the latest `stop_seconds` after SIGTERM, whatever `main` waits for then: a
+    store that doesn't answer holds up its threads for longer than a platform waits. Where a loop
+    runs already, as in a notebook, the new one runs in a thread beside it.
     """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(_with_signals(main))
+        last_moment = threading.Timer(stop_seconds, _end_now, (stop_seconds,))
+        last_moment.daemon = True
+        try:
+            return asyncio.run(_with_signals(main, last_moment))
+        finally:
+            last_moment.cancel()
     return _in_thread(main)
 
 
-async def _with_signals(main: "Main[Result]") -> Result:
+def _end_now(after: float) -> None:
+    log.warning(
+        "still not done %g s after SIGTERM: what is not staged by now is done again next time",
+        after,
+    )
+    os._exit(PREEMPTED)
+
+
+async def _with_signals(main: "Main[Result]", last_moment: threading.Timer) -> Result:
     stop, loop = Stop(), asyncio.get_running_loop()
     if threading.current_thread() is not threading.main_thread():
         return await main(stop)
@@ -70,6 +117,8 @@ async def _with_signals(main: "Main[Result]") -> Result:
     def asked(number: signal.Signals) -> None:
         # A second signal of the kind ends the process at once: nothing would be lost by it.
         loop.remove_signal_handler(number)
+        if number == signal.SIGTERM:
+            last_moment.start()
         stop.ask(preempted=number == signal.SIGTERM)
 
     numbers = (signal.SIGINT, signal.SIGTERM)

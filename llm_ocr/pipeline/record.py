@@ -12,6 +12,7 @@ from llm_ocr import __version__
 from llm_ocr.models.profile import Task
 from llm_ocr.pipeline.command import command_of
 from llm_ocr.pipeline.crew import Crew
+from llm_ocr.pipeline.share import Share
 from llm_ocr.pipeline.targets import target_of
 from llm_ocr.report.sessions import SessionRecord, delete_session, write_session
 from llm_ocr.report.summary import Session
@@ -26,6 +27,7 @@ def new_record(
     out: str,
     settings: Settings,
     stages: Sequence[str],
+    share: Share,
     command: str | None = None,
 ) -> SessionRecord:
     """What can be said before the work begins. Raises EngineFailedError as `target_of` does."""
@@ -43,6 +45,8 @@ def new_record(
         },
         source_license=settings.source_license,
         price_per_hour=settings.price_per_hour,
+        worker=share.index,
+        workers=share.count,
     )
 
 

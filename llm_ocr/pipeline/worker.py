@@ -5,12 +5,13 @@ import os
 import random
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from llm_ocr.pipeline.again import Again, Prepare
+from llm_ocr.pipeline.budget import Budget, budget_of, within
 from llm_ocr.pipeline.crew import Crew, Here, Hire, Site, render_pool, stage_named
 from llm_ocr.pipeline.destination import destination_of
 from llm_ocr.pipeline.due import (
@@ -29,6 +30,7 @@ from llm_ocr.pipeline.planning import Planning, absolute, make_plan, standing_pl
 from llm_ocr.pipeline.record import new_record, recorded
 from llm_ocr.pipeline.share import share_of
 from llm_ocr.report.outputs import write_outputs
+from llm_ocr.report.sessions import read_sessions
 from llm_ocr.report.summary import SUMMARY_PATH, Session, Summary, summarise
 from llm_ocr.settings import Settings
 from llm_ocr.sources.pool import RenderPool
@@ -58,8 +60,8 @@ def run(
     they hold since the run was planned are added. `overrides` are fields of `Settings`; `hire`
     says who does the shards. Works in a notebook, where an event loop runs already. Raises
     NoInputError, SettingsMismatchError or RunInUseError before anything is done; EngineFailedError,
-    StorageError, BalanceError or StoppedError when the run can't go on. Failed pages are rows, not
-    exceptions.
+    StorageError, BalanceError or StoppedError (BudgetSpentError, with `max_cost`) when the run
+    can't go on. Failed pages are rows, not exceptions.
     """
     chosen = (
         Settings(**overrides)
@@ -111,10 +113,13 @@ class Worker:
         """Do what is due of `stages`; `inputs` None takes the plan that stands."""
         alone = self._store.sole_writer() if self._share.count == 1 else nullcontext()
         with alone:
-            return run_until_stopped(lambda stop: self._run(inputs, stages, stop))
+            return run_until_stopped(
+                lambda stop: self._run(inputs, stages, stop), self._settings.stop_seconds
+            )
 
     async def _run(self, inputs: list[str] | None, stages: Sequence[str], stop: Stop) -> Summary:
         store, settings = self._store, self._settings
+        stop.ask_after(settings.time_limit)
         async with render_pool(settings) as pool:
             site = Site(store, self._ledger, settings, pool, self._session, stop, self._notify)
             async with self._hire(site) as crew:
@@ -126,15 +131,25 @@ class Worker:
                         self._prepare, store, self._ledger, plan, self._share
                     )
                     ordered = self._stages_again()
-                told = (inputs, self._destination.uri, settings, self._asking(ordered))
+                asking = self._asking(ordered)
+                told = (inputs, self._destination.uri, settings, asking, self._share)
                 command = self._again.command if self._again else None
                 record = await asyncio.to_thread(new_record, *told, command)
-                async with recorded(store, record, self._session, crew):
+                async with recorded(store, record, self._session, crew), await self._within(stop):
                     async for part in self._parts(plan, ordered):
                         for name in ordered:
                             await self._run_stage(name, part, site, crew)
                         await asyncio.to_thread(self._ledger.write)
         return await asyncio.to_thread(self._account, plan, ordered)
+
+    async def _within(self, stop: Stop) -> AbstractAsyncContextManager[None]:
+        """What --max-cost leaves for this session, kept to."""
+        budget: Budget | None = None
+        if self._settings.max_cost is not None:
+            sessions = await asyncio.to_thread(read_sessions, self._store)
+            budget = budget_of(self._settings, self._share, sessions)
+        begun, drains = self._session.started, self._hire is Here
+        return within(budget, begun, stop, self._notify, drains=drains)
 
     async def _parts(self, plan: Plan, stages: Sequence[str]) -> AsyncIterator[Plan]:
         """What this worker does: its own shards, then one by one what others have not done."""
@@ -206,6 +221,8 @@ class Worker:
             work, done = await asyncio.to_thread(due, self._store, self._ledger, stage, plan)
             ahead = sum(expected_items(self._ledger, name, one) for one in work)
             expected = done.items + ahead
+        if work and site.stop.closed is not None:
+            raise site.stop.closed
         self._notify(StageStarted(name, expected))
         for status, count in done.statuses.items():
             self._notify(ItemsDone(name, status, count, fresh=False))

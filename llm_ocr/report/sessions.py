@@ -20,7 +20,7 @@ class SessionRecord:
 
     `started` is UTC in ISO 8601; `command` has no secrets; `readers` say by stage who was asked
     and how. `seconds` is None while it runs, and if it was killed; `pages` are those that it read.
-    `price_per_hour` is in US dollars.
+    `price_per_hour` is in US dollars. It was `worker` (from 0) of `workers`.
     """
 
     started: str
@@ -33,6 +33,8 @@ class SessionRecord:
     price_per_hour: float | None = None
     seconds: float | None = None
     pages: int = 0
+    worker: int = 0
+    workers: int = 1
 
     @property
     def cost(self) -> float | None:

@@ -14,7 +14,7 @@ from llm_ocr.settings import Settings
 ALL = ("extract", "describe", "assemble")
 GROUPS = (
     options.PAGES, options.MODEL, options.DESCRIBE, options.SERVER, options.LAUNCH,
-    options.VLLM, options.ASKING, options.RUN, options.OUTPUT,
+    options.VLLM, options.ASKING, options.RUN, options.OUTPUT, options.PRICES,
 )  # fmt: skip
 
 
@@ -76,5 +76,6 @@ def test_a_long_list_of_inputs_is_shortened() -> None:
 
 
 def test_one_process_alone_is_not_what_is_told() -> None:
-    said = command("/in", shard_index=3, shard_count=8, until_complete=True, metrics_port=0)
+    own = {"prices": Path("/mine.toml"), "throughput": Path("/mine.toml"), "metrics_port": 0}
+    said = command("/in", shard_index=3, shard_count=8, until_complete=True, **own)
     assert said == "llm-ocr run /in --out /out"

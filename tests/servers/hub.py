@@ -1,4 +1,4 @@
-"""A Hugging Face Hub on this machine: repositories, buckets, and a limit of commits.
+"""A Hugging Face Hub on this machine: repositories, buckets, jobs, and a limit of commits.
 
 What `huggingface_hub`, its file system and `datasets` ask of the Hub, by HTTP:
 https://huggingface.co/docs/hub/api. Commits are atomic, heed `parentCommit` (412) and are limited
@@ -21,28 +21,33 @@ from queue import Queue
 from aiohttp import web
 
 from tests.servers.hub_buckets import Buckets
+from tests.servers.hub_jobs import Jobs
 from tests.servers.hub_repositories import Repositories
 from tests.servers.hub_state import OWNER, Hub, refuse
 
 _log = logging.getLogger(__name__)
 
 
-def application(hub: Hub) -> tuple[web.Application, Repositories, Buckets]:
+def application(hub: Hub, home: Path) -> tuple[web.Application, Repositories, Buckets, Jobs]:
     @web.middleware
     async def failing(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         hub.watch(request)
+        if hub.bodies is not None:
+            hub.bodies.append((f"{request.method} {request.path}", await request.read()))
         if hub.failures:
             return web.Response(status=hub.failures.pop(0), headers={"Retry-After": "0"})
         return await handler(request)
 
     app = web.Application(client_max_size=1 << 31, middlewares=[failing])
     repositories, buckets = Repositories(hub), Buckets(hub)
+    jobs = Jobs(hub, buckets, home / "jobs")
+    jobs.add_routes(app.router)
     buckets.add_routes(app.router)
     repositories.add_routes(app.router)
     app.router.add_route("*", "/{rest:.*}", _unknown)
-    return app, repositories, buckets
+    return app, repositories, buckets, jobs
 
 
 async def _unknown(request: web.Request) -> web.Response:
@@ -68,7 +73,7 @@ def serving_hub(home: Path, hub: Hub | None = None) -> Iterator[dict[str, str]]:
     """The environment of its clients; a thread serves `hub`."""
     ready: Queue[str] = Queue()
     loop, ended = asyncio.new_event_loop(), asyncio.Event()
-    app, repositories, buckets = application(hub or Hub())
+    app, repositories, buckets, jobs = application(hub or Hub(), home)
 
     async def serve() -> None:
         runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -77,8 +82,12 @@ def serving_hub(home: Path, hub: Hub | None = None) -> Iterator[dict[str, str]]:
         port = runner.addresses[0][1]
         for part in (repositories, buckets):
             part.front, part.files = f"http://127.0.0.1:{port}", f"http://localhost:{port}"
-        ready.put(f"http://127.0.0.1:{port}")
+        url = f"http://127.0.0.1:{port}"
+        # Jobs are told no token but those that they are given.
+        jobs.base = {k: v for k, v in environment(url, home).items() if k != "HF_TOKEN"}
+        ready.put(url)
         await ended.wait()
+        await jobs.stop()
         await runner.cleanup()
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))

@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,6 +24,7 @@ class Buckets:
         of = "/api/buckets/{owner}/{name}"
         router.add_post(of, self._create)
         router.add_get(of, self._info)
+        router.add_delete(of, self._delete)
         router.add_get(of + "/xet-{kind:read|write}-token", self._token)
         router.add_post(of + "/batch", self._batch)
         router.add_get(of + "/tree{path:(/.*)?}", self._tree)
@@ -31,13 +33,22 @@ class Buckets:
         router.add_get("/xet-files/{hash}", self._give)
         self._xet.add_routes(router, "/xet")
 
+    def copy_to(self, folder: Path, name: str, path: str) -> None:
+        """The files below `path` of a bucket, as a container sees them that has it as a volume."""
+        prefix = f"{path}/" if path else ""
+        for one, stored in self._hub.buckets[name].files.items():
+            if one.startswith(prefix):
+                place = folder / one.removeprefix(prefix)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(self._xet.files[stored.xet])
+
     async def _create(self, request: web.Request) -> web.Response:
         self._hub.may_write(request)
         name = f"{request.match_info['owner']}/{request.match_info['name']}"
         url = f"{self.front}/buckets/{name}"
         if name in self._hub.buckets:
             return web.json_response({"error": "It is there already", "url": url}, status=409)
-        asked = await request.json() if request.can_read_body else {}
+        asked = json.loads(await request.read() or "{}")
         self._hub.buckets[name] = Bucket(private=asked.get("visibility") == "private")
         return web.json_response({"url": url, "id": name})
 
@@ -47,6 +58,12 @@ class Buckets:
         name = f"{request.match_info['owner']}/{request.match_info['name']}"
         known = {"id": name, "private": bucket.private, "createdAt": now()}
         return web.json_response({**known, "size": size, "totalFiles": len(bucket.files)})
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        self._hub.bucket(request)
+        self._hub.may_write(request)
+        del self._hub.buckets[f"{request.match_info['owner']}/{request.match_info['name']}"]
+        return web.json_response({})
 
     async def _token(self, request: web.Request) -> web.Response:
         self._hub.bucket(request)

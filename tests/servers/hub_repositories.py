@@ -169,7 +169,7 @@ class Repositories:
         name = unquote(request.match_info["branch"])
         if name in repository.branches:
             refuse(409, "", "Reference already exists")
-        asked = await request.json() if request.can_read_body else {}
+        asked = json.loads(await request.read() or "{}")
         start = repository.at(asked.get("startingPoint") or "main")
         repository.branches[name] = start.sha
         return web.json_response({})

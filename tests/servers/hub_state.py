@@ -8,9 +8,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from aiohttp import web
+
+if TYPE_CHECKING:
+    from tests.servers.hub_images import Image
+    from tests.servers.hub_jobs import RunningJob
 
 # Tokens: of the one user, who may do everything; of another, who may read what is public; of one
 # that ran out. Any other is not known.
@@ -19,6 +23,7 @@ USER = "user"
 HTTP_ERRORS: Mapping[int, type[web.HTTPException]] = {
     400: web.HTTPBadRequest,
     401: web.HTTPUnauthorized,
+    402: web.HTTPPaymentRequired,
     403: web.HTTPForbidden,
     404: web.HTTPNotFound,
     409: web.HTTPConflict,
@@ -134,9 +139,16 @@ class Hub:
         self.blobs: dict[str, bytes] = {}
         self.repositories: dict[tuple[str, str], Repository] = {}
         self.buckets: dict[str, Bucket] = {}
+        # By their ids, in the order in which they were asked for; how many more are paid for; and
+        # the images that are found, by their names.
+        self.jobs: dict[str, RunningJob] = {}
+        self.credit = 1000
+        self.images: dict[str, Image] = {}
         self.refused = 0
         # Answers of these statuses, in this order, before anything else is looked at.
         self.failures: list[int] = []
+        # What every request was and brought, if it is a list.
+        self.bodies: list[tuple[str, bytes]] | None = None
         # Told of every request before it is answered.
         self.watch: Callable[[web.Request], object] = lambda request: None
 

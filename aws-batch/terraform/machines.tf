@@ -1,0 +1,89 @@
+# The image and the weights need more than the 30 GB that a machine has by default. Draining makes
+# the agent send containers a SIGTERM when a spot instance is to be taken back.
+resource "aws_launch_template" "machines" {
+  for_each = var.machines
+
+  name                   = "${var.name}-${each.key}"
+  update_default_version = true
+  user_data = base64encode(join("\n", [
+    "MIME-Version: 1.0",
+    "Content-Type: multipart/mixed; boundary=\"==BOUNDARY==\"",
+    "",
+    "--==BOUNDARY==",
+    "Content-Type: text/x-shellscript; charset=\"us-ascii\"",
+    "",
+    "#!/bin/bash",
+    "echo ECS_ENABLE_SPOT_INSTANCE_DRAINING=true >> /etc/ecs/ecs.config",
+    "--==BOUNDARY==--",
+    "",
+  ]))
+
+  block_device_mappings {
+    device_name = "/dev/xvda"
+
+    ebs {
+      volume_size           = each.value.disk_gb
+      volume_type           = "gp3"
+      encrypted             = true
+      delete_on_termination = true
+    }
+  }
+
+  metadata_options {
+    http_endpoint = "enabled"
+    http_tokens   = "required"
+  }
+}
+
+resource "aws_batch_compute_environment" "machines" {
+  for_each = var.machines
+
+  # A change that needs a new one makes it before the old one goes.
+  name_prefix  = "${var.name}-${each.key}-"
+  type         = "MANAGED"
+  service_role = aws_iam_role.batch.arn
+
+  compute_resources {
+    type                = each.value.spot ? "SPOT" : "EC2"
+    allocation_strategy = each.value.spot ? "SPOT_PRICE_CAPACITY_OPTIMIZED" : "BEST_FIT_PROGRESSIVE"
+    instance_type       = each.value.instance_types
+    instance_role       = aws_iam_instance_profile.machines.arn
+    min_vcpus           = 0
+    max_vcpus           = each.value.max_vcpus
+    subnets             = local.subnet_ids
+    security_group_ids  = [aws_security_group.machines.id]
+
+    ec2_configuration {
+      image_type = each.value.gpus > 0 ? "ECS_AL2023_NVIDIA" : "ECS_AL2023"
+    }
+
+    launch_template {
+      launch_template_id = aws_launch_template.machines[each.key].id
+      version            = "$Latest"
+    }
+  }
+
+  lifecycle {
+    create_before_destroy = true
+  }
+
+  # Without its permissions, Batch could not take the machines down again.
+  depends_on = [aws_iam_role_policy_attachment.batch]
+}
+
+resource "aws_batch_job_queue" "jobs" {
+  for_each = var.machines
+
+  name     = "${var.name}-${each.key}"
+  state    = "ENABLED"
+  priority = 1
+
+  compute_environment_order {
+    order               = 1
+    compute_environment = aws_batch_compute_environment.machines[each.key].arn
+  }
+}
+
+locals {
+  subnet_ids = var.subnet_ids == null ? data.aws_subnets.machines.ids : var.subnet_ids
+}

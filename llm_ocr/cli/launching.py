@@ -1,0 +1,192 @@
+"""`llm-ocr launch` and `llm-ocr jobs`: runs as jobs in a cloud."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from llm_ocr.cli.options import (
+    ASKING,
+    DESCRIBE,
+    MODEL,
+    OUTPUT,
+    PAGES,
+    PRICES,
+    RUN,
+    VLLM,
+    Options,
+    takes,
+)
+from llm_ocr.cli.showing import errors, terminal
+
+if TYPE_CHECKING:
+    from llm_ocr.platforms.base import Gpu, Job, Platform
+
+jobs = typer.Typer(help="The jobs in a cloud: list, logs, wait, cancel.", no_args_is_help=True)
+
+PLACE: Options = {
+    "namespace": Annotated[
+        str | None, typer.Option(help="hf-jobs: the user or organisation that pays.")
+    ],
+    "region": Annotated[
+        str | None, typer.Option(help="sagemaker, aws-batch, cloud-run: where the job runs.")
+    ],
+    "project": Annotated[str | None, typer.Option(help="cloud-run: the Google Cloud project.")],
+    "role": Annotated[str | None, typer.Option(help="sagemaker: ARN of the execution role.")],
+    "queue": Annotated[str | None, typer.Option(help="aws-batch: the job queue.")],
+    "definition": Annotated[str | None, typer.Option(help="aws-batch: the job definition.")],
+    "instance": Annotated[
+        str | None, typer.Option(help="The machine's type, if not the usual one for --gpu.")
+    ],
+    "service_account": Annotated[
+        str | None, typer.Option(help="cloud-run: the e-mail of the account the tasks run as.")
+    ],
+    "wheel": Annotated[
+        str | None, typer.Option(help="hf-jobs: a wheel of llm_ocr to use, not the released one.")
+    ],
+}
+# Which part of the run a task does, its platform says.
+SHARED = {name: kind for name, kind in RUN.items() if name not in ("shard_index", "shard_count")}
+Where = Annotated[str, typer.Argument(help="hf-jobs, sagemaker, cloud-run or aws-batch.")]
+LIST = {"prices": PRICES["prices"]}
+JobId = Annotated[str, typer.Argument(help="As `launch` printed it, and `jobs list` does.")]
+Given = dict[str, Any]
+
+
+def _open(platform: str, given: Given) -> "Platform":
+    """The platform, with the options of `PLACE` taken out of `given`."""
+    from llm_ocr.platforms.clouds import open_platform, place_of
+
+    place = place_of(given)
+    for name in PLACE:
+        given.pop(name, None)
+    return open_platform(platform, place)
+
+
+def start(
+    platform: Where,
+    inputs: Annotated[
+        list[str], typer.Argument(help="What is read, as s3://, gs:// or hf://; or the run alone.")
+    ],
+    given: Given,
+    out: Annotated[
+        str | None, typer.Option("--out", "-o", help="Where the run goes: s3://, gs://, hf://.")
+    ] = None,
+    stage: Annotated[
+        str, typer.Option(help="run, extract, describe or assemble; the last two take a run.")
+    ] = "run",
+    tasks: Annotated[int, typer.Option(min=1, help="Machines that share the shards.")] = 1,
+    gpu: Annotated[
+        str | None, typer.Option(help="a100, l40s, l4, or none (default: the platform's).")
+    ] = None,
+    timeout: Annotated[int, typer.Option(min=1, help="Minutes that a task may take.")] = 240,
+    image: Annotated[str | None, typer.Option(help="The container's image.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the requests and send none.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end.")] = False,
+) -> None:
+    """Submit a run as a job; the same command again goes on with a run that is not finished."""
+    import json
+    from dataclasses import asdict
+
+    from llm_ocr.platforms.launching import check_budget, job_spec, priced
+
+    with errors():
+        where = _open(platform, given)
+        place, chosen = out or inputs[-1], _gpu(gpu, where, stage)
+        settings = priced(given, where, chosen, given.pop("prices", None))
+        spec = job_spec(
+            stage,
+            inputs if out else [],
+            place,
+            settings,
+            gpu=chosen,
+            tasks=tasks,
+            timeout=timeout * 60,
+            image=image,
+        )
+        if dry_run:
+            typer.echo(json.dumps([asdict(one) for one in where.requests(spec)], indent=2))
+            return
+        check_budget(place, settings)
+        job_id = where.submit(spec)
+        terminal().print(
+            f"{job_id} is submitted; follow it with\n  llm-ocr jobs wait {platform} {job_id}\n"
+            f"  llm-ocr status {place}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        if wait:
+            _wait(where, job_id)
+
+
+def list_(platform: Where, given: Given) -> None:
+    """The jobs that llm-ocr submitted, newest first."""
+    with errors():
+        for job in _open(platform, given).jobs():
+            typer.echo(_line(job))
+
+
+def logs(
+    platform: Where,
+    job: JobId,
+    given: Given,
+    task: Annotated[int, typer.Option(min=0, help="Which of its tasks.")] = 0,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until it ends.")] = False,
+) -> None:
+    """What a task of a job printed."""
+    with errors():
+        for line in _open(platform, given).logs(job, task, follow=follow):
+            typer.echo(line)
+
+
+def wait_(platform: Where, job: JobId, given: Given) -> None:
+    """Wait for a job's end; the exit code is 0 if all of it succeeded, else 3."""
+    with errors():
+        _wait(_open(platform, given), job)
+
+
+def cancel(platform: Where, job: JobId, given: Given) -> None:
+    """Stop a job; what its tasks have finished stays."""
+    with errors():
+        _open(platform, given).cancel(job)
+
+
+def _gpu(said: str | None, platform: "Platform", stage: str) -> "Gpu | None":
+    from llm_ocr.platforms.base import Gpu
+    from llm_ocr.platforms.cluster import NoSuchPlaceError
+
+    if said == "none" or (said is None and stage == "assemble"):
+        return None
+    known = [gpu.value for gpu in platform.gpus]
+    if said is not None and said not in known:
+        raise NoSuchPlaceError(
+            f"--gpu {said}: {platform.name} has {', '.join(known)}; or give none"
+        )
+    return Gpu(said or known[0])
+
+
+def _wait(platform: "Platform", job_id: str) -> None:
+    from llm_ocr.platforms.base import State, wait
+
+    done = wait(platform, job_id, lambda job: typer.echo(_line(job)))
+    for task in done.tasks:
+        if task.message and task.state is not State.SUCCEEDED:
+            typer.echo(f"task {task.index}: {task.message}", err=True)
+    if done.state is not State.SUCCEEDED:
+        raise typer.Exit(3)
+
+
+def _line(job: "Job") -> str:
+    counts: dict[str, int] = {}
+    for task in job.tasks:
+        counts[task.state] = counts.get(task.state, 0) + 1
+    tasks = ", ".join(f"{count} {state}" for state, count in counts.items())
+    return "  ".join(part for part in (job.id, job.state, tasks, job.message, job.url) if part)
+
+
+launch = takes(PAGES, MODEL, DESCRIBE, VLLM, ASKING, SHARED, OUTPUT, LIST, PLACE)(start)
+jobs.command("list")(takes(PLACE)(list_))
+jobs.command()(takes(PLACE)(logs))
+jobs.command("wait")(takes(PLACE)(wait_))
+jobs.command()(takes(PLACE)(cancel))

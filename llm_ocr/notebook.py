@@ -1,0 +1,133 @@
+"""What a platform's notebook shows: the input, a job's progress, the results, and their cost.
+
+Needs the extra `notebooks`.
+"""
+
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+from IPython.display import Markdown, display
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+from rich.console import Console
+
+from llm_ocr.pipeline.preview import first_pages
+from llm_ocr.platforms.base import Job, JobSpec, Platform, PlatformError, State, wait
+from llm_ocr.platforms.offers import Offer, Quote
+from llm_ocr.platforms.prices import Interval
+from llm_ocr.platforms.quote_table import render_quote
+from llm_ocr.report.pictures import page_with_boxes, with_figures
+from llm_ocr.report.sessions import SessionRecord, read_sessions, total_cost
+from llm_ocr.storage.hub_address import run_place
+from llm_ocr.storage.store import open_store
+from llm_ocr.tables.read import load_descriptions, load_documents, load_figures, load_pages
+
+
+def show_first_pages(place: str, count: int = 3) -> None:
+    """The first pages of some documents. Raises NoInputError or StorageError."""
+    previews = first_pages([place], count=count)
+    figure, axes = plt.subplots(1, len(previews), figsize=(12, 5), squeeze=False)
+    for axis, preview in zip(axes[0], previews, strict=True):
+        if preview.jpeg is not None:
+            axis.imshow(Image.open(io.BytesIO(preview.jpeg)))
+        axis.set_title(preview.error or preview.name, wrap=True, fontsize=9)
+        axis.axis("off")
+    _show(figure)
+
+
+def show_plan(quote: Quote) -> None:
+    """What the pages cost everywhere, as `llm-ocr plan` prints it."""
+    Console(width=100, force_jupyter=False).print(render_quote(quote), highlight=False)
+
+
+def finish(platform: Platform, spec: JobSpec) -> Job:
+    """Submit a job, print what changes, and return it at its end. Raises PlatformError for one
+    that fails."""
+
+    def tell(now: Job) -> None:
+        tasks = (f"{task.index}: {task.state}" for task in now.tasks)
+        print(now.state, *tasks, now.message, now.url, sep="  ")  # noqa: T201
+
+    job_id = platform.submit(spec)
+    print(f"{job_id}: llm-ocr jobs logs {platform.name} {job_id} --task 0 --follow")  # noqa: T201
+    job = wait(platform, job_id, tell)
+    if job.state is not State.SUCCEEDED:
+        said = [job.message, *(f"task {task.index}: {task.message}" for task in job.tasks)]
+        raise PlatformError(f"{job_id} {job.state}: {'; '.join(filter(None, said))}")
+    return job
+
+
+def summary_of(out: str) -> dict[str, Any]:
+    """A run's summary, in which every page has ended in exactly one status."""
+    summary: dict[str, Any] = json.loads(open_store(out).get("summary.json"))
+    if sum(summary["pages_by_status"].values()) != summary["pages"]:
+        raise ValueError(f"{out}: counts don't balance, {summary['pages_by_status']}")
+    return summary
+
+
+def show_page(out: str) -> None:
+    """The page with the most blocks, each with its box and label."""
+    display(page_with_boxes(max(load_pages(out), key=lambda page: len(page["blocks"]))))
+
+
+def show_document(out: str) -> None:
+    """The document with the most figures, as Markdown."""
+    document = max(load_documents(out), key=lambda one: one["markdown"].count("](figures/"))
+    mine = [one for one in load_figures(out) if one["doc_id"] == document["doc_id"]]
+    display(Markdown(with_figures(document["markdown"], mine)))
+
+
+def show_figures(out: str, count: int = 3) -> None:
+    """Some figures, with captions and descriptions."""
+    said = {row["figure_id"]: row["text"] for row in load_descriptions(out)}
+    for row in list(load_figures(out))[:count]:
+        display(Image.open(io.BytesIO(row["image"]["bytes"])))
+        told = said.get(row["figure_id"]) or "no description"
+        display(Markdown(f"*{row['caption'] or 'no caption'}*\n\n> {told}"))
+
+
+def show_against_plan(out: str, offer: Offer) -> None:
+    """Speed and cost of reading the pages, beside what the plan said.
+
+    A session is one start of a task; one that was killed can't say what it took, nor is what the
+    platform charges for starts in any of them: the bill has both.
+    """
+    sessions = read_sessions(open_store(run_place(out)))
+    reading = [one for one in sessions if "extract" in one.stages]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 3.5))
+    _speeds(left, reading, offer.pages_per_minute)
+    _costs(right, total_cost(reading) or 0.0, offer.cost)
+    _show(figure)
+    whole, pages = total_cost(sessions) or 0.0, summary_of(out)["pages"]
+    print(f"all stages: ${whole:.2f}, ${1000 * whole / pages:.2f} for 1,000 pages")  # noqa: T201
+
+
+def _speeds(axes: Axes, reading: Sequence[SessionRecord], planned: Interval) -> None:
+    names = [f"session {number}" for number in range(len(reading))]
+    bars = axes.barh(names, [60 * one.pages / one.seconds if one.seconds else 0 for one in reading])
+    said = [f"{one.pages} pages" if one.seconds else "killed" for one in reading]
+    axes.bar_label(bars, said, padding=3, fontsize=8)
+    axes.axvspan(planned.low, planned.high, color="goldenrod", alpha=0.3, label="planned")
+    axes.axvline(planned.expected, color="goldenrod")
+    axes.set(title="pages a minute")
+    axes.invert_yaxis()
+    axes.legend(fontsize=8)
+
+
+def _costs(axes: Axes, cost: float, planned: Interval) -> None:
+    around = [[planned.expected - planned.low], [planned.high - planned.expected]]
+    axes.barh(["planned"], [planned.expected], xerr=around, color="goldenrod", alpha=0.6, capsize=4)
+    axes.barh(["sessions"], [cost])
+    axes.set(title="dollars, for reading the pages")
+    axes.invert_yaxis()
+
+
+def _show(figure: Figure) -> None:
+    """Here and now, and not again at the cell's end."""
+    figure.tight_layout()
+    display(figure)
+    plt.close(figure)

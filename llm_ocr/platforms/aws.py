@@ -1,0 +1,178 @@
+"""What the platforms on AWS share: signing in, what errors mean, where buckets are, logs."""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import boto3
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSOError,
+    TokenRetrievalError,
+)
+
+from llm_ocr import __version__
+from llm_ocr.platforms.base import PlatformError
+
+LOG_POLL_SECONDS = 2.0
+
+_EXPIRED = (
+    "the credentials have expired; sign in again (`aws sso login`), or renew AWS_SESSION_TOKEN"
+)
+_REFUSED = (
+    "the key is not accepted; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile "
+    "(`aws sts get-caller-identity` shows who you are)"
+)
+_NONE = (
+    "no credentials were found; sign in (`aws sso login`, then AWS_PROFILE), or set "
+    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+)
+# Error codes of all services, and what to do.
+_CODES: Mapping[str, str] = {
+    "ExpiredToken": _EXPIRED,
+    "ExpiredTokenException": _EXPIRED,
+    "RequestExpired": _EXPIRED,
+    "UnrecognizedClientException": _REFUSED,
+    "InvalidClientTokenId": _REFUSED,
+    "InvalidSignatureException": _REFUSED,
+    "SignatureDoesNotMatch": _REFUSED,
+    "ThrottlingException": "AWS asks for fewer requests; try again in a minute",
+    "TooManyRequestsException": "AWS asks for fewer requests; try again in a minute",
+}
+_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
+
+
+def sign_in(region: str | None) -> boto3.Session:
+    """A session in that region, or in the environment's. Raises PlatformError without one."""
+    # boto3 itself looks at AWS_DEFAULT_REGION alone.
+    chosen = region or os.environ.get("AWS_REGION") or None
+    try:
+        session = boto3.Session(region_name=chosen)
+    except ProfileNotFound as error:
+        raise PlatformError(f"{error}; `aws configure list-profiles` shows those there") from error
+    if session.region_name is None:
+        raise PlatformError("no region is chosen; give --region, or set AWS_REGION")
+    return session
+
+
+@contextmanager
+def explained(what: str, known: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Errors of boto3 as PlatformError: what was asked, what is wrong, what to do.
+
+    `known` has patterns of messages that only this request gets, and what to do about each.
+    """
+    try:
+        yield
+    except ClientError as error:
+        code = str(error.response["Error"].get("Code", ""))
+        message = str(error.response["Error"].get("Message", ""))
+        raise PlatformError(f"{what}: {_advice(code, message, known or {})}") from error
+    except (NoCredentialsError, PartialCredentialsError) as error:
+        raise PlatformError(f"{what}: {_NONE}") from error
+    except (SSOError, TokenRetrievalError) as error:
+        raise PlatformError(f"{what}: {_EXPIRED}") from error
+    except EndpointConnectionError as error:
+        raise PlatformError(
+            f"{what}: {error}; check the network, and whether --region is right"
+        ) from error
+    except BotoCoreError as error:
+        raise PlatformError(f"{what}: {error}") from error
+
+
+def meaning(reason: str, known: Mapping[str, str]) -> str:
+    """What a platform said, and behind it what to do about it, if that is known."""
+    for pattern, said in known.items():
+        if found := re.search(pattern, reason, re.IGNORECASE | re.DOTALL):
+            return f"{reason.strip().rstrip('.')}: {found.expand(said)}"
+    return reason.strip()
+
+
+def _advice(code: str, message: str, known: Mapping[str, str]) -> str:
+    if code in _CODES:
+        return _CODES[code]
+    if code in _DENIED:
+        return f"{message}; the README of this platform lists the permissions that are needed"
+    for pattern, said in known.items():
+        if found := re.search(pattern, f"{code} {message}", re.IGNORECASE | re.DOTALL):
+            return found.expand(said)
+    return f"{message} ({code})"
+
+
+def check_buckets(session: boto3.Session, command: Sequence[str]) -> None:
+    """Raises PlatformError if a bucket that the command names isn't there, or elsewhere."""
+    named = (re.match(r"s3://([^/]+)", one) for one in command)
+    buckets = dict.fromkeys(found[1] for found in named if found)
+    s3 = session.client("s3")
+    for bucket in buckets:
+        known = {
+            r"^(404|NoSuchBucket)\b": "there is no such bucket; check its name, or create it with "
+            f"`aws s3 mb s3://{bucket} --region {session.region_name}`",
+        }
+        with explained(f"s3://{bucket}", known):
+            answer = s3.head_bucket(Bucket=bucket)
+        region = answer.get("BucketRegion")
+        if region is not None and region != session.region_name:
+            raise PlatformError(
+                f"s3://{bucket} is in {region}, and the job would run in {session.region_name}; "
+                f"give --region {region}, or a bucket in {session.region_name}"
+            )
+
+
+def default_image(account: str, region: str, kind: str) -> str:
+    """What `make push-images` puts into the account's registry: `gpu`, `cpu`, and both for root."""
+    return f"{account}.dkr.ecr.{region}.amazonaws.com/llm-ocr:{__version__}-{kind}"
+
+
+def read_log(
+    session: boto3.Session,
+    group: str,
+    streams: Callable[[], Sequence[str]],
+    is_over: Callable[[], bool],
+    *,
+    follow: bool,
+) -> Iterator[str]:
+    """The lines of the streams, one after another; with `follow`, until `is_over`."""
+    client = session.client("logs")
+    places: dict[str, str] = {}
+    while True:
+        # Asked before the lines are fetched: what was printed last is not missed.
+        last = not follow or is_over()
+        for stream in streams():
+            yield from _new_lines(client, group, stream, places)
+        if last:
+            return
+        time.sleep(LOG_POLL_SECONDS)
+
+
+def _new_lines(
+    client: Any,  # noqa: ANN401 - boto3's clients are made at run time
+    group: str,
+    stream: str,
+    places: dict[str, str],
+) -> Iterator[str]:
+    while True:
+        place = {"nextToken": places[stream]} if stream in places else {}
+        try:
+            with explained(f"{group}/{stream}"):
+                page = client.get_log_events(
+                    logGroupName=group, logStreamName=stream, startFromHead=True, **place
+                )
+        except PlatformError as error:
+            cause = error.__cause__
+            if isinstance(cause, client.exceptions.ResourceNotFoundException):
+                return
+            raise
+        for event in page["events"]:
+            yield str(event["message"])
+        # The token of the end is given back unchanged.
+        if page["nextForwardToken"] == places.get(stream):
+            return
+        places[stream] = page["nextForwardToken"]

@@ -1,0 +1,277 @@
+"""AWS Batch: a run as an array job on spot machines of a queue that the Terraform module made.
+
+A queue and a job definition for each kind of machine, `llm-ocr-l4` and `llm-ocr-cpu`. Image, roles,
+memory and secrets are the job definition's; a job says only what is to be done.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from llm_ocr.platforms import aws
+from llm_ocr.platforms.base import (
+    Gpu,
+    Job,
+    JobSpec,
+    NoSuchJobError,
+    PlatformError,
+    Request,
+    State,
+    Task,
+    overall,
+)
+from llm_ocr.platforms.clouds import Place
+from llm_ocr.platforms.endings import exit_meaning
+
+NAMES = "llm-ocr-"
+LISTED = 50
+LOG_GROUP = "/aws/batch/job"
+MOST_TASKS = 10_000
+LEAST_SECONDS = 60
+DESCRIBED_AT_ONCE = 100
+CANCELLED = "cancelled with llm-ocr"
+# What matches none of these is tried again: exit codes 3, 4, 137 and 143, an image that can't be
+# pulled. The list takes five.
+EVALUATE_ON_EXIT = (
+    {"onStatusReason": "Host EC2*", "action": "RETRY"},
+    {"onReason": "OutOfMemoryError*", "action": "EXIT"},
+    {"onExitCode": "1", "action": "EXIT"},
+    {"onExitCode": "2", "action": "EXIT"},
+    {"onExitCode": "5", "action": "EXIT"},
+)
+
+_STATES: Mapping[str, State] = {
+    "SUBMITTED": State.WAITING,
+    "PENDING": State.WAITING,
+    "RUNNABLE": State.WAITING,
+    "STARTING": State.WAITING,
+    "RUNNING": State.RUNNING,
+    "SUCCEEDED": State.SUCCEEDED,
+    "FAILED": State.FAILED,
+}
+# Why a task failed or waits, and what to do.
+_REASONS: Mapping[str, str] = {
+    r"OutOfMemoryError": "the container wants more memory than the job definition gives it; raise "
+    "`memory` in the module's `machines`, or give fewer --render-workers",
+    r"CannotPullContainer": "push the image first (`make push-images`), or correct `image_tag` of "
+    "the module",
+    r"exceeded timeout": "it took longer than --timeout; the same launch again goes on where it "
+    "stopped",
+    r"Host EC2": "its machine was reclaimed at every try; the same launch again goes on, or let "
+    "the module take on-demand machines (`spot = false`)",
+    r"(ResourceInitializationError|Fetching secret data).*secret": "the execution role can't read "
+    "a secret of the job definition; check `secrets` of the module, and that each of them exists",
+    r"INSUFFICIENT_INSTANCE_CAPACITY": "there is none now; wait, or give the module more "
+    "`instance_types` or subnets",
+    r"COMPUTE_ENVIRONMENT_MAX_RESOURCE|VcpuLimitExceeded": "`max_vcpus` of the module, or the "
+    "account's quota 'All G and VT Spot Instance Requests' (Service Quotas, Amazon EC2), is less "
+    "than one machine has; raise it",
+    r"JOB_RESOURCE_REQUIREMENT": "no machine of the queue is large enough; lower `vcpus` or "
+    "`memory` in the module, or give it larger `instance_types`",
+}
+
+
+class AwsBatch:
+    """`Platform` on AWS Batch."""
+
+    name = "aws-batch"
+    gpus = (Gpu.L4, Gpu.L40S)
+
+    def __init__(self, place: Place) -> None:
+        self._session = aws.sign_in(place.region)
+        self._region = str(self._session.region_name)
+        self._queue, self._definition = place.queue, place.definition
+        if place.instance is not None:
+            raise PlatformError(
+                f"--instance {place.instance}: the machines are those of the queue; change "
+                "`instance_types` of the Terraform module, or give another --queue"
+            )
+        self._client = self._session.client("batch")
+
+    def machine(self, gpu: Gpu | None) -> str:
+        # Which of the queue's machines a job gets is known when it has it.
+        return gpu.value if gpu else "cpu"
+
+    def requests(self, spec: JobSpec) -> list[Request]:
+        return [Request("SubmitJob", self._body(spec))]
+
+    def submit(self, spec: JobSpec) -> str:
+        body = self._body(spec)
+        aws.check_buckets(self._session, spec.command)
+        self._check_queue(body["jobQueue"])
+        self._check_definition(body["jobDefinition"], spec)
+        with aws.explained(spec.name):
+            return str(self._client.submit_job(**body)["jobId"])
+
+    def job(self, job_id: str) -> Job:
+        found = self._described([job_id])
+        if not found:
+            raise NoSuchJobError(
+                f"{job_id}: AWS Batch has no such job in {self._region} (it forgets jobs a week "
+                "after their end); `llm-ocr jobs list aws-batch` shows those there"
+            )
+        parent = found[0]
+        size = parent.get("arrayProperties", {}).get("size")
+        ids = [f"{job_id}:{index}" for index in range(size or 0)]
+        tasks = tuple(_task(index, one) for index, one in enumerate(self._described(ids) or found))
+        waits = next((task.message for task in tasks if task.state is State.WAITING), "")
+        return self._job(parent, overall(tasks), tasks, waits)
+
+    def jobs(self) -> list[Job]:
+        found: list[Mapping[str, Any]] = []
+        names = [{"name": "JOB_NAME", "values": [f"{NAMES}*"]}]
+        for queue in self._queues():
+            with aws.explained(f"the jobs of {queue}"):
+                page = self._client.list_jobs(jobQueue=queue, filters=names, maxResults=LISTED)
+            found += page["jobSummaryList"]
+        newest = sorted(found, key=lambda one: int(one.get("createdAt", 0)), reverse=True)
+        return [self._job(one, _state(one), (), "") for one in newest[:LISTED]]
+
+    def logs(self, job_id: str, task: int, *, follow: bool) -> Iterator[str]:
+        job = self.job(job_id)
+        if task >= len(job.tasks):
+            raise NoSuchJobError(f"{job_id} has tasks 0 to {len(job.tasks) - 1}, and no {task}")
+        own = f"{job_id}:{task}" if len(job.tasks) > 1 else job_id
+        container = self._described([own])[0].get("container", {})
+        options = container.get("logConfiguration", {}).get("options", {})
+        group = str(options.get("awslogs-group", LOG_GROUP))
+
+        def streams() -> list[str]:
+            found = self._described([own])[0]
+            tries = [one.get("container", {}) for one in found.get("attempts", [])]
+            names = [one.get("logStreamName") for one in (*tries, found.get("container", {}))]
+            return list(dict.fromkeys(str(one) for one in names if one))
+
+        def is_over() -> bool:
+            return _state(self._described([own])[0]).is_over
+
+        return aws.read_log(self._session, group, streams, is_over, follow=follow)
+
+    def cancel(self, job_id: str) -> None:
+        job = self.job(job_id)
+        if job.state.is_over:
+            raise PlatformError(f"{job_id} is over already: {job.state}")
+        with aws.explained(job_id):
+            self._client.terminate_job(jobId=job_id, reason=CANCELLED)
+
+    def _body(self, spec: JobSpec) -> dict[str, Any]:
+        if spec.tasks > MOST_TASKS:
+            raise PlatformError(f"--tasks {spec.tasks}: an array job has at most {MOST_TASKS:,}")
+        if spec.image is not None:
+            raise PlatformError(
+                f"--image {spec.image}: the image is the job definition's; set `image_tag` of the "
+                "Terraform module, or give another --definition"
+            )
+        kind = spec.gpu.value if spec.gpu else "cpu"
+        environment = {"AWS_REGION": self._region, **spec.environment}
+        body: dict[str, Any] = {
+            "jobName": spec.name,
+            "jobQueue": self._queue or f"{NAMES}{kind}",
+            "jobDefinition": self._definition or f"{NAMES}{kind}",
+            "containerOverrides": {
+                "command": list(spec.command),
+                "environment": [
+                    {"name": name, "value": value} for name, value in environment.items()
+                ],
+            },
+            "retryStrategy": {
+                "attempts": spec.attempts,
+                "evaluateOnExit": [dict(one) for one in EVALUATE_ON_EXIT],
+            },
+            "timeout": {"attemptDurationSeconds": max(LEAST_SECONDS, spec.timeout)},
+        }
+        # An array has at least two jobs.
+        return body | ({"arrayProperties": {"size": spec.tasks}} if spec.tasks > 1 else {})
+
+    def _queues(self) -> list[str]:
+        if self._queue is not None:
+            return [self._queue]
+        with aws.explained("DescribeJobQueues"):
+            pages = self._client.get_paginator("describe_job_queues").paginate()
+            names = [str(one["jobQueueName"]) for page in pages for one in page["jobQueues"]]
+        return [name for name in names if name.startswith(NAMES)]
+
+    def _check_queue(self, queue: str) -> None:
+        with aws.explained(queue):
+            found = self._client.describe_job_queues(jobQueues=[queue])["jobQueues"]
+        if not found:
+            kind = queue.removeprefix(NAMES)
+            raise PlatformError(
+                f"{queue}: there is no such queue in {self._region}; run `make aws-batch-apply`, "
+                f"with {kind!r} among the module's `machines`, or give --queue"
+            )
+        if found[0]["state"] != "ENABLED" or found[0].get("status") == "INVALID":
+            raise PlatformError(
+                f"{queue} takes no jobs: {found[0]['state']}, {found[0].get('statusReason', '')}; "
+                "look at its compute environment in the console"
+            )
+
+    def _check_definition(self, definition: str, spec: JobSpec) -> None:
+        name: dict[str, Any] = {"jobDefinitionName": definition, "status": "ACTIVE"}
+        if ":" in definition:
+            name = {"jobDefinitions": [definition]}
+        with aws.explained(definition):
+            found = self._client.describe_job_definitions(**name)["jobDefinitions"]
+        if not found:
+            raise PlatformError(
+                f"{definition}: there is no such job definition in {self._region}; run "
+                "`make aws-batch-apply`, or give --definition"
+            )
+        newest = max(found, key=lambda one: int(one["revision"]))
+        there = {one["name"] for one in newest.get("containerProperties", {}).get("secrets", [])}
+        for secret in sorted(set(spec.secrets) - there):
+            raise PlatformError(
+                f"the job needs {secret}, which is in your environment, and {definition} has no "
+                f"secret of that name. Put it into AWS Secrets Manager, and its ARN into `secrets` "
+                f"of the Terraform module (or unset {secret})"
+            )
+
+    def _described(self, ids: list[str]) -> list[Mapping[str, Any]]:
+        """In the order of `ids`; those that aren't there are left out."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for first in range(0, len(ids), DESCRIBED_AT_ONCE):
+            with aws.explained(ids[first]):
+                page = self._client.describe_jobs(jobs=ids[first : first + DESCRIBED_AT_ONCE])
+            found |= {str(one["jobId"]): one for one in page["jobs"]}
+        return [found[one] for one in ids if one in found]
+
+    def _job(
+        self, found: Mapping[str, Any], state: State, tasks: tuple[Task, ...], message: str
+    ) -> Job:
+        where = f"https://{self._region}.console.aws.amazon.com/batch/home?region={self._region}"
+        kind = "array-job" if "arrayProperties" in found else "detail"
+        url = f"{where}#jobs/{kind}/{found['jobId']}"
+        return Job(str(found["jobId"]), str(found["jobName"]), state, tasks, message, url)
+
+
+def open_platform(place: Place) -> AwsBatch:
+    """Raises PlatformError without a region."""
+    return AwsBatch(place)
+
+
+def _state(found: Mapping[str, Any]) -> State:
+    wanted = found.get("isTerminated") or found.get("isCancelled")
+    reason = found.get("statusReason", "")
+    # A job that takes too long is terminated too, by Batch itself.
+    if found["status"] == "FAILED" and (wanted or CANCELLED in reason):
+        return State.FAILED if "exceeded timeout" in reason else State.CANCELLED
+    if "arrayProperties" in found and found["status"] == "PENDING":
+        # An array is pending until its last child is over.
+        counts = found["arrayProperties"].get("statusSummary", {})
+        return State.RUNNING if counts.get("RUNNING") else State.WAITING
+    return _STATES[found["status"]]
+
+
+def _task(index: int, found: Mapping[str, Any]) -> Task:
+    state = _state(found)
+    container = found.get("container", {})
+    reasons = [str(found.get("statusReason", "")), str(container.get("reason", ""))]
+    told = [aws.meaning(one, _REASONS) for one in reasons if one]
+    advised = [one for one, said in zip(told, filter(None, reasons), strict=True) if one != said]
+    if state is State.WAITING:
+        return Task(index, state, "; ".join(advised))
+    if state is not State.FAILED:
+        return Task(index, state)
+    code = container.get("exitCode")
+    if not advised and code is not None:
+        return Task(index, state, exit_meaning(int(code)))
+    return Task(index, state, "; ".join(advised or told))

@@ -1,0 +1,281 @@
+"""Google Cloud Run: a run as the tasks of a job, each with an L4.
+
+Endpoints are found where gcloud looks for them (CLOUDSDK_API_ENDPOINT_OVERRIDES_RUN and _LOGGING,
+STORAGE_EMULATOR_HOST), credentials where Google's libraries do.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from typing import Any
+
+import google.auth
+import requests
+from google.api_core.client_options import ClientOptions
+from google.api_core.exceptions import Forbidden, GoogleAPIError, NotFound
+from google.auth.exceptions import GoogleAuthError
+from google.auth.transport.requests import AuthorizedSession
+from google.cloud import run_v2
+from google.cloud.storage import Client as StorageClient
+
+from llm_ocr.platforms.base import (
+    Gpu,
+    Job,
+    JobSpec,
+    NoSuchJobError,
+    PlatformError,
+    Request,
+    State,
+    Task,
+)
+from llm_ocr.platforms.cloud_logging import LoggingError, TaskLog
+from llm_ocr.platforms.cloud_run_advice import SIGN_IN, advice, failure
+from llm_ocr.platforms.cloud_run_job import CPU_MACHINE, LABEL, image_for, job_body
+from llm_ocr.platforms.clouds import Place
+
+SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+CONSOLE = "https://console.cloud.google.com/run/jobs/executions/details"
+# Cloud Logging allows 60 reads a minute in a project.
+LOG_SECONDS = 3.0
+# A job is created within seconds; its image and its secrets are looked up.
+CREATE_SECONDS = 300.0
+
+
+def open_platform(place: Place) -> "CloudRun":
+    """Cloud Run in a region of a project. Raises PlatformError where either is not known."""
+    region = place.region or os.environ.get("CLOUDSDK_RUN_REGION")
+    if not region:
+        raise PlatformError("cloud-run: give --region, as us-central1, or set CLOUDSDK_RUN_REGION")
+    named = (os.environ.get(name) for name in ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT"))
+    project = place.project or next(filter(None, named), None) or _signed_in()[1]
+    if not project:
+        raise PlatformError("cloud-run: give --project, or set GOOGLE_CLOUD_PROJECT")
+    return CloudRun(place, project, region)
+
+
+def _signed_in() -> tuple[Any, str | None]:
+    """The credentials, and the project that they name."""
+    try:
+        found: tuple[Any, str | None] = google.auth.default(scopes=SCOPES)
+    except GoogleAuthError as error:
+        raise PlatformError(f"cloud-run: {error} {SIGN_IN}") from error
+    return found
+
+
+class CloudRun:
+    """A job for each run, named as `JobSpec` says; its newest execution is what is looked at."""
+
+    name = "cloud-run"
+    gpus: tuple[Gpu, ...] = (Gpu.L4,)
+
+    def __init__(self, place: Place, project: str, region: str) -> None:
+        self._place, self._project, self._region = place, project, region
+        self._parent = f"projects/{project}/locations/{region}"
+
+    def machine(self, gpu: Gpu | None) -> str:
+        usual = gpu.value if gpu else CPU_MACHINE
+        return self._place.instance or usual
+
+    def requests(self, spec: JobSpec) -> list[Request]:
+        name = f"{self._parent}/jobs/{spec.name}"
+        return [
+            Request(f"POST v2/{self._parent}/jobs?jobId={spec.name}", self._body(spec)),
+            Request(f"POST v2/{name}:run", {}),
+        ]
+
+    def submit(self, spec: JobSpec) -> str:
+        job = run_v2.Job.from_json(json.dumps(self._body(spec)))
+        name = f"{self._parent}/jobs/{spec.name}"
+        with self._errors():
+            self._check_buckets(spec.command)
+            created = self._jobs.create_job(parent=self._parent, job=job, job_id=spec.name)
+            try:
+                created.result(timeout=CREATE_SECONDS)
+                self._jobs.run_job(name=name)
+            except (GoogleAPIError, TimeoutError):
+                # Nothing is left of what can't run.
+                with suppress(GoogleAPIError):
+                    self._jobs.delete_job(name=name)
+                raise
+        return spec.name
+
+    def job(self, job_id: str) -> Job:
+        with self._errors():
+            execution = self._execution(job_id)
+            if execution is None:
+                return Job(job_id, job_id, State.WAITING, ())
+            tasks = [_task(one) for one in self._tasks.list_tasks(parent=execution.name)]
+        unlisted = set(range(execution.task_count)) - {one.index for one in tasks}
+        tasks += [Task(index, State.WAITING) for index in unlisted]
+        last = execution.name.rpartition("/")[2]
+        return Job(
+            id=job_id,
+            name=job_id,
+            state=_state_of(execution),
+            tasks=tuple(sorted(tasks, key=lambda one: one.index)),
+            message=_completed(execution.conditions).message if execution.failed_count else "",
+            url=f"{CONSOLE}/{self._region}/{last}/tasks?project={self._project}",
+        )
+
+    def jobs(self) -> list[Job]:
+        """Without their tasks, which would be a request for each job."""
+        with self._errors():
+            ours = [one for one in self._jobs.list_jobs(parent=self._parent) if LABEL in one.labels]
+        newest = sorted(ours, key=lambda one: one.create_time, reverse=True)
+        return [_listed(one) for one in newest]
+
+    def logs(self, job_id: str, task: int, *, follow: bool) -> Iterator[str]:
+        with self._errors():
+            execution = self._execution(job_id)
+            if execution is None or task >= execution.task_count:
+                raise NoSuchJobError(f"{job_id} has no task {task}")
+            log = self._log(job_id, execution, task)
+            is_over = not follow
+            while True:
+                yield from log.more()
+                if is_over:
+                    return
+                time.sleep(LOG_SECONDS)
+                found = self._tasks.list_tasks(parent=execution.name)
+                # What it printed last comes after its end.
+                is_over = all(_task(one).state.is_over for one in found if one.index == task)
+
+    def cancel(self, job_id: str) -> None:
+        with self._errors():
+            execution = self._execution(job_id)
+            if execution is not None and not _state_of(execution).is_over:
+                self._executions.cancel_execution(name=execution.name)
+
+    def _body(self, spec: JobSpec) -> dict[str, Any]:
+        return job_body(
+            spec,
+            image=image_for(spec, self._region, self._project),
+            instance=self._place.instance,
+            service_account=self._place.service_account,
+        )
+
+    def _execution(self, job_id: str) -> "run_v2.Execution | None":
+        try:
+            job = self._jobs.get_job(name=f"{self._parent}/jobs/{job_id}")
+        except NotFound as error:
+            raise NoSuchJobError(
+                f"cloud-run has no job {job_id} in {self._region} of {self._project}: "
+                "see `llm-ocr jobs list cloud-run`, and check --region and --project"
+            ) from error
+        latest = job.latest_created_execution.name
+        if not latest:
+            return None
+        full = latest if "/" in latest else f"{job.name}/executions/{latest}"
+        return self._executions.get_execution(name=full)
+
+    def _log(self, job_id: str, execution: "run_v2.Execution", task: int) -> TaskLog:
+        name = execution.name.rpartition("/")[2]
+        since = execution.create_time.rfc3339()
+        session = AuthorizedSession(self._credentials)
+        return TaskLog(session, self._project, job_id, name, task, since)
+
+    def _check_buckets(self, command: Sequence[str]) -> None:
+        """Raises PlatformError for a bucket from which each page would cross regions."""
+        names = {one.split("/")[2] for one in command if one.startswith("gs://")}
+        client = StorageClient(
+            project=self._project,
+            credentials=self._credentials,
+            client_options=ClientOptions(universe_domain=self._credentials.universe_domain),
+        )
+        for name in sorted(names):
+            try:
+                location = client.get_bucket(name).location.lower()
+            except Forbidden:
+                # Who launches need not see it; the tasks' account must.
+                continue
+            except NotFound as error:
+                raise PlatformError(f"gs://{name}: there is no such bucket; create it") from error
+            # Without a hyphen it is several regions, such as "us".
+            if "-" in location and location != self._region:
+                raise PlatformError(
+                    f"gs://{name} is in {location}, the job would be in {self._region}: each page "
+                    f"would cross regions, which is slow and billed; give --region {location}, or "
+                    f"copy to a bucket in {self._region} with `gcloud storage cp -r`"
+                )
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (
+            GoogleAPIError,
+            GoogleAuthError,
+            LoggingError,
+            TimeoutError,
+            requests.exceptions.RequestException,
+        ) as error:
+            raise PlatformError(f"cloud-run: {advice(error, self._project)}") from error
+
+    @cached_property
+    def _credentials(self) -> Any:  # noqa: ANN401 - google.auth has no types
+        return _signed_in()[0]
+
+    @cached_property
+    def _jobs(self) -> "run_v2.JobsClient":
+        return run_v2.JobsClient(**self._client())
+
+    @cached_property
+    def _executions(self) -> "run_v2.ExecutionsClient":
+        return run_v2.ExecutionsClient(**self._client())
+
+    @cached_property
+    def _tasks(self) -> "run_v2.TasksClient":
+        return run_v2.TasksClient(**self._client())
+
+    def _client(self) -> dict[str, Any]:
+        place = os.environ.get("CLOUDSDK_API_ENDPOINT_OVERRIDES_RUN", "").rstrip("/")
+        options = ClientOptions(
+            api_endpoint=place or None, universe_domain=self._credentials.universe_domain
+        )
+        return {"credentials": self._credentials, "transport": "rest", "client_options": options}
+
+
+def _completed(conditions: "Sequence[run_v2.Condition]") -> "run_v2.Condition":
+    found = (one for one in conditions if one.type_ == "Completed")
+    return next(found, run_v2.Condition())
+
+
+def _state_of(execution: "run_v2.Execution") -> State:
+    if not execution.completion_time:
+        begun = execution.running_count or execution.succeeded_count or execution.failed_count
+        return State.RUNNING if begun else State.WAITING
+    return _ended(_completed(execution.conditions))
+
+
+def _ended(condition: "run_v2.Condition") -> State:
+    if condition.state == run_v2.Condition.State.CONDITION_SUCCEEDED:
+        return State.SUCCEEDED
+    is_cancelled = condition.execution_reason == run_v2.Condition.ExecutionReason.CANCELLED
+    return State.CANCELLED if is_cancelled else State.FAILED
+
+
+def _task(task: "run_v2.Task") -> Task:
+    if not task.completion_time:
+        return Task(task.index, State.RUNNING if task.start_time else State.WAITING)
+    state = _ended(_completed(task.conditions))
+    if state is not State.FAILED:
+        return Task(task.index, state)
+    last = task.last_attempt_result
+    said = last.status.message or _completed(task.conditions).message
+    return Task(task.index, state, failure(last.exit_code, last.term_signal, said))
+
+
+def _listed(job: "run_v2.Job") -> Job:
+    statuses = run_v2.ExecutionReference.CompletionStatus
+    states = {
+        statuses.EXECUTION_SUCCEEDED: State.SUCCEEDED,
+        statuses.EXECUTION_FAILED: State.FAILED,
+        statuses.EXECUTION_RUNNING: State.RUNNING,
+        statuses.EXECUTION_CANCELLED: State.CANCELLED,
+    }
+    name = job.name.rpartition("/")[2]
+    last = job.latest_created_execution
+    return Job(name, name, states.get(last.completion_status, State.WAITING), ())

@@ -1,0 +1,84 @@
+"""What to do about an error of Google Cloud, and about a task that failed."""
+
+import re
+from collections.abc import Mapping
+
+from llm_ocr.platforms.endings import KILLED, exit_meaning
+
+SIGN_IN = (
+    "sign in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS "
+    "to an account's key"
+)
+# What is recognised in an error, and what to do about it, in this order.
+_ERRORS: Mapping[str, str] = {
+    r"has not been used in project|SERVICE_DISABLED|API .*is disabled": (
+        "enable the services: gcloud services enable run.googleapis.com logging.googleapis.com "
+        "secretmanager.googleapis.com artifactregistry.googleapis.com --project {project}"
+    ),
+    r"secrets?/[\w-]+/versions|secret_key_ref|Secret \S+ was not found": (
+        'the tasks get secrets from Secret Manager: create it with `printf %s "$VALUE" | gcloud '
+        "secrets create NAME --data-file=-`, and let the tasks' account read it with `gcloud "
+        "secrets add-iam-policy-binding NAME --member serviceAccount:ACCOUNT --role "
+        "roles/secretmanager.secretAccessor`"
+    ),
+    r"actAs|iam\.serviceAccounts": (
+        "you may not run tasks as that account: give yourself roles/iam.serviceAccountUser on it"
+    ),
+    r"service account .*(not exist|not found)": (
+        "create the account (`gcloud iam service-accounts create`), or correct --service-account"
+    ),
+    r"image .*not found|container image|Expected an image path": (
+        "build and push the image (see google-cloud-run/README.md), or correct --image; from "
+        "another project's registry, Cloud Run's service agent needs roles/artifactregistry.reader"
+    ),
+    r"quota|without zonal redundancy|RESOURCE_EXHAUSTED|Too Many Requests": (
+        "give fewer --tasks, or another --region, or ask for more under IAM & Admin > Quotas "
+        "(Cloud Run Admin API, Total Nvidia L4 GPU allocation without zonal redundancy, "
+        "per project per region)"
+    ),
+    r"accelerator|node_?selector|gpu": (
+        "not every region has this GPU, and an L4 needs 4 CPUs and 16Gi at least: choose another "
+        "--region (us-central1 and europe-west4 have the L4), or another --instance"
+    ),
+    r"invalid_grant|Reauthentication|invalid authentication|\b401\b|expired|revoked": (
+        f"the credentials are not accepted, or expired: {SIGN_IN}"
+    ),
+    r"already exists": "launch again: each job has a name of its own",
+    r"denied|\b403\b": (
+        "you need roles/run.developer on the project (roles/logging.viewer for logs), and "
+        "--project must be the right one"
+    ),
+    r"Max retries|refused|timed out|resolve|\b503\b|unavailable": (
+        "Google Cloud can't be reached: check the network, and try again"
+    ),
+}
+
+
+def advice(error: Exception, project: str) -> str:
+    """What the platform said, and what to do about it."""
+    text = re.sub(r"https?://\S+", "", str(error))
+    said = re.sub(r"^(\d+ )?[A-Z]+ https?://\S+?: ", "", str(error.args[0] if error.args else ""))
+    said = said.strip().partition("\n")[0].rstrip(".") or type(error).__name__
+    for pattern, what in _ERRORS.items():
+        if re.search(pattern, text, re.IGNORECASE):
+            return f"{said}: {what.format(project=project)}"
+    return said
+
+
+def failure(exit_code: int, signal: int, said: str) -> str:
+    """Why a task failed, from how its last attempt ended and what the platform says of it."""
+    if re.search(r"memory", said, re.IGNORECASE):
+        return f"out of memory ({said}): give it more with --instance, as 8x32Gi"
+    if re.search(r"time ?out", said, re.IGNORECASE):
+        return (
+            f"it took longer than it may ({said}): the same launch goes on with the run; "
+            "give more --tasks, or a longer --timeout"
+        )
+    if signal == KILLED - 128 or exit_code == KILLED:
+        return (
+            "it was killed, as what takes more memory than it has is: give it more with "
+            "--instance, as 8x32Gi"
+        )
+    if signal:
+        return f"it ended by signal {signal} ({said})"
+    return exit_meaning(exit_code, said)

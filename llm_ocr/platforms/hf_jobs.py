@@ -1,0 +1,289 @@
+"""Hugging Face Jobs: a container a task, held together by labels.
+
+Token and endpoint are found where Hugging Face's own tools look: HF_TOKEN or `hf auth login`,
+HF_ENDPOINT. Secrets go to the Hub in the field of a request that it keeps encrypted and shows to
+nobody: https://huggingface.co/docs/huggingface_hub/guides/jobs. There is no other way.
+"""
+
+import hashlib
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from huggingface_hub import HfApi, JobInfo, Volume, get_token
+from huggingface_hub.errors import (  # type: ignore[attr-defined]
+    HfHubHTTPError,
+    HTTPError,  # of httpx or httpx2, whichever huggingface_hub has
+    LocalTokenNotFoundError,
+    OfflineModeIsEnabled,
+)
+
+from llm_ocr.platforms.base import (
+    SECRET,
+    Gpu,
+    Job,
+    JobSpec,
+    NoSuchJobError,
+    PlatformError,
+    Request,
+    State,
+    Task,
+    overall,
+)
+from llm_ocr.platforms.clouds import Place
+from llm_ocr.platforms.hf_failures import SIGN_IN, of_answer, of_ended
+from llm_ocr.platforms.hf_task import (
+    APP,
+    BUCKET,
+    FLAVORS,
+    FOLDER,
+    JOB,
+    RANK,
+    WORLD_SIZE,
+    Wheel,
+    shell_of,
+    task_keywords,
+)
+from llm_ocr.storage.store import StorageError, make_place, open_store
+
+Answer = TypeVar("Answer")
+
+STATES: Mapping[str, State] = {
+    "SCHEDULING": State.WAITING,
+    "RUNNING": State.RUNNING,
+    "COMPLETED": State.SUCCEEDED,
+    "ERROR": State.FAILED,
+    "CANCELED": State.CANCELLED,
+    "DELETED": State.CANCELLED,
+}
+# How long a question is asked again that the Hub doesn't answer, and how long it waits between.
+RETRY_SECONDS, PAUSE_SECONDS = 60.0, 2.0
+MOMENTARY = frozenset({None, 429, 500, 502, 503, 504})
+
+
+def open_platform(place: Place) -> "HfJobs":
+    """Hugging Face Jobs, paid for by `place.namespace`, or by whoever is signed in."""
+    return HfJobs(place)
+
+
+class HfJobs:
+    """See `llm_ocr.platforms.base.Platform`. A job's id is the value of its tasks' label."""
+
+    name = "hf-jobs"
+    gpus = (Gpu.A100, Gpu.L40S, Gpu.L4)
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._api = HfApi(os.environ.get("HF_ENDPOINT"), library_name="llm_ocr")
+
+    def machine(self, gpu: Gpu | None) -> str:
+        return self._place.instance or FLAVORS[gpu]
+
+    def requests(self, spec: JobSpec) -> list[Request]:
+        wheel = self._wheel()
+        asked = self._uploads(wheel) if wheel else []
+        for keywords in self._tasks(spec, wheel):
+            shown = {**keywords, "secrets": dict.fromkeys(keywords["secrets"], SECRET)}
+            asked.append(Request("run_job", shown, shell_of(keywords)))
+        return asked
+
+    def submit(self, spec: JobSpec) -> str:
+        wheel = self._wheel()
+        tasks = self._tasks(spec, wheel)
+        if wheel:
+            self._upload(wheel)
+        started: list[str] = []
+        try:
+            for keywords in tasks:
+                started.append(self._start(keywords))
+        except PlatformError as error:
+            undone = self._undo(started)
+            rank = len(started)
+            raise PlatformError(f"task {rank} was not submitted{undone}: {error}") from error
+        except KeyboardInterrupt:
+            self._undo(started)
+            raise
+        return spec.name
+
+    def job(self, job_id: str) -> Job:
+        return _job(job_id, self._parts(job_id))
+
+    def jobs(self) -> list[Job]:
+        by_job: dict[str, dict[int, JobInfo]] = {}
+        for info in sorted(self._listed(APP), key=_created):
+            if info.labels and JOB in info.labels:
+                # The last that began stands last.
+                parts = by_job.pop(info.labels[JOB], {})
+                by_job[info.labels[JOB]] = {**parts, _rank(info): info}
+        return [_job(name, parts) for name, parts in reversed(by_job.items())]
+
+    def logs(self, job_id: str, task: int, *, follow: bool) -> Iterator[str]:
+        found = self._parts(job_id).get(task)
+        if found is None:
+            raise NoSuchJobError(f"{job_id} has no task {task}")
+        lines = self._api.fetch_job_logs(job_id=found.id, namespace=self._namespace, follow=follow)
+        try:
+            yield from lines
+        except HTTPError as error:
+            raise PlatformError(f"{job_id}, task {task}: {self._advice(error)}") from error
+
+    def cancel(self, job_id: str) -> None:
+        for info in self._parts(job_id).values():
+            if not _state(info).is_over:
+                self._cancel(info.id)
+
+    def _tasks(self, spec: JobSpec, wheel: Wheel | None) -> list[dict[str, Any]]:
+        token = get_token()
+        if token is None:
+            raise PlatformError(f"hf-jobs: nobody is signed in; {SIGN_IN}")
+        # Where `hf auth login` was used the environment has none.
+        whole = replace(spec, secrets={"HF_TOKEN": token, **spec.secrets})
+        return [
+            task_keywords(whole, rank, self._namespace, self._place.instance, wheel)
+            for rank in range(spec.tasks)
+        ]
+
+    def _start(self, keywords: Mapping[str, Any]) -> str:
+        volumes = [Volume(**one) for one in keywords.get("volumes", ())] or None
+        # Not asked again unless refused: where an answer is lost the job may have begun.
+        info: JobInfo = self._ask(
+            lambda: self._api.run_job(**{**keywords, "volumes": volumes}),
+            again=frozenset({429}),
+            flavor=keywords["flavor"],
+        )
+        return str(info.id)
+
+    def _undo(self, started: Sequence[str]) -> str:
+        """Cancel tasks whose job won't be; what to say of it."""
+        left = []
+        for one in started:
+            try:
+                self._cancel(one)
+            except PlatformError:
+                left.append(one)
+        if left:
+            commands = "; ".join(f"hf jobs cancel {self._namespace}/{one}" for one in left)
+            return f", and some before it still run (stop them: {commands})"
+        return f", and the {len(started)} before it were cancelled" if started else ""
+
+    def _cancel(self, hub_id: str) -> None:
+        self._ask(lambda: self._api.cancel_job(job_id=hub_id, namespace=self._namespace))
+
+    def _parts(self, job_id: str) -> dict[int, JobInfo]:
+        """A job's tasks by rank; of one that was started again by hand, the later."""
+        found = sorted(self._listed({JOB: job_id}), key=_created)
+        if not found:
+            raise NoSuchJobError(
+                f"{job_id}: {self._namespace} has no such job; `llm-ocr jobs list hf-jobs` shows "
+                "what there is, --namespace says whose"
+            )
+        return {_rank(info): info for info in found}
+
+    def _listed(self, labels: Mapping[str, str]) -> list[JobInfo]:
+        return self._ask(
+            lambda: list(self._api.list_jobs(labels=dict(labels), namespace=self._namespace))
+        )
+
+    @cached_property
+    def _namespace(self) -> str:
+        return self._place.namespace or self._ask(lambda: str(self._api.whoami()["name"]))
+
+    def _wheel(self) -> Wheel | None:
+        """Where the wheel goes that was given: a folder for each content."""
+        if self._place.wheel is None:
+            return None
+        path = Path(self._place.wheel)
+        if not path.is_file() or not path.match("llm_ocr-*.whl"):
+            raise PlatformError(
+                f"--wheel {path}: that is no wheel of llm_ocr; `uv build --wheel` in a clone makes "
+                "one, dist/llm_ocr-….whl"
+            )
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+        return Wheel(path, f"{self._namespace}/{BUCKET}", f"{FOLDER}/{digest}")
+
+    def _uploads(self, wheel: Wheel) -> list[Request]:
+        made = {"bucket_id": wheel.bucket, "private": True, "exist_ok": True}
+        create = ["hf", "buckets", "create", wheel.bucket, "--private", "--exist-ok"]
+        added = {"bucket_id": wheel.bucket, "add": [[str(wheel.file), wheel.path]]}
+        copy = ["hf", "buckets", "cp", str(wheel.file), f"{wheel.uri}/{wheel.file.name}"]
+        return [
+            Request("create_bucket", made, shlex.join(create)),
+            Request("batch_bucket_files", added, shlex.join(copy)),
+        ]
+
+    def _upload(self, wheel: Wheel) -> None:
+        try:
+            make_place(wheel.uri, private=True)
+            open_store(wheel.uri).put(wheel.file.name, wheel.file)
+        except StorageError as error:
+            raise PlatformError(f"the wheel was not uploaded: {error}") from error
+
+    def _ask(
+        self,
+        call: Callable[[], Answer],
+        *,
+        again: frozenset[int | None] = MOMENTARY,
+        flavor: str = "",
+    ) -> Answer:
+        """What `call` gives, asked again for a minute where the status (None: no answer) is in
+        `again`."""
+        began = time.monotonic()
+        while True:
+            try:
+                return call()
+            except (HTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled) as error:
+                over = time.monotonic() - began > RETRY_SECONDS
+                if over or not isinstance(error, HTTPError) or _status(error) not in again:
+                    raise PlatformError(f"hf-jobs: {self._advice(error, flavor)}") from error
+                time.sleep(PAUSE_SECONDS)
+
+    def _advice(self, error: Exception, flavor: str = "") -> str:
+        if isinstance(error, OfflineModeIsEnabled):
+            return "HF_HUB_OFFLINE is set; unset it to use the Hub"
+        if isinstance(error, LocalTokenNotFoundError):
+            return f"nobody is signed in; {SIGN_IN}"
+        said = error.server_message if isinstance(error, HfHubHTTPError) else None
+        status, said = _status(error), said or str(error).strip().splitlines()[0]
+        # Who it is may be what was asked.
+        who = self._place.namespace or self.__dict__.get("_namespace", "this token")
+        return of_answer(status, said, who, flavor)
+
+
+def _job(name: str, parts: Mapping[int, JobInfo]) -> Job:
+    some = next(iter(parts.values()))
+    count = int((some.labels or {}).get(WORLD_SIZE, len(parts)))
+    tasks = tuple(
+        _task(rank, parts[rank])
+        if rank in parts
+        else Task(rank, State.CANCELLED, "it was not submitted")
+        for rank in range(count)
+    )
+    url = some.url if count == 1 else some.url.rpartition("/")[0]
+    return Job(name, name, overall(tasks), tasks, url=url)
+
+
+def _task(rank: int, info: JobInfo) -> Task:
+    said = of_ended(info.status.message or "", info.docker_image or str(info.space_id))
+    return Task(rank, _state(info), said)
+
+
+def _state(info: JobInfo) -> State:
+    return STATES.get(info.status.stage, State.RUNNING)
+
+
+def _rank(info: JobInfo) -> int:
+    return int((info.labels or {}).get(RANK, 0))
+
+
+def _created(info: JobInfo) -> datetime:
+    return info.created_at or datetime.min.replace(tzinfo=UTC)
+
+
+def _status(error: Exception) -> int | None:
+    return error.response.status_code if isinstance(error, HfHubHTTPError) else None

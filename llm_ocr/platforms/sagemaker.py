@@ -1,0 +1,259 @@
+"""Amazon SageMaker: a run as one processing job on several instances.
+
+Each instance is a task. A processing job is not retried by SageMaker; within its container a worker
+that dies is started again (`sagemaker_task`), and the same launch again goes on with a job that
+failed as a whole, for instance because an instance was lost.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from llm_ocr.platforms import aws
+from llm_ocr.platforms.base import (
+    Gpu,
+    Job,
+    JobSpec,
+    NoSuchJobError,
+    PlatformError,
+    Request,
+    State,
+    Task,
+)
+from llm_ocr.platforms.clouds import Place
+from llm_ocr.platforms.sagemaker_task import SECRETS
+
+LOG_GROUP = "/aws/sagemaker/ProcessingJobs"
+NAMES = "llm-ocr-"
+LISTED = 50
+# The usual instance of each GPU, and what is taken where there is none of it (at most five).
+INSTANCES: Mapping[Gpu | None, tuple[str, ...]] = {
+    Gpu.L40S: ("ml.g6e.2xlarge", "ml.g6e.4xlarge", "ml.g6e.xlarge", "ml.g6e.8xlarge"),
+    Gpu.L4: ("ml.g6.2xlarge", "ml.g6.4xlarge", "ml.g6.xlarge", "ml.g6.8xlarge"),
+    None: ("ml.m7i.2xlarge", "ml.m5.2xlarge", "ml.c7i.4xlarge", "ml.c5.4xlarge"),
+}
+# The local disk of the smallest of them is 250 GB, and more can't be asked for.
+VOLUME_GB = 200
+# Of both images; `python3` is vLLM's in the one for GPUs.
+PYTHON = "/opt/llm-ocr/bin/python"
+MOST_INSTANCES = 100
+
+_STATES: Mapping[str, State] = {
+    "InProgress": State.RUNNING,
+    "Stopping": State.RUNNING,
+    "Completed": State.SUCCEEDED,
+    "Failed": State.FAILED,
+    "Stopped": State.CANCELLED,
+}
+# What SageMaker says when it refuses a job, and what to do.
+_REFUSALS: Mapping[str, str] = {
+    r"ResourceLimitExceeded.*limit '(\S+) for processing job usage' is (\d+)": (
+        r"the account may have \2 instances \1 for processing jobs; ask for more under Service "
+        r"Quotas, Amazon SageMaker, '\1 for processing job usage', or give another --instance or "
+        r"fewer --tasks"
+    ),
+    r"Value '([^']+)' at '[^']*instanceType'": (
+        r"\1 is no instance that SageMaker has for processing jobs; give --instance, such as "
+        r"ml.g6e.2xlarge"
+    ),
+    r"Could not assume role (\S+?)\. ": (
+        r"SageMaker may not use the role \1; check --role, and that it trusts "
+        r"sagemaker.amazonaws.com"
+    ),
+}
+# Why a job failed, and what to do.
+_FAILURES: Mapping[str, str] = {
+    r"CapacityError|InsufficientCapacity|Unable to provision": (
+        "there is no such instance to be had now; launch again later, or give other types, as "
+        "--instance ml.g6e.2xlarge,ml.g6e.4xlarge"
+    ),
+    r"Requested image not found|manifest unknown|image does not exist|Cannot pull": (
+        "push the image first (`make push-images`), or give another --image; the role needs to "
+        "read it from ECR"
+    ),
+    r"InternalServerError": "an instance was lost, or SageMaker failed; the same launch again "
+    "goes on where this job stopped",
+    r"exit code:? 137": "the container was killed, for want of memory as a rule; give a larger "
+    "--instance, or fewer --render-workers",
+}
+
+
+class SageMaker:
+    """`Platform` on SageMaker's processing jobs."""
+
+    name = "sagemaker"
+    gpus = (Gpu.L40S, Gpu.L4)
+
+    def __init__(self, place: Place) -> None:
+        self._session = aws.sign_in(place.region)
+        self._region = str(self._session.region_name)
+        self._role, self._instance = place.role, place.instance
+        self._client = self._session.client("sagemaker")
+
+    def machine(self, gpu: Gpu | None) -> str:
+        return self._types(gpu)[0]
+
+    def requests(self, spec: JobSpec) -> list[Request]:
+        return [Request("CreateProcessingJob", self._body(spec))]
+
+    def submit(self, spec: JobSpec) -> str:
+        body = self._body(spec)
+        aws.check_buckets(self._session, spec.command)
+        self._check_secrets(spec)
+        with aws.explained(spec.name, _REFUSALS):
+            self._client.create_processing_job(**body)
+        return spec.name
+
+    def job(self, job_id: str) -> Job:
+        unknown = {"Could not find requested job|ResourceNotFound": "unknown"}
+        try:
+            with aws.explained(job_id, unknown):
+                found = self._client.describe_processing_job(ProcessingJobName=job_id)
+        except PlatformError as error:
+            if str(error) == f"{job_id}: unknown":
+                raise NoSuchJobError(
+                    f"{job_id}: SageMaker has no such processing job in {self._region}; "
+                    "`llm-ocr jobs list sagemaker` shows those there"
+                ) from error
+            raise
+        return self._job(found, _count(found))
+
+    def jobs(self) -> list[Job]:
+        with aws.explained("ListProcessingJobs"):
+            found = self._client.list_processing_jobs(
+                NameContains=NAMES, SortBy="CreationTime", SortOrder="Descending", MaxResults=LISTED
+            )
+        return [self._job(one, 0) for one in found["ProcessingJobSummaries"]]
+
+    def logs(self, job_id: str, task: int, *, follow: bool) -> Iterator[str]:
+        job = self.job(job_id)
+        if task >= len(job.tasks):
+            raise NoSuchJobError(f"{job_id} has tasks 0 to {len(job.tasks) - 1}, and no {task}")
+        client = self._session.client("logs")
+        # Instances are algo-1, algo-2, …; each stream's name ends in when it began.
+        prefix = f"{job_id}/algo-{task + 1}-"
+
+        def streams() -> list[str]:
+            try:
+                with aws.explained(LOG_GROUP):
+                    found = client.describe_log_streams(
+                        logGroupName=LOG_GROUP, logStreamNamePrefix=prefix
+                    )
+            except PlatformError as error:
+                # The group comes with an account's first processing job.
+                if isinstance(error.__cause__, client.exceptions.ResourceNotFoundException):
+                    return []
+                raise
+            return [str(one["logStreamName"]) for one in found["logStreams"]]
+
+        def is_over() -> bool:
+            return self.job(job_id).state.is_over
+
+        return aws.read_log(self._session, LOG_GROUP, streams, is_over, follow=follow)
+
+    def cancel(self, job_id: str) -> None:
+        job = self.job(job_id)
+        if job.state.is_over:
+            raise PlatformError(f"{job_id} is over already: {job.state}")
+        with aws.explained(job_id):
+            self._client.stop_processing_job(ProcessingJobName=job_id)
+
+    def _body(self, spec: JobSpec) -> dict[str, Any]:
+        if self._role is None:
+            raise PlatformError(
+                "sagemaker needs --role, the ARN of the role that the job runs as; "
+                "sagemaker/README.md says how to make one"
+            )
+        if spec.tasks > MOST_INSTANCES:
+            raise PlatformError(
+                f"--tasks {spec.tasks}: a processing job has at most {MOST_INSTANCES} instances"
+            )
+        arguments = ["--attempts", str(spec.attempts)]
+        if spec.secrets:
+            arguments += ["--secrets", ",".join(sorted(spec.secrets))]
+        return {
+            "ProcessingJobName": spec.name,
+            "RoleArn": self._role,
+            "AppSpecification": {
+                "ImageUri": spec.image or self._image(spec),
+                "ContainerEntrypoint": [PYTHON, "-m", "llm_ocr.platforms.sagemaker_task"],
+                "ContainerArguments": [*arguments, "--", *spec.command],
+            },
+            "ProcessingResources": {"ClusterConfig": self._cluster(spec)},
+            "StoppingCondition": {"MaxRuntimeInSeconds": spec.timeout},
+            "Environment": {"AWS_REGION": self._region, **spec.environment},
+        }
+
+    def _image(self, spec: JobSpec) -> str:
+        account = re.match(r"arn:[\w-]+:iam::(\d{12}):role/", self._role or "")
+        if account is None:
+            raise PlatformError(
+                f"--role {self._role}: not the ARN of a role, arn:aws:iam::…:role/…"
+            )
+        kind = "gpu-root" if spec.gpu else "cpu-root"
+        # /opt/ml is root's.
+        return aws.default_image(account[1], self._region, kind)
+
+    def _types(self, gpu: Gpu | None) -> list[str]:
+        return self._instance.split(",") if self._instance else list(INSTANCES[gpu])
+
+    def _cluster(self, spec: JobSpec) -> dict[str, Any]:
+        types = self._types(spec.gpu)
+        cluster: dict[str, Any] = {"InstanceCount": spec.tasks, "VolumeSizeInGB": VOLUME_GB}
+        if len(types) == 1:
+            return {**cluster, "InstanceType": types[0]}
+        return {**cluster, "InstancePreferences": [{"InstanceType": one} for one in types]}
+
+    def _check_secrets(self, spec: JobSpec) -> None:
+        """The task reads them from Secrets Manager; a request would show them to everybody."""
+        client = self._session.client("secretsmanager")
+        for name in sorted(spec.secrets):
+            known = {
+                r"^ResourceNotFoundException": f"the job needs {name}, which is in your "
+                f"environment, and SageMaker shows what is in a request. Put it into AWS Secrets "
+                f"Manager once: aws secretsmanager create-secret --region {self._region} "
+                f'--name {SECRETS}{name} --secret-string "${name}" (or unset {name})'
+            }
+            with aws.explained(f"{SECRETS}{name}", known):
+                client.describe_secret(SecretId=f"{SECRETS}{name}")
+
+    def _job(self, found: Mapping[str, Any], count: int) -> Job:
+        state = _STATES[found["ProcessingJobStatus"]]
+        message = aws.meaning(found.get("FailureReason", ""), _FAILURES)
+        if state is State.CANCELLED and (limit := _passed_limit(found)):
+            state = State.FAILED
+            message = (
+                f"it took longer than the {limit // 60} minutes of --timeout; the same launch "
+                "again goes on where it stopped"
+            )
+        said = _messages(found.get("ExitMessage", ""))
+        tasks = tuple(Task(index, state, said.get(index, "")) for index in range(count))
+        name = found["ProcessingJobName"]
+        page = f"{self._region}.console.aws.amazon.com/sagemaker/home?region={self._region}"
+        url = f"https://{page}#/processing-jobs/{name}"
+        return Job(name, name, state, tasks, message, url)
+
+
+def open_platform(place: Place) -> SageMaker:
+    """Raises PlatformError without a region."""
+    return SageMaker(place)
+
+
+def _count(found: Mapping[str, Any]) -> int:
+    cluster = found["ProcessingResources"]["ClusterConfig"]
+    return int(cluster.get("SelectedInstanceCount") or cluster.get("InstanceCount") or 1)
+
+
+def _passed_limit(found: Mapping[str, Any]) -> int | None:
+    """The seconds that a job was given, if it took them all: SageMaker just calls it stopped."""
+    limit = found.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
+    begin, end = found.get("ProcessingStartTime"), found.get("ProcessingEndTime")
+    if limit is None or begin is None or end is None:
+        return None
+    return int(limit) if (end - begin).total_seconds() >= limit else None
+
+
+def _messages(text: str) -> dict[int, str]:
+    """What `sagemaker_task` left in each container."""
+    found = re.findall(r"^task (\d+): (.*)$", text, re.MULTILINE)
+    return {int(index): said for index, said in found}

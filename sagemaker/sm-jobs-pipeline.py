@@ -1,0 +1,197 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # From a bucket to a dataset, with SageMaker
+#
+# Documents in S3 become Markdown, figures with captions, and tables, read on several instances
+# with a GPU each. [README.md](README.md) says what has to be there first: quota, the images, a
+# role. In SageMaker Studio you are signed in; elsewhere, in a terminal: `aws sso login`.
+
+# %%
+import json
+
+import boto3
+
+from llm_ocr.notebook import (
+    finish,
+    show_against_plan,
+    show_document,
+    show_figures,
+    show_first_pages,
+    show_page,
+    show_plan,
+    summary_of,
+)
+from llm_ocr.platforms.base import Gpu, JobSpec
+from llm_ocr.platforms.clouds import Place, open_platform
+from llm_ocr.platforms.launching import job_spec, priced
+from llm_ocr.platforms.planning import plan_input
+
+# %% [markdown]
+# ## Parameters
+#
+# The only cell to change.
+
+# %% tags=["parameters"]
+ROLE = None  # ARN of the role that jobs run as; None: the notebook's own
+BUCKET = None  # in the same region; None: the session's default bucket
+DOCUMENTS = "scans"  # a folder of the bucket, with PDFs or images
+RUN = "runs/notebook"  # where the results go; one that is begun goes on
+GPU = "l40s"  # or l4
+TASKS = 3  # instances that share the pages
+MINUTES = 240  # that a job may take
+SHARD_PAGES = 128  # the unit of work
+MAX_COST = None  # dollars, at which no more pages are begun
+CLEAN_UP = False  # remove the results at the end
+
+# %%
+if ROLE is None or BUCKET is None:
+    # pip install sagemaker (3 or newer); Studio has it.
+    from sagemaker.core.helper.session_helper import Session, get_execution_role
+
+    ROLE = ROLE or get_execution_role()
+    BUCKET = BUCKET or Session().default_bucket()
+
+documents, out = f"s3://{BUCKET}/{DOCUMENTS}", f"s3://{BUCKET}/{RUN}"
+platform = open_platform("sagemaker", Place(role=ROLE))
+boto3.client("s3").head_bucket(Bucket=BUCKET)["ResponseMetadata"]["HTTPStatusCode"]
+
+# %% [markdown]
+# ## The input
+#
+# The first pages of three documents.
+
+# %%
+show_first_pages(documents)
+
+# %% [markdown]
+# ## What it will cost
+#
+# Pages counted in a sample, and priced for every platform. Your own prices: `plan_input(...,
+# Settings(prices=Path("my-prices.toml")))`.
+
+# %%
+quote = plan_input(documents, gpus=[GPU], tasks=TASKS)
+show_plan(quote)
+
+# %% [markdown]
+# ## What is asked for
+#
+# The request, as SageMaker would get it. The first type of `InstancePreferences` that is to be
+# had is taken. Nothing is sent yet.
+
+
+# %%
+def spec(stage: str, inputs: list[str], gpu: str | None = GPU, tasks: int = TASKS) -> JobSpec:
+    wanted = Gpu(gpu) if gpu else None
+    settings = {"shard_pages": SHARD_PAGES, "max_cost": MAX_COST} if gpu else {}
+    chosen = priced(settings, platform, wanted)
+    return job_spec(stage, inputs, out, chosen, gpu=wanted, tasks=tasks, timeout=60 * MINUTES)
+
+
+extract = spec("extract", [documents])
+for request in platform.requests(extract):
+    print(request.operation, json.dumps(request.body, indent=2))
+
+# %% [markdown]
+# ## Extract, describe, assemble
+#
+# Each stage is a processing job. SageMaker itself tries nothing again: within its container a
+# worker that dies is started again, and goes on with what it had staged. Should an instance be
+# lost, the job fails; run the cell once more, and it goes on.
+
+# %%
+extracted = finish(platform, extract)
+
+# %%
+described = finish(platform, spec("describe", []))
+
+# %%
+assembled = finish(platform, spec("assemble", [], gpu=None, tasks=1))
+
+# %% [markdown]
+# Where the run stands can be seen at any time, from any machine; so can what each task printed, in
+# all of its tries.
+
+# %%
+# !llm-ocr status {out}
+
+# %%
+for task in extracted.tasks:
+    print(f"task {task.index}")
+    print("\n".join([*platform.logs(extracted.id, task.index, follow=False)][-6:]))
+
+# %% [markdown]
+# ## The results
+#
+# Every page ends in exactly one status and is a row.
+
+# %%
+summary = summary_of(out)
+print(f"{summary['documents']} documents, {summary['pages']} pages")
+summary["pages_by_status"]
+
+# %% [markdown]
+# A page and its blocks.
+
+# %%
+show_page(out)
+
+# %% [markdown]
+# A document as Markdown, with its figures.
+
+# %%
+show_document(out)
+
+# %% [markdown]
+# Figures with their captions and descriptions.
+
+# %%
+show_figures(out)
+
+# %% [markdown]
+# ## What it took
+#
+# A session is one start of a task. What was finished by one that was killed is in the tables all
+# the same.
+
+# %%
+show_against_plan(out, quote.of("sagemaker"))
+
+# %% [markdown]
+# SageMaker bills an instance from its start to the job's end: fetching the image and starting vLLM
+# come on top, and so do instances that wait for the last one.
+#
+# ## Tuning for the L40S
+#
+# - 48 GB hold the model with room for a wide window; the 8 CPUs of ml.g6e.2xlarge draw pages for
+#   it. If `held_back` below names rendering, take ml.g6e.4xlarge (`Place(instance=...)`).
+# - Each instance pays for its start, about ten minutes: give it an hour of work or more.
+# - With `SHARD_PAGES` of 128 the instances end at about the same time; for large runs take 512.
+# - Quota is counted for each type: ask for all those in `InstancePreferences`.
+
+# %%
+summary["held_back"]
+
+# %% [markdown]
+# ## Cleaning up
+#
+# Jobs that are over cost nothing; what is stored does. This removes the results, not the documents.
+
+# %%
+if CLEAN_UP:
+    boto3.resource("s3").Bucket(BUCKET).objects.filter(Prefix=f"{RUN}/").delete()
+    print(f"{out} is removed")

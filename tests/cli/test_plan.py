@@ -1,0 +1,158 @@
+"""`llm-ocr plan`, as a process."""
+
+import json
+import re
+import uuid
+from pathlib import Path
+
+import pytest
+
+from llm_ocr.storage.store import open_store
+from tests import documents
+from tests.cli.test_commands import llm_ocr
+from tests.servers.chat import serving_beside
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Path:
+    documents.pdf(tmp_path / "in" / "report.pdf", pages=3)
+    documents.pdf(tmp_path / "in" / "sub" / "other.pdf", pages=4)
+    documents.picture(tmp_path / "in" / "scan.png")
+    return tmp_path / "in"
+
+
+def test_a_folder_is_counted_and_priced_everywhere_on_100_columns(inputs: Path) -> None:
+    done = llm_ocr("plan", inputs, "--tasks", "2", COLUMNS="100")
+    assert done.returncode == 0, done.stderr
+    assert "3 files (all counted)" in done.stdout
+    assert "8 pages" in done.stdout
+    assert "deepseek-ocr, 2 tasks at once" in done.stdout
+    rows = (
+        "hf-jobs a100-large", "hf-jobs l40sx1", "hf-jobs l4x1", "sagemaker ml.g6e.2xlarge",
+        "sagemaker ml.g6.2xlarge",
+        "cloud-run nvidia-l4", "aws-batch g6.2xlarge-spot", "aws-batch g6.2xlarge",
+        "GPT-6 Luna", "Gemini 3.8 Flash", "Claude Sonnet 5.5", "Textract, text only",
+        "Document AI, OCR",
+    )  # fmt: skip
+    for row in rows:
+        assert re.search(rf"^{re.escape(row)}\W.*\$\d", done.stdout, re.MULTILINE), row
+    table = done.stdout[: done.stdout.index("US dollars")]
+    assert "…" not in table
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_json_has_the_same_and_where_each_figure_is_from(inputs: Path) -> None:
+    done = llm_ocr("plan", inputs, "--gpu", "l4,l40s", "--pages", "1-2", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["survey"]["pages"] == {"low": 5, "expected": 5, "high": 5}
+    assert {one["gpu"] for one in told["offers"]} == {"l4", "l40s"}
+    first = told["offers"][0]
+    assert first["cost"]["low"] <= first["cost"]["expected"] <= first["cost"]["high"]
+    assert first["price_source"]["url"].startswith("https://")
+    assert told["apis"][0]["source"]["date"]
+
+
+def test_of_many_documents_some_are_counted(tmp_path: Path) -> None:
+    for k in range(30):
+        documents.pdf(tmp_path / "in" / f"{k:02d}.pdf", pages=1 + k % 3)
+    documents.pdf(tmp_path / "in" / "large.pdf", pages=60)
+    done = llm_ocr("plan", tmp_path / "in", "--sample-documents", "8", "--json")
+    told = json.loads(done.stdout)["survey"]
+    assert (told["documents"], told["counted"]) == (31, 8)
+    # The largest one is counted in any case, and not taken for what others are.
+    assert told["pages"]["low"] <= 120 <= told["pages"]["high"]
+    assert 60 < told["pages"]["expected"] < 180
+    assert told["pages"]["low"] < told["pages"]["high"]
+    shown = llm_ocr("plan", tmp_path / "in", "--sample-documents", "8")
+    assert re.search(r"31 files \(8 counted\), .*: about \d+ pages \(\d+-\d+\)", shown.stdout)
+
+
+def test_a_broken_pdf_among_others_is_told(inputs: Path) -> None:
+    (inputs / "notes.pdf").write_text("no PDF")
+    done = llm_ocr("plan", inputs)
+    assert done.returncode == 0, done.stderr
+    assert "1 of those counted can't be opened" in done.stdout
+    assert "notes.pdf: this is text" in " ".join(done.stdout.split())
+    assert "8 pages" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["EMPTY"], "the folder holds no document"),
+        (["BROKEN"], "notes.pdf: this is text"),
+        (["nowhere.pdf"], "no such file or folder"),
+        (["IN", "--gpu", "tpu"], "no platform has a price for tpu"),
+        (["IN", "--gpu", "h200"], "on h200 is not known"),
+        (["IN", "--model", "olmocr-2"], "how fast olmocr-2 is is not known"),
+        (["IN", "--prices", "nowhere.toml"], "nowhere.toml: can't be read"),
+        (["IN", "--pages", "7-9"], "look at --pages"),
+        ([], "name what to read"),
+        (["--update-throughput", "IN"], "needs the file to write"),
+        (["--update-throughput", "IN", "--throughput", "OUT"], "holds no run with sessions"),
+    ],
+)
+def test_bad_input_is_told_and_exits_with_2(
+    inputs: Path, tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "notes.pdf").write_text("no PDF")
+    places = {
+        "IN": inputs, "EMPTY": tmp_path / "empty", "BROKEN": tmp_path / "broken",
+        "OUT": tmp_path / "speeds.toml",
+    }  # fmt: skip
+    done = llm_ocr("plan", *(places.get(one, one) for one in arguments))
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+def test_a_bucket_is_looked_into(
+    inputs: Path, s3: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3.items():
+        monkeypatch.setenv(name, value)
+    place = f"s3://bucket/{uuid.uuid4().hex}"
+    store = open_store(place)
+    for path in inputs.rglob("*.p*"):
+        store.put(path.name, path.read_bytes())
+    done = llm_ocr("plan", place, "--json", **s3)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["survey"]["pages"]["expected"] == 8
+    empty = llm_ocr("plan", f"{place}/nothing", **s3)
+    assert empty.returncode == 2
+    assert "check bucket and folder" in empty.stderr
+
+
+def test_ones_own_prices_come_from_the_option_or_the_environment(
+    inputs: Path, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text("[platforms.hf-jobs.machines]\nl4x1 = { price_per_hour = 60.0 }\n")
+    for done in (
+        llm_ocr("plan", inputs, "--gpu", "l4x1", "--json", "--prices", mine),
+        llm_ocr("plan", inputs, "--gpu", "l4x1", "--json", LLM_OCR_PRICES=str(mine)),
+    ):
+        [one] = json.loads(done.stdout)["offers"]
+        assert one["price_per_hour"] == 60.0
+        assert one["price_source"]["url"] == str(mine)
+
+
+def test_the_speed_of_a_run_is_taken_for_the_next_plan(tmp_path: Path, inputs: Path) -> None:
+    documents.pdf(tmp_path / "many.pdf", pages=100)
+    out, mine = tmp_path / "out", tmp_path / "speeds.toml"
+    with serving_beside() as server:
+        base = ("--base-url", server.base_url, "--viewer-pages", "0")
+        assert llm_ocr("run", tmp_path / "many.pdf", "--out", out, *base).returncode == 0
+    update = ("plan", "--update-throughput", out, "--throughput", mine)
+    silent = llm_ocr(*update)
+    assert silent.returncode == 2
+    assert "give --gpu" in silent.stderr
+    done = llm_ocr(*update, "--gpu", "l4")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"deepseek-ocr on l4, [\d.]+ pages/min", done.stdout)
+    plan = llm_ocr("plan", inputs, "--gpu", "l4x1", "--throughput", mine, "--json")
+    [one] = json.loads(plan.stdout)["offers"]
+    assert one["speed_source"]["url"] == f"100 pages of {out}"

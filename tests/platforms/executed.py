@@ -1,0 +1,98 @@
+"""The platforms' notebooks, executed, as pages of docs/.
+
+    make executed
+
+runs them against the tests' servers, with the embedded engine in place of vLLM.
+"""
+
+import argparse
+import base64
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from PIL import Image
+
+ABOUT = (
+    "*As `make executed` printed it: the notebook ran whole against the tests' server for this "
+    "platform, which runs the tasks' commands as processes; the embedded engine read the pages, on "
+    "two CPU cores and not on the GPU that the plan is for.*"
+)
+WIDTH = 900
+# Lines of one output.
+SHOWN = 40
+
+
+class Page:
+    """One notebook as Markdown; its pictures go to a folder of their own."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self._name, self._pictures = name, folder / "pictures"
+        self._count = 0
+
+    def markdown(self, notebook: Any) -> str:  # noqa: ANN401 - nbformat has no types
+        parts: list[str] = []
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                # Links between files of the repository lead nowhere in docs/.
+                parts.append(re.sub(r"\[([^\]]+)\]\((?!http)[^)]+\)", r"\1", cell.source))
+                continue
+            parts.append(f"```python\n{cell.source}\n```")
+            parts += self._outputs(cell.get("outputs", ()))
+        parts.insert(1, ABOUT)
+        return "\n\n".join(parts) + "\n"
+
+    def _outputs(self, outputs: Any) -> Iterator[str]:  # noqa: ANN401
+        for output in outputs:
+            data = output.get("data", {})
+            if "image/png" in data:
+                yield f"![output]({self._picture(base64.b64decode(data['image/png']))})"
+            elif "text/markdown" in data:
+                yield self._quoted(data["text/markdown"])
+            elif text := output.get("text") or data.get("text/plain"):
+                yield f"```text\n{_cut(text)}\n```"
+
+    def _quoted(self, markdown: str) -> str:
+        """A document in the document: its headings are none of this page's."""
+
+        def picture(found: "re.Match[str]") -> str:
+            return f"]({self._picture(base64.b64decode(found[1]))})"
+
+        shown = re.sub(r"\]\(data:image/jpeg;base64,([^)]+)\)", picture, markdown)
+        shown = re.sub(r"^#+ (.+)$", r"**\1**", _cut(shown), flags=re.MULTILINE)
+        return "\n".join(f"> {line}".rstrip() for line in shown.splitlines())
+
+    def _picture(self, data: bytes) -> str:
+        self._count += 1
+        self._pictures.mkdir(parents=True, exist_ok=True)
+        path = self._pictures / f"{self._name}-{self._count}.webp"
+        with Image.open(io.BytesIO(data)) as picture:
+            small = picture.convert("RGB")
+            small.thumbnail((WIDTH, WIDTH))
+            small.save(path, quality=60)
+        return f"pictures/{path.name}"
+
+
+def _cut(text: str) -> str:
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).rstrip().splitlines()
+    if len(lines) > SHOWN:
+        lines = [*lines[: SHOWN // 2], "…", *lines[-SHOWN // 2 :]]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("executed", type=Path, help="folder with the executed notebooks")
+    parser.add_argument("pages", type=Path, help="folder of docs/ to write")
+    given = parser.parse_args()
+    for path in sorted(given.executed.glob("*-pipeline.ipynb")):
+        page = Page(path.stem, given.pages)
+        text = page.markdown(nbformat.read(path, as_version=4))
+        (given.pages / f"{path.stem}.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""The Terraform module of AWS Batch: its arguments, its references, and what it makes."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from llm_ocr import __version__
+from llm_ocr.platforms.base import Gpu
+from tests.platforms.aws_module import (
+    MODULE,
+    ROOT,
+    Block,
+    blocks,
+    data_sources,
+    plain,
+    resources,
+    template_arguments,
+    variables,
+)
+from tests.platforms.aws_provider import META, Schema, provider
+
+# Written within a resource, and Terraform's own.
+OWN = META | {"for_each", "count", "lifecycle", "depends_on", "dynamic"}
+ALL = {
+    **resources(),
+    **{(f"data.{kind}", name): one for (kind, name), one in data_sources().items()},
+}
+
+
+def text() -> str:
+    """The module without its comments."""
+    whole = "\n".join(file.read_text() for file in sorted(MODULE.glob("*.tf")))
+    return re.sub(r"^\s*#.*$", "", whole, flags=re.MULTILINE)
+
+
+def problems(block: Block, schema: dict[str, Schema], path: str) -> Iterator[str]:
+    """Arguments that the provider doesn't have, and missing ones that it wants."""
+    given = {str(name).strip('"'): value for name, value in block.items() if name[:2] != "__"}
+    for one in given.pop("dynamic", []):
+        for name, body in one.items():
+            given.setdefault(name.strip('"'), []).append(body["content"][0])
+    for name, value in given.items():
+        if name in OWN:
+            continue
+        if name not in schema:
+            yield f"{path}.{name} is no argument"
+            continue
+        if "arguments" in schema[name] and isinstance(value, list):
+            for one in value:
+                yield from problems(one, schema[name]["arguments"], f"{path}.{name}")
+    for name, said in schema.items():
+        if said["required"] and name not in given:
+            yield f"{path}.{name} is missing"
+
+
+@pytest.mark.parametrize(("kind", "name"), list(ALL))
+def test_arguments_are_the_providers(kind: str, name: str) -> None:
+    schema = provider()["resources"][kind]["arguments"]
+    assert not list(problems(ALL[kind, name], schema, f"{kind}.{name}"))
+
+
+def test_a_wrong_argument_would_be_found() -> None:
+    schema = provider()["resources"]["aws_batch_job_queue"]["arguments"]
+    block = {"name": "x", "compute_environments": [], "compute_environment_order": [{"orde": 1}]}
+    found = list(problems(block, schema, "q"))
+    assert "q.compute_environment_order.orde is no argument" in found
+    assert "q.state is missing" in found
+
+
+def test_every_variable_and_local_is_declared_and_used() -> None:
+    used = set(re.findall(r"\bvar\.(\w+)", text()))
+    assert used == set(variables())
+    local = {name for kind, one in blocks() if kind == "locals" for name in one if name[:2] != "__"}
+    assert set(re.findall(r"\blocal\.(\w+)", text())) == local
+
+
+def test_every_reference_leads_to_an_attribute() -> None:
+    found = re.findall(r"\b((?:data\.)?aws_\w+)\.(\w+)(?:\[[^\]]*\])?(?:\.(\w+))?", text())
+    assert len(found) > 30
+    for kind, name, attribute in found:
+        assert (kind, name) in ALL, f"{kind}.{name}"
+        known = provider()["resources"][kind]["attributes"]
+        assert not attribute or attribute in known, f"{kind}.{name}.{attribute}"
+
+
+def test_each_machine_has_what_is_asked_of_it() -> None:
+    said = str(variables()["machines"]["type"])
+    declared = set(re.findall(r"(\w+)\s*=", said))
+    used = set(re.findall(r"each\.value\.(\w+)", text()))
+    assert used == declared
+    machines = plain(variables()["machines"]["default"])
+    assert set(machines) == {Gpu.L4.value, "cpu"}
+    needed = {"instance_types", "vcpus", "memory", "gpus", "max_vcpus"}
+    for machine in machines.values():
+        assert needed <= set(machine) <= declared
+
+
+def test_the_template_gets_what_it_wants() -> None:
+    wanted = set(re.findall(r"\$\{(\w+)\}", (MODULE / "container.json.tftpl").read_text()))
+    assert template_arguments() == wanted
+
+
+def test_variables_are_described_and_the_tag_is_this_version() -> None:
+    for name, one in variables().items():
+        assert one["description"], name
+        assert name in (MODULE.parent / "README.md").read_text()
+    assert plain(variables()["image_tag"]["default"]) == __version__
+
+
+def statements(name: str) -> list[Any]:
+    return list(data_sources()["aws_iam_policy_document", name]["statement"])
+
+
+def test_the_jobs_role_may_use_the_one_bucket_and_nothing_else() -> None:
+    allowed = {
+        action: one["resources"] for one in plain(statements("job")) for action in one["actions"]
+    }
+    assert set(allowed) == {
+        *("s3:ListBucket", "s3:AbortMultipartUpload"),
+        *("s3:DeleteObject", "s3:GetObject", "s3:PutObject"),
+    }
+    assert all("${var.bucket}" in place for places in allowed.values() for place in places)
+
+
+def test_only_a_registry_token_is_allowed_everywhere() -> None:
+    for name in ("job", "agent"):
+        for one in plain(statements(name)):
+            if "*" in one["resources"]:
+                assert one["actions"] == ["ecr:GetAuthorizationToken"]
+
+
+def test_sagemakers_role_is_as_narrow() -> None:
+    policy = json.loads((ROOT / "sagemaker" / "role.json").read_text())
+    wide = [one["Action"] for one in policy["Statement"] if one["Resource"] == "*"]
+    assert wide == ["ecr:GetAuthorizationToken", "cloudwatch:PutMetricData"]
+    s3 = [one["Resource"] for one in policy["Statement"] if "s3:" in str(one["Action"])]
+    assert s3 == ["arn:aws:s3:::BUCKET", "arn:aws:s3:::BUCKET/*"]
+
+
+def test_the_module_is_formatted() -> None:
+    if shutil.which("terraform") is None:
+        pytest.skip("terraform is not installed")
+    subprocess.run(["terraform", f"-chdir={MODULE}", "fmt", "-check", "-diff"], check=True)
+
+
+def test_images_are_pushed_under_the_names_that_launches_use() -> None:
+    from llm_ocr.platforms.aws import default_image
+
+    said = subprocess.run(
+        ["make", "-n", "push-images", "ACCOUNT=123456789012", "AWS_REGION=us-east-1"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for kind in ("gpu", "cpu", "gpu-root", "cpu-root"):
+        assert f"docker push {default_image('123456789012', 'us-east-1', kind)}\n" in said
+        assert f"-f containers/{kind[:3]}.Dockerfile" in said
+    assert said.count("RUN_AS=root") == 2

@@ -1,0 +1,156 @@
+"""What goes wrong with jobs of Hugging Face, and what is said of it."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from llm_ocr.platforms.base import PlatformError, State
+from llm_ocr.platforms.clouds import Place, open_platform
+from llm_ocr.platforms.hf_jobs import open_platform as open_hf_jobs
+from llm_ocr.platforms.hf_task import GPU_IMAGE
+from tests.platforms.hf import READ, SCANS, Cloud, ended, spec
+from tests.servers.hub_images import script_image
+from tests.servers.hub_state import EXPIRED, OWNER, READER
+
+
+def test_if_a_task_is_not_taken_those_before_it_are_cancelled(tmp_path: Path, cloud: Cloud) -> None:
+    cloud.hub.credit = 2
+    cloud.hub.images = {GPU_IMAGE: script_image(tmp_path / "image", "sleep 60")}
+    with pytest.raises(PlatformError, match=r"task 2 was not submitted, and the 2 before it were"):
+        open_hf_jobs(Place()).submit(spec(tasks=3))
+    assert [job.stage for job in cloud.hub.jobs.values()] == ["CANCELED", "CANCELED"]
+
+
+@pytest.mark.parametrize(
+    ("token", "place", "message"),
+    [
+        (EXPIRED, Place(), "the token is not accepted: it is wrong or expired; sign in with"),
+        ("hf_wrong", Place(namespace="user"), "the token is not accepted"),
+        (READER, Place(), r"may not run jobs for user; .* permissions"),
+        (OWNER, Place(namespace="nobody"), "no user or organisation nobody; check --namespace"),
+        (OWNER, Place(instance="h900"), "no machine is called h900; `hf jobs hardware`"),
+        (OWNER, Place(wheel="other.whl"), "no wheel of llm_ocr; `uv build --wheel`"),
+    ],
+)
+def test_what_is_refused(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, token: str, place: Place, message: str
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", token)
+    with pytest.raises(PlatformError, match=message):
+        open_hf_jobs(place).submit(spec())
+    assert cloud.hub.jobs == {}
+
+
+def test_without_credit_nothing_starts(cloud: Cloud) -> None:
+    cloud.hub.credit = 0
+    with pytest.raises(PlatformError, match=r"user has no credit .*billing.* balance is insuff"):
+        open_hf_jobs(Place()).submit(spec())
+
+
+def test_without_a_token_it_says_how_to_sign_in(cloud: Cloud) -> None:
+    done = cloud.llm_ocr("launch", "hf-jobs", SCANS, "--out", READ, HF_TOKEN="")
+    assert done.returncode == 3
+    assert "nobody is signed in; sign in with `hf auth login`" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("kill -9 $$", r"exit code: 137: .* want of memory .* `hf jobs hardware`"),
+        ("exit 2", r"exit code: 2: wrong usage, no input"),
+        ("sleep 60", r"Job timeout: .* longer --timeout"),
+        (None, r"Failed to pull image .*: the image vllm/.* can't be had; check --image"),
+    ],
+)
+def test_why_a_task_failed(tmp_path: Path, cloud: Cloud, script: str | None, message: str) -> None:
+    cloud.hub.images = {}
+    if script:
+        cloud.hub.images[GPU_IMAGE] = script_image(tmp_path / "image", script)
+    platform = open_hf_jobs(Place())
+    asked = spec(timeout=1 if script == "sleep 60" else 600)
+    job = ended(platform, platform.submit(replace(asked, attempts=2)))
+    (task,) = job.tasks
+    assert (job.state, task.state) == (State.FAILED, State.FAILED)
+    assert re.search(message, task.message)
+    attempts = len(cloud.job_of(0).attempts)
+    assert attempts == {None: 0, "sleep 60": 1}.get(script, 2)
+
+
+def test_a_hub_that_stumbles_ends_no_wait(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llm_ocr.platforms.hf_jobs.PAUSE_SECONDS", 0.0)
+    platform = open_hf_jobs(Place())
+    job_id = platform.submit(spec(image="nothing"))
+    cloud.hub.failures = [503, 500, 429]
+    assert platform.job(job_id).id == job_id
+    assert cloud.hub.failures == []
+
+
+def test_a_hub_that_stumbles_is_asked_again_to_cancel(
+    tmp_path: Path, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llm_ocr.platforms.hf_jobs.PAUSE_SECONDS", 0.0)
+    cloud.hub.images["slow"] = script_image(tmp_path / "image", "sleep 60")
+    platform = open_hf_jobs(Place())
+    job_id = platform.submit(spec(image="slow"))
+    refused = [503]
+
+    def watch(request: web.Request) -> None:
+        if request.path.endswith("/cancel") and refused:
+            cloud.hub.failures.append(refused.pop())
+
+    cloud.hub.watch = watch
+    platform.cancel(job_id)
+    assert refused == []
+    assert platform.job(job_id).state is State.CANCELLED
+
+
+def test_a_submission_that_may_have_happened_is_not_made_again(cloud: Cloud) -> None:
+    platform = open_hf_jobs(Place(namespace="user"))
+    cloud.hub.failures = [502]
+    with pytest.raises(PlatformError, match="the Hub answers 502; run the same command again"):
+        platform.submit(spec())
+    assert cloud.hub.jobs == {}
+
+
+def test_jobs_that_are_not_there(cloud: Cloud) -> None:
+    for command in ("logs", "wait", "cancel"):
+        done = cloud.llm_ocr("jobs", command, "hf-jobs", "llm-ocr-run-0")
+        assert done.returncode == 3
+        assert "llm-ocr-run-0: user has no such job; `llm-ocr jobs list hf-jobs`" in done.stderr
+    assert cloud.llm_ocr("jobs", "list", "hf-jobs").stdout == ""
+
+
+def test_a_task_that_was_never_submitted_is_told_of(cloud: Cloud) -> None:
+    platform = open_hf_jobs(Place())
+    job_id = platform.submit(spec(tasks=2, image="nothing"))
+    cloud.hub.jobs.pop(next(iter(cloud.hub.jobs)))
+    job = ended(platform, job_id)
+    assert [task.state for task in job.tasks] == [State.CANCELLED, State.FAILED]
+    assert job.tasks[0].message == "it was not submitted"
+    assert job.state is State.FAILED
+
+
+def test_stores_that_a_job_needs_keys_for(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    platform = open_platform("hf-jobs")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    on_s3 = spec(command=("run", "s3://bucket/in", "--out", READ))
+    with pytest.raises(PlatformError, match=r"s3://bucket/in: .* set AWS_ACCESS_KEY_ID"):
+        platform.requests(on_s3)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    (request,) = platform.requests(on_s3)
+    assert request.body["env"]["AWS_REGION"] == "eu-west-1"
+    assert set(request.body["secrets"]) == {
+        "HF_TOKEN",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+    }
+    assert "planted" not in json.dumps(request.body) + request.shell
+    with pytest.raises(PlatformError, match=r"gs://bucket: .* no Google account; use hf://"):
+        platform.requests(spec(command=("run", "gs://bucket", "--out", READ)))

@@ -17,6 +17,23 @@ IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 BOX = [(corner, pa.float64()) for corner in ("x1", "y1", "x2", "y2")]
 BLOCKS = pa.list_(pa.struct([("label", pa.string()), ("text", pa.string()), *BOX]))
 
+ERRORS = pa.list_(
+    pa.struct([("path", pa.string()), ("value", pa.string()), ("reason", pa.string())])
+)
+EVIDENCE = pa.list_(
+    pa.struct(
+        [
+            ("path", pa.string()),
+            ("found", pa.string()),
+            ("confidence", pa.float32()),
+            ("page_id", pa.string()),
+            ("page_number", pa.int32()),
+            ("quote", pa.string()),
+            *BOX,
+        ]
+    )
+)
+
 # What every item that was asked about carries: what became of it, and what it cost.
 OUTCOME = [
     ("status", pa.string()),
@@ -120,11 +137,29 @@ DOCUMENTS = _schema(
     ]
 )
 
+# `fields` is JSON by the user's schema, `record_id` the id of the document or of the page.
+RECORDS = _schema(
+    [
+        ("record_id", pa.string()),
+        ("doc_id", pa.string()),
+        ("source_uri", pa.string()),
+        ("name", pa.string()),
+        ("schema", pa.string()),
+        ("schema_hash", pa.string()),
+        ("fields", pa.string()),
+        ("errors", ERRORS),
+        ("evidence", EVIDENCE),
+        ("raw_answer", pa.string()),
+        *OUTCOME,
+    ]
+)
+
 SCHEMAS: Mapping[str, pa.Schema] = {
     "pages": PAGES,
     "figures": FIGURES,
     "descriptions": DESCRIPTIONS,
     "documents": DOCUMENTS,
+    "records": RECORDS,
 }
 
 

@@ -43,6 +43,7 @@ class ErrorCode(StrEnum):
     ENGINE_TIMEOUT = "engine_timeout"
     EMPTY_ANSWER = "empty_answer"
     MISSING_PAGES = "missing_pages"
+    NO_RECORD = "no_record"
     INTERNAL_ERROR = "internal_error"
 
 

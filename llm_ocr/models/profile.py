@@ -18,6 +18,7 @@ class Task(StrEnum):
     FREE_OCR = "free_ocr"
     FIGURE = "figure"
     DESCRIBE = "describe"
+    PARSE = "parse"
 
 
 class Gives(StrEnum):
@@ -41,7 +42,9 @@ class Rung:
     """One way of asking again about a page whose answer was bad.
 
     `sampling` is laid over the profile's own; `scale` makes the page image smaller (0 < scale
-    <= 1); `bands` cuts it into that many strips between its lines, which are asked one by one.
+    <= 1); `bands` cuts it into that many strips between its lines, which are asked one by one;
+    `longer` leaves more room for an answer that was cut. A rung for `if_refused` is taken where the
+    server refuses the first way, and only there.
     """
 
     name: str
@@ -49,6 +52,8 @@ class Rung:
     sampling: Mapping[str, object] = field(default_factory=dict)
     scale: float = 1.0
     bands: int = 1
+    longer: bool = False
+    if_refused: bool = False
 
 
 @dataclass(frozen=True)

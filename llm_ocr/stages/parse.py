@@ -1,0 +1,277 @@
+"""Parse: a page or a document -> a record of the user's own schema, with the place of each value."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import groupby
+from typing import Any
+
+from llm_ocr.inference.client import ChatRequest
+from llm_ocr.inference.quality import Flaw, Verdict
+from llm_ocr.inference.replies import Answer
+from llm_ocr.models.profile import ModelProfile, Prompt, Rung, Task
+from llm_ocr.parsing.answers import ReadAnswer, read_answer
+from llm_ocr.parsing.confidences import sureness
+from llm_ocr.parsing.evidence import find_evidence
+from llm_ocr.parsing.leaves import without
+from llm_ocr.parsing.merging import merge
+from llm_ocr.parsing.record import Evidence, FieldError, PageText, Schema, Validated
+from llm_ocr.parsing.windows import windows
+from llm_ocr.records import ErrorCode, PageError, PageStatus, ParsedAnswer
+from llm_ocr.stages.rows import block_of
+from llm_ocr.stages.stage import (
+    FIRST,
+    Question,
+    Reader,
+    Reading,
+    ReadShard,
+    Spent,
+    item_result,
+    joined,
+    outcome,
+)
+from llm_ocr.tables.counts import ItemResult
+from llm_ocr.tables.plan import Shard
+from llm_ocr.tables.schema import Row
+
+DEFAULT_PROMPT = Prompt(
+    "Fill in the JSON schema from this document. Copy what stands there; numbers without thousands "
+    "separators, dates as YYYY-MM-DD. Give null for what the document does not say. Answer with "
+    "one JSON object and nothing else.",
+    4096,
+)
+# Where a server takes no schema, it stands in the prompt.
+UNGUIDED = Rung("schema in the prompt", if_refused=True)
+# Where there was no JSON, or it was cut: once more, with room for more.
+AGAIN = Rung("again", longer=True)
+
+
+class Per(StrEnum):
+    """What a record is of."""
+
+    PAGE = "page"
+    DOCUMENT = "document"
+
+
+class Source(StrEnum):
+    """What the model is shown: the page's image, what was read of it, or both."""
+
+    IMAGE = "image"
+    TEXT = "text"
+    BOTH = "both"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be parsed, from what, and into what."""
+
+    schema: Schema
+    per: Per = Per.DOCUMENT
+    source: Source = Source.BOTH
+    drop_unsupported: bool = False
+
+
+@dataclass(frozen=True)
+class RecordReading(Reading):
+    """The record in the answers, and how sure the model was of its values (by path, 0..1)."""
+
+    record: Validated | None = None
+    sureness: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class ParseStage:
+    """The shard's documents, or its pages, that Extract has read."""
+
+    rows_of: ReadShard
+    wanted: Wanted
+    name: str = "parse"
+    tables: Sequence[str] = ("records",)
+
+    async def items(self, shard: Shard, done: Collection[str]) -> AsyncIterator["RecordItem"]:
+        pages = self.rows_of("pages", shard.name, None)
+        if self.wanted.source is Source.TEXT:
+            pages = ({**row, "image": None} for row in pages)
+        by = "page_id" if self.wanted.per is Per.PAGE else "doc_id"
+        for record_id, rows in groupby(pages, key=lambda row: str(row[by])):
+            if record_id in done:
+                continue
+            yield RecordItem(record_id, tuple(rows), self.wanted)
+
+
+class RecordItem:
+    """One document, or one page, on its way to a record."""
+
+    def __init__(self, record_id: str, pages: Sequence[Row], wanted: Wanted) -> None:
+        self._record_id, self._pages, self._wanted = record_id, pages, wanted
+        self._is_guided = True
+
+    @property
+    def item_id(self) -> str:
+        return self._record_id
+
+    def ladder(self, profile: ModelProfile) -> Sequence[Rung]:
+        return [UNGUIDED, AGAIN]
+
+    async def questions(self, profile: ModelProfile, rung: Rung) -> Sequence[Question]:
+        asked = [one for one in self._asked_with() if one.image is not None or one.text]
+        if not asked:
+            first = self._pages[0]
+            said = first["error"] or "nothing was read on its pages"
+            code = ErrorCode(first["error_code"] or ErrorCode.MISSING_PAGES)
+            raise PageError(code, f"{first['name']}: no record without pages: {said}")
+        self._is_guided = self._is_guided and rung is not UNGUIDED
+        prompt = profile.prompts.get(Task.PARSE, DEFAULT_PROMPT)
+        limit = prompt.max_tokens * (2 if rung is AGAIN else 1)
+        sampling = {**profile.sampling, **self._guidance()}
+        return [
+            Question(ChatRequest(self._prompt(prompt, one.text, rung), one.image, limit, sampling))
+            for one in asked
+        ]
+
+    def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
+        schema, known = self._wanted.schema, self._wanted.schema.json_schema.get("properties", {})
+        parts: list[Validated] = []
+        mended: list[str] = []
+        sure: dict[str, float] = {}
+        for _, answer in asked:
+            found = read_answer(answer.text, known)
+            mended += found.notes
+            if found.value is not None:
+                parts.append(schema.validate(found.value))
+                sure = {**sureness(answer.text.strip(), answer.tokens), **sure}
+        answer = joined(asked)
+        record = _whole(schema, parts)
+        return RecordReading(
+            reader=reader,
+            way=rung.name,
+            prompt_hash=reader.profile.prompt_hash(Task.PARSE),
+            answer=answer,
+            parsed=ParsedAnswer((), tuple(mended)),
+            verdict=_verdict(answer, parts, len(asked)),
+            record=record,
+            sureness=sure or None,
+        )
+
+    def without_model(self) -> None:
+        return None
+
+    async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:
+        assert isinstance(reading, RecordReading), "every record is asked about"
+        if reading.record is None:
+            error = PageError(
+                ErrorCode.NO_RECORD,
+                f"{self._pages[0]['name']}: the model's answer holds no JSON object; it is in "
+                "raw_answer",
+            )
+            return self._row(PageStatus.FAILED, reading, spent, error)
+        record, evidence = await asyncio.to_thread(self._supported, reading)
+        return self._row(reading.status, reading, spent, record=record, evidence=evidence)
+
+    def failure(self, error: PageError, spent: Spent) -> ItemResult:
+        return self._row(PageStatus.FAILED, None, spent, error)
+
+    def _asked_with(self) -> Iterator["_Shown"]:
+        if self._wanted.source is Source.TEXT:
+            texts = [row["markdown"] or "" for row in self._pages]
+            yield from (_Shown(None, text) for text in windows(texts))
+            return
+        for row in self._pages:
+            image = row["image"]["bytes"] if row["image"] else None
+            text = row["markdown"] or "" if self._wanted.source is Source.BOTH else ""
+            yield _Shown(image, text)
+
+    def _prompt(self, prompt: Prompt, text: str, rung: Rung) -> str:
+        parts = [prompt.text]
+        if rung is not FIRST:
+            parts.append(f"The schema:\n{json.dumps(self._wanted.schema.json_schema)}")
+        if text:
+            parts.append(f"What was read on the page:\n\n{text}")
+        return "\n\n".join(parts)
+
+    def _guidance(self) -> Mapping[str, object]:
+        if not self._is_guided:
+            return {}
+        schema = self._wanted.schema
+        wanted = {"name": schema.name, "schema": schema.json_schema}
+        return {"response_format": {"type": "json_schema", "json_schema": wanted}, "logprobs": True}
+
+    def _supported(self, reading: RecordReading) -> tuple[Validated, Sequence[Evidence]]:
+        """The record with the places of its values; without those that have none, if wanted."""
+        assert reading.record is not None
+        pages = [
+            PageText(row["page_id"], row["page_number"], [block_of(one) for one in row["blocks"]])
+            for row in self._pages
+        ]
+        record = reading.record
+        found = find_evidence(record.fields, pages, reading.sureness)
+        if not self._wanted.drop_unsupported:
+            return record, found
+        dropped = [one.path for one in found if one.found is None]
+        fields, values = without(record.fields, dropped)
+        said = "the page does not show it (--drop-unsupported)"
+        errors = [FieldError(path, json.dumps(values[path]), said) for path in dropped]
+        kept = [one for one in found if one.found is not None]
+        return Validated(fields, (*record.errors, *errors)), kept
+
+    def _row(
+        self,
+        status: PageStatus,
+        reading: RecordReading | None,
+        spent: Spent,
+        error: PageError | None = None,
+        record: Validated | None = None,
+        evidence: Sequence[Evidence] = (),
+    ) -> ItemResult:
+        first, schema = self._pages[0], self._wanted.schema
+        answer = reading.answer.text if reading and reading.answer else None
+        row: dict[str, Any] = {
+            "record_id": self._record_id,
+            "doc_id": first["doc_id"],
+            "source_uri": first["source_uri"],
+            "name": first["name"],
+            "schema": schema.name,
+            "schema_hash": schema.hash,
+            "fields": json.dumps(record.fields, ensure_ascii=False) if record else None,
+            "errors": [vars(one) for one in record.errors] if record else [],
+            "evidence": [_evidence_row(one) for one in evidence],
+            "raw_answer": answer,
+            **outcome(status, reading, spent, error),
+        }
+        return item_result(self.item_id, row, {"records": [row]})
+
+
+@dataclass(frozen=True)
+class _Shown:
+    image: bytes | None
+    text: str
+
+
+def _whole(schema: Schema, parts: Sequence[Validated]) -> Validated | None:
+    """The record of all parts that were read; None if none was."""
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    fields, conflicts = merge(schema, [one.fields for one in parts])
+    # What one part lacks another may have; what it had and is wrong stays said.
+    wrong = (error for one in parts for error in one.errors if error.path and error.value)
+    whole = schema.validate(fields)
+    return Validated(whole.fields, (*dict.fromkeys((*wrong, *whole.errors)), *conflicts))
+
+
+def _verdict(answer: Answer, parts: Sequence[Validated], asked: int) -> Verdict:
+    length = len(answer.text)
+    if not parts:
+        return Verdict(Flaw.EMPTY, 0, None, "the answer holds no JSON object")
+    if answer.finish_reason in ("length", "repetition"):
+        return Verdict(Flaw.CUT, length, None, "the answer was cut")
+    if len(parts) < asked:
+        return Verdict(Flaw.CUT, length, None, "some of the answers hold no JSON object")
+    return Verdict(None, length, None)
+
+
+def _evidence_row(one: Evidence) -> dict[str, Any]:
+    box = vars(one.box) if one.box else dict.fromkeys(("x1", "y1", "x2", "y2"))
+    plain = {key: value for key, value in vars(one).items() if key != "box"}
+    return {**plain, "found": one.found.value if one.found else None, **box}

@@ -42,6 +42,7 @@ _AFTER_VALUE = re.compile(rf"\s*+(?:[}}\]]|\Z|//|,\s*+(?:{_KEY_AHEAD}|[}}\]{{]|\
 _AFTER_ITEM = re.compile(r"\s*+(?:[,}\]\[{\"'“]|\Z|//)")
 _INNER_QUOTES = 8
 _DEEP = re.compile(r'[^\[\]{}"]++|"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
+_LONGEST_BARE = 200
 _SHOWN = 80
 _NOTES = 20
 
@@ -267,7 +268,7 @@ class _Reader:
         else:
             found = _BARE.match(self.text, start)
             self.at = max(found.end() if found else start, start + 1)
-            if self.bare_from is not None:
+            if self.bare_from is not None and self.at - self.bare_from < _LONGEST_BARE:
                 self._lengthen(self.text[self.bare_from : self.at].strip())
                 return
         self.notes.append(f"left out, without a key: {_short(self.text[start : self.at])}")

@@ -118,8 +118,11 @@ class _Guiding:
 
 
 def _nullable(node: dict[str, Any]) -> dict[str, Any]:
-    """A single value may be null; an object or a list can be empty instead."""
-    if "enum" in node:
+    """A single value may be null, and what would go round in a circle; an object or a list can be
+    empty instead."""
+    if "$ref" in node:
+        single = True
+    elif "enum" in node:
         single = None not in node["enum"]
     elif "anyOf" in node:
         single = all(one.get("type") in _SINGLE or "enum" in one for one in node["anyOf"])

@@ -61,7 +61,7 @@ class CheckedJson:
             return self._list(node, value, path, errors)
         return self._single(node, value)
 
-    def _single(self, node: Node, value: object) -> object:
+    def _single(self, node: Node, value: Any) -> Any:  # noqa: ANN401
         try:
             error = best_match(self._validator.evolve(schema=node).iter_errors(value))
         except (re.error, RecursionError) as problem:
@@ -137,7 +137,7 @@ class CheckedJson:
     ) -> None:
         """A key that is no property: kept where the schema says that there may be others."""
         patterns = node.get("patternProperties", {})
-        matched = [part for pattern, part in patterns.items() if re.search(pattern, key)]
+        matched = [part for pattern, part in patterns.items() if _matches(pattern, key)]
         allowed = matched[0] if matched else node.get("additionalProperties")
         if allowed is None or allowed is False:
             errors.append(FieldError(path, as_json(item), UNKNOWN))
@@ -163,6 +163,13 @@ def _key(name: str, part: object, value: Mapping[str, Any]) -> str:
     """Under which of its names a field is in an object."""
     aliases = part.get("aliases", ()) if isinstance(part, Mapping) else ()
     return next((key for key in (name, *aliases) if key in value), name)
+
+
+def _matches(pattern: str, key: str) -> bool:
+    try:
+        return bool(re.search(pattern, key))
+    except re.error:
+        return False
 
 
 def _values(node: Node) -> bool:

@@ -49,11 +49,16 @@ class Hints:
 
     aliases: tuple[str, ...]
 
-    def __get_pydantic_json_schema__(  # noqa: PLW3201
-        self, core_schema: Any, handler: GetJsonSchemaHandler  # noqa: ANN401
+    def __get_pydantic_json_schema__(
+        self,
+        core_schema: Any,  # noqa: ANN401
+        handler: GetJsonSchemaHandler,
     ) -> dict[str, Any]:
         schema = handler(core_schema)
-        return {**schema, "aliases": list(dict.fromkeys([*schema.get("aliases", []), *self.aliases]))}
+        return {
+            **schema,
+            "aliases": list(dict.fromkeys([*schema.get("aliases", []), *self.aliases])),
+        }
 
 
 def lenient(model: Model) -> Model:
@@ -116,21 +121,24 @@ class _Making:
             return self._model(kind)
         origin, inner = get_origin(kind), get_args(kind)
         if origin is Annotated:
-            return Annotated[(self._annotation(inner[0]), *inner[1:])]  # type: ignore[return-value]
+            return Annotated[(self._annotation(inner[0]), *inner[1:])]
         if origin in (Union, types.UnionType):
             several = sum(one is not type(None) for one in inner) > 1
             return kind if several else Union[tuple(self._annotation(one) for one in inner)]  # noqa: UP007
         if origin in _LISTS or origin is tuple:
             items = tuple(one if one is Ellipsis else self._item(one) for one in inner)
-            return Annotated[origin[items], WrapValidator(_listed)]
+            return self._wrapped(origin[items], _listed)
         if origin in _DICTS:
-            key = Annotated[inner[0], WrapValidator(_key)]
-            value = Annotated[self._annotation(inner[1]), WrapValidator(_valued)]
-            return Annotated[origin[key, value], WrapValidator(_listed)]
+            key = self._wrapped(inner[0], _key)
+            value = self._wrapped(self._annotation(inner[1]), _valued)
+            return self._wrapped(origin[key, value], _listed)
         return kind
 
     def _item(self, kind: Any) -> Any:  # noqa: ANN401
-        return Annotated[self._annotation(kind), WrapValidator(_item)]
+        return self._wrapped(self._annotation(kind), _item)
+
+    def _wrapped(self, kind: Any, validator: Callable[[Any, _Handler], Any]) -> Any:  # noqa: ANN401
+        return Annotated[kind, WrapValidator(validator)]
 
     def _model(self, kind: Model) -> Any:  # noqa: ANN401
         if issubclass(kind, RootModel):
@@ -208,14 +216,14 @@ def _guard(name: str, check: Callable[..., Any], mode: str) -> Any:  # noqa: ANN
         def wrap(cls: Model, data: Any, handler: Any, info: ValidationInfo) -> Any:  # noqa: ANN401
             return _guarded(name, check, (data, handler, info)[:arguments], lambda: handler(data))
 
-        return model_validator(mode="wrap")(classmethod(wrap))  # type: ignore[type-var]
+        return model_validator(mode="wrap")(classmethod(wrap))  # type: ignore[arg-type]
 
     if mode == "before":
 
         def before(cls: Model, data: Any, info: ValidationInfo) -> Any:  # noqa: ANN401
             return _guarded(name, check, (data, info)[:arguments], lambda: data)
 
-        return model_validator(mode="before")(classmethod(before))
+        return model_validator(mode="before")(classmethod(before))  # type: ignore[arg-type]
 
     def after(self: BaseModel, info: ValidationInfo) -> Any:  # noqa: ANN401
         done = _guarded(name, check, (self, info)[:arguments], lambda: self)

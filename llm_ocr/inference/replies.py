@@ -1,7 +1,6 @@
 """What a server's replies mean: an answer, something that may pass, or an error for good."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +27,7 @@ class WrongServerError(EngineFailedError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server said. `seconds` counts the last attempt, from sending to the last byte.
-
-    `tokens` are its tokens with their log-probabilities, where they were asked for.
-    """
+    """What the server said. `seconds` counts the last attempt, from sending to the last byte."""
 
     text: str
     finish_reason: str
@@ -39,7 +35,6 @@ class Answer:
     completion_tokens: int
     seconds: float
     attempts: int
-    tokens: tuple[tuple[str, float], ...] = ()
 
 
 class TryAgainError(Exception):
@@ -80,13 +75,6 @@ def error_inside(body: dict[str, Any]) -> int | None:
     return code if isinstance(code, int) and 400 <= code < 600 else None
 
 
-def tokens_of(choice: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
-    """The tokens of an answer, or of a piece of it, with their log-probabilities; none where the
-    server gives none."""
-    said = choice.get("logprobs") or {}
-    return tuple((str(one["token"]), float(one["logprob"])) for one in said.get("content") or ())
-
-
 def read_answer(raw: bytes, seconds: float, attempt: int) -> Answer:
     """The answer in a body that came with 200. Raises as `refusal` says where there is none."""
     try:
@@ -101,4 +89,4 @@ def read_answer(raw: bytes, seconds: float, attempt: int) -> Answer:
         raise TryAgainError(ErrorCode.ENGINE_ERROR, said) from error
     if reason == "abort":
         raise TryAgainError(ErrorCode.ENGINE_ERROR, "the server aborted the request")
-    return Answer(text, reason or "stop", *tokens, seconds, attempt, tokens_of(choice))
+    return Answer(text, reason or "stop", *tokens, seconds, attempt)

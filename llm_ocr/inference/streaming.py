@@ -11,13 +11,7 @@ from typing import Any
 from aiohttp import StreamReader
 
 from llm_ocr.inference.loops import find_loop
-from llm_ocr.inference.replies import (
-    Answer,
-    TryAgainError,
-    error_inside,
-    refusal,
-    tokens_of,
-)
+from llm_ocr.inference.replies import Answer, TryAgainError, error_inside, refusal
 from llm_ocr.records import ErrorCode
 
 # Asked for with each request.
@@ -44,7 +38,6 @@ class Draft:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     finish_reason: str | None = None
-    tokens: tuple[tuple[str, float], ...] = ()
     # What earlier attempts said: the server's usage counts only its own.
     _before: int = 0
     _looked: int = field(default=0, repr=False)
@@ -56,7 +49,6 @@ class Draft:
     def discard(self) -> None:
         """The next attempt begins anew."""
         self.text, self.completion_tokens, self._before, self._looked = "", 0, 0, 0
-        self.tokens = ()
 
     def take(self, event: Mapping[str, Any]) -> None:
         usage = event.get("usage") or {}
@@ -66,7 +58,6 @@ class Draft:
             self.prompt_tokens = self.prompt_tokens or int(usage.get("prompt_tokens") or 0)
         for choice in event.get("choices") or ():
             self.text += choice["delta"].get("content") or ""
-            self.tokens += tokens_of(choice)
             self.finish_reason = choice.get("finish_reason") or self.finish_reason
 
     @property
@@ -81,8 +72,8 @@ class Draft:
         return loop is not None and len(recent) - loop.start >= SURELY_LOOPS
 
     def answer(self, reason: str, seconds: float, attempt: int) -> Answer:
-        counts = self.prompt_tokens, self.completion_tokens
-        return Answer(self.text, reason, *counts, seconds, attempt, self.tokens)
+        tokens = self.prompt_tokens, self.completion_tokens
+        return Answer(self.text, reason, *tokens, seconds, attempt)
 
 
 async def read_stream(stream: StreamReader, draft: Draft, attempt: int) -> str:

@@ -43,8 +43,7 @@ class Rung:
 
     `sampling` is laid over the profile's own; `scale` makes the page image smaller (0 < scale
     <= 1); `bands` cuts it into that many strips between its lines, which are asked one by one;
-    `longer` leaves more room for an answer that was cut. A rung for `if_refused` is taken where the
-    server refuses the first way, and only there.
+    `longer` leaves more room for an answer that was cut.
     """
 
     name: str
@@ -53,7 +52,6 @@ class Rung:
     scale: float = 1.0
     bands: int = 1
     longer: bool = False
-    if_refused: bool = False
 
 
 @dataclass(frozen=True)

@@ -75,14 +75,12 @@ class Climber:
 
     async def _climb(self, item: AskedItem, spent: Spent) -> Reading | None:
         """Up the ladder until an answer is good; the best of those that came."""
-        best = await self._first(item, spent)
+        best = await _ask(item, self._main, FIRST, spent, urgency=0)
         doubts = 0
         if best is None:
             return None
         for rung in item.ladder(self._main.reader.profile):
             flaw = best.verdict.flaw
-            if rung.if_refused:
-                continue
             if flaw is None or (flaw is Flaw.DISAGREES and doubts == DOUBTS):
                 break
             if flaw is Flaw.CUT and rung.bands == 1 and not rung.longer:
@@ -98,18 +96,6 @@ class Climber:
             if again is not None and again.verdict.worth > best.verdict.worth:
                 best = again
         return best
-
-    async def _first(self, item: AskedItem, spent: Spent) -> Reading | None:
-        """What comes of the first way, or of the one for servers that refuse it."""
-        try:
-            return await _ask(item, self._main, FIRST, spent, urgency=0)
-        except PageError as error:
-            ladder = item.ladder(self._main.reader.profile)
-            other = next((rung for rung in ladder if rung.if_refused), None)
-            if other is None or error.code is not ErrorCode.REQUEST_REJECTED:
-                raise
-            spent.attempts += error.attempts
-        return await _ask(item, self._main, other, spent, urgency=0)
 
     async def _stand_in(self, item: AskedItem, spent: Spent) -> Reading | None:
         for stand_in in self._stand_ins:

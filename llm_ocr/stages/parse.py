@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 from typing import Any
@@ -12,17 +12,17 @@ from llm_ocr.inference.client import ChatRequest
 from llm_ocr.inference.quality import Flaw, Verdict
 from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import ModelProfile, Prompt, Rung, Task
-from llm_ocr.parsing.answers import ReadAnswer, read_answer
+from llm_ocr.parsing.answers import read_answer
 from llm_ocr.parsing.confidences import sureness
 from llm_ocr.parsing.evidence import find_evidence
 from llm_ocr.parsing.leaves import without
-from llm_ocr.parsing.merging import merge
-from llm_ocr.parsing.record import Evidence, FieldError, PageText, Schema, Validated
+from llm_ocr.parsing.loading import LoadedSchema
+from llm_ocr.parsing.merging import merge_validated
+from llm_ocr.parsing.record import Evidence, FieldError, PageText, Validated
 from llm_ocr.parsing.windows import windows
 from llm_ocr.records import ErrorCode, PageError, PageStatus, ParsedAnswer
 from llm_ocr.stages.rows import block_of
 from llm_ocr.stages.stage import (
-    FIRST,
     Question,
     Reader,
     Reading,
@@ -42,8 +42,6 @@ DEFAULT_PROMPT = Prompt(
     "one JSON object and nothing else.",
     4096,
 )
-# Where a server takes no schema, it stands in the prompt.
-UNGUIDED = Rung("schema in the prompt", if_refused=True)
 # Where there was no JSON, or it was cut: once more, with room for more.
 AGAIN = Rung("again", longer=True)
 
@@ -67,7 +65,7 @@ class Source(StrEnum):
 class Wanted:
     """What is to be parsed, from what, and into what."""
 
-    schema: Schema
+    schema: LoadedSchema
     per: Per = Per.DOCUMENT
     source: Source = Source.BOTH
     drop_unsupported: bool = False
@@ -106,14 +104,13 @@ class RecordItem:
 
     def __init__(self, record_id: str, pages: Sequence[Row], wanted: Wanted) -> None:
         self._record_id, self._pages, self._wanted = record_id, pages, wanted
-        self._is_guided = True
 
     @property
     def item_id(self) -> str:
         return self._record_id
 
     def ladder(self, profile: ModelProfile) -> Sequence[Rung]:
-        return [UNGUIDED, AGAIN]
+        return [AGAIN]
 
     async def questions(self, profile: ModelProfile, rung: Rung) -> Sequence[Question]:
         asked = [one for one in self._asked_with() if one.image is not None or one.text]
@@ -122,35 +119,32 @@ class RecordItem:
             said = first["error"] or "nothing was read on its pages"
             code = ErrorCode(first["error_code"] or ErrorCode.MISSING_PAGES)
             raise PageError(code, f"{first['name']}: no record without pages: {said}")
-        self._is_guided = self._is_guided and rung is not UNGUIDED
         prompt = profile.prompts.get(Task.PARSE, DEFAULT_PROMPT)
         limit = prompt.max_tokens * (2 if rung is AGAIN else 1)
-        sampling = {**profile.sampling, **self._guidance()}
-        return [
-            Question(ChatRequest(self._prompt(prompt, one.text, rung), one.image, limit, sampling))
-            for one in asked
-        ]
+        return [self._question(one, prompt, limit, profile.sampling) for one in asked]
 
     def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
         schema, known = self._wanted.schema, self._wanted.schema.json_schema.get("properties", {})
         parts: list[Validated] = []
         mended: list[str] = []
         sure: dict[str, float] = {}
+        is_cut = False
         for _, answer in asked:
             found = read_answer(answer.text, known)
             mended += found.notes
             if found.value is not None:
                 parts.append(schema.validate(found.value))
-                sure = {**sureness(answer.text.strip(), answer.tokens), **sure}
+                is_cut = is_cut or found.cut
+                sure = {**sureness(answer.text.strip(), answer.logprobs), **sure}
         answer = joined(asked)
-        record = _whole(schema, parts)
+        record = merge_validated(schema, parts) if parts else None
         return RecordReading(
             reader=reader,
             way=rung.name,
             prompt_hash=reader.profile.prompt_hash(Task.PARSE),
             answer=answer,
             parsed=ParsedAnswer((), tuple(mended)),
-            verdict=_verdict(answer, parts, len(asked)),
+            verdict=_verdict(answer, len(parts), len(asked), is_cut),
             record=record,
             sureness=sure or None,
         )
@@ -183,20 +177,22 @@ class RecordItem:
             text = row["markdown"] or "" if self._wanted.source is Source.BOTH else ""
             yield _Shown(image, text)
 
-    def _prompt(self, prompt: Prompt, text: str, rung: Rung) -> str:
-        parts = [prompt.text]
-        if rung is not FIRST:
-            parts.append(f"The schema:\n{json.dumps(self._wanted.schema.json_schema)}")
-        if text:
-            parts.append(f"What was read on the page:\n\n{text}")
-        return "\n\n".join(parts)
-
-    def _guidance(self) -> Mapping[str, object]:
-        if not self._is_guided:
-            return {}
+    def _question(
+        self, shown: "_Shown", prompt: Prompt, limit: int, sampling: Mapping[str, object]
+    ) -> Question:
         schema = self._wanted.schema
-        wanted = {"name": schema.name, "schema": schema.json_schema}
-        return {"response_format": {"type": "json_schema", "json_schema": wanted}, "logprobs": True}
+        text = f"What was read on the page:\n\n{shown.text}" if shown.text else ""
+        said = f"The JSON schema:\n{json.dumps(schema.json_schema)}"
+        form = {"name": schema.name, "schema": schema.json_schema}
+        request = ChatRequest(
+            prompt="\n\n".join(filter(None, (prompt.text, text))),
+            jpeg=shown.image,
+            max_tokens=limit,
+            sampling={**sampling, "logprobs": True},
+            guide={"response_format": {"type": "json_schema", "json_schema": form}},
+            unguided="\n\n".join(filter(None, (prompt.text, said, text))),
+        )
+        return Question(request)
 
     def _supported(self, reading: RecordReading) -> tuple[Validated, Sequence[Evidence]]:
         """The record with the places of its values; without those that have none, if wanted."""
@@ -233,7 +229,7 @@ class RecordItem:
             "source_uri": first["source_uri"],
             "name": first["name"],
             "schema": schema.name,
-            "schema_hash": schema.hash,
+            "schema_hash": schema.schema_hash,
             "fields": json.dumps(record.fields, ensure_ascii=False) if record else None,
             "errors": [vars(one) for one in record.errors] if record else [],
             "evidence": [_evidence_row(one) for one in evidence],
@@ -249,25 +245,14 @@ class _Shown:
     text: str
 
 
-def _whole(schema: Schema, parts: Sequence[Validated]) -> Validated | None:
-    """The record of all parts that were read; None if none was."""
-    if len(parts) < 2:
-        return parts[0] if parts else None
-    fields, conflicts = merge(schema, [one.fields for one in parts])
-    # What one part lacks another may have; what it had and is wrong stays said.
-    wrong = (error for one in parts for error in one.errors if error.path and error.value)
-    whole = schema.validate(fields)
-    return Validated(whole.fields, (*dict.fromkeys((*wrong, *whole.errors)), *conflicts))
-
-
-def _verdict(answer: Answer, parts: Sequence[Validated], asked: int) -> Verdict:
+def _verdict(answer: Answer, read: int, asked: int, is_cut: bool) -> Verdict:
     length = len(answer.text)
-    if not parts:
-        return Verdict(Flaw.EMPTY, 0, None, "the answer holds no JSON object")
-    if answer.finish_reason in ("length", "repetition"):
+    if not read:
+        return Verdict(Flaw.UNREADABLE, 0, None, "the answer holds no JSON object")
+    if is_cut or answer.finish_reason in ("length", "repetition"):
         return Verdict(Flaw.CUT, length, None, "the answer was cut")
-    if len(parts) < asked:
-        return Verdict(Flaw.CUT, length, None, "some of the answers hold no JSON object")
+    if read < asked:
+        return Verdict(Flaw.CUT, length, None, f"{asked - read} of {asked} answers hold no object")
     return Verdict(None, length, None)
 
 

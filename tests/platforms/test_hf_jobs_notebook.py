@@ -35,6 +35,7 @@ def put_scans(folder: Path) -> None:
     open_store(SCANS).put_many(files, "Scans")
 
 
+@pytest.mark.platform
 def test_it_reads_24_documents_with_three_tasks_of_which_one_is_killed(
     tmp_path: Path, cloud: Cloud, image: Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:

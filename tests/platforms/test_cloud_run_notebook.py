@@ -10,8 +10,8 @@ import pytest
 from llm_ocr import load_descriptions, load_documents, load_figures, load_pages, run
 from llm_ocr.storage.store import open_store
 from tests import documents
-from tests.platforms.gcp import ACCOUNT, project, put_documents
-from tests.platforms.notebooks import assert_shown, execute, is_paired
+from tests.platforms.gcp import ACCOUNT, project
+from tests.platforms.notebooks import assert_shown, execute, is_paired, scans
 from tests.servers.chat import serving_beside
 from tests.servers.google_accounts import PROJECT
 
@@ -37,9 +37,9 @@ def test_the_notebook_reads_24_documents_with_three_tasks_of_which_one_is_killed
             "LLM_OCR_RENDER_WORKERS": "1",
             "LLM_OCR_PART_PAGES": "1",
         }
-        put_documents(tmp_path / "in", f"{cloud.bucket}/scans", 23)
         store = open_store(cloud.bucket)
-        store.put("scans/report.pdf", ROOT / "examples" / "report.pdf")
+        for file in scans(tmp_path / "in"):
+            store.put(f"scans/{file.name}", file)
         killed: list[int] = []
 
         def kill_when(task: int) -> bool:

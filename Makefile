@@ -66,6 +66,7 @@ executed: setup
 	rm -rf out/executed && mkdir -p out/executed
 	LLM_OCR_EXECUTED=$(CURDIR)/out/executed .venv/bin/python -m pytest -m platform -k notebook
 	.venv/bin/python -m tests.platforms.executed out/executed docs/executed
+	.venv/bin/ruff format --quiet docs/executed
 
 examples: setup
 	.venv/bin/python examples/make_examples.py examples

@@ -229,10 +229,11 @@ class StageLoop(Generic[AnyItem]):
 
     async def _stage_what_is_held(self) -> None:
         """Rows that are there go first: nobody knows how long a platform waits."""
+        finishing = set(self._finishing)
         try:
             await self._stage_all()
-            if self._finishing:
-                await asyncio.wait(self._finishing, timeout=FINISH_SECONDS)
+            if finishing:
+                await asyncio.wait(finishing, timeout=FINISH_SECONDS)
                 await self._stage_all()
         except StorageError as error:
             log.warning("finished items could not be staged: %s", error)

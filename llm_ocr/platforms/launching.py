@@ -16,7 +16,7 @@ from llm_ocr.platforms.prices import NoSuchPriceError
 from llm_ocr.report.sessions import read_sessions, total_cost
 from llm_ocr.settings import Settings
 from llm_ocr.storage.hub_address import run_place
-from llm_ocr.storage.store import open_store
+from llm_ocr.storage.store import StorageError, open_store
 
 # Secrets of the stores and the model hub that a task needs where its platform has no identity of
 # its own for them, taken from the environment of whoever launches.
@@ -79,11 +79,17 @@ def priced(
 
 
 def check_budget(out: str, settings: Mapping[str, Any]) -> None:
-    """Raises BudgetSpentError if the run at `out` has cost what it may; StorageError."""
+    """Raises BudgetSpentError if the run at `out` has cost what it may, as far as can be seen from
+    here; the workers look themselves."""
     limit = settings.get("max_cost")
     if limit is None:
         return
-    spent = total_cost(read_sessions(open_store(run_place(out, settings.get("staging"))))) or 0.0
+    try:
+        sessions = read_sessions(open_store(run_place(out, settings.get("staging"))))
+    except StorageError:
+        # Not there before the first task has made it, or not for whoever launches.
+        return
+    spent = total_cost(sessions) or 0.0
     if spent >= limit:
         raise BudgetSpentError(
             f"{out} has cost ${spent:.2f} so far, and may cost ${limit:g}: nothing was submitted; "

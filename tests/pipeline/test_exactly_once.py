@@ -98,7 +98,8 @@ def _work_until_done(
             restart()
         for place, process in list(fate.running.items()):
             code = process.poll()
-            if code == -signal.SIGKILL:
+            # Exit code 4: on a busy machine the server may be away for longer than a worker waits.
+            if code in (-signal.SIGKILL, 4):
                 fate.running[place] = _start(source, out, base_url, INDEXES[place])
             elif code is not None:
                 assert code == 0

@@ -46,14 +46,21 @@ class Page:
         return "\n\n".join(parts) + "\n"
 
     def _outputs(self, outputs: Any) -> Iterator[str]:  # noqa: ANN401
+        said = ""
         for output in outputs:
             data = output.get("data", {})
+            said += output.get("text", "")
+            if said and not output.get("text"):
+                yield _text(said)
+                said = ""
             if "image/png" in data:
                 yield f"![output]({self._picture(base64.b64decode(data['image/png']))})"
             elif "text/markdown" in data:
                 yield self._quoted(data["text/markdown"])
-            elif text := output.get("text") or data.get("text/plain"):
-                yield f"```text\n{_cut(text)}\n```"
+            elif "text/plain" in data:
+                yield _text(data["text/plain"])
+        if said:
+            yield _text(said)
 
     def _quoted(self, markdown: str) -> str:
         """A document in the document: its headings are none of this page's."""
@@ -76,8 +83,13 @@ class Page:
         return f"pictures/{path.name}"
 
 
+def _text(said: str) -> str:
+    return f"```text\n{_cut(said)}\n```"
+
+
 def _cut(text: str) -> str:
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).rstrip().splitlines()
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text).rstrip()
+    lines = [line.rstrip() for line in plain.splitlines()]
     if len(lines) > SHOWN:
         lines = [*lines[: SHOWN // 2], "…", *lines[-SHOWN // 2 :]]
     return "\n".join(lines)

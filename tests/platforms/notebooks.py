@@ -9,6 +9,11 @@ from typing import Any
 import jupytext
 import nbformat
 from nbclient import NotebookClient
+from reportlab.pdfgen.canvas import Canvas
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ("report.pdf", "invoice.jpg", "letters.tiff", "rotated-scan.pdf")
+DOCUMENTS = 24
 
 
 @dataclass(frozen=True)
@@ -18,6 +23,25 @@ class Executed:
     printed: str
     pictures: int
     markdown: Sequence[str]
+
+
+def scans(folder: Path) -> list[Path]:
+    """24 documents: some of examples/, and letters of a page."""
+    folder.mkdir()
+    files = [ROOT / "examples" / name for name in EXAMPLES]
+    return files + [_letter(folder / f"{n:02d}.pdf", n) for n in range(DOCUMENTS - len(files))]
+
+
+def _letter(path: Path, number: int) -> Path:
+    """A page whose text layer is long enough to be trusted."""
+    sheet = Canvas(str(path), pagesize=(300, 400))
+    sheet.setFont("Helvetica", 11)
+    for line in range(8):
+        sheet.drawString(
+            30, 350 - 20 * line, f"Letter {number}, line {line}: the river rose again."
+        )
+    sheet.save()
+    return path
 
 
 def execute(notebook: Path, parameters: Mapping[str, Any], folder: Path) -> Executed:

@@ -34,6 +34,8 @@ from tests.servers.aws_batch import Batch, serving_batch
 from tests.servers.aws_batch_jobs import OUT_OF_MEMORY, RECLAIMED
 from tests.servers.chat import serving_beside
 
+pytestmark = pytest.mark.platform
+
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/llm-ocr:0.1.0-gpu"
 SECRET = "arn:aws:secretsmanager:us-east-1:123456789012:secret:llm-ocr/HF_TOKEN"
 ENTRY = (sys.executable, "-m", "llm_ocr.platforms.entry")
@@ -176,7 +178,8 @@ def test_a_dry_run_prints_the_request_and_asks_nobody(batch: Batch) -> None:
         *("run", "s3://bucket/in", "--out", "s3://bucket/out"),
     ]
     there = {one["name"]: one["value"] for one in body["containerOverrides"]["environment"]}
-    assert there == {"AWS_REGION": "us-east-1", "LLM_OCR_MODEL": "olmocr-2"}
+    told = {"LLM_OCR_MODEL": "olmocr-2", "LLM_OCR_PRICE_PER_HOUR": "0.5772"}
+    assert there == {"AWS_REGION": "us-east-1", **told}
     assert PLANTED not in done.stdout
     assert batch.account.asked == []
 

@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from reportlab.pdfgen.canvas import Canvas
 
 from llm_ocr import load_descriptions, load_documents, load_pages
 from llm_ocr.report.status import read_status
 from llm_ocr.storage.store import open_store
 from tests.platforms import aws_module
 from tests.platforms.aws_place import QUICK, kill_worker, new_run, settle
-from tests.platforms.notebooks import assert_shown, execute, is_paired
+from tests.platforms.notebooks import DOCUMENTS, assert_shown, execute, is_paired, scans
 from tests.servers.aws import REGION, Account
 from tests.servers.aws_batch import serving_batch
 from tests.servers.aws_batch_jobs import RECLAIMED
@@ -24,8 +23,6 @@ from tests.servers.aws_sagemaker import ROLE, serving_sagemaker
 ROOT = aws_module.ROOT
 SAGEMAKER = ROOT / "sagemaker" / "sm-jobs-pipeline.ipynb"
 BATCH = ROOT / "aws-batch" / "batch-jobs-pipeline.ipynb"
-EXAMPLES = ("report.pdf", "invoice.jpg", "letters.tiff", "rotated-scan.pdf")
-DOCUMENTS = 24
 EMBEDDED = {
     **QUICK,
     "LLM_OCR_ENGINE": "embedded",
@@ -34,26 +31,11 @@ EMBEDDED = {
 }
 
 
-def letter(path: Path, number: int) -> Path:
-    """A page whose text layer is long enough to be trusted."""
-    sheet = Canvas(str(path), pagesize=(300, 400))
-    sheet.setFont("Helvetica", 11)
-    for line in range(8):
-        sheet.drawString(
-            30, 350 - 20 * line, f"Letter {number}, line {line}: the river rose again."
-        )
-    sheet.save()
-    return path
-
-
 def fill(folder: Path) -> str:
-    """24 documents in the bucket; their folder there."""
+    """The documents in the bucket; their folder there."""
     place = new_run().replace("/runs/", "/in/")
-    folder.mkdir()
-    files = [ROOT / "examples" / name for name in EXAMPLES]
-    files += [letter(folder / f"{n:02d}.pdf", n) for n in range(DOCUMENTS - len(files))]
     store = open_store(place)
-    for file in files:
+    for file in scans(folder):
         store.put(file.name, file.read_bytes())
     return place
 
@@ -104,6 +86,7 @@ def path_of_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
+@pytest.mark.platform
 @pytest.mark.usefixtures("path_of_tools")
 def test_sagemakers_notebook_with_a_worker_killed(
     tmp_path: Path, s3: dict[str, str], monkeypatch: pytest.MonkeyPatch
@@ -132,6 +115,7 @@ def test_sagemakers_notebook_with_a_worker_killed(
     assert_balanced(out)
 
 
+@pytest.mark.platform
 @pytest.mark.usefixtures("path_of_tools")
 def test_batchs_notebook_with_a_machine_reclaimed(
     tmp_path: Path, s3: dict[str, str], monkeypatch: pytest.MonkeyPatch

@@ -10,8 +10,8 @@ import pytest
 from llm_ocr import load_descriptions, load_documents, load_figures, load_pages, run
 from llm_ocr.storage.store import open_store
 from tests import documents
-from tests.platforms.gcp import ACCOUNT, project, put_documents
-from tests.platforms.notebooks import assert_shown, execute, is_paired
+from tests.platforms.gcp import ACCOUNT, project
+from tests.platforms.notebooks import assert_shown, execute, is_paired, scans
 from tests.servers.chat import serving_beside
 from tests.servers.google_accounts import PROJECT
 
@@ -20,6 +20,7 @@ NOTEBOOK = ROOT / "google-cloud-run" / "cloudrun-jobs-pipeline.ipynb"
 COMPARE = ROOT / "notebooks" / "compare-platforms.ipynb"
 
 
+@pytest.mark.platform
 def test_the_notebook_reads_24_documents_with_three_tasks_of_which_one_is_killed(
     tmp_path: Path, gcs: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -36,9 +37,9 @@ def test_the_notebook_reads_24_documents_with_three_tasks_of_which_one_is_killed
             "LLM_OCR_RENDER_WORKERS": "1",
             "LLM_OCR_PART_PAGES": "1",
         }
-        put_documents(tmp_path / "in", f"{cloud.bucket}/scans", 23)
         store = open_store(cloud.bucket)
-        store.put("scans/report.pdf", ROOT / "examples" / "report.pdf")
+        for file in scans(tmp_path / "in"):
+            store.put(f"scans/{file.name}", file)
         killed: list[int] = []
 
         def kill_when(task: int) -> bool:
@@ -74,6 +75,7 @@ def test_the_notebook_reads_24_documents_with_three_tasks_of_which_one_is_killed
     assert "Container called exit(0)." in executed.printed, "the log of a task"
 
 
+@pytest.mark.platform
 def test_runs_are_compared(tmp_path: Path) -> None:
     assert is_paired(COMPARE)
     source = documents.pdf(tmp_path / "a.pdf", pages=4)

@@ -27,6 +27,8 @@ from tests.servers.chat import PROBE_TOKENS, at_once, image_of
 from tests.servers.hub_images import script_image
 from tests.servers.hub_state import OWNER, Hub
 
+pytestmark = pytest.mark.platform
+
 DOCUMENTS, TASKS = 24, 3
 # Shards of four pages, and nothing that takes long.
 SMALL = ("--shard-pages", "4", "--part-seconds", "0.2", "--viewer-pages", "0", "--concurrency", "2")
@@ -136,7 +138,7 @@ def test_the_dry_run_shows_what_is_asked_and_asks_nothing(cloud: Cloud) -> None:
     assert [one["operation"] for one in requests] == ["run_job", "run_job"]
     body = requests[1]["body"]
     assert (body["flavor"], body["timeout"], body["image"]) == ("a100-large", 5400, GPU_IMAGE)
-    assert body["env"] == {"RANK": "1", "WORLD_SIZE": "2"}
+    assert body["env"] == {"LLM_OCR_PRICE_PER_HOUR": "2.5", "RANK": "1", "WORLD_SIZE": "2"}
     assert body["secrets"] == {"HF_TOKEN": "…", "LLM_OCR_PASSWORD": "…"}
     assert body["command"][4:] == ["run", SCANS, "--out", READ, "--until-complete"]
 

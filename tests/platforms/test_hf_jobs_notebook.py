@@ -10,9 +10,8 @@ from aiohttp import web
 
 from llm_ocr import load_descriptions, load_documents, load_figures, load_pages
 from llm_ocr.storage.store import make_place, open_store
-from tests import documents
 from tests.platforms.hf import READ, SCANS, Cloud
-from tests.platforms.notebooks import assert_shown, execute, is_paired
+from tests.platforms.notebooks import assert_shown, execute, is_paired, scans
 from tests.servers.hub_images import Image
 
 ROOT = Path(__file__).parents[2]
@@ -26,15 +25,7 @@ EMBEDDED = {
 }
 
 
-def put_scans(folder: Path) -> None:
-    """24 documents, one of them with figures."""
-    make_place(SCANS, private=True)
-    files: dict[str, bytes | Path] = {"report.pdf": ROOT / "examples" / "report.pdf"}
-    for number in range(23):
-        files[f"{number:02d}.pdf"] = documents.pdf(folder / f"{number:02d}.pdf")
-    open_store(SCANS).put_many(files, "Scans")
-
-
+@pytest.mark.platform
 def test_it_reads_24_documents_with_three_tasks_of_which_one_is_killed(
     tmp_path: Path, cloud: Cloud, image: Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,7 +33,9 @@ def test_it_reads_24_documents_with_three_tasks_of_which_one_is_killed(
     hub = cloud.hub
     alone = image.having(**EMBEDDED, LLM_OCR_SKIP_CHECK="true")
     hub.images = dict.fromkeys(hub.images, alone)
-    put_scans(tmp_path / "in")
+    make_place(SCANS, private=True)
+    files: dict[str, bytes | Path] = {file.name: file for file in scans(tmp_path / "in")}
+    open_store(SCANS).put_many(files, "Scans")
     killed: list[str] = []
 
     def watch(request: web.Request) -> None:

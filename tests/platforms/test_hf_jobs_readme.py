@@ -5,9 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests import documents
 from tests.platforms.hf import Cloud
 from tests.platforms.readme import commands
+
+pytestmark = pytest.mark.platform
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "hf-jobs" / "README.md"

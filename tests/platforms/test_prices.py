@@ -185,8 +185,8 @@ def test_what_has_no_price_or_no_speed_is_told() -> None:
 
 def test_launchers_ask_for_the_price_of_a_machine_or_a_gpu() -> None:
     assert price_per_hour("hf-jobs", "a100") == price_per_hour("hf-jobs", "a100-large") == 2.50
-    assert price_per_hour("aws-batch", "l4") == 0.4011
-    assert gpus_of("sagemaker") == ("l40s",)
+    assert price_per_hour("aws-batch", "l4") == 0.5772
+    assert gpus_of("sagemaker") == ("l40s", "l4")
     assert "l4" in gpus_of("hf-jobs")
     with pytest.raises(NoSuchPriceError, match="there are hf-jobs, sagemaker"):
         price_per_hour("azure", "a100")

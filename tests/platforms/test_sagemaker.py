@@ -33,6 +33,8 @@ from tests.servers.aws import EXPIRED, Account
 from tests.servers.aws_sagemaker import ROLE, Processing, serving_sagemaker
 from tests.servers.chat import serving_beside
 
+pytestmark = pytest.mark.platform
+
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/llm-ocr:0.1.0-gpu-root"
 CPU_IMAGE = IMAGE.replace("gpu", "cpu")
 
@@ -157,7 +159,8 @@ def test_a_dry_run_prints_the_request_and_asks_nobody(processing: Processing) ->
     cluster = body["ProcessingResources"]["ClusterConfig"]
     assert cluster["InstanceCount"] == 3
     assert cluster["InstancePreferences"][0] == {"InstanceType": "ml.g6e.2xlarge"}
-    assert body["Environment"] == {"AWS_REGION": "us-east-1", "LLM_OCR_MODEL": "olmocr-2"}
+    told = {"LLM_OCR_MODEL": "olmocr-2", "LLM_OCR_PRICE_PER_HOUR": "2.8"}
+    assert body["Environment"] == {"AWS_REGION": "us-east-1", **told}
     arguments = body["AppSpecification"]["ContainerArguments"]
     assert arguments[:5] == ["--attempts", "3", "--secrets", "HF_TOKEN", "--"]
     assert PLANTED not in done.stdout

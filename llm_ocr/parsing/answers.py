@@ -11,6 +11,8 @@ from llm_ocr.parsing.nearly_json import unescape, whole_characters
 
 _THOUGHT = "</think>"
 _STRICT_TRIES = 3
+_MOST_OBJECTS = 1000
+_BEGINNING = re.compile(r"\{\s*+[\"'“}\w/]")
 _LONE = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
 
 
@@ -47,7 +49,8 @@ def read_answer(text: str, keys: Collection[str] = ()) -> ReadAnswer:
         return ReadAnswer(read.value, ("JSON within a string", *read.notes), read.cut)
     notes = list(best.notes)
     if count > 1:
-        notes.append(f"{count} JSON objects: the one that fits best is taken")
+        many = f"{count} or more" if count == _MOST_OBJECTS else str(count)
+        notes.append(f"{many} JSON objects: the one that fits best is taken")
     elif _words_around(text, best):
         notes.append("text around the JSON left out")
     if best.cut and not best.value:
@@ -113,15 +116,15 @@ class _Strict:
 
 
 def _objects(text: str) -> Iterator[_Found]:
-    """The objects in a text, one after another; each character is read a bounded number of times.
+    """The first objects in a text, one after another; each character is read a bounded number of times.
 
     What the strict reader takes before it gives up, the mending one takes too. The strict one may
     give up a few times only: its errors count the lines of all the text before them.
     """
     strict, tries = _Strict(), _STRICT_TRIES
-    at = text.find("{")
-    while at >= 0:
-        one = None
+    at, found = 0, 0
+    while found < _MOST_OBJECTS and (brace := _BEGINNING.search(text, at)):
+        at, one = brace.start(), None
         if begins(text, at):
             one = strict.read(text, at) if tries else None
             if one is None:
@@ -130,8 +133,9 @@ def _objects(text: str) -> Iterator[_Found]:
                 if mended:
                     one = _Found(mended.value, mended.end, mended.notes, mended.cut, at)
         if one:
+            found += 1
             yield one
-        at = text.find("{", one.end if one else at + 1)
+        at = one.end if one else at + 1
 
 
 def _fit(value: dict[str, Any], keys: Collection[str]) -> tuple[int, int]:

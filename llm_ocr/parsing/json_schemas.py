@@ -13,7 +13,7 @@ from typing import Any
 from jsonschema.exceptions import best_match
 from jsonschema.validators import Draft202012Validator, validator_for
 
-from llm_ocr.parsing.models import MISSING, UNKNOWN
+from llm_ocr.parsing.models import MISSING, UNKNOWN, finite
 from llm_ocr.parsing.record import FieldError, Validated
 from llm_ocr.parsing.resolving import Node, branches, is_null, resolved
 from llm_ocr.parsing.trail import as_json, reason
@@ -42,7 +42,9 @@ class CheckedJson:
     def __call__(self, raw: Mapping[str, Any]) -> Validated:
         errors: list[FieldError] = []
         root = resolved(self._root, self._root)
-        return Validated(self._object(root, raw, "", errors), tuple(errors))
+        fields = self._object(root, raw, "", errors)
+        whole = {name: finite(one, name, errors) for name, one in fields.items()}
+        return Validated(whole, tuple(errors))
 
     def _value(self, node: Any, value: Any, path: str, errors: list[FieldError]) -> Any:  # noqa: ANN401
         """The value as the record has it; InvalidError where the schema doesn't take it."""

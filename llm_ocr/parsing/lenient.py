@@ -205,7 +205,15 @@ def _valued(value: Any, handler: _Handler) -> Any:  # noqa: ANN401
 def _checks(model: Model) -> dict[str, Any]:
     """The model's own model validators by name, each in a guard that keeps the fields."""
     found = model.__pydantic_decorators__.model_validators
-    return {name: _guard(name, one.func, one.info.mode) for name, one in found.items()}
+    guards = {name: _guard(name, one.func, one.info.mode) for name, one in found.items()}
+    if model.model_post_init is not BaseModel.model_post_init:
+
+        def model_post_init(self: BaseModel, context: Any, /) -> None:  # noqa: ANN401
+            given = (self, context)
+            _guarded("model_post_init", model.model_post_init, given, lambda: None)
+
+        guards["model_post_init"] = model_post_init
+    return guards
 
 
 def _guard(name: str, check: Callable[..., Any], mode: str) -> Any:  # noqa: ANN401

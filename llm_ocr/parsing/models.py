@@ -81,7 +81,7 @@ class Checked:
                 errors.append(FieldError(name, as_json(getattr(made, name)), reason(error)))
                 dumped = {name: None}
             if name in dumped:
-                fields[name] = _finite(dumped[name], name, errors)
+                fields[name] = finite(dumped[name], name, errors)
         return fields, errors
 
 
@@ -117,13 +117,13 @@ def _of_model(made: BaseModel, path: tuple[str, ...]) -> Iterator[FieldError]:
             yield FieldError(".".join((*path, name)), None, MISSING)
 
 
-def _finite(value: Any, path: str, errors: list[FieldError]) -> Any:  # noqa: ANN401
+def finite(value: Any, path: str, errors: list[FieldError]) -> Any:  # noqa: ANN401
     """A value without numbers that JSON doesn't have."""
     if isinstance(value, float) and not isfinite(value):
         errors.append(FieldError(path, str(value), "not a number that JSON has"))
         return None
     if isinstance(value, list):
-        return [_finite(one, f"{path}.{place}", errors) for place, one in enumerate(value)]
+        return [finite(one, f"{path}.{place}", errors) for place, one in enumerate(value)]
     if isinstance(value, dict):
-        return {key: _finite(one, f"{path}.{key}", errors) for key, one in value.items()}
+        return {key: finite(one, f"{path}.{key}", errors) for key, one in value.items()}
     return value

@@ -29,7 +29,9 @@ def schemas(
 
     with errors():
         if schema is None and source:
-            raise typer.BadParameter("--source needs a schema's name: llm-ocr schemas NAME --source")
+            raise typer.BadParameter(
+                "--source needs a schema's name: llm-ocr schemas NAME --source"
+            )
         found = [load_schema(name) for name in ([schema] if schema else BUILT_IN)]
         if source:
             typer.echo(found[0].source, nl=not found[0].source.endswith("\n"))

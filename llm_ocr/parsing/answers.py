@@ -8,6 +8,7 @@ from typing import Any
 
 from llm_ocr.parsing.mending import DEEPEST, Mended, begins, mend
 from llm_ocr.parsing.nearly_json import unescape, whole_characters
+from llm_ocr.parsing.record import Schema
 
 _THOUGHT = "</think>"
 _STRICT_TRIES = 3
@@ -59,6 +60,13 @@ def read_answer(text: str, keys: Collection[str] = ()) -> ReadAnswer:
     if where:
         notes.append(f"taken out of {where!r}")
     return ReadAnswer(value, tuple(notes), best.cut)
+
+
+def keys_of(schema: Schema) -> tuple[str, ...]:
+    """The keys by which a schema's fields may come: their names and aliases."""
+    fields = schema.json_schema["properties"]
+    aliases = (alias for node in fields.values() for alias in node.get("aliases", ()))
+    return tuple(dict.fromkeys([*fields, *aliases]))
 
 
 @dataclass(frozen=True)
@@ -116,7 +124,7 @@ class _Strict:
 
 
 def _objects(text: str) -> Iterator[_Found]:
-    """The first objects in a text, one after another; each character is read a bounded number of times.
+    """The first objects in a text, one after another, in time linear in its length.
 
     What the strict reader takes before it gives up, the mending one takes too. The strict one may
     give up a few times only: its errors count the lines of all the text before them.

@@ -82,6 +82,7 @@ class _Making:
     begun: dict[Model, str] = field(default_factory=dict)
 
     def twin(self, model: Model) -> Model:
+        model.model_rebuild()  # a field's type may have been defined after it
         self.begun[model] = f"Twin{len(self.begun)}"
         fields = {name: self._field(info) for name, info in model.model_fields.items()}
         body = {

@@ -169,6 +169,8 @@ def _offer(module: ModuleType) -> str:
 def _only_model(where: str, module: ModuleType) -> Model:
     """The one model of a file that no other model there has in it or builds on."""
     models = _models(module)
+    for model in models:
+        model.model_rebuild(raise_errors=False)  # a field's type may have been defined after it
     parts = {part for model in models for part in _parts(model) if part is not model}
     whole = [model for model in models if model not in parts]
     if len(whole) == 1:

@@ -73,7 +73,11 @@ def test_only_the_shape_is_asked_for() -> None:
     assert fields["kind"]["anyOf"] == [{"enum": ["a", "b"]}, NULL]
     assert fields["version"]["const"] == 1
     assert fields["number"]["anyOf"] == [{"type": "integer"}, text, NULL]
-    assert fields["parts"] | {"title": ""} == {"title": "", "type": "array", "items": {"type": "integer"}}
+    assert fields["parts"] | {"title": ""} == {
+        "title": "",
+        "type": "array",
+        "items": {"type": "integer"},
+    }
     assert fields["others"]["items"]["properties"]["size"]["anyOf"] == [{"type": "number"}, NULL]
     assert fields["rates"]["additionalProperties"] == {"type": "number"}
     assert fields["pair"]["prefixItems"] == [{"type": "integer"}, text]
@@ -122,7 +126,9 @@ def test_compositions_become_one_object() -> None:
                 {"$ref": "#/$defs/Base"},
                 {"properties": {"b": {"oneOf": [{"type": "integer"}, {"type": "null"}]}}},
             ],
-            "$defs": {"Base": {"type": "object", "properties": {"a": {"type": ["string", "null"]}}}},
+            "$defs": {
+                "Base": {"type": "object", "properties": {"a": {"type": ["string", "null"]}}}
+            },
         }
     )
     assert set(made["properties"]) == {"a", "b"}

@@ -83,7 +83,9 @@ def test_fields_come_by_alias_too() -> None:
         ("either", "a", None),
     ],
 )
-def test_an_invalid_field_is_its_default_and_told(name: str, value: object, instead: object) -> None:
+def test_an_invalid_field_is_its_default_and_told(
+    name: str, value: object, instead: object
+) -> None:
     found = SCHEMA.validate({**GOOD, name: value})
     assert found.fields[name] == instead
     assert list(told(found)) == [name]
@@ -142,8 +144,10 @@ def test_what_is_said_of_the_whole_is_told_and_the_fields_stay() -> None:
         st.sampled_from([*BILL["properties"], "No", "odd"]),
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
-            lambda inner: st.lists(inner, max_size=3)
-            | st.dictionaries(st.sampled_from(["name", "amount", "odd"]), inner, max_size=3),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(st.sampled_from(["name", "amount", "odd"]), inner, max_size=3)
+            ),
             max_leaves=8,
         ),
         max_size=5,

@@ -69,7 +69,8 @@ def test_a_file_may_use_what_stands_beside_it(folder: Path) -> None:
         "schema.py",
         "from __future__ import annotations\nfrom sizes_of_ours import LONGEST\n"
         "from pydantic import BaseModel, Field\n"
-        "class A(BaseModel):\n    b: B\nclass B(BaseModel):\n    c: str = Field(max_length=LONGEST)\n",
+        "class A(BaseModel):\n    b: B\n"
+        "class B(BaseModel):\n    c: str = Field(max_length=LONGEST)\n",
     )
     assert load_schema(file).validate({"b": {"c": "four"}}).errors[0].path == "b.c"
 
@@ -136,7 +137,8 @@ MODEL = "from pydantic import BaseModel, RootModel, Field\nfrom typing import Ca
         ),
         (
             "x.py",
-            MODEL + "class A(BaseModel):\n a: int = Field(json_schema_extra={'merge': 'concatenate'})",
+            MODEL
+            + "class A(BaseModel):\n a: int = Field(json_schema_extra={'merge': 'concatenate'})",
             "x.py",
             "only lists are concatenated",
         ),

@@ -49,7 +49,11 @@ def test_what_differs_in_spaces_and_case_only_is_the_same() -> None:
 
 
 def test_rules_of_the_schema_choose_without_a_word() -> None:
-    parts = [{"first": None, "last": 1.0}, {"first": "a", "last": 2.0}, {"first": "b", "last": None}]
+    parts = [
+        {"first": None, "last": 1.0},
+        {"first": "a", "last": 2.0},
+        {"first": "b", "last": None},
+    ]
     assert merge(SCHEMA, parts) == ({"first": "a", "last": 2.0}, ())
 
 
@@ -72,7 +76,12 @@ def test_objects_are_merged_field_by_field() -> None:
 
 
 def test_lists_are_concatenated_with_the_seam_once() -> None:
-    parts = [{"lines": lines(1, 2, 3)}, {"lines": lines(2, 3, 4)}, {"lines": []}, {"lines": lines(5)}]
+    parts = [
+        {"lines": lines(1, 2, 3)},
+        {"lines": lines(2, 3, 4)},
+        {"lines": []},
+        {"lines": lines(5)},
+    ]
     assert merge(SCHEMA, parts) == ({"lines": lines(1, 2, 3, 4, 5)}, ())
 
 
@@ -113,6 +122,7 @@ def test_the_whole_is_checked_and_the_parts_errors_are_where_their_fields_went()
     third = schema.validate({"lines": lines(4), "odd": 1})
     made = merge_validated(schema, [first, second, third])
     assert made.fields["number"] == "A"
+    assert made.fields["total"] == 3  # the last page that has one
     assert [line["amount"] for line in made.fields["lines"]] == [1, 2, None, 4]
     told = {(error.path, error.value) for error in made.errors}
     assert ("lines.2.amount", '"x"') in told
@@ -120,6 +130,19 @@ def test_the_whole_is_checked_and_the_parts_errors_are_where_their_fields_went()
     assert ("odd", "1") in told
     assert ("number", "7") in told  # it was an answer, and is in no record
     assert not any(error.path == "number" and error.value is None for error in made.errors)
+
+
+def test_a_default_is_no_answer_of_a_part() -> None:
+    class Priced(BaseModel):
+        currency: str = "EUR"
+        who: Who = Who(town="Bremen")
+
+    schema = of_model(Priced)
+    parts = [schema.validate({}), schema.validate({"currency": "USD", "who": {"town": "Ulm"}})]
+    made = merge_validated(schema, parts)
+    assert made.fields == {"currency": "USD", "who": {"name": None, "town": "Ulm"}}
+    assert made.errors == ()
+    assert merge_validated(schema, [parts[0], parts[0]]) == parts[0]
 
 
 def test_checks_are_made_of_the_whole_only() -> None:

@@ -193,7 +193,9 @@ def test_null_for_a_field_with_a_default_is_the_default() -> None:
 
 
 def test_strange_keys_are_told_at_every_level() -> None:
-    found = BILL.validate({**GOOD, "odd": 1, "lines": [{"odd": [2]}], "seller": {"name": "N", "x": 3}})
+    found = BILL.validate(
+        {**GOOD, "odd": 1, "lines": [{"odd": [2]}], "seller": {"name": "N", "x": 3}}
+    )
     assert {path: value for path, (value, _) in told(found).items()} == {
         "odd": "1",
         "lines.0.odd": "[2]",
@@ -400,8 +402,12 @@ def test_deeply_nested_input_is_no_exception() -> None:
 
 RAW = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["name", "text", "Betrag", "odd", "a"]), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["name", "text", "Betrag", "odd", "a"]), inner, max_size=3
+        )
+    ),
     max_leaves=10,
 )
 NAMES = st.sampled_from([*Bill.model_fields, "No", "odd"])

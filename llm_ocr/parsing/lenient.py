@@ -112,8 +112,8 @@ class _Making:
         made.annotation = self._annotation(info.annotation)
         if info.is_required():
             made.default, made.validate_default = None, False
-        aliases = _aliases(info)
-        made.metadata = [*info.metadata, Hints(aliases)] if aliases else list(info.metadata)
+        hints = [Hints(aliases(info))] if aliases(info) else []
+        made.metadata = [*info.metadata, *hints]
         return made
 
     def _annotation(self, kind: Any) -> Any:  # noqa: ANN401
@@ -149,7 +149,7 @@ class _Making:
         return self.twin(kind)
 
 
-def _aliases(info: FieldInfo) -> tuple[str, ...]:
+def aliases(info: FieldInfo) -> tuple[str, ...]:
     """The other names of a field, in words."""
     given = info.validation_alias
     choices = given.choices if isinstance(given, AliasChoices) else [given, info.alias]

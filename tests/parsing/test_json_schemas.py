@@ -123,6 +123,13 @@ def test_missing_fields_strange_keys_and_nulls() -> None:
     assert told(SCHEMA.validate({"number": None, "total": None}))["number"][0] == "null"
 
 
+def test_a_field_that_comes_under_two_names_is_told() -> None:
+    found = SCHEMA.validate({**GOOD, "No": "B1"})
+    assert found.fields["number"] == "A1"
+    assert told(found)["No"][0] == '"B1"'
+    assert "another name" in told(found)["No"][1]
+
+
 def test_other_keys_are_kept_where_the_schema_says_so() -> None:
     fields = {"properties": {"a": {"type": "integer"}}, "type": "object"}
     raw = {"a": 1, "b": "x"}

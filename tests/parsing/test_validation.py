@@ -205,6 +205,22 @@ def test_strange_keys_are_told_at_every_level() -> None:
     assert "odd" not in found.fields["lines"][0]
 
 
+def test_a_field_that_comes_under_two_names_is_told() -> None:
+    class Open(BaseModel):
+        model_config = ConfigDict(extra="allow")
+        a: int = Field(0, alias="A")
+
+    found = BILL.validate({"No": "A1", "Nummer": "A2", "number": "A3"})
+    assert found.fields["number"] == "A1"
+    assert {path: value for path, (value, _) in told(found).items()} == {
+        "Nummer": '"A2"',
+        "number": '"A3"',
+    }
+    assert "another name" in told(found)["Nummer"][1]
+    assert of(Open, {"A": 1, "a": 2}).fields == {"a": 1}
+    assert set(told(of(Open, {"A": 1, "a": 2}))) == {"a"}
+
+
 def test_a_model_that_allows_other_keys_keeps_them() -> None:
     class Open(BaseModel):
         model_config = ConfigDict(extra="allow")

@@ -35,8 +35,9 @@ def read_answer(text: str, keys: Collection[str] = ()) -> ReadAnswer:
     that has such a one for a value gives that one. Values that can't be known (cut, missing, NaN,
     nested deeper than `DEEPEST`) are left out or null, with a note.
     """
-    _, thought, after = text.rpartition(_THOUGHT)
-    text = after if thought and "{" in after else text
+    if not text.lstrip().startswith("{"):
+        _, thought, after = text.rpartition(_THOUGHT)
+        text = after if thought and "{" in after else text
     best, count = None, 0
     for one in _objects(text):
         count += 1

@@ -14,7 +14,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "parse.md").read_text("utf-8")
 
 
 def block(language: str, number: int = 0) -> str:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)[number]
+    return str(re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)[number])
 
 
 @pytest.fixture

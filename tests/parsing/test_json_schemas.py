@@ -133,7 +133,11 @@ def test_a_field_that_comes_under_two_names_is_told() -> None:
 def test_other_keys_are_kept_where_the_schema_says_so() -> None:
     fields = {"properties": {"a": {"type": "integer"}}, "type": "object"}
     raw = {"a": 1, "b": "x"}
-    for allowed in ({"additionalProperties": True}, {"patternProperties": {"^b": {}}}):
+    others: list[dict[str, Any]] = [
+        {"additionalProperties": True},
+        {"patternProperties": {"^b": {}}},
+    ]
+    for allowed in others:
         assert of_json_schema({**fields, **allowed}).validate(raw) == Validated(raw)
     typed = of_json_schema({**fields, "additionalProperties": {"type": "integer"}}).validate(raw)
     assert typed.fields == {"a": 1, "b": None}

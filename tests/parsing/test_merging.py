@@ -10,6 +10,9 @@ from llm_ocr.parsing.merging import merge, merge_validated
 from llm_ocr.parsing.record import FieldError
 
 
+Parts = list[dict[str, Any]]
+
+
 class Line(BaseModel):
     text: str | None = None
     amount: float | None = None
@@ -58,7 +61,12 @@ def test_rules_of_the_schema_choose_without_a_word() -> None:
 
 
 def test_texts_are_joined_with_the_lines_of_the_overlap_once() -> None:
-    parts = [{"story": "one\ntwo"}, {"story": "two \nthree"}, {"story": None}, {"story": "three"}]
+    parts: Parts = [
+        {"story": "one\ntwo"},
+        {"story": "two \nthree"},
+        {"story": None},
+        {"story": "three"},
+    ]
     assert merge(SCHEMA, parts)[0]["story"] == "one\ntwo\nthree"
 
 
@@ -69,7 +77,10 @@ def test_lists_with_the_rule_conflict_are_held_against_each_other() -> None:
 
 
 def test_objects_are_merged_field_by_field() -> None:
-    parts = [{"who": {"name": "Ada", "town": None}}, {"who": {"name": "Bo", "town": "Bremen"}}]
+    parts: Parts = [
+        {"who": {"name": "Ada", "town": None}},
+        {"who": {"name": "Bo", "town": "Bremen"}},
+    ]
     fields, errors = merge(SCHEMA, parts)
     assert fields["who"] == {"name": "Ada", "town": "Bremen"}
     assert [error.path for error in errors] == ["who.name"]
@@ -86,7 +97,7 @@ def test_lists_are_concatenated_with_the_seam_once() -> None:
 
 
 def test_equal_lines_that_are_not_at_the_seam_stay() -> None:
-    parts = [{"lines": lines(1, 1, 2)}, {"lines": lines(3, 1)}]
+    parts: Parts = [{"lines": lines(1, 1, 2)}, {"lines": lines(3, 1)}]
     assert merge(SCHEMA, parts)[0]["lines"] == lines(1, 1, 2, 3, 1)
 
 

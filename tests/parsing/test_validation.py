@@ -77,7 +77,8 @@ class Bill(BaseModel):
 
     @model_validator(mode="after")
     def total_is_not_five(self) -> Self:
-        assert self.total != 5, "five is never right"
+        if self.total == 5:
+            raise AssertionError("five is never right")
         return self
 
 

@@ -72,7 +72,8 @@ def test_a_file_may_use_what_stands_beside_it(folder: Path) -> None:
         "class A(BaseModel):\n    b: B\n"
         "class B(BaseModel):\n    c: str = Field(max_length=LONGEST)\n",
     )
-    assert load_schema(file).validate({"b": {"c": "four"}}).errors[0].path == "b.c"
+    for where in (file, f"{file}:A"):
+        assert load_schema(where).validate({"b": {"c": "four"}}).errors[0].path == "b.c"
 
 
 def test_a_json_schema_file_is_a_schema(folder: Path) -> None:

@@ -9,7 +9,6 @@ from llm_ocr.parsing.loading import of_model
 from llm_ocr.parsing.merging import merge, merge_validated
 from llm_ocr.parsing.record import FieldError
 
-
 Parts = list[dict[str, Any]]
 
 
@@ -52,7 +51,7 @@ def test_what_differs_in_spaces_and_case_only_is_the_same() -> None:
 
 
 def test_rules_of_the_schema_choose_without_a_word() -> None:
-    parts = [
+    parts: Parts = [
         {"first": None, "last": 1.0},
         {"first": "a", "last": 2.0},
         {"first": "b", "last": None},
@@ -87,7 +86,7 @@ def test_objects_are_merged_field_by_field() -> None:
 
 
 def test_lists_are_concatenated_with_the_seam_once() -> None:
-    parts = [
+    parts: Parts = [
         {"lines": lines(1, 2, 3)},
         {"lines": lines(2, 3, 4)},
         {"lines": []},

@@ -357,7 +357,11 @@ def test_fields_are_by_their_names_and_nothing_is_computed() -> None:
         def twice(self) -> int:
             return self.a * 2
 
+    class Outer(BaseModel):
+        inner: Named
+
     assert of(Named, {"a": 2, "x": [1, 7]}).fields == {"a": 2, "deep": 7}
+    assert of(Outer, {"inner": {"a": 2}}).fields == {"inner": {"a": 2, "deep": 0}}
 
 
 def test_a_serializer_that_breaks_costs_its_field() -> None:

@@ -27,14 +27,7 @@ from llm_ocr.parsing.models import Checked
 from llm_ocr.parsing.record import Merge, Schema
 from llm_ocr.parsing.resolving import Node, lookup, resolved
 
-__all__ = [
-    "BUILT_IN",
-    "LoadedSchema",
-    "SchemaError",
-    "load_schema",
-    "of_json_schema",
-    "of_model",
-]
+__all__ = ["BUILT_IN", "LoadedSchema", "SchemaError", "load_schema", "of_json_schema", "of_model"]
 
 BUILT_IN: Mapping[str, str] = {
     "invoice": "Invoice",

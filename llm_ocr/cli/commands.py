@@ -27,6 +27,7 @@ from llm_ocr.cli.options import (
     takes,
 )
 from llm_ocr.cli.planning import plan
+from llm_ocr.cli.schemas import schemas
 from llm_ocr.cli.showing import errors, listed, note, show, terminal
 
 if TYPE_CHECKING:
@@ -189,6 +190,9 @@ def models(
             typer.echo(json.dumps([profile_facts(one) for one in profiles.values()], indent=2))
         else:
             terminal().print(render_profiles(profiles))
+
+
+app.command()(schemas)
 
 
 @app.command()

@@ -68,6 +68,7 @@ def errors() -> Iterator[None]:
     from pydantic import ValidationError
 
     from llm_ocr.inference.replies import EngineFailedError, WrongServerError
+    from llm_ocr.parsing.errors import SchemaError
     from llm_ocr.pipeline.interruption import BudgetSpentError, StoppedError
     from llm_ocr.pipeline.retrying import NoSuchStatusError
     from llm_ocr.pipeline.share import NoSuchShareError
@@ -97,6 +98,7 @@ def errors() -> Iterator[None]:
         NoSuchShareError,
         NoSuchStatusError,
         NothingMeasuredError,
+        SchemaError,
         SettingsMismatchError,
         TableFileError,
         RunInUseError,

@@ -8,9 +8,12 @@ from typing import Any
 
 from llm_ocr.parsing.mending import DEEPEST, Mended, begins, mend
 from llm_ocr.parsing.nearly_json import unescape, whole_characters
+from llm_ocr.parsing.record import Schema
 
 _THOUGHT = "</think>"
 _STRICT_TRIES = 3
+_MOST_OBJECTS = 1000
+_BEGINNING = re.compile(r"\{\s*+[\"'“}\w/]")
 _LONE = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
 
 
@@ -32,8 +35,9 @@ def read_answer(text: str, keys: Collection[str] = ()) -> ReadAnswer:
     that has such a one for a value gives that one. Values that can't be known (cut, missing, NaN,
     nested deeper than `DEEPEST`) are left out or null, with a note.
     """
-    _, thought, after = text.rpartition(_THOUGHT)
-    text = after if thought and "{" in after else text
+    if not text.lstrip().startswith("{"):
+        _, thought, after = text.rpartition(_THOUGHT)
+        text = after if thought and "{" in after else text
     best, count = None, 0
     for one in _objects(text):
         count += 1
@@ -47,7 +51,8 @@ def read_answer(text: str, keys: Collection[str] = ()) -> ReadAnswer:
         return ReadAnswer(read.value, ("JSON within a string", *read.notes), read.cut)
     notes = list(best.notes)
     if count > 1:
-        notes.append(f"{count} JSON objects: the one that fits best is taken")
+        many = f"{count} or more" if count == _MOST_OBJECTS else str(count)
+        notes.append(f"{many} JSON objects: the one that fits best is taken")
     elif _words_around(text, best):
         notes.append("text around the JSON left out")
     if best.cut and not best.value:
@@ -56,6 +61,13 @@ def read_answer(text: str, keys: Collection[str] = ()) -> ReadAnswer:
     if where:
         notes.append(f"taken out of {where!r}")
     return ReadAnswer(value, tuple(notes), best.cut)
+
+
+def keys_of(schema: Schema) -> tuple[str, ...]:
+    """The keys by which a schema's fields may come: their names and aliases."""
+    fields = schema.json_schema["properties"]
+    aliases = (alias for node in fields.values() for alias in node.get("aliases", ()))
+    return tuple(dict.fromkeys([*fields, *aliases]))
 
 
 @dataclass(frozen=True)
@@ -113,15 +125,15 @@ class _Strict:
 
 
 def _objects(text: str) -> Iterator[_Found]:
-    """The objects in a text, one after another; each character is read a bounded number of times.
+    """The first objects in a text, one after another, in time linear in its length.
 
     What the strict reader takes before it gives up, the mending one takes too. The strict one may
     give up a few times only: its errors count the lines of all the text before them.
     """
     strict, tries = _Strict(), _STRICT_TRIES
-    at = text.find("{")
-    while at >= 0:
-        one = None
+    at, found = 0, 0
+    while found < _MOST_OBJECTS and (brace := _BEGINNING.search(text, at)):
+        at, one = brace.start(), None
         if begins(text, at):
             one = strict.read(text, at) if tries else None
             if one is None:
@@ -130,8 +142,9 @@ def _objects(text: str) -> Iterator[_Found]:
                 if mended:
                     one = _Found(mended.value, mended.end, mended.notes, mended.cut, at)
         if one:
+            found += 1
             yield one
-        at = text.find("{", one.end if one else at + 1)
+        at = one.end if one else at + 1
 
 
 def _fit(value: dict[str, Any], keys: Collection[str]) -> tuple[int, int]:

@@ -8,7 +8,7 @@ so that none is forgotten.
 What is left are keywords that vLLM takes with xgrammar, guidance and outlines alike.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from llm_ocr.parsing.resolving import Node, branches, is_null, lookup, resolved
@@ -26,12 +26,24 @@ def guide(schema: Node) -> dict[str, Any]:
     made = making.node(schema, ())
     if "$ref" in made:
         made = {**making.circles[made["$ref"]], **_hints(schema)}
-    names = {ref: f"#/$defs/{ref.rsplit('/', 1)[-1]}" for ref in making.circles}
-    if not names:
+    if not making.circles:
         return made
-    defs = {names[ref].rsplit("/", 1)[-1]: one for ref, one in making.circles.items()}
-    renamed: dict[str, Any] = _renamed({**made, "$defs": defs}, names)
+    names = _names(making.circles)
+    defs = {names[ref]: one for ref, one in making.circles.items()}
+    refs = {ref: f"#/$defs/{name}" for ref, name in names.items()}
+    renamed: dict[str, Any] = _renamed({**made, "$defs": defs}, refs)
     return renamed
+
+
+def _names(refs: Iterable[str]) -> dict[str, str]:
+    """A name for each reference: the last part of it, made different where it isn't."""
+    names: dict[str, str] = {}
+    for ref in refs:
+        name = ref.rsplit("/", 1)[-1].strip("#") or "root"
+        while name in names.values():
+            name += "_"
+        names[ref] = name
+    return names
 
 
 def _renamed(made: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401

@@ -13,7 +13,7 @@ from typing import Any
 from jsonschema.exceptions import best_match
 from jsonschema.validators import Draft202012Validator, validator_for
 
-from llm_ocr.parsing.models import MISSING, UNKNOWN
+from llm_ocr.parsing.models import MISSING, TWICE, UNKNOWN, finite
 from llm_ocr.parsing.record import FieldError, Validated
 from llm_ocr.parsing.resolving import Node, branches, is_null, resolved
 from llm_ocr.parsing.trail import as_json, reason
@@ -42,7 +42,9 @@ class CheckedJson:
     def __call__(self, raw: Mapping[str, Any]) -> Validated:
         errors: list[FieldError] = []
         root = resolved(self._root, self._root)
-        return Validated(self._object(root, raw, "", errors), tuple(errors))
+        fields = self._object(root, raw, "", errors)
+        whole = {name: finite(one, name, errors) for name, one in fields.items()}
+        return Validated(whole, tuple(errors))
 
     def _value(self, node: Any, value: Any, path: str, errors: list[FieldError]) -> Any:  # noqa: ANN401
         """The value as the record has it; InvalidError where the schema doesn't take it."""
@@ -90,12 +92,17 @@ class CheckedJson:
         made: dict[str, Any] = {}
         used: set[str] = set()
         for name, part in node.get("properties", {}).items():
-            key = _key(name, part, value)
+            key = next((one for one in _keys(name, part) if one in value), name)
             used.add(key)
             needed = name in node.get("required", ())
             made[name] = self._field(part, value, key, needed, f"{inside}{name}", errors)
+        others = {
+            key for name, part in node.get("properties", {}).items() for key in _keys(name, part)
+        }
         for key, item in value.items():
-            if key not in used:
+            if key in others - used:
+                errors.append(FieldError(f"{inside}{key}", as_json(item), TWICE))
+            elif key not in used:
                 self._strange(node, key, item, made, f"{inside}{key}", errors)
         errors.extend(self._checks(node, made, path))
         return made
@@ -159,10 +166,9 @@ class CheckedJson:
             yield FieldError(".".join(part for part in where if part), None, _short(error.message))
 
 
-def _key(name: str, part: object, value: Mapping[str, Any]) -> str:
-    """Under which of its names a field is in an object."""
-    aliases = part.get("aliases", ()) if isinstance(part, Mapping) else ()
-    return next((key for key in (name, *aliases) if key in value), name)
+def _keys(name: str, part: object) -> list[str]:
+    """The names by which a field may come."""
+    return [name, *(part.get("aliases", ()) if isinstance(part, Mapping) else ())]
 
 
 def _matches(pattern: str, key: str) -> bool:

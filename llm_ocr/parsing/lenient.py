@@ -82,6 +82,7 @@ class _Making:
     begun: dict[Model, str] = field(default_factory=dict)
 
     def twin(self, model: Model) -> Model:
+        model.model_rebuild()  # a field's type may have been defined after it
         self.begun[model] = f"Twin{len(self.begun)}"
         fields = {name: self._field(info) for name, info in model.model_fields.items()}
         body = {
@@ -111,8 +112,8 @@ class _Making:
         made.annotation = self._annotation(info.annotation)
         if info.is_required():
             made.default, made.validate_default = None, False
-        aliases = _aliases(info)
-        made.metadata = [*info.metadata, Hints(aliases)] if aliases else list(info.metadata)
+        hints = [Hints(aliases(info))] if aliases(info) else []
+        made.metadata = [*info.metadata, *hints]
         return made
 
     def _annotation(self, kind: Any) -> Any:  # noqa: ANN401
@@ -148,7 +149,7 @@ class _Making:
         return self.twin(kind)
 
 
-def _aliases(info: FieldInfo) -> tuple[str, ...]:
+def aliases(info: FieldInfo) -> tuple[str, ...]:
     """The other names of a field, in words."""
     given = info.validation_alias
     choices = given.choices if isinstance(given, AliasChoices) else [given, info.alias]
@@ -205,7 +206,15 @@ def _valued(value: Any, handler: _Handler) -> Any:  # noqa: ANN401
 def _checks(model: Model) -> dict[str, Any]:
     """The model's own model validators by name, each in a guard that keeps the fields."""
     found = model.__pydantic_decorators__.model_validators
-    return {name: _guard(name, one.func, one.info.mode) for name, one in found.items()}
+    guards = {name: _guard(name, one.func, one.info.mode) for name, one in found.items()}
+    if model.model_post_init is not BaseModel.model_post_init:
+
+        def model_post_init(self: BaseModel, context: Any, /) -> None:  # noqa: ANN401
+            given = (self, context)
+            _guarded("model_post_init", model.model_post_init, given, lambda: None)
+
+        guards["model_post_init"] = model_post_init
+    return guards
 
 
 def _guard(name: str, check: Callable[..., Any], mode: str) -> Any:  # noqa: ANN401

@@ -19,12 +19,15 @@ from jsonschema.validators import Draft202012Validator, validator_for
 from pydantic import BaseModel, RootModel
 from pydantic.errors import PydanticUserError
 
+from llm_ocr.parsing.errors import SchemaError
 from llm_ocr.parsing.guiding import guide
 from llm_ocr.parsing.json_schemas import CheckedJson
 from llm_ocr.parsing.lenient import Model
 from llm_ocr.parsing.models import Checked
 from llm_ocr.parsing.record import Merge, Schema
-from llm_ocr.parsing.resolving import Node, resolved
+from llm_ocr.parsing.resolving import Node, lookup, resolved
+
+__all__ = ["BUILT_IN", "LoadedSchema", "SchemaError", "load_schema", "of_json_schema", "of_model"]
 
 BUILT_IN: Mapping[str, str] = {
     "invoice": "Invoice",
@@ -36,10 +39,6 @@ BUILT_IN: Mapping[str, str] = {
 }
 _WAYS = "module:Class, a Python file (schema.py or schema.py:Class), or a JSON Schema (schema.json)"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
-
-
-class SchemaError(ValueError):
-    """There is no schema where one was said to be; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -99,14 +98,12 @@ def of_json_schema(schema: object, name: str = "", what: str = "The schema") -> 
         raise SchemaError(
             f"{what} is no JSON Schema: at {at or 'its top'}: {error.message}"
         ) from error
+    _check_references(schema, what)
     try:
         json_schema = guide(schema)
         top = resolved(schema, schema)
-    except (KeyError, IndexError, ValueError, TypeError, RecursionError) as error:
-        raise SchemaError(
-            f"{what} refers to {error}, which isn't in it: put everything that it refers to "
-            "under $defs of the same file"
-        ) from error
+    except (KeyError, RecursionError) as error:
+        raise SchemaError(f"{what} has references that lead in a circle to no type") from error
     properties = json_schema.get("properties")
     if not properties:
         raise SchemaError(
@@ -119,6 +116,23 @@ def of_json_schema(schema: object, name: str = "", what: str = "The schema") -> 
     source = json.dumps(schema, indent=2, ensure_ascii=False)
     rules = _rules(what, asked, properties)
     return LoadedSchema(name, json_schema, CheckedJson(schema), rules, _hash(name, source), source)
+
+
+def _check_references(schema: Node, what: str) -> None:
+    todo: list[Any] = [schema]
+    while todo:
+        node = todo.pop()
+        ref = node.get("$ref") if isinstance(node, dict) else None
+        if isinstance(ref, str):
+            try:
+                lookup(schema, ref)
+            except (KeyError, IndexError, ValueError, TypeError) as error:
+                raise SchemaError(
+                    f"{what} refers to {ref!r}, which isn't in it: put everything that it refers "
+                    "to under $defs of the same file"
+                ) from error
+        inner = node.values() if isinstance(node, dict) else node
+        todo.extend(one for one in inner if isinstance(one, dict | list))
 
 
 def _of_json_file(where: str) -> LoadedSchema:
@@ -157,6 +171,8 @@ def _offer(module: ModuleType) -> str:
 def _only_model(where: str, module: ModuleType) -> Model:
     """The one model of a file that no other model there has in it or builds on."""
     models = _models(module)
+    for model in models:
+        model.model_rebuild(raise_errors=False)  # a field's type may have been defined after it
     parts = {part for model in models for part in _parts(model) if part is not model}
     whole = [model for model in models if model not in parts]
     if len(whole) == 1:

@@ -15,14 +15,14 @@ Parted = Sequence[tuple[int, Any]]  # values, each with the part that it is of
 
 _LONGEST_SEAM = 500
 _NOT_A_VALUE = (None, "null")
+NO_RULES: Mapping[str, Merge] = {}
 
 
 def merge(schema: Schema, parts: Sequence[Fields]) -> tuple[Fields, tuple[FieldError, ...]]:
     """The fields of the parts (validated, in their order in the document) as one record's, and
     what they don't agree on. Checks of the whole record are not made: `merge_validated` does."""
     merging = _Merging()
-    fields = merging.objects(list(enumerate(parts)), "", schema.rules)
-    return fields, tuple(merging.conflicts)
+    return merging.record(schema, parts), tuple(merging.conflicts)
 
 
 def merge_validated(schema: Schema, parts: Sequence[Validated]) -> Validated:
@@ -34,7 +34,7 @@ def merge_validated(schema: Schema, parts: Sequence[Validated]) -> Validated:
     if len(parts) == 1:
         return parts[0]
     merging = _Merging()
-    fields = merging.objects(list(enumerate(part.fields for part in parts)), "", schema.rules)
+    fields = merging.record(schema, [part.fields for part in parts])
     lost = [
         FieldError(merging.moved(number, error.path), error.value, error.reason)
         for number, part in enumerate(parts)
@@ -54,8 +54,17 @@ class _Merging:
     conflicts: list[FieldError] = field(default_factory=list)
     moves: dict[tuple[int, str], list[int]] = field(default_factory=dict)
 
-    def objects(
-        self, parts: Parted, path: str, rules: Mapping[str, Merge] | None = None
+    def record(self, schema: Schema, parts: Sequence[Fields]) -> dict[str, Any]:
+        """What a part has by the schema's default only is not from the document."""
+        defaults = schema.validate({}).fields
+        return self._object(list(enumerate(parts)), "", defaults, schema.rules)
+
+    def _object(
+        self,
+        parts: Parted,
+        path: str,
+        defaults: object,
+        rules: Mapping[str, Merge] = NO_RULES,
     ) -> dict[str, Any]:
         names = dict.fromkeys(name for _, part in parts for name in part)
         inside = f"{path}." if path else ""
@@ -63,7 +72,8 @@ class _Merging:
             name: self._field(
                 [(number, part[name]) for number, part in parts if part.get(name) is not None],
                 f"{inside}{name}",
-                (rules or {}).get(name),
+                defaults.get(name) if isinstance(defaults, Mapping) else None,
+                rules.get(name),
             )
             for name in names
         }
@@ -76,8 +86,8 @@ class _Merging:
             made.append(str(places[int(part)]) if places and part.isdecimal() else part)
         return ".".join(made)
 
-    def _field(self, values: Parted, path: str, rule: Merge | None) -> Any:  # noqa: ANN401
-        telling = [one for one in values if _tells(one[1])]
+    def _field(self, values: Parted, path: str, default: object, rule: Merge | None) -> Any:  # noqa: ANN401
+        telling = [one for one in values if _tells(one[1]) and one[1] != default]
         if not telling:
             return values[0][1] if values else None
         if rule in (Merge.FIRST, Merge.LAST):
@@ -87,7 +97,7 @@ class _Merging:
         if rule is not Merge.CONFLICT and all(isinstance(one, list) for _, one in telling):
             return self._concatenated(telling, path)
         if all(isinstance(one, Mapping) for _, one in telling):
-            return self.objects(telling, path)
+            return self._object(telling, path, default)
         return self._agreed(telling, path)
 
     def _chosen(self, one: tuple[int, Any], path: str) -> Any:  # noqa: ANN401
@@ -115,7 +125,7 @@ class _Merging:
             for place in range(seam):
                 twice = [made[start + place], (number, items[place])]
                 both = [one for one in twice if one[1] is not None]
-                one = self._field(both, f"{path}.{start + place}", None)
+                one = self._field(both, f"{path}.{start + place}", None, None)
                 made[start + place] = (made[start + place][0], one)
             made.extend((number, item) for item in items[seam:])
             self.moves[number, path] = [start + place for place in range(len(items))]

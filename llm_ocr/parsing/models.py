@@ -10,12 +10,13 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from llm_ocr.parsing.lenient import Model, lenient, original
+from llm_ocr.parsing.lenient import Model, aliases, lenient, original
 from llm_ocr.parsing.mending import DEEPEST
 from llm_ocr.parsing.record import FieldError, Validated
 from llm_ocr.parsing.trail import TRAIL, Trail, as_json, reason
 
 UNKNOWN = "not a field of the schema"
+TWICE = "another name of a field that has its value already"
 MISSING = "missing, and the schema has no default for it"
 
 
@@ -81,7 +82,7 @@ class Checked:
                 errors.append(FieldError(name, as_json(getattr(made, name)), reason(error)))
                 dumped = {name: None}
             if name in dumped:
-                fields[name] = _finite(dumped[name], name, errors)
+                fields[name] = finite(dumped[name], name, errors)
         return fields, errors
 
 
@@ -108,22 +109,23 @@ def _inner(value: object) -> Iterator[tuple[str, object]]:
 def _of_model(made: BaseModel, path: tuple[str, ...]) -> Iterator[FieldError]:
     model = original(type(made))
     extra = made.__pydantic_extra__ or {}
-    if model.model_config.get("extra") != "allow":
-        for key, value in extra.items():
-            yield FieldError(".".join((*path, key)), as_json(value), UNKNOWN)
-        extra.clear()
+    known = {name for field, info in model.model_fields.items() for name in (field, *aliases(info))}
+    for key in list(extra):
+        if key in known or model.model_config.get("extra") != "allow":
+            problem = TWICE if key in known else UNKNOWN
+            yield FieldError(".".join((*path, key)), as_json(extra.pop(key)), problem)
     for name, info in model.model_fields.items():
         if info.is_required() and name not in made.model_fields_set:
             yield FieldError(".".join((*path, name)), None, MISSING)
 
 
-def _finite(value: Any, path: str, errors: list[FieldError]) -> Any:  # noqa: ANN401
+def finite(value: Any, path: str, errors: list[FieldError]) -> Any:  # noqa: ANN401
     """A value without numbers that JSON doesn't have."""
     if isinstance(value, float) and not isfinite(value):
         errors.append(FieldError(path, str(value), "not a number that JSON has"))
         return None
     if isinstance(value, list):
-        return [_finite(one, f"{path}.{place}", errors) for place, one in enumerate(value)]
+        return [finite(one, f"{path}.{place}", errors) for place, one in enumerate(value)]
     if isinstance(value, dict):
-        return {key: _finite(one, f"{path}.{key}", errors) for key, one in value.items()}
+        return {key: finite(one, f"{path}.{key}", errors) for key, one in value.items()}
     return value

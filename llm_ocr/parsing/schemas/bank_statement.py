@@ -15,20 +15,20 @@ class Movement(BaseModel):
     booking_date: date | None = Field(
         default=None,
         title="Date",
-        validation_alias=AliasChoices("Date", "Booking date", "Buchungstag", "Datum", "Buchung"),
+        validation_alias=AliasChoices("Booking date", "Buchungstag", "Datum", "Buchung"),
         examples=["2026-03-02"],
     )
     value_date: date | None = Field(
         default=None,
         title="Value date",
-        validation_alias=AliasChoices("Value date", "Value", "Valuta", "Wertstellung"),
+        validation_alias=AliasChoices("Value", "Valuta", "Wertstellung"),
         examples=["2026-03-02"],
     )
     description: str | None = Field(
         default=None,
         title="Description",
         validation_alias=AliasChoices(
-            "Description", "Details", "Transaction", "Verwendungszweck", "Buchungstext", "Text"
+            "Details", "Transaction", "Verwendungszweck", "Buchungstext", "Text"
         ),
         examples=["Rent March"],
     )
@@ -36,14 +36,14 @@ class Movement(BaseModel):
         default=None,
         title="Amount",
         description="Below zero for money that went out, also where the page has a column for it",
-        validation_alias=AliasChoices("Amount", "Betrag", "Umsatz"),
+        validation_alias=AliasChoices("Betrag", "Umsatz"),
         examples=[-850.0],
     )
     balance: Decimal | None = Field(
         default=None,
         title="Balance",
         description="Of the account after this booking, where it is printed",
-        validation_alias=AliasChoices("Balance", "Saldo", "Kontostand"),
+        validation_alias=AliasChoices("Saldo", "Kontostand"),
         examples=[1204.5],
     )
 
@@ -51,48 +51,46 @@ class Movement(BaseModel):
 class BankStatement(BaseModel):
     """A bank statement, as it is printed; what it doesn't say is null."""
 
-    bank: str | None = Field(
-        default=None, title="Bank", validation_alias=AliasChoices("Bank", "Kreditinstitut")
-    )
+    bank: str | None = Field(default=None, title="Bank", validation_alias="Kreditinstitut")
     account_holder: str | None = Field(
         default=None,
         title="Account holder",
-        validation_alias=AliasChoices("Account holder", "Account name", "Kontoinhaber"),
+        validation_alias=AliasChoices("Account name", "Kontoinhaber"),
         examples=["Ada Lindgren"],
     )
     account_number: str | None = Field(
         default=None,
         title="Account number",
-        validation_alias=AliasChoices("Account number", "Account no", "Account", "Kontonummer"),
+        validation_alias=AliasChoices("Account no", "Account", "Kontonummer"),
         examples=["0532013000"],
     )
     iban: str | None = Field(default=None, title="IBAN", examples=["DE89 3704 0044 0532 0130 00"])
     bic: str | None = Field(
-        default=None, title="BIC", validation_alias=AliasChoices("BIC", "SWIFT", "BIC/SWIFT")
+        default=None, title="BIC", validation_alias=AliasChoices("SWIFT", "BIC/SWIFT")
     )
     statement_number: str | None = Field(
         default=None,
         title="Statement number",
-        validation_alias=AliasChoices("Statement number", "Statement no", "Auszug Nr", "Auszug"),
+        validation_alias=AliasChoices("Statement no", "Auszug Nr", "Auszug"),
         examples=["3/2026"],
     )
     period_start: date | None = Field(
         default=None,
         title="From",
-        validation_alias=AliasChoices("From", "Period start", "Von", "Vom"),
+        validation_alias=AliasChoices("Period start", "Von", "Vom"),
         examples=["2026-03-01"],
     )
     period_end: date | None = Field(
         default=None,
         title="To",
-        validation_alias=AliasChoices("To", "Period end", "Statement date", "Bis", "Bis zum"),
+        validation_alias=AliasChoices("Period end", "Statement date", "Bis", "Bis zum"),
         examples=["2026-03-31"],
     )
     currency: str | None = Field(
         default=None,
         title="Currency",
         description="As printed: a code or a sign",
-        validation_alias=AliasChoices("Currency", "Währung"),
+        validation_alias="Währung",
         examples=["EUR"],
     )
     opening_balance: Decimal | None = Field(
@@ -100,7 +98,6 @@ class BankStatement(BaseModel):
         title="Opening balance",
         description="Before the first movement",
         validation_alias=AliasChoices(
-            "Opening balance",
             "Previous balance",
             "Balance brought forward",
             "Anfangssaldo",
@@ -114,7 +111,6 @@ class BankStatement(BaseModel):
         title="Closing balance",
         description="After the last movement",
         validation_alias=AliasChoices(
-            "Closing balance",
             "New balance",
             "Ending balance",
             "Endsaldo",
@@ -127,7 +123,7 @@ class BankStatement(BaseModel):
     movements: list[Movement] = Field(
         default_factory=list,
         title="Movements",
-        validation_alias=AliasChoices("Movements", "Transactions", "Umsätze", "Buchungen"),
+        validation_alias=AliasChoices("Transactions", "Umsätze", "Buchungen"),
     )
 
     @model_validator(mode="after")
@@ -150,8 +146,7 @@ class BankStatement(BaseModel):
     def each_balance_follows_from_the_one_before(self) -> Self:
         before = self.opening_balance
         for number, movement in enumerate(self.movements, start=1):
-            check_sum(
-                f"balance after movement {number}", [before, movement.amount], movement.balance
-            )
+            said = f"the balance after movement {number}"
+            check_sum(said, [before, movement.amount], movement.balance)
             before = movement.balance
         return self

@@ -17,68 +17,72 @@ class IdCard(BaseModel):
         default=None,
         title="Document number",
         validation_alias=AliasChoices(
-            "Document number",
-            *("Document no", "Passport no", "Card no", "Licence no"),
-            *("Ausweisnummer", "Passnummer", "Dokumentennummer"),
+            "Document no",
+            "Passport no",
+            "Card no",
+            "Licence no",
+            "Ausweisnummer",
+            "Passnummer",
+            "Dokumentennummer",
         ),
         examples=["L01X00T47"],
     )
     surname: str | None = Field(
         default=None,
         title="Surname",
-        validation_alias=AliasChoices("Surname", "Last name", "Family name", "Name", "Nachname"),
+        validation_alias=AliasChoices("Last name", "Family name", "Name", "Nachname"),
         examples=["Lindgren"],
     )
     given_names: str | None = Field(
         default=None,
         title="Given names",
-        validation_alias=AliasChoices("Given names", "First name", "Vornamen", "Vorname"),
+        validation_alias=AliasChoices("First name", "Vornamen", "Vorname"),
         examples=["Ada Marie"],
     )
     date_of_birth: date | None = Field(
         default=None,
         title="Date of birth",
-        validation_alias=AliasChoices("Date of birth", "Born", "Geburtsdatum", "Geburtstag"),
+        validation_alias=AliasChoices("Born", "Geburtsdatum", "Geburtstag"),
         examples=["1988-08-12"],
     )
     place_of_birth: str | None = Field(
         default=None,
         title="Place of birth",
-        validation_alias=AliasChoices("Place of birth", "Geburtsort"),
+        validation_alias="Geburtsort",
         examples=["Bremen"],
     )
     sex: Literal["F", "M", "X"] | None = Field(
-        default=None, title="Sex", validation_alias=AliasChoices("Sex", "Geschlecht")
+        default=None, title="Sex", validation_alias="Geschlecht"
     )
     nationality: str | None = Field(
         default=None,
         title="Nationality",
-        validation_alias=AliasChoices("Nationality", "Staatsangehörigkeit"),
+        validation_alias="Staatsangehörigkeit",
         examples=["DEUTSCH"],
     )
     issue_date: date | None = Field(
         default=None,
         title="Date of issue",
-        validation_alias=AliasChoices("Date of issue", "Issued", "Ausstellungsdatum"),
+        validation_alias=AliasChoices("Issued", "Ausstellungsdatum"),
         examples=["2021-11-02"],
     )
     expiry_date: date | None = Field(
         default=None,
         title="Date of expiry",
-        validation_alias=AliasChoices("Date of expiry", "Expires", "Valid until", "Gültig bis"),
+        validation_alias=AliasChoices("Expires", "Valid until", "Gültig bis"),
         examples=["2031-11-01"],
     )
     authority: str | None = Field(
         default=None,
         title="Authority",
-        validation_alias=AliasChoices("Authority", "Issued by", "Behörde", "Ausstellende Behörde"),
+        validation_alias=AliasChoices("Issued by", "Behörde", "Ausstellende Behörde"),
         examples=["Stadt Bremen"],
     )
     address: str | None = Field(
         default=None,
         title="Address",
         description="In one line",
-        validation_alias=AliasChoices("Address", "Residence", "Anschrift", "Wohnort"),
+        validation_alias=AliasChoices("Residence", "Anschrift", "Wohnort"),
     )
 
     @model_validator(mode="after")

@@ -17,7 +17,7 @@ class OrderLine(Line):
         title="Item number",
         description="The supplier's or the buyer's number for it",
         validation_alias=AliasChoices(
-            "Item no", "Item number", "Part number", "SKU", "Article", "Artikelnummer", "Art.-Nr"
+            "Item no", "Part number", "SKU", "Article", "Artikelnummer", "Art.-Nr"
         ),
         examples=["A-1001"],
     )
@@ -30,75 +30,73 @@ class PurchaseOrder(BaseModel):
         default=None,
         title="Order number",
         validation_alias=AliasChoices(
-            "Order number", "PO number", "PO no", "Purchase order", "Bestellnummer", "Bestell-Nr"
+            "PO number", "PO no", "Purchase order", "Bestellnummer", "Bestell-Nr"
         ),
         examples=["PO-7781"],
     )
     order_date: date | None = Field(
         default=None,
         title="Order date",
-        validation_alias=AliasChoices("Order date", "Date", "Bestelldatum", "Datum"),
+        validation_alias=AliasChoices("Date", "Bestelldatum", "Datum"),
         examples=["2026-02-12"],
     )
     delivery_date: date | None = Field(
         default=None,
         title="Delivery date",
         description="When it is to arrive",
-        validation_alias=AliasChoices(
-            "Delivery date", "Deliver by", "Required by", "Lieferdatum", "Liefertermin"
-        ),
+        validation_alias=AliasChoices("Deliver by", "Required by", "Lieferdatum", "Liefertermin"),
         examples=["2026-03-01"],
     )
     buyer: Party = Field(
         default_factory=Party,
         title="Buyer",
         description="Who orders",
-        validation_alias=AliasChoices("Buyer", "Ordered by", "Besteller", "Käufer"),
+        validation_alias=AliasChoices("Ordered by", "Besteller", "Käufer"),
     )
     supplier: Party = Field(
         default_factory=Party,
         title="Supplier",
         description="Who is to deliver",
-        validation_alias=AliasChoices("Supplier", "Vendor", "Seller", "To", "Lieferant"),
+        validation_alias=AliasChoices("Vendor", "Seller", "To", "Lieferant"),
     )
     ship_to: str | None = Field(
         default=None,
         title="Ship to",
         description="Where it is to be delivered, in one line",
-        validation_alias=AliasChoices("Ship to", "Deliver to", "Lieferadresse", "Lieferanschrift"),
+        validation_alias=AliasChoices("Deliver to", "Lieferadresse", "Lieferanschrift"),
         examples=["Tor 3, Hafenstraße 12, 20457 Hamburg"],
     )
     payment_terms: str | None = Field(
         default=None,
         title="Payment terms",
-        validation_alias=AliasChoices("Payment terms", "Terms", "Zahlungsbedingungen"),
+        validation_alias=AliasChoices("Terms", "Zahlungsbedingungen"),
         examples=["30 days net"],
     )
     currency: str | None = Field(
         default=None,
         title="Currency",
         description="As printed: a code or a sign",
-        validation_alias=AliasChoices("Currency", "Währung"),
+        validation_alias="Währung",
         examples=["EUR", "$"],
     )
     lines: list[OrderLine] = Field(default_factory=list, title="Lines")
     subtotal: Decimal | None = Field(
         default=None,
         title="Subtotal",
-        validation_alias=AliasChoices("Subtotal", "Net total", "Zwischensumme", "Nettobetrag"),
+        validation_alias=AliasChoices("Net total", "Zwischensumme", "Nettobetrag"),
         examples=[100.0],
     )
     vat: Decimal | None = Field(
         default=None,
         title="VAT",
-        validation_alias=AliasChoices("VAT", "Tax", "MwSt", "USt", "Umsatzsteuer"),
+        validation_alias=AliasChoices("Tax", "MwSt", "USt", "Umsatzsteuer"),
         examples=[19.0],
     )
     total: Decimal | None = Field(
         default=None,
         title="Total",
         validation_alias=AliasChoices(
-            "Total", "Grand total", "Order total", "Gesamtbetrag", "Gesamtsumme", "Bestellwert"
+            "Grand total", "Order total", "Gesamtbetrag", "Gesamtsumme", "Bestellwert"
         ),
         examples=[119.0],
         json_schema_extra={"merge": "last"},

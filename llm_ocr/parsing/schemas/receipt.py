@@ -26,20 +26,20 @@ class Receipt(BaseModel):
     receipt_date: date | None = Field(
         default=None,
         title="Date",
-        validation_alias=AliasChoices("Date", "Datum"),
+        validation_alias="Datum",
         examples=["2026-03-01"],
     )
     receipt_time: time | None = Field(
         default=None,
         title="Time",
-        validation_alias=AliasChoices("Time", "Uhrzeit", "Zeit"),
+        validation_alias=AliasChoices("Uhrzeit", "Zeit"),
         examples=["14:05:00"],
     )
     currency: str | None = Field(
         default=None,
         title="Currency",
         description="As printed: a code or a sign",
-        validation_alias=AliasChoices("Currency", "Währung"),
+        validation_alias="Währung",
         examples=["EUR", "$"],
     )
     lines: list[Line] = Field(
@@ -49,20 +49,20 @@ class Receipt(BaseModel):
         default=None,
         title="Subtotal",
         description="Without tax, where it is printed",
-        validation_alias=AliasChoices("Subtotal", "Sub-total", "Net", "Zwischensumme", "Netto"),
+        validation_alias=AliasChoices("Sub-total", "Net", "Zwischensumme", "Netto"),
         examples=[10.0],
     )
     vat: Decimal | None = Field(
         default=None,
         title="VAT",
         description="All tax on the receipt",
-        validation_alias=AliasChoices("VAT", "Tax", "Sales tax", "MwSt", "USt"),
+        validation_alias=AliasChoices("Tax", "Sales tax", "MwSt", "USt"),
         examples=[1.9],
     )
     tip: Decimal | None = Field(
         default=None,
         title="Tip",
-        validation_alias=AliasChoices("Tip", "Gratuity", "Service charge", "Trinkgeld"),
+        validation_alias=AliasChoices("Gratuity", "Service charge", "Trinkgeld"),
         examples=[1.0],
     )
     total: Decimal | None = Field(
@@ -70,7 +70,7 @@ class Receipt(BaseModel):
         title="Total",
         description="What was paid",
         validation_alias=AliasChoices(
-            "Total", "Grand total", "Amount paid", "Summe", "Gesamt", "Gesamtbetrag", "Zu zahlen"
+            "Grand total", "Amount paid", "Summe", "Gesamt", "Gesamtbetrag", "Zu zahlen"
         ),
         examples=[12.9],
         json_schema_extra={"merge": "last"},
@@ -79,9 +79,7 @@ class Receipt(BaseModel):
         default=None,
         title="Payment",
         description="As printed",
-        validation_alias=AliasChoices(
-            "Payment", "Paid by", "Tender", "Zahlung", "Zahlart", "Bezahlt"
-        ),
+        validation_alias=AliasChoices("Paid by", "Tender", "Zahlung", "Zahlart", "Bezahlt"),
         examples=["Visa", "cash"],
     )
 

@@ -14,13 +14,13 @@ class Period(BaseModel):
     start: str | None = Field(
         default=None,
         title="From",
-        validation_alias=AliasChoices("From", "Start", "Von"),
+        validation_alias=AliasChoices("Start", "Von"),
         examples=["2019-04"],
     )
     end: str | None = Field(
         default=None,
         title="To",
-        validation_alias=AliasChoices("To", "End", "Bis"),
+        validation_alias=AliasChoices("End", "Bis"),
         examples=["2023-09", "present"],
     )
 
@@ -39,9 +39,7 @@ class Position(Period):
     organisation: str | None = Field(
         default=None,
         title="Organisation",
-        validation_alias=AliasChoices(
-            "Organisation", "Employer", "Company", "Arbeitgeber", "Firma"
-        ),
+        validation_alias=AliasChoices("Employer", "Company", "Arbeitgeber", "Firma"),
         examples=["Nordlicht GmbH"],
     )
     location: str | None = Field(default=None, title="Location", examples=["Hamburg"])
@@ -54,21 +52,19 @@ class Education(Period):
     degree: str | None = Field(
         default=None,
         title="Degree",
-        validation_alias=AliasChoices("Degree", "Abschluss"),
+        validation_alias="Abschluss",
         examples=["MSc"],
     )
     subject: str | None = Field(
         default=None,
         title="Subject",
-        validation_alias=AliasChoices("Subject", "Field of study", "Fach", "Studiengang"),
+        validation_alias=AliasChoices("Field of study", "Fach", "Studiengang"),
         examples=["Statistics"],
     )
     school: str | None = Field(
         default=None,
         title="School",
-        validation_alias=AliasChoices(
-            "School", "University", "Institution", "Universität", "Schule"
-        ),
+        validation_alias=AliasChoices("University", "Institution", "Universität", "Schule"),
         examples=["Universität Bremen"],
     )
 
@@ -80,7 +76,7 @@ class Language(BaseModel):
     level: str | None = Field(
         default=None,
         title="Level",
-        validation_alias=AliasChoices("Level", "Niveau"),
+        validation_alias="Niveau",
         examples=["native", "C1"],
     )
 
@@ -98,49 +94,47 @@ class Resume(BaseModel):
     email: str | None = Field(
         default=None,
         title="E-mail",
-        validation_alias=AliasChoices("E-mail", "Email", "Mail"),
+        validation_alias=AliasChoices("Email", "Mail"),
         examples=["ada@example.org"],
     )
     phone: str | None = Field(
         default=None,
         title="Phone",
-        validation_alias=AliasChoices("Phone", "Tel", "Telephone", "Mobile", "Telefon", "Mobil"),
+        validation_alias=AliasChoices("Tel", "Telephone", "Mobile", "Telefon", "Mobil"),
         examples=["+49 421 1234567"],
     )
     address: str | None = Field(
         default=None,
         title="Address",
         description="In one line",
-        validation_alias=AliasChoices("Address", "Anschrift", "Adresse"),
+        validation_alias=AliasChoices("Anschrift", "Adresse"),
     )
     links: list[str] = Field(default_factory=list, title="Links", examples=[["example.org/ada"]])
     summary: str | None = Field(
         default=None,
         title="Summary",
-        validation_alias=AliasChoices("Summary", "Profile", "About", "Profil", "Über mich"),
+        validation_alias=AliasChoices("Profile", "About", "Profil", "Über mich"),
     )
     experience: list[Position] = Field(
         default_factory=list,
         title="Experience",
-        validation_alias=AliasChoices(
-            "Experience", "Employment", "Work history", "Berufserfahrung"
-        ),
+        validation_alias=AliasChoices("Employment", "Work history", "Berufserfahrung"),
     )
     education: list[Education] = Field(
         default_factory=list,
         title="Education",
-        validation_alias=AliasChoices("Education", "Ausbildung", "Bildungsweg", "Studium"),
+        validation_alias=AliasChoices("Ausbildung", "Bildungsweg", "Studium"),
     )
     skills: list[str] = Field(
         default_factory=list,
         title="Skills",
-        validation_alias=AliasChoices("Skills", "Kenntnisse", "Fähigkeiten"),
+        validation_alias=AliasChoices("Kenntnisse", "Fähigkeiten"),
         examples=[["Python", "SQL"]],
     )
     languages: list[Language] = Field(
         default_factory=list,
         title="Languages",
-        validation_alias=AliasChoices("Languages", "Sprachen"),
+        validation_alias="Sprachen",
     )
 
     @field_validator("email")

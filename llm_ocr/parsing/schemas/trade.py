@@ -17,14 +17,14 @@ class Party(BaseModel):
         default=None,
         title="Address",
         description="Street, postcode, town and country, in one line",
-        validation_alias=AliasChoices("Address", "Anschrift", "Adresse"),
+        validation_alias=AliasChoices("Anschrift", "Adresse"),
         examples=["Hafenstraße 12, 20457 Hamburg"],
     )
     vat_id: str | None = Field(
         default=None,
         title="VAT ID",
         validation_alias=AliasChoices(
-            "VAT ID", "VAT No", "VAT Reg No", "VAT number", "Tax ID", "USt-IdNr", "USt-ID"
+            "VAT No", "VAT Reg No", "VAT number", "Tax ID", "USt-IdNr", "USt-ID"
         ),
         examples=["DE123456789"],
     )
@@ -37,21 +37,21 @@ class Line(BaseModel):
         default=None,
         title="Description",
         validation_alias=AliasChoices(
-            "Description", "Item", "Product", "Service", "Bezeichnung", "Beschreibung", "Artikel"
+            "Item", "Product", "Service", "Bezeichnung", "Beschreibung", "Artikel"
         ),
         examples=["Paper A4, 80 g"],
     )
     quantity: Decimal | None = Field(
         default=None,
         title="Quantity",
-        validation_alias=AliasChoices("Qty", "Quantity", "Menge", "Anzahl", "Hours", "Stunden"),
+        validation_alias=AliasChoices("Qty", "Menge", "Anzahl", "Hours", "Stunden"),
         examples=[3],
     )
     unit_price: Decimal | None = Field(
         default=None,
         title="Unit price",
         validation_alias=AliasChoices(
-            "Unit price", "Price", "Rate", "Einzelpreis", "E-Preis", "Preis", "Stückpreis"
+            "Price", "Rate", "Einzelpreis", "E-Preis", "Preis", "Stückpreis"
         ),
         examples=[4.5],
     )
@@ -60,7 +60,7 @@ class Line(BaseModel):
         title="Amount",
         description="Of the line, without VAT where the paper has it so",
         validation_alias=AliasChoices(
-            "Amount", "Line total", "Total", "Betrag", "Gesamtpreis", "Gesamt", "Summe"
+            "Line total", "Total", "Betrag", "Gesamtpreis", "Gesamt", "Summe"
         ),
         examples=[13.5],
     )

@@ -68,6 +68,7 @@ def errors() -> Iterator[None]:
     from pydantic import ValidationError
 
     from llm_ocr.inference.replies import EngineFailedError, WrongServerError
+    from llm_ocr.pipeline.describing import NoSuchTaskError
     from llm_ocr.pipeline.interruption import BudgetSpentError, StoppedError
     from llm_ocr.pipeline.retrying import NoSuchStatusError
     from llm_ocr.pipeline.share import NoSuchShareError
@@ -96,6 +97,7 @@ def errors() -> Iterator[None]:
         NoSuchPriceError,
         NoSuchShareError,
         NoSuchStatusError,
+        NoSuchTaskError,
         NothingMeasuredError,
         SettingsMismatchError,
         TableFileError,

@@ -100,6 +100,6 @@ def read_answer(raw: bytes, seconds: float, attempt: int) -> Answer:
 
 
 def token_logprobs(choice: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """The tokens of a choice, or of a piece of one, with their log-probabilities, if it has them."""
+    """The tokens of a choice (or of a piece of one) with their log-probabilities, if there."""
     for one in (choice.get("logprobs") or {}).get("content") or ():
         yield str(one["token"]), float(one["logprob"])

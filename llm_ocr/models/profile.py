@@ -64,7 +64,8 @@ TASK_PROMPTS: Mapping[Task, Prompt] = {
         4096,
     ),
     Task.CLASSIFY: Prompt(
-        "Which of these classes does this figure belong to: {classes}? Answer with the class alone.",
+        "Which of these classes does this figure belong to: {classes}? Answer with the class "
+        "alone.",
         32,
     ),
 }

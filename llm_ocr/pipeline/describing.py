@@ -16,7 +16,14 @@ from llm_ocr.records import ErrorCode, PageError, PageStatus
 from llm_ocr.settings import Settings
 from llm_ocr.stages.describe import DescribeStage, SizedTask
 from llm_ocr.stages.stage import ReadShard
-from llm_ocr.stages.tasks import NAMES, FigureTask, TaskChoice, choice_from_json, schema_hash, task_of
+from llm_ocr.stages.tasks import (
+    NAMES,
+    FigureTask,
+    TaskChoice,
+    choice_from_json,
+    schema_hash,
+    task_of,
+)
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.ledger import Entry, Ledger
 from llm_ocr.tables.schema import Row

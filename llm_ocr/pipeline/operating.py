@@ -35,8 +35,8 @@ def retry(
     """Ask again about the pages of the run at `out` with these statuses (and error codes).
 
     A page keeps the better of its readings. Later stages follow for the shards that changed; their
-    figures are asked what the run was asked before. What the settings leave open is as in the run. Raises NoRunError, NoSuchStatusError, and what
-    `llm_ocr.run` raises.
+    figures are asked what the run was asked before. What the settings leave open is as in the run.
+    Raises NoRunError, NoSuchStatusError, and what `llm_ocr.run` raises.
     """
     given = settings or Settings()
     store = destination_of(str(out), given).store

@@ -60,9 +60,9 @@ def run(
     `inputs` are files, folders, globs or list files (`@files.txt`). With `update`, documents that
     they hold since the run was planned are added. `overrides` are fields of `Settings`; `hire`
     says who does the shards. Works in a notebook, where an event loop runs already. Raises
-    NoSuchTaskError, NoInputError, SettingsMismatchError or RunInUseError before anything is done; EngineFailedError,
-    StorageError, BalanceError or StoppedError (BudgetSpentError, with `max_cost`) when the run
-    can't go on. Failed pages are rows, not exceptions.
+    NoSuchTaskError, NoInputError, SettingsMismatchError or RunInUseError before anything is done;
+    EngineFailedError, StorageError, BalanceError or StoppedError (BudgetSpentError, with
+    `max_cost`) when the run can't go on. Failed pages are rows, not exceptions.
     """
     chosen = (
         Settings(**overrides)

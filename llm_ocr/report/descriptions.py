@@ -1,6 +1,7 @@
-"""What the viewer shows of a description, as Markdown."""
+"""What people are shown of descriptions: in the viewer, and in counts."""
 
 import json
+from collections.abc import Mapping
 
 from llm_ocr.models.profile import Task
 from llm_ocr.parsing.figure_data import from_json
@@ -27,3 +28,19 @@ def why_empty(row: Row) -> str:
     if row.get("status") == PageStatus.BLANK:
         return "There is nothing of that in it."
     return str(row.get("error") or "")
+
+
+def told(figures: int, described: int, tasks: Mapping[str, Mapping[str, int]]) -> str:
+    """The figures of a run and what was said of them: `described` are the rows that are ok, which
+    is all there is to tell where nothing is counted by task."""
+    found = dict(tasks)
+    plain = found.pop(Task.DESCRIBE, {})
+    others = (f"; {task}: {by_status(statuses)}" for task, statuses in found.items())
+    skipped = plain.get(PageStatus.SKIPPED, 0)
+    small = f", {skipped:,} skipped as small" if skipped else ""
+    count = plain.get(PageStatus.OK, 0) if tasks else described
+    return f"{figures:,}, {count:,} described{small}{''.join(others)}"
+
+
+def by_status(statuses: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {status}" for status, count in statuses.items())

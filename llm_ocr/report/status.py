@@ -14,6 +14,7 @@ from itertools import islice
 from rich.console import Group
 from rich.table import Table
 
+from llm_ocr.report.descriptions import by_status
 from llm_ocr.report.summary import SUMMARY_PATH
 from llm_ocr.storage.hub_address import is_repository, run_place
 from llm_ocr.storage.store import StorageError, Store, StoredObject, open_store
@@ -248,12 +249,8 @@ def render_status(status: RunStatus) -> Group:
 def _by_status(stage: StageStatus) -> str:
     """By task too, where there are others than to describe."""
     if set(stage.tasks) <= {"describe"}:
-        return _counted(stage.statuses)
-    return "; ".join(f"{task}: {_counted(found)}" for task, found in stage.tasks.items())
-
-
-def _counted(statuses: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {key}" for key, count in statuses.items())
+        return by_status(stage.statuses)
+    return "; ".join(f"{task}: {by_status(found)}" for task, found in stage.tasks.items())
 
 
 def _remarks(status: RunStatus) -> list[str]:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from llm_ocr import __version__
 from llm_ocr.records import PageStatus
+from llm_ocr.report.descriptions import told
 from llm_ocr.report.sessions import read_sessions, total_cost
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.counts import BalanceError, Counts, total
@@ -235,7 +236,7 @@ def render_summary(summary: Summary) -> Group:
     copies = f", {summary.duplicates:,} of them copies of others" if summary.duplicates else ""
     grid.add_row("Documents", f"{summary.documents:,}{copies}")
     grid.add_row("Pages", Text.assemble(f"{summary.pages:,}  ", *_statuses(summary)))
-    grid.add_row("Figures", _figures(summary))
+    grid.add_row("Figures", told(summary.figures, summary.descriptions, summary.tasks))
     grid.add_row("Tokens", f"{summary.prompt_tokens:,} in, {summary.completion_tokens:,} out")
     grid.add_row("This session", _speed(summary))
     if summary.retries or summary.engine_restarts:
@@ -257,20 +258,6 @@ def _statuses(summary: Summary) -> list[tuple[str, str]]:
         for status, count in summary.pages_by_status.items()
         if count
     ]
-
-
-def _figures(summary: Summary) -> str:
-    found = dict(summary.tasks)
-    plain = found.pop("describe", {})
-    others = (f"; {task}: {_counted(statuses)}" for task, statuses in found.items())
-    skipped = plain.get(PageStatus.SKIPPED, 0)
-    small = f", {skipped:,} skipped as small" if skipped else ""
-    described = plain.get(PageStatus.OK, 0) if summary.tasks else summary.descriptions
-    return f"{summary.figures:,}, {described:,} described{small}{''.join(others)}"
-
-
-def _counted(statuses: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {status}" for status, count in statuses.items())
 
 
 def _speed(summary: Summary) -> str:

@@ -109,9 +109,7 @@ class FigureItem:
         asked_as = profile.hash_of(self._task.prompt(profile))
         return Reading(reader, rung.name, asked_as, answer, ParsedAnswer(blocks), verdict)
 
-    def _verdict(
-        self, answer: Answer, blocks: Sequence[Block], profile: ModelProfile
-    ) -> Verdict:
+    def _verdict(self, answer: Answer, blocks: Sequence[Block], profile: ModelProfile) -> Verdict:
         """How good the answer is. What is to have a form is good if it has: data may repeat."""
         verdict = judge(answer, blocks, Evidence(ink=1.0, may_loop=profile.may_loop))
         if self._task.read is None or not blocks:
@@ -145,9 +143,7 @@ class FigureItem:
         if verdict.flaw is Flaw.UNREADABLE:
             message = f"{name}: {task}: {verdict.why}; see raw_answer"
             return PageError(ErrorCode.UNREADABLE_ANSWER, message)
-        return PageError(
-            ErrorCode.EMPTY_ANSWER, f"{name}: {task}: the model said nothing about it"
-        )
+        return PageError(ErrorCode.EMPTY_ANSWER, f"{name}: {task}: the model said nothing about it")
 
     def failure(self, error: PageError, spent: Spent) -> ItemResult:
         return self._row(PageStatus.FAILED, None, spent, error)

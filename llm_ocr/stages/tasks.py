@@ -19,7 +19,9 @@ from llm_ocr.parsing.record import FieldError, Schema
 DEFAULT_CLASSES = ("chart", "table", "diagram", "photo", "logo", "other")
 NAMES = tuple(task.value for task in FIGURE_TASKS)
 OWN_TOKENS = 2048
-FILL_IN = "Read this figure from a document and fill in the fields. Give null for what it doesn't show."
+FILL_IN = (
+    "Read this figure from a document and fill in the fields. Give null for what it doesn't show."
+)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from llm_ocr.parsing import answers
 from llm_ocr.parsing.tables_in_text import first_table
 
 Cell = str | float | int | None
@@ -47,6 +48,7 @@ SCHEMA: Mapping[str, object] = _object(
         "rows": _list(_list(_VALUE)),
     }
 )
+KEYS = ("kind", "title", "x_label", "y_label", "series", "columns", "rows")
 
 
 class NoDataError(ValueError):
@@ -89,36 +91,21 @@ class FigureData:
         return json.dumps(body, ensure_ascii=False)
 
 
-def read_answer(answer: str) -> FigureData:
-    """The data in a model's answer: JSON of the schema, or its own first table in HTML or with
-    bars between the cells. Raises NoDataError."""
-    raw = first_object(answer)
-    if raw is not None and raw.get("kind") in (CHART, TABLE, NONE):
-        return _from_object(raw)
+def read_answer(answer: str) -> tuple[FigureData, tuple[str, ...]]:
+    """The data in a model's answer: JSON of the schema, or else its first table in HTML or with
+    bars between the cells; and what was mended in it. Raises NoDataError."""
+    read = answers.read_answer(answer, KEYS)
+    if read.value is not None and read.value.get("kind") in (CHART, TABLE, NONE):
+        return _from_object(read.value), read.notes
     rows = first_table(answer)
     if rows is None:
         raise NoDataError("the answer is neither JSON of the schema nor a table")
-    return FigureData(TABLE, columns=tuple(rows[0]), rows=tuple(map(tuple, rows[1:])))
+    return FigureData(TABLE, columns=tuple(rows[0]), rows=tuple(map(tuple, rows[1:]))), ()
 
 
 def from_json(text: str) -> FigureData:
     """What `as_json` wrote."""
     return _from_object(json.loads(text))
-
-
-def first_object(answer: str) -> Mapping[str, Any] | None:
-    """The first JSON object in a text, or None; control characters in strings are let pass."""
-    decoder = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
-    at = answer.find("{")
-    while at >= 0:
-        try:
-            found, _ = decoder.raw_decode(answer, at)
-        except (ValueError, RecursionError):
-            return None
-        if isinstance(found, dict):
-            return found
-        at = answer.find("{", at + 1)
-    return None
 
 
 def _from_object(raw: Mapping[str, Any]) -> FigureData:

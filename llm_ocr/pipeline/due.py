@@ -18,7 +18,6 @@ from llm_ocr.tables.read import read_piece, read_shard_rows
 from llm_ocr.tables.schema import Row
 from llm_ocr.tables.shards import publish, sweep
 
-# Stages in the order in which they run, each with those that it is made from.
 INPUTS = {"extract": (), "describe": ("extract",), "assemble": ("extract", "describe")}
 STAGES = tuple(INPUTS)
 # Table -> the stage that makes it.
@@ -43,7 +42,9 @@ def due(
     work: list[Work] = []
     for shard, made_of in _doable(ledger, plan, stage.name):
         entry = entries.get(shard.name)
-        asked = dict(stage.asked(shard.name)) if isinstance(stage, DescribeStage) else {}
+        asked: dict[str, str] = {}
+        if isinstance(stage, DescribeStage):
+            asked = dict(stage.asked(shard.name))
         if entry is None:
             work.append(Work(shard, 0, made_of, asked=asked))
         elif entry.inputs == made_of and (not asked or asked == standing(entry)):

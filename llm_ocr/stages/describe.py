@@ -115,10 +115,10 @@ class FigureItem:
         if self._task.read is None or not blocks:
             return verdict
         unreadable = self._task.read(answer).unreadable
-        if not unreadable:
-            return Verdict(None, len(answer.text), None)
-        why = f"{unreadable} ({verdict.why})" if verdict.why else unreadable
-        return Verdict(Flaw.UNREADABLE, 0, None, why)
+        if unreadable:
+            why = f"{unreadable} ({verdict.why})" if verdict.why else unreadable
+            return Verdict(Flaw.UNREADABLE, 0, None, why)
+        return Verdict(None, len(answer.text), None) if _ended(answer) else verdict
 
     def without_model(self) -> None:
         return None
@@ -171,6 +171,11 @@ class FigureItem:
             **outcome(status, reading, spent, error),
         }
         return item_result(self.item_id, row, {"descriptions": [row]})
+
+
+def _ended(answer: Answer) -> bool:
+    """Whether the model ended its answer itself."""
+    return answer.finish_reason not in ("length", "repetition")
 
 
 def _fitted(jpeg: bytes, policy: ImagePolicy) -> bytes:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import FIGURE_TASKS, ModelProfile, Prompt, Task
 from llm_ocr.parsing import figure_data
+from llm_ocr.parsing.answers import read_answer
 from llm_ocr.parsing.figure_data import NoDataError
 from llm_ocr.parsing.figure_tables import as_csv
 from llm_ocr.parsing.loading import load_schema
@@ -102,14 +103,19 @@ def _data() -> FigureTask:
 
 def _read_data(answer: Answer) -> Said:
     try:
-        data = figure_data.read_answer(answer.text)
+        data, notes = figure_data.read_answer(answer.text)
     except NoDataError as error:
         return Said(unreadable=str(error))
     if data.kind == figure_data.NONE:
         return Said(is_blank=True)
     if data.is_empty:
         return Said(unreadable=f"the answer speaks of a {data.kind}, but has no values of it")
-    return Said(as_csv(data), data.as_json())
+    return Said(as_csv(data), data.as_json(), errors=_noted(notes))
+
+
+def _noted(notes: Sequence[str]) -> tuple[FieldError, ...]:
+    """What was mended in an answer, as errors of the whole."""
+    return tuple(FieldError("", None, note) for note in notes)
 
 
 def _classify(classes: Sequence[str]) -> FigureTask:
@@ -173,12 +179,13 @@ def _own(choice: TaskChoice) -> FigureTask:
 
 
 def _read_fields(answer: Answer, schema: Schema) -> Said:
-    raw = figure_data.first_object(answer.text)
-    if raw is None:
-        return Said(unreadable="the answer is not JSON of the schema")
-    validated = schema.validate(raw)
+    properties = schema.json_schema.get("properties")
+    read = read_answer(answer.text, list(properties) if isinstance(properties, dict) else ())
+    if read.value is None:
+        return Said(unreadable=f"the answer can't be read as JSON: {'; '.join(read.notes)}")
+    validated = schema.validate(read.value)
     data = json.dumps(dict(validated.fields), ensure_ascii=False)
-    return Said(data=data, errors=validated.errors)
+    return Said(data=data, errors=(*_noted(read.notes), *validated.errors))
 
 
 def schema_hash(schema: Schema) -> str:

@@ -76,10 +76,11 @@ def _bars(image: Image, lines: Sequence[Line]) -> list[Rect]:
 def _inked(image: Image) -> npt.NDArray[np.uint8]:
     edge = np.concatenate([image[0], image[-1], image[:, 0], image[:, -1]])
     background = np.median(edge, axis=0)
-    return (np.abs(image - background).max(axis=2) > INKED).astype(np.uint8)
+    inked: npt.NDArray[np.uint8] = np.uint8(np.abs(image - background).max(axis=2) > INKED)
+    return inked
 
 
-def _components(mask: npt.NDArray[np.uint8]) -> Iterable[tuple[Rect, float]]:
+def _components(mask: npt.NDArray[Any]) -> Iterable[tuple[Rect, float]]:
     """Connected areas with the share of their rectangle that they fill."""
     found: Any = cv2.connectedComponentsWithStats(mask, connectivity=4)
     for x, y, width, height, pixels in found[2][1:]:

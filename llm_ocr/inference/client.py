@@ -139,7 +139,8 @@ class ChatClient:
         return await self._guides.ask(
             request.guide,
             lambda: self._ask(request, urgency),
-            lambda: self._ask(request.without_guide, urgency),
+            # Before others find out the same.
+            lambda: self._ask(request.without_guide, urgency + 1),
         )
 
     async def _ask(self, request: ChatRequest, urgency: int) -> Answer:

@@ -121,7 +121,7 @@ DEEPSEEK_OCR = ModelProfile(
         Task.FIGURE: Prompt("Parse the figure.", 2048),
         Task.DESCRIBE: Prompt("Describe this image in detail.", 1024),
         # Of a chart or a table it makes a table, as it was trained to.
-        Task.DATA: Prompt("Parse the figure.", 2048, guided=False),
+        Task.DATA: Prompt("Parse the figure.", 4096, guided=False),
     },
     sampling={
         "temperature": 0.0,

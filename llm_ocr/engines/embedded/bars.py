@@ -76,7 +76,7 @@ def _bars(image: Image, lines: Sequence[Line]) -> list[Rect]:
 def _inked(image: Image) -> npt.NDArray[np.uint8]:
     edge = np.concatenate([image[0], image[-1], image[:, 0], image[:, -1]])
     background = np.median(edge, axis=0)
-    inked: npt.NDArray[np.uint8] = np.uint8(np.abs(image - background).max(axis=2) > INKED)
+    inked: npt.NDArray[np.uint8] = (np.abs(image - background).max(axis=2) > INKED).view(np.uint8)
     return inked
 
 

@@ -1,4 +1,4 @@
-"""Answers bound to a form: on servers that do it, on those that refuse, and what they are sure of."""
+"""Answers bound to a form, on servers that do it and that refuse, and how sure they are."""
 
 import json
 from dataclasses import replace

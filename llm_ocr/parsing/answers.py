@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from llm_ocr.parsing.mending import DEEPEST, Mended, begins, mend, unescape, whole_characters
+from llm_ocr.parsing.mending import DEEPEST, Mended, begins, mend
+from llm_ocr.parsing.nearly_json import unescape, whole_characters
 
 _THOUGHT = "</think>"
 _STRICT_TRIES = 3

@@ -10,38 +10,29 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from llm_ocr.parsing.nearly_json import (
+    AFTER_ITEM,
+    AFTER_VALUE,
+    BARE,
+    CLOSING,
+    CONSTANTS,
+    DEEP,
+    GAP,
+    LONGEST_NUMBER,
+    NOTHING,
+    NUMBER,
+    SPACE,
+    TO_QUOTE,
+    key_at,
+    unescape,
+)
+
 DEEPEST = 100  # levels; what is nested deeper is left out, since whatever comes later recurses
 
 Container = dict[str, Any] | list[Any]
 
-_CLOSING = {'"': '"', "'": "'", "“": "”"}
-_CONSTANTS = {"true": True, "false": False, "null": None, "True": True, "False": False}
-_NOTHING = {"None", "NaN", "nan", "Infinity", "-Infinity", "inf", "-inf", "undefined"}
-
-_SPACE = re.compile(r"(?:\s|//[^\n]*)*+")
-_GAP = re.compile(r"(?:[\s,;]|//[^\n]*)*+")
-_QUOTED_KEY = re.compile(
-    r'(?:"(?P<double>(?:[^"\\]|\\.){0,1000}+)"|\'(?P<single>(?:[^\'\\]|\\.){0,1000}+)\''
-    r"|“(?P<curly>[^”]{0,1000}+)”)\s*+:",
-    re.DOTALL,
-)
-_BARE_KEY = re.compile(r"(?P<bare>[A-Za-z_][\w.-]{0,200}+)\s*+:")
-_BARE = re.compile(r'[^,{}\[\]"\n]*+')
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_LONGEST_NUMBER = 4000  # digits; Python refuses to read an integer of 4,300
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-_TO_QUOTE = {
-    '"': re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL),
-    "'": re.compile(r"[^'\\]*+(?:\\.[^'\\]*+)*+'", re.DOTALL),
-    "”": re.compile(r"[^”]*+”"),
-}
-_KEY_AHEAD = r"(?:\"[^\"\n]{0,200}+\"|'[^'\n]{0,200}+'|“[^”\n]{0,200}+”|[A-Za-z_][\w.-]{0,200}+)\s*+:"
-# What follows a quote that closes a string: it stands in the text of one otherwise (12" screen).
-_AFTER_VALUE = re.compile(rf"\s*+(?:[}}\]]|\Z|//|,\s*+(?:{_KEY_AHEAD}|[}}\]{{]|\Z|//)|{_KEY_AHEAD})")
-_AFTER_ITEM = re.compile(r"\s*+(?:[,}\]\[{\"'“]|\Z|//)")
 _INNER_QUOTES = 8
-_DEEP = re.compile(r'[^\[\]{}"]++|"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
+_LONGEST_BARE = 200
 _SHOWN = 80
 _NOTES = 20
 
@@ -67,43 +58,9 @@ def mend(text: str, start: int) -> Mended | None:
 
 def begins(text: str, start: int) -> bool:
     """Whether an object begins with the brace at `start`: a key follows, or its end."""
-    found = _SPACE.match(text, start + 1)
+    found = SPACE.match(text, start + 1)
     at = found.end() if found else start + 1
-    return text[at : at + 1] == "}" or _key(text, at) is not None
-
-
-def unescape(text: str) -> str:
-    """A string's text with its escapes resolved; those that JSON doesn't know stay as they are."""
-    if "\\" in text:
-        text = _ESCAPE.sub(_resolve, text)
-    return whole_characters(text)
-
-
-def whole_characters(text: str) -> str:
-    """Text with surrogates joined, and those that stand alone replaced: no file can hold them."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
-
-
-def _resolve(found: re.Match[str]) -> str:
-    what = found[1]
-    if what[0] == "u" and len(what) > 1:
-        return chr(int(what[1:], 16))
-    if what in "\"'\\/":
-        return what
-    return _ESCAPED.get(what, found[0])
-
-
-def _key(text: str, at: int) -> tuple[str, int, bool] | None:
-    """The key at `at`, where its value begins, and whether it is quoted as JSON has it."""
-    found = _QUOTED_KEY.match(text, at)
-    if found:
-        return unescape(str(found[found.lastgroup or 0])), found.end(), text[at] == '"'
-    found = _BARE_KEY.match(text, at)
-    return (found["bare"], found.end(), False) if found else None
+    return text[at : at + 1] == "}" or key_at(text, at) is not None
 
 
 @dataclass
@@ -146,7 +103,7 @@ class _Reader:
     def _gap(self) -> None:
         """Over commas and white space; more commas than one, or one before a close, are noted."""
         start = self.at
-        found = _GAP.match(self.text, start)
+        found = GAP.match(self.text, start)
         self.at = found.end() if found else start
         commas = self.text.count(",", start, self.at)
         closing = self.text[self.at : self.at + 1] in ("}", "]")
@@ -156,7 +113,7 @@ class _Reader:
             self.mended["a comma missing"] += 1
 
     def _member(self) -> None:
-        key = _key(self.text, self.at)
+        key = key_at(self.text, self.at)
         if key is None:
             self._stray()
             return
@@ -166,13 +123,13 @@ class _Reader:
         self._value()
 
     def _value(self) -> None:
-        found = _SPACE.match(self.text, self.at)
+        found = SPACE.match(self.text, self.at)
         self.at = found.end() if found else self.at
         sign = self.text[self.at : self.at + 1]
         self.bare_from = None
         if sign in ("{", "["):
             self._container(sign)
-        elif sign in _CLOSING:
+        elif sign in CLOSING:
             self._string(sign)
         else:
             self._bare()
@@ -191,7 +148,7 @@ class _Reader:
     def _skip(self) -> None:
         """Over a container, without reading it."""
         depth = 0
-        for token in _DEEP.finditer(self.text, self.at):
+        for token in DEEP.finditer(self.text, self.at):
             self.at = token.end()
             depth += (token[0] in "[{") - (token[0] in "]}")
             if not depth:
@@ -200,7 +157,7 @@ class _Reader:
 
     def _string(self, opening: str) -> None:
         start = self.at + 1
-        end = self._closing_quote(_CLOSING[opening], start)
+        end = self._closing_quote(CLOSING[opening], start)
         if end is None:
             self._end_early(self.text[start:])
             return
@@ -211,10 +168,10 @@ class _Reader:
 
     def _closing_quote(self, closing: str, start: int) -> int | None:
         """Behind the quote that closes the string, as far as what follows tells."""
-        after = _AFTER_VALUE if isinstance(self.stack[-1], dict) else _AFTER_ITEM
+        after = AFTER_VALUE if isinstance(self.stack[-1], dict) else AFTER_ITEM
         first, at = None, start
         for _ in range(_INNER_QUOTES):
-            found = _TO_QUOTE[closing].match(self.text, at)
+            found = TO_QUOTE[closing].match(self.text, at)
             if found is None:
                 break
             at = found.end()
@@ -228,7 +185,7 @@ class _Reader:
     def _bare(self) -> None:
         """A number, a constant, or words without quotes, up to the next comma, bracket or line."""
         start = self.at
-        found = _BARE.match(self.text, start)
+        found = BARE.match(self.text, start)
         self.at = found.end() if found else start
         said = re.split(r"\s//", self.text[start : self.at], maxsplit=1)[0].strip()
         if self.at >= len(self.text):
@@ -241,14 +198,14 @@ class _Reader:
             self.bare_from = start
 
     def _meant(self, said: str) -> object:
-        if said in _CONSTANTS:
+        if said in CONSTANTS:
             if not said.islower():
                 self.mended["a Python constant"] += 1
-            return _CONSTANTS[said]
-        if said in _NOTHING:
+            return CONSTANTS[said]
+        if said in NOTHING:
             self.mended[f"{said} read as null"] += 1
             return None
-        if _NUMBER.fullmatch(said) and len(said) < _LONGEST_NUMBER:
+        if NUMBER.fullmatch(said) and len(said) < LONGEST_NUMBER:
             number = float(said) if set(said) & set(".eE") else int(said)
             if number in (float("inf"), float("-inf")):
                 self.mended[f"{said} read as null: too large"] += 1
@@ -262,12 +219,12 @@ class _Reader:
         start, sign = self.at, self.text[self.at]
         if sign in "{[":
             self._skip()
-        elif sign in _CLOSING:
-            self.at = self._closing_quote(_CLOSING[sign], start + 1) or len(self.text)
+        elif sign in CLOSING:
+            self.at = self._closing_quote(CLOSING[sign], start + 1) or len(self.text)
         else:
-            found = _BARE.match(self.text, start)
+            found = BARE.match(self.text, start)
             self.at = max(found.end() if found else start, start + 1)
-            if self.bare_from is not None:
+            if self.bare_from is not None and self.at - self.bare_from < _LONGEST_BARE:
                 self._lengthen(self.text[self.bare_from : self.at].strip())
                 return
         self.notes.append(f"left out, without a key: {_short(self.text[start : self.at])}")

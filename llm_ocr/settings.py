@@ -3,6 +3,7 @@
 Environment variables are the field's name behind `LLM_OCR_`, for instance `LLM_OCR_BASE_URL`.
 """
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -233,6 +234,15 @@ class Settings(BaseSettings):
             return Path(value[1:]).expanduser().read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"{value[1:]} can't be read as a prompt: {error}") from error
+
+    @field_validator("task_schema")
+    @classmethod
+    def _from_anywhere(cls, value: str | None) -> str | None:
+        """A file, which may be followed by a class, as an absolute path; a module as it is."""
+        found = re.fullmatch(r"(.+\.(?:json|py))(:\w+)?", value or "")
+        if found is None:
+            return value
+        return f"{Path(found[1]).expanduser().absolute()}{found[2] or ''}"
 
     @field_validator("pages")
     @classmethod

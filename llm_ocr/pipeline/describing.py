@@ -9,9 +9,9 @@ it was asked stays.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from llm_ocr.models.profile import ModelProfile, Prompt, Task
-from llm_ocr.parsing.loading import load_schema
 from llm_ocr.records import ErrorCode, PageError, PageStatus
 from llm_ocr.settings import Settings
 from llm_ocr.stages.describe import DescribeStage, SizedTask
@@ -21,12 +21,14 @@ from llm_ocr.stages.tasks import (
     FigureTask,
     TaskChoice,
     choice_from_json,
-    schema_hash,
     task_of,
 )
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.ledger import Entry, Ledger
 from llm_ocr.tables.schema import Row
+
+if TYPE_CHECKING:
+    from llm_ocr.parsing.loading import LoadedSchema
 
 FOLDER = "tasks"
 # What a shard was asked whose commit is from before there were tasks: nothing was skipped.
@@ -43,8 +45,7 @@ class NoSuchTaskError(ValueError):
 
 
 def chosen_tasks(settings: Settings) -> Mapping[str, TaskChoice]:
-    """The tasks that the settings name; none for those of the run alone. Raises NoSuchTaskError,
-    and what `load_schema` raises."""
+    """The tasks that the settings name; none for those of the run alone. Raises NoSuchTaskError."""
     prompt, schema = settings.task_prompt, settings.task_schema
     has_own = prompt is not None or schema is not None
     if settings.describe_task is None:
@@ -57,7 +58,7 @@ def chosen_tasks(settings: Settings) -> Mapping[str, TaskChoice]:
             f"--task {', '.join(foreign)}: there are {', '.join(NAMES)}; one more of your own is "
             "what --task-prompt or --task-schema says"
         )
-    loaded = None if schema is None else load_schema(schema)
+    loaded = None if schema is None else _loaded(schema)
     choices = {name: _choice(name, settings) for name in names if name in NAMES}
     if has_own:
         name = foreign[0] if foreign else _named_by(loaded.name if loaded else OWN)
@@ -66,8 +67,7 @@ def chosen_tasks(settings: Settings) -> Mapping[str, TaskChoice]:
                 f"--task {name}: a name of your own begins with a letter and has at most 40 "
                 f"of a-z, 0-9, - and _, and is none of {', '.join(NAMES)}"
             )
-        hashed = None if loaded is None else schema_hash(loaded)
-        choices[name] = TaskChoice(name, prompt, schema, hashed)
+        choices[name] = TaskChoice(name, prompt, schema, loaded.schema_hash if loaded else None)
     if settings.classes is not None and Task.CLASSIFY.value not in choices:
         raise NoSuchTaskError("--classes: they are for --task classify, which is not asked for")
     return choices
@@ -80,6 +80,16 @@ def _choice(name: str, settings: Settings) -> TaskChoice:
     if len(classes) < 2:
         raise NoSuchTaskError(f"--classes {settings.classes}: name two at least, with commas")
     return TaskChoice(name, classes=tuple(classes))
+
+
+def _loaded(schema: str) -> "LoadedSchema":
+    # Takes jsonschema, which most runs don't need.
+    from llm_ocr.parsing.loading import SchemaError, load_schema
+
+    try:
+        return load_schema(schema)
+    except SchemaError as error:
+        raise NoSuchTaskError(f"--task-schema: {error}") from error
 
 
 def _named_by(schema: str) -> str:

@@ -14,7 +14,6 @@ from llm_ocr.parsing import figure_data
 from llm_ocr.parsing.answers import read_answer
 from llm_ocr.parsing.figure_data import NoDataError
 from llm_ocr.parsing.figure_tables import as_csv
-from llm_ocr.parsing.loading import load_schema
 from llm_ocr.parsing.record import FieldError, Schema
 
 DEFAULT_CLASSES = ("chart", "table", "diagram", "photo", "logo", "other")
@@ -167,7 +166,12 @@ def _own(choice: TaskChoice) -> FigureTask:
     if choice.schema is None:
         text = choice.prompt or ""
         return FigureTask(choice.name, lambda profile: profile.any_prompt(text, OWN_TOKENS))
+    # Takes jsonschema, which most runs don't need.
+    from llm_ocr.parsing.loading import load_schema
+
     schema = load_schema(choice.schema)
+    if choice.schema_hash not in (None, schema.schema_hash):
+        raise ValueError(f"the schema {choice.schema} is another one by now")
     text = choice.prompt or FILL_IN
     return FigureTask(
         choice.name,
@@ -186,12 +190,6 @@ def _read_fields(answer: Answer, schema: Schema) -> Said:
     validated = schema.validate(read.value)
     data = json.dumps(dict(validated.fields), ensure_ascii=False)
     return Said(data=data, errors=(*_noted(read.notes), *validated.errors))
-
-
-def schema_hash(schema: Schema) -> str:
-    """12 hex digits that change with what the schema asks for."""
-    body = json.dumps([schema.name, schema.json_schema], sort_keys=True)
-    return hashlib.sha256(body.encode()).hexdigest()[:12]
 
 
 def _guided_by(name: str, schema: Mapping[str, object]) -> Mapping[str, object]:

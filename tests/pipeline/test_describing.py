@@ -309,6 +309,9 @@ def test_a_task_of_ones_own_by_prompt_and_schema(
     assert (json.loads(row["data"]), row["status"]) == ({"name": "Inn"}, "ok")
     describe(out, server, **own)
     assert model.asked == {"own": PAGES}, "the same is done already"
+    (tmp_path / "river.json").write_text(json.dumps({"title": "River", **schema, "$id": "new"}))
+    describe(out, server, **own)
+    assert model.asked == {"own": 2 * PAGES}, "another schema is another question"
     describe(out, server, describe_task="rivers", task_prompt="Which river is this?")
     row = of(rows(out), "rivers")[0]
     assert (row["text"], row["data"]) == ('{"name": "Inn", "odd": 1}', None)

@@ -53,7 +53,7 @@ def test_what_a_model_says_in_its_own_form_is_a_table_all_the_same(answer: str) 
 
 def test_cells_that_span_stand_in_each_place() -> None:
     table = (
-        "<table><!-- --><![if x]><tr><th rowspan=2>River</th><th colspan='2'>Level</th></tr>"
+        "<table><!-- --><![river[x]]><tr><th rowspan=2>River</th><th colspan='2'>Level</th></tr>"
         "<tr><th>low</th><th>high</th></tr><tr><td>Inn<td>1<td>2</table><table><tr><td>other"
     )
     data = read(table)

@@ -3,6 +3,7 @@
 Environment variables are the field's name behind `LLM_OCR_`, for instance `LLM_OCR_BASE_URL`.
 """
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -65,6 +66,25 @@ class Settings(BaseSettings):
     seed: Annotated[int, Field(description="Another choice of `sample`. Decides rows.")] = 0
     password: Annotated[SecretStr | None, Field(description="Opens encrypted PDFs.")] = None
     describe: Annotated[bool, Field(description="Run the describe stage.")] = True
+
+    describe_task: Annotated[
+        str | None,
+        Field(description="What is asked about figures: describe, caption, data, classify."),
+    ] = None
+    task_prompt: Annotated[
+        str | None, Field(description="The prompt of a task of one's own, as text or @FILE.")
+    ] = None
+    task_schema: Annotated[
+        str | None,
+        Field(description="Its answer's schema: a file, or module:Class of pydantic."),
+    ] = None
+    classes: Annotated[
+        str | None, Field(description="The classes of the task classify, with commas.")
+    ] = None
+    min_figure_area: Annotated[
+        float,
+        Field(ge=0, le=1, description="Share of its page below which a figure is skipped."),
+    ] = 0.01
 
     base_url: Annotated[
         str | None, Field(description="A server that runs already, such as http://host:8000/v1.")
@@ -198,6 +218,31 @@ class Settings(BaseSettings):
         if value is not None:
             profile_named(value)
         return value
+
+    @field_validator("describe_task", "classes", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+    @field_validator("task_prompt")
+    @classmethod
+    def _read(cls, value: str | None) -> str | None:
+        """What stands in @FILE: the file may not be where the task is done."""
+        if value is None or not value.startswith("@"):
+            return value
+        try:
+            return Path(value[1:]).expanduser().read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"{value[1:]} can't be read as a prompt: {error}") from error
+
+    @field_validator("task_schema")
+    @classmethod
+    def _from_anywhere(cls, value: str | None) -> str | None:
+        """A file, which may be followed by a class, as an absolute path; a module as it is."""
+        found = re.fullmatch(r"(.+\.(?:json|py))(:\w+)?", value or "")
+        if found is None:
+            return value
+        return f"{Path(found[1]).expanduser().absolute()}{found[2] or ''}"
 
     @field_validator("pages")
     @classmethod

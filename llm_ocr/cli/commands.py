@@ -23,6 +23,7 @@ from llm_ocr.cli.options import (
     RETRY,
     RUN,
     SERVER,
+    TASK,
     VLLM,
     takes,
 )
@@ -90,9 +91,9 @@ def extract(inputs: Inputs, out: Out, given: Given, json_logs: JsonLogs = False)
 
 
 @app.command()
-@takes(MODEL, SERVER, LAUNCH, VLLM, ASKING, OUTPUT)
+@takes(TASK, MODEL, SERVER, LAUNCH, VLLM, ASKING, OUTPUT)
 def describe(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
-    """Describe the figures of an earlier run; `assemble` then puts them into the documents."""
+    """Ask about the figures of an earlier run; `assemble` then puts it into the documents."""
     _execute(given, json_logs, inputs=None, out=out, stages=("describe",))
 
 

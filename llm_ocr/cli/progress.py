@@ -32,7 +32,7 @@ LINE_SECONDS = 10.0
 ITEM_NAMES = {
     "plan": "documents",
     "extract": "pages",
-    "describe": "figures",
+    "describe": "descriptions",
     "assemble": "documents",
 }
 

@@ -69,6 +69,7 @@ def errors() -> Iterator[None]:
 
     from llm_ocr.inference.replies import EngineFailedError, WrongServerError
     from llm_ocr.parsing.errors import SchemaError
+    from llm_ocr.pipeline.describing import NoSuchTaskError
     from llm_ocr.pipeline.interruption import BudgetSpentError, StoppedError
     from llm_ocr.pipeline.retrying import NoSuchStatusError
     from llm_ocr.pipeline.share import NoSuchShareError
@@ -97,6 +98,7 @@ def errors() -> Iterator[None]:
         NoSuchPriceError,
         NoSuchShareError,
         NoSuchStatusError,
+        NoSuchTaskError,
         NothingMeasuredError,
         SchemaError,
         SettingsMismatchError,

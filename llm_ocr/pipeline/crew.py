@@ -16,6 +16,7 @@ from llm_ocr.models.catalogue import profile_named
 from llm_ocr.pipeline.again import Again
 from llm_ocr.pipeline.askers import Askers
 from llm_ocr.pipeline.asking import Asker
+from llm_ocr.pipeline.describing import describe_stage
 from llm_ocr.pipeline.due import read_shard
 from llm_ocr.pipeline.events import Notify
 from llm_ocr.pipeline.interruption import Stop
@@ -27,7 +28,6 @@ from llm_ocr.report.summary import Session
 from llm_ocr.settings import Settings
 from llm_ocr.sources.pool import RenderLimits, RenderPool
 from llm_ocr.stages.assemble import AssembleStage
-from llm_ocr.stages.describe import DescribeStage
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.reparse import ReparseStage
 from llm_ocr.stages.stage import AnyItem, Item, Reading, Spent, Stage
@@ -93,7 +93,7 @@ def stage_named(name: str, site: Site, again: Again | None = None) -> Stage[Any]
     if name == "assemble":
         return AssembleStage(rows_of)
     if name == "describe":
-        return DescribeStage(rows_of)
+        return describe_stage(site.store, site.ledger, settings, rows_of)
     if again is not None and not again.asks:
         return again.stage(ExtractStage(site.pool, profile_named(settings.model)))
     profile = _target(name, settings).reader.profile

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from types import MappingProxyType
 
+from llm_ocr.pipeline.describing import Asked, standing, still_stands, with_wanted
 from llm_ocr.pipeline.loop import Work, none_kept
+from llm_ocr.stages.describe import DescribeStage
 from llm_ocr.stages.stage import AnyItem, Stage
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.commits import read_commit, unchanged_since
@@ -15,7 +18,6 @@ from llm_ocr.tables.read import read_piece, read_shard_rows
 from llm_ocr.tables.schema import Row
 from llm_ocr.tables.shards import publish, sweep
 
-# Stages in the order in which they run, each with those that it is made from.
 INPUTS = {"extract": (), "describe": ("extract",), "assemble": ("extract", "describe")}
 STAGES = tuple(INPUTS)
 # Table -> the stage that makes it.
@@ -30,7 +32,8 @@ MAKER = {
 def due(
     store: Store, ledger: Ledger, stage: Stage[AnyItem], plan: Plan
 ) -> tuple[list[Work], Counts]:
-    """The shards that are not committed from what their inputs are now; the others' counts.
+    """The shards that are not committed from what their inputs are now, or were not asked all that
+    is wanted; the others' counts.
 
     Commits that a dead worker did not publish are published.
     """
@@ -39,14 +42,17 @@ def due(
     work: list[Work] = []
     for shard, made_of in _doable(ledger, plan, stage.name):
         entry = entries.get(shard.name)
+        asked: dict[str, str] = {}
+        if isinstance(stage, DescribeStage):
+            asked = dict(stage.asked(shard.name))
         if entry is None:
-            work.append(Work(shard, 0, made_of))
-        elif entry.inputs == made_of:
+            work.append(Work(shard, 0, made_of, asked=asked))
+        elif entry.inputs == made_of and (not asked or asked == standing(entry)):
             done.add(entry.counts)
         else:
-            known = partial(_described, shard.name, entry, made_of)
+            known = partial(_described, shard.name, entry, made_of, asked)
             kept = known if stage.name == "describe" else none_kept
-            work.append(Work(shard, entry.generation + 1, made_of, kept))
+            work.append(Work(shard, entry.generation + 1, made_of, kept, asked=asked))
     return work, done
 
 
@@ -93,12 +99,23 @@ def _doable(ledger: Ledger, plan: Plan, stage: str) -> Iterator[tuple[Shard, dic
             yield shard, made_of
 
 
-def _described(name: str, entry: Entry, made_of: dict[str, int], store: Store) -> frozenset[str]:
-    """Figures whose pages are what they were when they were described."""
-    pages = unchanged_since(store, "extract", name, entry.inputs["extract"], made_of["extract"])
-    columns = ["figure_id", "page_id"]
+def _described(
+    name: str, entry: Entry, made_of: dict[str, int], asked: Asked, store: Store
+) -> frozenset[str]:
+    """Descriptions that answer what is asked, of pages that are what they were by then."""
+    was, now = entry.inputs["extract"], made_of["extract"]
+    pages = None if was == now else unchanged_since(store, "extract", name, was, now)
+    before = standing(entry)
+    columns = ["description_id", "page_id", "task", "status"]
     rows = read_shard_rows(store, "descriptions", name, entry.generation, columns)
-    return frozenset(row["figure_id"] for row in rows if row["page_id"] in pages)
+    return frozenset(
+        row["description_id"]
+        for row in rows
+        # Runs from before there were tasks have no such column.
+        if row.get("description_id") is not None
+        and (pages is None or row["page_id"] in pages)
+        and still_stands(row, before, asked)
+    )
 
 
 def read_shard(
@@ -132,30 +149,43 @@ def expected_items(ledger: Ledger, stage: str, work: Work) -> int:
         return work.shard.expected_pages
     if stage == "assemble":
         return work.shard.document_count or work.shard.expected_pages
-    return ledger.entries("extract")[work.shard.name].counts.rows.get("figures", 0)
+    figures = ledger.entries("extract")[work.shard.name].counts.rows.get("figures", 0)
+    return figures * len(work.asked)
 
 
-def undone(ledger: Ledger, plan: Plan, stages: Sequence[str]) -> list[Shard]:
-    """Shards that one of `stages` could do now and has not done from what its inputs are now."""
+def undone(
+    ledger: Ledger, plan: Plan, stages: Sequence[str], wanted: Asked = MappingProxyType({})
+) -> list[Shard]:
+    """Shards that one of `stages` could do now and has not done from what its inputs are now.
+
+    `wanted` is what Describe is to have asked.
+    """
     found: dict[int, Shard] = {}
     for stage in stages:
         entries = ledger.entries(stage)
         for shard, made_of in _doable(ledger, plan, stage):
-            entry = entries.get(shard.name)
-            if entry is None or entry.inputs != made_of:
+            if not _is_current(entries.get(shard.name), made_of, stage, wanted):
                 found[shard.number] = shard
     return list(found.values())
 
 
-def missing(ledger: Ledger, plan: Plan, stages: Sequence[str]) -> dict[str, int]:
-    """Stage -> how many shards it has not done, where there are such."""
+def _is_current(entry: Entry | None, made_of: dict[str, int], stage: str, wanted: Asked) -> bool:
+    if entry is None or entry.inputs != made_of:
+        return False
+    return stage != "describe" or with_wanted(standing(entry), wanted) == standing(entry)
+
+
+def missing(
+    ledger: Ledger, plan: Plan, stages: Sequence[str], wanted: Asked = MappingProxyType({})
+) -> dict[str, int]:
+    """Stage -> how many shards it has not done, where there are such; `wanted` as in `undone`."""
     counts: dict[str, int] = {}
     for stage in stages:
         entries = ledger.entries(stage)
         current = {
             shard.name
             for shard, made_of in _doable(ledger, plan, stage)
-            if shard.name in entries and entries[shard.name].inputs == made_of
+            if _is_current(entries.get(shard.name), made_of, stage, wanted)
         }
         if len(current) < len(plan.shards):
             counts[stage] = len(plan.shards) - len(current)

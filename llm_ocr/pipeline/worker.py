@@ -13,6 +13,7 @@ from typing import Any
 from llm_ocr.pipeline.again import Again, Prepare
 from llm_ocr.pipeline.budget import Budget, budget_of, within
 from llm_ocr.pipeline.crew import Crew, Here, Hire, Site, render_pool, stage_named
+from llm_ocr.pipeline.describing import Asked, wanted_of
 from llm_ocr.pipeline.destination import destination_of
 from llm_ocr.pipeline.due import (
     STAGES,
@@ -59,9 +60,9 @@ def run(
     `inputs` are files, folders, globs or list files (`@files.txt`). With `update`, documents that
     they hold since the run was planned are added. `overrides` are fields of `Settings`; `hire`
     says who does the shards. Works in a notebook, where an event loop runs already. Raises
-    NoInputError, SettingsMismatchError or RunInUseError before anything is done; EngineFailedError,
-    StorageError, BalanceError or StoppedError (BudgetSpentError, with `max_cost`) when the run
-    can't go on. Failed pages are rows, not exceptions.
+    NoSuchTaskError, NoInputError, SettingsMismatchError or RunInUseError before anything is done;
+    EngineFailedError, StorageError, BalanceError or StoppedError (BudgetSpentError, with
+    `max_cost`) when the run can't go on. Failed pages are rows, not exceptions.
     """
     chosen = (
         Settings(**overrides)
@@ -108,9 +109,12 @@ class Worker:
         self._ledger = Ledger(self._store, STAGES)
         self._prepare, self._make_plan = prepare, plan
         self._again: Again | None = None
+        self._wanted: Asked = {}
 
     def run(self, inputs: list[str] | None, stages: Sequence[str]) -> Summary:
         """Do what is due of `stages`; `inputs` None takes the plan that stands."""
+        if "describe" in stages:
+            self._wanted = wanted_of(self._settings)
         alone = self._store.sole_writer() if self._share.count == 1 else nullcontext()
         with alone:
             return run_until_stopped(
@@ -164,7 +168,7 @@ class Worker:
 
     def _undone(self, plan: Plan, stages: Sequence[str]) -> list[Shard]:
         if self._prepare is None:
-            return undone(self._ledger, plan, stages)
+            return undone(self._ledger, plan, stages, self._wanted)
         again = self._again.work(plan) if self._again else []
         return [one.shard for one in again] or undone(self._ledger, plan, stages[1:])
 
@@ -183,7 +187,7 @@ class Worker:
             self._ledger.refresh()
         done = summarise(self._store, self._ledger, plan, self._session)
         summary = replace(done, out=self._destination.uri)
-        left = missing(self._ledger, plan, stages)
+        left = missing(self._ledger, plan, stages, self._wanted)
         if left:
             self._notify(Note(_unfinished(left, len(plan.shards))))
             return summary

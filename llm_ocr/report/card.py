@@ -26,7 +26,7 @@ SHOWN = 10
 TABLES = {
     "pages": "a row a page: its image, Markdown, blocks with boxes, status, and what it cost",
     "figures": "a row a figure: its image, cut from the source, box and caption",
-    "descriptions": "a row a figure: what it shows, in words",
+    "descriptions": "a row a figure and task: what it shows, in words, as data or as a class",
     "documents": "a row a document: its pages joined to one Markdown text",
 }
 # Names of licences that the Hub takes; any other is `other` there, with its name beside it.

@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path, PurePath
 
+from llm_ocr.models.profile import Task
 from llm_ocr.records import PageStatus
 from llm_ocr.report.card import write_card
 from llm_ocr.report.export import Write, export_markdown, into
+from llm_ocr.report.figure_data import DATA_COLUMNS, RowsOf, with_data
 from llm_ocr.report.summary import SUMMARY_PATH, Summary
 from llm_ocr.report.viewer import write_viewer
 from llm_ocr.storage.store import StorageError, Store
@@ -36,7 +38,11 @@ def write_outputs(
         if markdown:
             figures = _InStep(read_table(store, "figures"), "doc_id")
             with _markdown(store) as write:
-                export_markdown(read_table(store, "documents"), figures.of, write)
+                files_of: RowsOf = figures.of
+                if Task.DATA in summary.tasks:
+                    described = read_table(store, "descriptions", DATA_COLUMNS)
+                    files_of = with_data(figures.of, _InStep(described, "doc_id").of)
+                export_markdown(read_table(store, "documents"), files_of, write)
         if viewer_pages:
             _put_viewer(store, summary, viewer_pages)
     except OSError as error:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from llm_ocr import __version__
 from llm_ocr.records import PageStatus
+from llm_ocr.report.descriptions import told
 from llm_ocr.report.sessions import read_sessions, total_cost
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.counts import BalanceError, Counts, total
@@ -20,6 +21,8 @@ from llm_ocr.tables.plan import Plan
 from llm_ocr.tables.read import read_piece
 
 SUMMARY_PATH = "summary.json"
+# What shards were asked about figures before there were tasks.
+BEFORE_TASKS = ("describe",)
 PROBLEMS_SHOWN = 10
 STATUS_STYLES = {
     PageStatus.OK: "green",
@@ -27,8 +30,10 @@ STATUS_STYLES = {
     PageStatus.TRUNCATED: "yellow",
     PageStatus.REPETITIVE: "yellow",
     PageStatus.FALLBACK: "cyan",
+    PageStatus.SKIPPED: "dim",
     PageStatus.FAILED: "red",
 }
+OF_PAGES = [status for status in PageStatus if status is not PageStatus.SKIPPED]
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,8 @@ class Summary:
     `seconds_down` is from the engine's deaths until it answered again. `held_back` says at which
     share (0..1) of the moments the engine, rendering, the network or storage held the run back;
     `gpu_busy` is the GPUs' mean utilisation (0..1). `rows` are those of each table; `cost` is in US
-    dollars, of all sessions whose price is known (None: of none)."""
+    dollars, of all sessions whose price is known (None: of none). `tasks` are the figures of each
+    task of Describe by status."""
 
     out: str
     documents: int
@@ -59,6 +65,7 @@ class Summary:
     errors: Mapping[str, int]
     figures: int
     descriptions: int
+    tasks: Mapping[str, Mapping[str, int]]
     prompt_tokens: int
     completion_tokens: int
     attempts: Mapping[str, int]
@@ -125,10 +132,11 @@ def summarise(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Sum
         documents=_documents(plan, stages["assemble"]),
         duplicates=plan.duplicates,
         pages=pages.items,
-        pages_by_status={status.value: pages.statuses.get(status, 0) for status in PageStatus},
+        pages_by_status={status.value: pages.statuses.get(status, 0) for status in OF_PAGES},
         errors=dict(sorted(pages.errors.items())),
         figures=pages.rows.get("figures", 0),
         descriptions=described.statuses.get(PageStatus.OK, 0),
+        tasks=described.by_task,
         prompt_tokens=pages.prompt_tokens + described.prompt_tokens,
         completion_tokens=pages.completion_tokens + described.completion_tokens,
         attempts=dict(sorted(pages.attempts.items())),
@@ -179,7 +187,11 @@ def _check_run(
         for shard, count in documents.items()
         if count is None and shard in assemble
     }
-    figures = {shard: entry.counts.rows.get("figures", 0) for shard, entry in extract.items()}
+    figures = {  # each once for each task
+        shard: entry.counts.rows.get("figures", 0) * len(describe[shard].asked or BEFORE_TASKS)
+        for shard, entry in extract.items()
+        if shard in describe
+    }
     pages = {shard: entry.counts.items for shard, entry in extract.items()}
     for what, given, ended in (
         ("pages", pages, extract),
@@ -224,7 +236,7 @@ def render_summary(summary: Summary) -> Group:
     copies = f", {summary.duplicates:,} of them copies of others" if summary.duplicates else ""
     grid.add_row("Documents", f"{summary.documents:,}{copies}")
     grid.add_row("Pages", Text.assemble(f"{summary.pages:,}  ", *_statuses(summary)))
-    grid.add_row("Figures", f"{summary.figures:,}, {summary.descriptions:,} described")
+    grid.add_row("Figures", told(summary.figures, summary.descriptions, summary.tasks))
     grid.add_row("Tokens", f"{summary.prompt_tokens:,} in, {summary.completion_tokens:,} out")
     grid.add_row("This session", _speed(summary))
     if summary.retries or summary.engine_restarts:

@@ -25,6 +25,7 @@ from markdown_it.rules_inline import StateInline
 from PIL import Image
 
 from llm_ocr.records import CAPTION_LABELS, FIGURE_LABELS
+from llm_ocr.report.descriptions import description_markdown, why_empty
 from llm_ocr.tables.schema import Row
 
 PAGE_SIDE = 1000
@@ -165,8 +166,8 @@ def _shown_figure(page: Row, figure: Row, descriptions: Sequence[Row]) -> dict[s
         "descriptions": [
             {
                 "task": row["task"],
-                "html": safe_html(row["text"] or ""),
-                "error": row.get("error") or "",
+                "html": safe_html(description_markdown(row)),
+                "error": why_empty(row),
             }
             for row in descriptions
             if row["figure_id"] == figure["figure_id"]

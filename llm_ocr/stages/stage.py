@@ -26,6 +26,7 @@ BY_FLAW = {
     Flaw.DISAGREES: PageStatus.OK,
     Flaw.CUT: PageStatus.TRUNCATED,
     Flaw.LOOP: PageStatus.REPETITIVE,
+    Flaw.UNREADABLE: PageStatus.FAILED,
     Flaw.NO_TEXT: PageStatus.FAILED,
     Flaw.EMPTY: PageStatus.FAILED,
 }
@@ -191,4 +192,5 @@ def item_result(item_id: str, row: Row, rows: dict[str, Sequence[Row]]) -> ItemR
         completion_tokens=row.get("completion_tokens", 0),
         attempts=row.get("attempts", 0),
         error_code=row["error_code"],
+        task=row.get("task"),
     )

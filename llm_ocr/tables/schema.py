@@ -110,13 +110,19 @@ FIGURES = _schema(
     ]
 )
 
+# `data` is JSON; `raw_answer` is kept where `text` is not what the model said.
 DESCRIPTIONS = _schema(
     [
+        ("description_id", pa.string()),
         ("figure_id", pa.string()),
         ("page_id", pa.string()),
         ("doc_id", pa.string()),
         ("task", pa.string()),
         ("text", pa.string()),
+        ("data", pa.string()),
+        ("confidence", pa.float32()),
+        ("errors", ERRORS),
+        ("raw_answer", pa.string()),
         *OUTCOME,
     ]
 )
@@ -168,7 +174,7 @@ def id_column(table: str) -> str:
     return str(SCHEMAS[table].names[0])
 
 
-def sort_key(row_id: str, order: Mapping[str, int]) -> tuple[int, ...]:
-    """`doc_id/page/figure` -> (place of the document in `order`, page, figure)."""
-    doc_id, *numbers = row_id.split("/")
-    return (order[doc_id], *(int(number) for number in numbers))
+def sort_key(row_id: str, order: Mapping[str, int]) -> tuple[int | str, ...]:
+    """`doc_id/page/figure/task` -> (place of the document in `order`, page, figure, task)."""
+    doc_id, *parts = row_id.split("/")
+    return (order[doc_id], *(int(part) if part.isdecimal() else part for part in parts))

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import cv2
@@ -9,6 +10,7 @@ import numpy as np
 
 from llm_ocr.engines.embedded.answer import free_ocr, grounded
 from llm_ocr.engines.embedded.describe import description
+from llm_ocr.engines.embedded.figures import caption, classify, data
 from llm_ocr.engines.embedded.reading import Reader
 from llm_ocr.engines.embedded.recognise import Image
 
@@ -41,8 +43,9 @@ class Readers:
         for future in [self._threads.submit(load) for _ in range(threads)]:
             future.result()
 
-    async def answer(self, data: bytes, prompt: str) -> str:
-        """The answer about an encoded image; raises BadImageError."""
+    async def answer(self, encoded: bytes, prompt: str, choices: Sequence[str] = ()) -> str:
+        """The answer about an encoded image, one of `choices` if there are any; raises
+        BadImageError."""
         self.waiting += 1
         try:
             await self._places.acquire()
@@ -51,7 +54,7 @@ class Readers:
         self.running += 1
         try:
             loop = asyncio.get_running_loop()
-            work = loop.run_in_executor(self._threads, self._answer, data, prompt)
+            work = loop.run_in_executor(self._threads, self._answer, encoded, prompt, choices)
             # A client that left gives its place up only when its page is done: the thread is busy.
             work.add_done_callback(lambda _: self._done())
         except BaseException:
@@ -69,13 +72,21 @@ class Readers:
             reader = self._mine.reader = Reader()
         return reader
 
-    def _answer(self, data: bytes, prompt: str) -> str:
-        image = decoded(data)
+    def _answer(self, encoded: bytes, prompt: str, choices: Sequence[str]) -> str:
+        image, asked = decoded(encoded), prompt.lower()
         reading = self._reader().read(image)
+        if choices:
+            return classify(image, reading, choices)
         if "<|grounding|>" in prompt:
             return grounded(reading)
-        if "free ocr" in prompt.lower():
+        if "free ocr" in asked:
             return free_ocr(reading)
+        if "data in this figure" in asked:
+            return data(image, reading)
+        if "parse the figure" in asked:
+            return data(image, reading) or description(image, reading)
+        if "alternative text" in asked:
+            return caption(image, reading)
         return description(image, reading)
 
 

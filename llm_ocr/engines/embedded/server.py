@@ -76,9 +76,9 @@ class Server:
         if body.get("stream"):
             raise RefusedError(400, "stream is not supported by the embedded engine")
         limit = _limit(body)
-        image, prompt = _content(body)
+        (image, prompt), choices = _content(body), _choices(body)
         try:
-            text = await self._readers.answer(image, prompt)
+            text = await self._readers.answer(image, prompt, choices)
         except BadImageError as error:
             raise RefusedError(400, str(error)) from error
         name = request.headers.get("X-Request-Id", uuid.uuid4().hex)
@@ -160,6 +160,15 @@ def _limit(body: dict[str, Any]) -> int | None:
     if limit is not None and (not isinstance(limit, int) or limit < 1):
         raise RefusedError(400, f"max_tokens must be a whole number from 1, got {limit!r}")
     return limit
+
+
+def _choices(body: dict[str, Any]) -> list[str]:
+    """What the answer is to be one of, as vLLM takes it; nothing where it may be anything."""
+    wanted = body.get("structured_outputs") or {}
+    choices = wanted.get("choice", []) if isinstance(wanted, dict) else None
+    if not isinstance(choices, list) or not all(isinstance(one, str) for one in choices):
+        raise RefusedError(400, "structured_outputs.choice must be a list of texts")
+    return choices
 
 
 def _content(body: dict[str, Any]) -> tuple[bytes, str]:

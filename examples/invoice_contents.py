@@ -129,7 +129,9 @@ def short_date(language: str) -> Callable[[date], str]:
 
 def _items(text: str) -> tuple[Item, ...]:
     rows = (line.rsplit("|", 2) for line in text.strip().splitlines())
-    return tuple(Item(words.strip(), Decimal(n.strip()), Decimal(p.strip())) for words, n, p in rows)
+    return tuple(
+        Item(words.strip(), Decimal(n.strip()), Decimal(p.strip())) for words, n, p in rows
+    )
 
 
 ORRIN = Party(
@@ -139,13 +141,13 @@ TRUST = Party("Arle Rivers Trust", ("The Old Mill", "Fenwick FK1 7AB"), "GB 118 
 HARROW = Party("Harrow Print Works", ("3 Dock Street", "Tidewell TW2 9LN"), "GB 774 0912 36")
 CASPAR = Party("Caspar Tool Hire", ("88 Foundry Road", "Stonebeck SB7 4EE"), "GB 405 6621 97")
 PINE = Party("Pinecrest Orchards", ("Low Farm", "Applewick AW3 5JD"), "GB 660 1742 28")
-BRANDT = Party(
-    "Brandt Messtechnik GmbH", ("Am Alten Hafen 7", "20457 Hamburg"), "DE 218 456 093"
-)
+BRANDT = Party("Brandt Messtechnik GmbH", ("Am Alten Hafen 7", "20457 Hamburg"), "DE 218 456 093")
 SEEBACH = Party("Gemeinde Seebach", ("Rathausplatz 2", "87654 Seebach"), "DE 301 772 645")
 LINDNER = Party("Lindner Bürobedarf KG", ("Gerberstraße 19", "04105 Leipzig"), "DE 155 907 318")
 MUEHLE = Party("Hofladen Alte Mühle", ("Mühlweg 4", "35285 Gemünden"), "DE 266 083 541")
-KELLER = Party("Keller & Söhne Elektro", ("Industriestraße 51", "70565 Stuttgart"), "DE 190 344 872")
+KELLER = Party(
+    "Keller & Söhne Elektro", ("Industriestraße 51", "70565 Stuttgart"), "DE 190 344 872"
+)
 VOSS = Party("Praxis Dr. Voss", ("Lange Gasse 11", "90403 Nürnberg"), "DE 247 615 309")
 
 INVOICES = (

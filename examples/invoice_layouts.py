@@ -59,7 +59,14 @@ def _classic(sheet: Sheet, invoice: Invoice) -> None:
     words = (
         ["Bill to", "Invoice number", "Invoice date", "Due date", "VAT no.", "INVOICE", "VAT"]
         if english
-        else ["Rechnung an", "Rechnungsnummer", "Rechnungsdatum", "Fällig am", "USt-IdNr.", "RECHNUNG"]
+        else [
+            "Rechnung an",
+            "Rechnungsnummer",
+            "Rechnungsdatum",
+            "Fällig am",
+            "USt-IdNr.",
+            "RECHNUNG",
+        ]
         + ["MwSt."]
     )
     seller, buyer = invoice.seller, invoice.buyer
@@ -105,9 +112,7 @@ def _classic(sheet: Sheet, invoice: Invoice) -> None:
     sheet.text(130, y, labels[0])
     sheet.text(188, y, invoice.money(invoice.subtotal), "subtotal", align=1)
     percent = "" if english else " "
-    sheet.runs(
-        130, y + 7, (f"{labels[1]} ", None), (f"{invoice.vat_rate}{percent}%", "vat_rate")
-    )
+    sheet.runs(130, y + 7, (f"{labels[1]} ", None), (f"{invoice.vat_rate}{percent}%", "vat_rate"))
     sheet.text(188, y + 7, invoice.money(invoice.vat), "vat", align=1)
     sheet.rule(128, y + 9.5, 190, y + 9.5)
     sheet.text(130, y + 14, labels[2], font=BOLD)
@@ -170,7 +175,11 @@ def _band(sheet: Sheet, invoice: Invoice) -> None:
         8.5,
     )
     sheet.rule(16, y - 3, 194, y - 3, 0.8)
-    names = ["Net amount", "VAT at", "Grand total"] if english else ["Nettobetrag", "zzgl. MwSt.", "Rechnungsbetrag"]
+    names = (
+        ["Net amount", "VAT at", "Grand total"]
+        if english
+        else ["Nettobetrag", "zzgl. MwSt.", "Rechnungsbetrag"]
+    )
     rate = f"{invoice.vat_rate}%" if english else f"{invoice.vat_rate} %"
     sheet.text(125, y + 6, names[0])
     sheet.text(190, y + 6, invoice.money(invoice.subtotal), "subtotal", align=1)
@@ -312,7 +321,9 @@ def _columns(sheet: Sheet, invoice: Invoice) -> None:
     )
     rate = f"{invoice.vat_rate}%" if english else f"{invoice.vat_rate} %"
     y = bottom + 10
-    sheet.runs(20, y, (f"{names[0]}: ", None), (invoice.money(invoice.subtotal), "subtotal"), font=serif)
+    sheet.runs(
+        20, y, (f"{names[0]}: ", None), (invoice.money(invoice.subtotal), "subtotal"), font=serif
+    )
     sheet.runs(
         *(20, y + 6),
         (f"{names[1]} (", None),
@@ -321,7 +332,9 @@ def _columns(sheet: Sheet, invoice: Invoice) -> None:
         (invoice.money(invoice.vat), "vat"),
         font=serif,
     )
-    sheet.runs(20, y + 14, (f"{names[2]}: ", None), (invoice.money(invoice.total), "total"), font=HEAD)
+    sheet.runs(
+        20, y + 14, (f"{names[2]}: ", None), (invoice.money(invoice.total), "total"), font=HEAD
+    )
     _thanks(sheet, invoice, 270)
 
 

@@ -26,7 +26,10 @@ def scanned(pdf: bytes, chance: random.Random) -> tuple[Image.Image, Moved]:
 
     def moved(point: Point) -> Point:
         x, y = (point[0] - 0.5) * width, (point[1] - 0.5) * height
-        turned = x * math.cos(angle) - y * math.sin(angle), x * math.sin(angle) + y * math.cos(angle)
+        turned = (
+            x * math.cos(angle) - y * math.sin(angle),
+            x * math.sin(angle) + y * math.cos(angle),
+        )
         return turned[0] / width + 0.5, turned[1] / height + 0.5
 
     return image, lambda rect: _hull(moved, rect)
@@ -62,7 +65,9 @@ def _rendered(pdf: bytes, dpi: int) -> Image.Image:
         return image.convert("RGB")
 
 
-def _homography(ones: Sequence[Point], others: Sequence[Point]) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
+def _homography(
+    ones: Sequence[Point], others: Sequence[Point]
+) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
     """The 3 x 3 matrix that takes four points to four others."""
     rows: list[list[float]] = []
     for (x, y), (u, v) in zip(ones, others, strict=True):

@@ -1,0 +1,254 @@
+"""Where the values of a record stand on its pages, and how sure that is.
+
+Each value is sought as it is, then normalised (numbers and dates in any notation, currencies by
+their sign, case, accents, white space and punctuation), then with a few characters wrong, but
+never a digit. Of several places the one is taken that stands in the row of its list item, has its
+field's label in front or above it, or is nearest to its siblings; else the first.
+
+`confidence` is agreement x place x model:
+- agreement: 1 for a value found as it is, 0.95 normalised, 0.9 x the share of characters that are
+  right for a fuzzy one, 0.2 where the page doesn't show it;
+- place: 0.8 where the value stands in several places and nothing tells which is meant, else 1;
+- model: the probability that the model gave the value, where the engine tells it, else 1.
+
+A boolean counts as found only at a word for it, or a ticked box, behind its field's label. The
+member of an enum is sought like any text, so one that was inferred is unsupported, as is any
+derived value.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llm_ocr.parsing.places import Piece, pieces_of
+from llm_ocr.parsing.record import Evidence, Fields, Found, PageText
+from llm_ocr.parsing.seeking import Index, Occurrence
+from llm_ocr.parsing.words import bare
+from llm_ocr.records import Box
+
+AGREEMENT = {Found.EXACT: 1.0, Found.NORMALISED: 0.95, Found.FUZZY: 0.9, None: 0.2}
+AMBIGUOUS = 0.8
+# How far in front of a value its label may end, in words; in the piece before it counts as
+# further off.
+REACH = 8
+PIECE_BEFORE = 3
+
+Labels = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A value, its path, the path of what holds it, and the list item that it is in."""
+
+    path: str
+    parent: str
+    item: str | None
+    value: object
+
+
+@dataclass(frozen=True)
+class _Choice:
+    occurrence: Occurrence
+    ambiguous: bool
+
+
+def find_evidence(
+    fields: Fields,
+    pages: Sequence[PageText],
+    confidences: Mapping[str, float] | None = None,
+    labels: Labels | None = None,
+) -> list[Evidence]:
+    """One for each value of a record that is not null, in its order.
+
+    `confidences` has the model's probabilities (0..1) by path. `labels` has what a field is called
+    on pages, by its path without the numbers of list items (`lines.amount`); where it has nothing,
+    the field's own name counts.
+    """
+    index = Index(pieces_of(pages))
+    leaves = list(_leaves(fields, "", None))
+    places = {leaf.path: index.occurrences(leaf.value) for leaf in leaves}
+    chosen = _Chooser(index, leaves, places, labels or {}).choices()
+    return [
+        _evidence(
+            leaf, chosen.get(leaf.path), index, pages, (confidences or {}).get(leaf.path, 1.0)
+        )
+        for leaf in leaves
+    ]
+
+
+def _leaves(value: Any, path: str, item: str | None) -> Iterator[_Leaf]:  # noqa: ANN401
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _leaves(inner, f"{path}.{name}" if path else str(name), item)
+    elif isinstance(value, list | tuple):
+        for k, inner in enumerate(value):
+            below = f"{path}.{k}" if path else str(k)
+            yield from _leaves(inner, below, below)
+    elif value is not None and value != "":
+        yield _Leaf(path, path.rpartition(".")[0], item, value)
+
+
+def _evidence(
+    leaf: _Leaf,
+    choice: _Choice | None,
+    index: Index,
+    pages: Sequence[PageText],
+    probability: float,
+) -> Evidence:
+    if choice is None:
+        return Evidence(leaf.path, None, round(AGREEMENT[None] * probability, 4))
+    one = choice.occurrence
+    sure = AGREEMENT[one.found] * one.likeness * (AMBIGUOUS if choice.ambiguous else 1.0)
+    page = pages[index.pieces[one.first].page]
+    return Evidence(
+        leaf.path,
+        one.found,
+        round(sure * probability, 4),
+        page.page_id,
+        page.page_number,
+        _box(index.pieces, one),
+        index.quote(one),
+    )
+
+
+def _box(pieces: Sequence[Piece], one: Occurrence) -> Box | None:
+    """The rectangle around the pieces of an occurrence; None where no piece has a box."""
+    boxes: list[Box] = []
+    for k in range(one.first, one.last + 1):
+        start = one.start if k == one.first else 0
+        end = one.end if k == one.last else len(pieces[k].text)
+        box = pieces[k].part(start, end)
+        boxes += [] if box is None else [box]
+    if not boxes:
+        return None
+    return Box(
+        min(box.x1 for box in boxes),
+        min(box.y1 for box in boxes),
+        max(box.x2 for box in boxes),
+        max(box.y2 for box in boxes),
+    )
+
+
+class _Chooser:
+    """Which of a value's places is meant."""
+
+    def __init__(
+        self,
+        index: Index,
+        leaves: Sequence[_Leaf],
+        places: Mapping[str, Sequence[Occurrence]],
+        labels: Labels,
+    ) -> None:
+        self._index, self._leaves, self._places = index, leaves, places
+        self._labels = labels
+        self._rows = self._item_rows()
+        self._anchors = self._anchored()
+
+    def choices(self) -> dict[str, _Choice]:
+        """By path, for the values that are on the pages."""
+        found: dict[str, _Choice] = {}
+        for leaf in self._leaves:
+            places = self._places[leaf.path]
+            labels = self._phrases(leaf.path)
+            rated = [(self._rating(leaf, labels, one), -k) for k, one in enumerate(places)]
+            if isinstance(leaf.value, bool):
+                rated = [one for one in rated if one[0][1] > 0]
+            if not rated:
+                continue
+            rated.sort(reverse=True)
+            (best, k), others = rated[0], rated[1:]
+            told = best[:2] != (0.0, 0.0) and all(other[0][:2] != best[:2] for other in others)
+            found[leaf.path] = _Choice(places[-k], bool(others) and not told)
+        return found
+
+    def _rating(
+        self, leaf: _Leaf, labels: Sequence[tuple[str, ...]], one: Occurrence
+    ) -> tuple[float, float, float]:
+        """In the row of its item, by a label, near its siblings; larger is better."""
+        piece = self._index.pieces[one.first]
+        row = self._rows.get(leaf.item) if leaf.item is not None else None
+        in_row = 1.0 if row is not None and self._line(one.first) == row else 0.0
+        anchors = self._anchors.get(leaf.parent, ())
+        gaps = [
+            abs(at - one.first)
+            for at in anchors
+            if at != one.first and self._index.pieces[at].page == piece.page
+        ]
+        near = 1 / (1 + min(gaps)) if gaps else 0.0
+        return in_row, self._labelled(labels, one), near
+
+    def _phrases(self, path: str) -> list[tuple[str, ...]]:
+        plain = ".".join(part for part in path.split(".") if not part.isdecimal())
+        given = self._labels.get(plain) or [plain.rpartition(".")[2]]
+        return [words for words in map(bare, given) if words]
+
+    def _labelled(self, labels: Sequence[tuple[str, ...]], one: Occurrence) -> float:
+        """How near a label ends in front of a place, or whether one heads its column."""
+        piece = self._index.pieces[one.first]
+        heading = bare(piece.heading)
+        before = self._before(one)
+        best = 0.0
+        for label in labels:
+            if heading and heading[: len(label)] == label:
+                best = max(best, float(len(label)))
+            for end in range(len(before), len(label) - 1, -1):
+                texts = tuple(text for text, _ in before[end - len(label) : end])
+                if texts == label:
+                    best = max(best, len(label) / (1 + before[end - 1][1]))
+                    break
+        return best
+
+    def _before(self, one: Occurrence) -> list[tuple[str, int]]:
+        """The words in front of a place, and how many words off each of them ends."""
+        words = [word.text for word in self._index.words[one.first] if word.end <= one.start]
+        found = [
+            (text, len(words) - 1 - k)
+            for k, text in enumerate(words[-REACH:], max(0, len(words) - REACH))
+        ]
+        if len(words) < REACH and one.first > 0:
+            earlier = self._index.words[one.first - 1]
+            pieces = self._index.pieces
+            same_row = pieces[one.first].row is not None and (
+                pieces[one.first].row == pieces[one.first - 1].row
+            )
+            off = len(words) + (0 if same_row else PIECE_BEFORE)
+            tail = earlier[-REACH:]
+            found = [(w.text, len(tail) - 1 - k + off) for k, w in enumerate(tail)] + found
+        return found
+
+    def _line(self, piece: int) -> tuple[bool, int]:
+        """The row of a table that a piece is in, or the piece itself."""
+        row = self._index.pieces[piece].row
+        return (False, piece) if row is None else (True, row)
+
+    def _item_rows(self) -> dict[str, tuple[bool, int]]:
+        """For each item of a list the row that has the most of its values.
+
+        Of rows with as many the first that no item before it has, so that equal items follow each
+        other.
+        """
+        votes: dict[str, Counter[tuple[bool, int]]] = defaultdict(Counter)
+        for leaf in self._leaves:
+            if leaf.item is not None:
+                for line in {self._line(one.first) for one in self._places[leaf.path]}:
+                    votes[leaf.item][line] += 1
+        rows: dict[str, tuple[bool, int]] = {}
+        for item, counted in votes.items():
+            taken = {
+                row
+                for other, row in rows.items()
+                if other.rpartition(".")[0] == item.rpartition(".")[0]
+            }
+            ranked = sorted(counted, key=lambda line: (-counted[line], line in taken, line))
+            if ranked:
+                rows[item] = ranked[0]
+        return rows
+
+    def _anchored(self) -> dict[str, list[int]]:
+        """By the path of what holds them, the pieces of values that stand in one place only."""
+        anchors: dict[str, list[int]] = defaultdict(list)
+        for leaf in self._leaves:
+            if len(places := self._places[leaf.path]) == 1:
+                anchors[leaf.parent].append(places[0].first)
+        return anchors

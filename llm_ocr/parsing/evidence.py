@@ -143,6 +143,7 @@ class _Chooser:
         self._index, self._leaves, self._places = index, leaves, places
         self._labels = labels
         self._rows = self._item_rows()
+        self._bands = self._item_bands()
         self._anchors = self._anchored()
 
     def choices(self) -> dict[str, _Choice]:
@@ -167,8 +168,7 @@ class _Chooser:
     ) -> tuple[float, float, float]:
         """In the row of its item, by a label, near its siblings; larger is better."""
         piece = self._index.pieces[one.first]
-        row = self._rows.get(leaf.item) if leaf.item is not None else None
-        in_row = 1.0 if row is not None and self._line(one.first) == row else 0.0
+        in_row = 1.0 if leaf.item is not None and self._is_in_row(leaf.item, one) else 0.0
         anchors = self._anchors.get(leaf.parent, ())
         gaps = [
             abs(at - one.first)
@@ -177,6 +177,17 @@ class _Chooser:
         ]
         near = 1 / (1 + min(gaps)) if gaps else 0.0
         return in_row, self._labelled(labels, one), near
+
+    def _is_in_row(self, item: str, one: Occurrence) -> bool:
+        """Whether a place is in the row of a list's item, or as high on the page as it."""
+        if (row := self._rows.get(item)) is not None:
+            return self._line(one.first) == row
+        page, box = self._index.pieces[one.first].page, _box(self._index.pieces, one)
+        band = self._bands.get(item)
+        if band is None or box is None or band[0] != page:
+            return False
+        shared = min(box.y2, band[1].y2) - max(box.y1, band[1].y1)
+        return shared > 0.5 * min(box.y2 - box.y1, band[1].y2 - band[1].y1)
 
     def _phrases(self, path: str) -> list[tuple[str, ...]]:
         plain = ".".join(part for part in path.split(".") if not part.isdecimal())
@@ -231,19 +242,33 @@ class _Chooser:
         votes: dict[str, Counter[tuple[bool, int]]] = defaultdict(Counter)
         for leaf in self._leaves:
             if leaf.item is not None:
-                for line in {self._line(one.first) for one in self._places[leaf.path]}:
-                    votes[leaf.item][line] += 1
+                # Of a paragraph nobody knows what is in one row of it.
+                whole = {
+                    self._line(one.first)
+                    for one in self._places[leaf.path]
+                    if self._index.pieces[one.first].lines == 1
+                }
+                votes[leaf.item].update(whole)
         rows: dict[str, tuple[bool, int]] = {}
         for item, counted in votes.items():
-            taken = {
-                row
-                for other, row in rows.items()
-                if other.rpartition(".")[0] == item.rpartition(".")[0]
-            }
+            siblings = item.rpartition(".")[0]
+            taken = {row for other, row in rows.items() if other.rpartition(".")[0] == siblings}
             ranked = sorted(counted, key=lambda line: (-counted[line], line in taken, line))
-            if ranked:
+            if ranked and counted[ranked[0]] > 1:
                 rows[item] = ranked[0]
         return rows
+
+    def _item_bands(self) -> dict[str, tuple[int, Box]]:
+        """For each item without a row the page and box of a value that stands in one place only."""
+        bands: dict[str, tuple[int, Box]] = {}
+        for leaf in self._leaves:
+            places = self._places[leaf.path]
+            if leaf.item is None or leaf.item in self._rows or len(places) != 1:
+                continue
+            box = _box(self._index.pieces, places[0])
+            if box is not None:
+                bands.setdefault(leaf.item, (self._index.pieces[places[0].first].page, box))
+        return bands
 
     def _anchored(self) -> dict[str, list[int]]:
         """By the path of what holds them, the pieces of values that stand in one place only."""

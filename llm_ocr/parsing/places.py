@@ -10,6 +10,8 @@ import re
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 from llm_ocr.parsing.grids import (
     Cell,
@@ -19,14 +21,24 @@ from llm_ocr.parsing.grids import (
     is_markdown_row,
     markdown_grid,
 )
+from llm_ocr.parsing.breaking import evenly_broken
 from llm_ocr.parsing.record import PageText
 from llm_ocr.records import FIGURE_LABELS, Block, Box
 
 _MARKUP = re.compile(r"^\s{0,3}#{1,6}\s+|</?center>|\*\*|__|^\s*[-*+]\s+", re.IGNORECASE)
+TITLES = frozenset({"title", "sub_title"})
 # A line's height is about this many widths of a character.
 LINE_HEIGHT = 2.4
 # Columns of a table of which nothing is known take this share of its width; gaps take the rest.
 INKED = 0.55
+# Of a paragraph with more words than this only the share of its text tells the line.
+MOST_WORDS = 60
+# How far off, in lines, that may be.
+SLACK = 0.3
+# Lines are not all as far apart: a box reaches this much over its own, in lines.
+NUDGE = 0.2
+# Lines set this far apart, in widths of a character: between those of prose and those of a table.
+LOOSE_LINE = 3.4
 
 
 @dataclass(frozen=True)
@@ -34,7 +46,7 @@ class Piece:
     """A text, its page (an index), and where it stands; `box` None where nobody knows.
 
     `row` is the same for the cells of one row of a table, and for nothing else; `heading` is the
-    text at the top of a cell's column. A piece without a row may run over `lines` lines.
+    text at the top of a cell's column. A piece without a row runs over `lines` lines.
     """
 
     text: str
@@ -49,13 +61,29 @@ class Piece:
         for a paragraph the lines that they are likely in, for a cell all of it."""
         if self.box is None or self.row is not None or not self.text:
             return self.box
-        box, first, last = self.box, start / len(self.text), end / len(self.text)
+        box, length = self.box, len(self.text)
         if self.lines == 1:
             width = box.x2 - box.x1
-            return Box(box.x1 + first * width, box.y1, box.x1 + last * width, box.y2)
-        top = max(0, math.floor(first * self.lines - 0.3))
-        bottom = min(self.lines, math.ceil(last * self.lines + 0.3))
+            return Box(
+                box.x1 + start / length * width, box.y1, box.x1 + end / length * width, box.y2
+            )
+        breaks = self._breaks
+        if breaks is None:
+            top = max(0, math.floor(start / length * self.lines - SLACK))
+            bottom = min(self.lines, math.ceil(end / length * self.lines + SLACK))
+            return _band(box, top / self.lines, bottom / self.lines)
+        first = sum(one <= start for one in breaks)
+        last = sum(one < end for one in breaks) + 1
+        top, bottom = max(0.0, first - NUDGE), min(float(self.lines), last + NUDGE)
         return _band(box, top / self.lines, bottom / self.lines)
+
+    @cached_property
+    def _breaks(self) -> tuple[int, ...] | None:
+        """Where the lines of a short paragraph begin but the first; None for a long one."""
+        starts = [match.start() for match in re.finditer(r"\S+", self.text)]
+        if len(starts) > MOST_WORDS:
+            return None
+        return evenly_broken([*starts, len(self.text) + 1], self.lines)
 
 
 def pieces_of(pages: Sequence[PageText]) -> list[Piece]:
@@ -81,7 +109,8 @@ def _of_block(block: Block, page: int, rows: int, width: float | None) -> Iterat
         bottom = top + size / sum(sizes)
         box = _band(block.box, top, bottom) if block.box else None
         if isinstance(part, str):
-            yield Piece(part, page, box, lines=_line_count(part, box))
+            prose = block.label not in TITLES
+            yield Piece(part, page, box, lines=_line_count(part, box, width if prose else None))
         else:
             yield from _cells(part, page, box, rows, width)
             rows += len(part)
@@ -141,7 +170,7 @@ def _cells(
 
 
 def _edges(grid: Grid, box: Box | None, width: float | None) -> list[float]:
-    """Where columns begin and end: each as wide as its text, with equal gaps between them."""
+    """Where columns begin and end: each as wide as its text, with the gaps in proportion."""
     count = max(cell.column + cell.columns for row in grid for cell in row)
     texts = [1] * count
     for cell in _single(grid):
@@ -154,9 +183,11 @@ def _edges(grid: Grid, box: Box | None, width: float | None) -> list[float]:
     if width is None:
         inked = INKED * whole
     scale = inked / sum(texts)
-    gap = (whole - inked) / max(1, count - 1)
+    # Wide columns are set with more room around them than narrow ones.
+    rooms = [one + other for one, other in pairwise(texts)]
     edges, at = [box.x1], box.x1
-    for text in texts[:-1]:
+    for text, room in zip(texts, rooms, strict=False):
+        gap = (whole - inked) * room / sum(rooms)
         at += text * scale + gap
         edges.append(at - gap / 2)
     return [*edges, box.x2]
@@ -171,12 +202,19 @@ def _band(box: Box, top: float, bottom: float) -> Box:
     return Box(box.x1, box.y1 + top * height, box.x2, box.y1 + bottom * height)
 
 
-def _line_count(text: str, box: Box | None) -> int:
-    """How many lines a paragraph has, if its characters fill its box."""
+def _line_count(text: str, box: Box | None, width: float | None = None) -> int:
+    """How many lines a paragraph has, if its characters fill its box.
+
+    Where they would be much wider than the page's usual ones (`width`), its lines are short and
+    apart, as those of a column: then their distance tells how many there are.
+    """
     if box is None or box.area <= 0:
         return 1
-    count = math.sqrt(len(text) * (box.y2 - box.y1) / (LINE_HEIGHT * (box.x2 - box.x1)))
-    return max(1, round(count))
+    wide, high = box.x2 - box.x1, box.y2 - box.y1
+    count = round(math.sqrt(len(text) * high / (LINE_HEIGHT * wide)))
+    if count > 1 and width is not None and wide * count / len(text) > 1.5 * width:
+        count = max(count, round(high / (LOOSE_LINE * width)))
+    return max(1, min(count, len(text.split())))
 
 
 def _character_width(blocks: Sequence[Block]) -> float | None:

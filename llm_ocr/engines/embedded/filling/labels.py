@@ -53,10 +53,13 @@ class Labels:
                 self._by_first.setdefault(letters[0], []).append(letters)
 
     def of(self, phrase: Phrase) -> list[Label]:
-        """The labels that a phrase begins with: those of the longest wording."""
-        words = phrase.words
-        starts = [0, 1] if len(words) > 1 and words[0].text in FILLERS else [0]
-        return next((found for k in starts if (found := self._from(phrase, k))), [])
+        """The labels that a phrase begins with: those of the longest wording, and where the first
+        word may be left out, those without it."""
+        found = self._from(phrase, 0)
+        if len(phrase.words) > 1 and phrase.words[0].text in FILLERS:
+            known = [label.field.path for label in found]
+            found += [one for one in self._from(phrase, 1) if one.field.path not in known]
+        return found
 
     def _from(self, phrase: Phrase, first: int) -> list[Label]:
         letters = ""

@@ -15,7 +15,7 @@ REACH = 1.8
 # What is set larger than a line by this is a title: it has nothing beside or below it.
 TITLE = 1.5
 # A rate beside an amount's label (VAT 20 %) is no part of the amount, nor a label of its own.
-_RATE = re.compile(r"[\s(@]*(?:at|of|mit|von)?\s*\d+(?:[.,]\d+)?\s*%[\s)]*[:.]?\s*", re.IGNORECASE)
+_RATE = re.compile(r"[\s.(@]*(?:at|of|mit|von)?\s*\d+(?:[.,]\d+)?\s*%[\s)]*[:.]?\s*", re.IGNORECASE)
 _PARTED = re.compile(r"^\s*[.)]?\s*[:#=]\s*")
 
 

@@ -1,4 +1,4 @@
-"""The twelve invoices of `invoices/`: who bills whom for what. All names and numbers are invented."""
+"""The twelve invoices of `invoices/`: who bills whom for what. All of it is invented."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -57,7 +57,7 @@ def _classic(sheet: Sheet, invoice: Invoice) -> None:
     """A letterhead, labels left of their values, a ruled table, sums at its right."""
     english = invoice.language == "en"
     words = (
-        ["Bill to", "Invoice number", "Invoice date", "Due date", "VAT no.", "INVOICE", "VAT"]
+        ["Bill to", "Invoice number", "Invoice date", "Due date", "VAT no.", "INVOICE"]
         if english
         else [
             "Rechnung an",
@@ -67,7 +67,6 @@ def _classic(sheet: Sheet, invoice: Invoice) -> None:
             "USt-IdNr.",
             "RECHNUNG",
         ]
-        + ["MwSt."]
     )
     seller, buyer = invoice.seller, invoice.buyer
     sheet.text(22, 25, seller.name, "seller.name", HEAD)
@@ -201,7 +200,7 @@ def _letter(sheet: Sheet, invoice: Invoice) -> None:
     sheet.text(25, 53, buyer.name, "buyer.name")
     sheet.lines(25, 53 + PLAIN.leading, buyer.address, "buyer.address")
     labels = (
-        ["Our reference", "Invoice date", "Pay by"]
+        ["Invoice ref.", "Invoice date", "Pay by"]
         if english
         else ["Rechnungs-Nr.", "Datum", "Fälligkeit"]
     )
@@ -211,8 +210,6 @@ def _letter(sheet: Sheet, invoice: Invoice) -> None:
         (date(invoice.day), "invoice_date"),
         (date(invoice.due), "due_date"),
     ]
-    if english:
-        labels[0] = "Invoice ref."
     for k, (value, path) in enumerate(pairs):
         sheet.text(130, 50 + 5.5 * k, f"{labels[k]}:", font=SMALL)
         sheet.text(160, 50 + 5.5 * k, value, path, SMALL)

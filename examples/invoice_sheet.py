@@ -26,12 +26,12 @@ class Font:
 
     def width(self, text: str) -> float:
         """In millimetres."""
-        return float(stringWidth(text, self.name, self.size)) / mm
+        return float(stringWidth(text, self.name, self.size) / mm)
 
     @property
     def leading(self) -> float:
         """From one line to the next, in millimetres."""
-        return self.size * 1.32 / mm
+        return float(self.size * 1.32 / mm)
 
 
 PLAIN, BOLD = Font(), Font("Helvetica-Bold")
@@ -57,7 +57,8 @@ class Sheet:
         align: float = 0,
         colour: Color = black,
     ) -> None:
-        """One line on the base line `y`; `align` 0 begins at `x`, 0.5 has it in the middle, 1 ends."""
+        """One line on the base line `y`; `align` is 0 for a left edge, 0.5 for the middle, 1 for a
+        right edge at `x`."""
         width = font.width(text)
         left = x - align * width
         self.canvas.setFillColor(colour)

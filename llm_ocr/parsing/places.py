@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
+from llm_ocr.parsing.breaking import evenly_broken
 from llm_ocr.parsing.grids import (
     Cell,
     Grid,
@@ -21,7 +22,6 @@ from llm_ocr.parsing.grids import (
     is_markdown_row,
     markdown_grid,
 )
-from llm_ocr.parsing.breaking import evenly_broken
 from llm_ocr.parsing.record import PageText
 from llm_ocr.records import FIGURE_LABELS, Block, Box
 
@@ -74,8 +74,8 @@ class Piece:
             return _band(box, top / self.lines, bottom / self.lines)
         first = sum(one <= start for one in breaks)
         last = sum(one < end for one in breaks) + 1
-        top, bottom = max(0.0, first - NUDGE), min(float(self.lines), last + NUDGE)
-        return _band(box, top / self.lines, bottom / self.lines)
+        over, under = max(0.0, first - NUDGE), min(float(self.lines), last + NUDGE)
+        return _band(box, over / self.lines, under / self.lines)
 
     @cached_property
     def _breaks(self) -> tuple[int, ...] | None:

@@ -85,7 +85,7 @@ def _is_by(pair: Pair, party: Party, height: float) -> bool:
 
 
 def _unlabelled(leaf: Leaf, paper: Paper, notation: Notation) -> object:
-    """What needs no label: a currency by its signs, an address of the net, a choice's only member."""
+    """What needs no label: a currency by its signs, an e-mail address, a choice's only member."""
     if leaf.names.has("currency"):
         return _currency(leaf, paper)
     for words, pattern in (("email", _EMAIL), ("iban", _IBAN)):

@@ -7,10 +7,10 @@ from functools import cached_property
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
 from llm_ocr.parsing.shape import Group, Leaf, Listing, Names
 from llm_ocr.parsing.synonyms import Phrase as Words
-from llm_ocr.parsing.words import distance
+from llm_ocr.parsing.words import bare, distance
 
 # Words that a label may begin with.
-FILLERS = frozenset("zzgl plus incl inkl inklusive the your our ihre ihr unsere unser".split())
+FILLERS = frozenset(bare("zzgl plus incl inkl inklusive the your our ihre ihr unsere unser"))
 # A label this long, without its spaces, may have a character wrong.
 FORGIVING = 7
 OWN, OTHERS, HINTS = 1.0, 0.9, 0.5

@@ -16,8 +16,8 @@ MOST_LINES = 7
 LINE_GAP = 1.1
 # A letterhead stands in this share of the page, addresses of letters in that one.
 HEAD, UPPER = 0.25, 0.5
-ISSUER = frozenset("seller supplier vendor issuer merchant store shop sender company bank".split())
-RECIPIENT = frozenset("buyer customer client recipient purchaser bill".split())
+ISSUER = frozenset(bare("seller supplier vendor issuer merchant store shop sender company bank"))
+RECIPIENT = frozenset(bare("buyer customer client recipient purchaser bill"))
 NAME = ("name", "firma", "company")
 ADDRESS = ("address", "adresse", "anschrift", "street")
 _PLACE = re.compile(
@@ -31,8 +31,10 @@ _LEGAL = re.compile(
 _CONTACT = re.compile(r"@|www\.|https?:|^\W*(tel|phone|fax|mobil|e-?mail|web)\w*\W", re.I)
 _DOTS = re.compile(r"\s*[·•|]\s*|\s+[-–—]\s+|,\s+")
 TITLES = frozenset(
-    "invoice rechnung receipt quittung bill statement kontoauszug order purchase bestellung tax "
-    "sales copy original page seite credit note gutschrift".split()
+    bare(
+        "invoice rechnung receipt quittung bill statement kontoauszug order purchase bestellung "
+        "tax sales copy original page seite credit note gutschrift"
+    )
 )
 
 

@@ -1,25 +1,29 @@
 """What was read of the invoices, held against the truth about them.
 
 A field counts as right where it has the true value, text compared without case, accents,
-punctuation and white space; null is wrong. A value is invented where it has no evidence on the
-page, and is not the true one either. A box is right where it covers at least half of a true one.
+punctuation and white space, a currency by its sign or its code; null is wrong. A value is invented
+where the page doesn't show it: it has no evidence, and the truth doesn't have it either. A box is
+right where it shares at least half of the smaller of the two with a true one.
 """
 
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from llm_ocr.parsing.amounts import SIGNS
 from llm_ocr.parsing.words import bare
 
 Rect = Sequence[float]
-COVERED = 0.5
+SHARED = 0.5
 
 
 @dataclass(frozen=True)
 class Found:
     """A record: its fields, and by path where each stands as shares of the page.
 
-    A path with None is one that the page doesn't show; one with an empty tuple has no box.
+    A path that is not in `places` is one that the page doesn't show.
     """
 
     fields: Mapping[str, Any]
@@ -63,8 +67,7 @@ def score(truth: Mapping[str, Any], found: Found) -> tuple[Score, list[str]]:
             total.right += 1
             place = found.places.get(path)
             boxes = truth["boxes"].get(path, [])
-            # A value without a place of its own (a currency by its sign) needs evidence alone.
-            if place is not None and (not boxes or any(covers(place, box) for box in boxes)):
+            if place is not None and any(overlap(place, box) for box in boxes):
                 total.placed += 1
             else:
                 notes.append(f"{path}: {value!r} is right, but not where it is shown: {place}")
@@ -92,15 +95,18 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: AN
 
 
 def same(expected: object, got: object) -> bool:
-    if isinstance(expected, int | float) and isinstance(got, int | float):
-        return abs(expected - got) < 0.005
     if expected is None or got is None:
         return expected is got
+    if isinstance(expected, int | float):
+        # Decimals come as text, so that no digit of them is lost.
+        number = float(got) if re.fullmatch(r"-?\d+(\.\d+)?", str(got)) else math.inf
+        return abs(expected - number) < 0.005
+    got = SIGNS.get(str(got), got)
     return "".join(bare(str(expected))) == "".join(bare(str(got)))
 
 
-def covers(box: Rect, true: Rect) -> bool:
-    width = min(box[2], true[2]) - max(box[0], true[0])
-    height = min(box[3], true[3]) - max(box[1], true[1])
-    whole = (true[2] - true[0]) * (true[3] - true[1])
-    return width > 0 and height > 0 and width * height >= COVERED * whole
+def overlap(one: Rect, other: Rect) -> bool:
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    smaller = min((box[2] - box[0]) * (box[3] - box[1]) for box in (one, other))
+    return width > 0 and height > 0 and width * height >= SHARED * smaller

@@ -38,6 +38,9 @@ def _write(folder: Path, invoice: Invoice, seed: int) -> dict[str, object]:
         file = folder / f"{invoice.name}.jpg"
         quality = 58 if invoice.look == "scan" else 62
         image.save(file, "JPEG", quality=quality, optimize=True, dpi=(150, 150))
+    # A currency stands with the sums.
+    sums = [rect for path in ("subtotal", "vat", "total") for rect in boxes[path]]
+    boxes = {**boxes, "currency": [*boxes.get("currency", []), *sums]}
     return {
         "file": file.name,
         "layout": invoice.layout,

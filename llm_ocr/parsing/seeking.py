@@ -124,9 +124,11 @@ class Index:
     def _text(self, value: str) -> list[Occurrence]:
         if not value:
             return []
-        places = self._as_words(value) or self._as_date(value)
-        if not places and _NUMBER.fullmatch(value):
+        places = self._as_words(value)
+        if _NUMBER.fullmatch(value) and not any(one.found is Found.EXACT for one in places):
+            # 12.0 is not what stands as 12 and, somewhere behind it, 0.
             places = self._number(_decimal(value), value)
+        places = places or self._as_date(value)
         if not places:
             places = self._as_sign(value)
         # A number or a date that differs by a digit is another one.

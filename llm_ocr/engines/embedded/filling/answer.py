@@ -13,6 +13,9 @@ from llm_ocr.engines.embedded.geometry import Line
 _PAGE = re.compile(r"<(page|document)\b[^>]*>(.*?)</\1\s*>", re.IGNORECASE | re.DOTALL)
 
 
+_JSON_LINE = re.compile(r"^\s*\{.*\}\s*$", re.MULTILINE)
+
+
 def guided_by_lines(schema: Mapping[str, Any], lines: Sequence[Line]) -> str:
     """What the lines of an image have for a schema."""
     return _said(filled(schema, paper_of_lines(lines)))
@@ -22,10 +25,11 @@ def guided_by_text(schema: Mapping[str, Any], prompt: str) -> str:
     """What a page's text has for a schema.
 
     The text is what stands between `<page>` and `</page>`, or `<document>` and `</document>`; all
-    of the prompt where there is neither.
+    of the prompt where there is neither, but for lines that are JSON: those are the schema.
     """
     inner = [match[2] for match in _PAGE.finditer(prompt)]
-    return _said(filled(schema, paper_of_text("\n\n".join(inner) if inner else prompt)))
+    text = "\n\n".join(inner) if inner else _JSON_LINE.sub("", prompt)
+    return _said(filled(schema, paper_of_text(text)))
 
 
 def _said(answer: Mapping[str, Any]) -> str:

@@ -14,7 +14,13 @@ from llm_ocr.engines.embedded.filling.labels import Label, Labels, labels_on
 from llm_ocr.engines.embedded.filling.pairs import Pair, pairs_on
 from llm_ocr.engines.embedded.filling.parties import ISSUER, Party, parties_on
 from llm_ocr.engines.embedded.filling.phrases import Paper
-from llm_ocr.engines.embedded.filling.values import CODES, Notation, currency, notation_of, read
+from llm_ocr.engines.embedded.filling.values import (
+    CODES,
+    Notation,
+    currency_for,
+    notation_of,
+    read,
+)
 from llm_ocr.parsing.amounts import SIGNS
 from llm_ocr.parsing.shape import Group, Kind, Leaf, Listing, Node, shape_of
 from llm_ocr.parsing.words import bare
@@ -100,13 +106,10 @@ def _unlabelled(leaf: Leaf, paper: Paper, notation: Notation) -> object:
 
 
 def _currency(leaf: Leaf, paper: Paper) -> object:
-    """The currency whose sign or code the page has most often."""
+    """The sign or code of a currency that the page has most often."""
     marks = re.findall(f"[{''.join(SIGNS)}]|\\b(?:{'|'.join(CODES)})\\b", paper.text)
-    counted = Counter(filter(None, map(currency, marks)))
-    for code, _ in counted.most_common():
-        if leaf.kind is Kind.TEXT or code in leaf.members:
-            return code
-    return None
+    counted = Counter(marks).most_common()
+    return next((one for mark, _ in counted if (one := currency_for(leaf, mark))), None)
 
 
 def _listed(

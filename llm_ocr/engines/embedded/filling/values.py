@@ -11,7 +11,9 @@ from llm_ocr.parsing.shape import Kind, Leaf
 from llm_ocr.parsing.words import bare, folded, words_in
 
 CODES = ("EUR", "GBP", "USD", "CHF", "JPY", "SEK", "NOK", "DKK", "PLN", "CZK", "CAD", "AUD", "INR")
-RATE = ("rate", "percent", "percentage", "satz", "steuersatz", "prozent")
+PERCENT = frozenset(bare("percent percentage prozent satz steuersatz"))
+# What a rate is of, where it is one in per cent: the rate of a line is a price.
+TAXED = frozenset(bare("vat tax gst interest discount mwst ust"))
 # Fields that hold no prose: a text for them has a digit in it.
 IDENTIFIER = ("number", "no", "nr", "nummer", "id", "code", "iban", "phone", "reference", "sku")
 # What may stand beside a number without making a sentence of it.
@@ -60,17 +62,28 @@ def read(leaf: Leaf, text: str, notation: Notation) -> object:
 
 
 def _number(leaf: Leaf, text: str, notation: Notation) -> float | int | None:
-    rate = leaf.names.has(*RATE)
+    rate = is_rate(leaf)
     found = [one for one in _outermost(text) if one.percent == rate]
     if not found or _is_prose(text, found):
         return None
     value = _chosen(found[-1], notation)
     if rate and leaf.share:
         value /= 100
-    whole = value == value.to_integral_value()
-    if leaf.kind is Kind.WHOLE:
-        return int(value) if whole else None
-    return float(value)
+    if value == value.to_integral_value() and (leaf.kind is Kind.WHOLE or not _has_cents(value)):
+        return int(value)
+    return None if leaf.kind is Kind.WHOLE else float(value)
+
+
+def _has_cents(value: Decimal) -> bool:
+    """Whether decimals were written, be they zeros."""
+    exponent = value.as_tuple().exponent
+    return isinstance(exponent, int) and exponent < 0
+
+
+def is_rate(leaf: Leaf) -> bool:
+    """Whether a number is in per cent."""
+    words = {word for phrase in leaf.names.own[:2] for word in phrase}
+    return bool(words & PERCENT) or ("rate" in words and bool(words & TAXED))
 
 
 def _outermost(text: str) -> Iterator[Amount]:
@@ -143,9 +156,22 @@ def currency(text: str) -> str | None:
     return next((code for sign, code in SIGNS.items() if sign in text), None)
 
 
+def currency_for(leaf: Leaf, text: str) -> str | None:
+    """The first sign or code in a text: as it is, or as a code where only codes are allowed."""
+    found = re.search(rf"[{''.join(SIGNS)}]|\b(?:{'|'.join(CODES)})\b", text)
+    if found is None:
+        return None
+    code = currency(found.group())
+    wanted = [found.group(), code]
+    if leaf.kind is Kind.CHOICE:
+        return next((one for one in wanted if one in leaf.members), None)
+    pattern = leaf.pattern or ""
+    return next((one for one in wanted if one and _matches(pattern, one)), None)
+
+
 def _text(leaf: Leaf, text: str) -> str | None:
     if leaf.names.has("currency", "wahrung"):
-        return currency(text)
+        return currency_for(leaf, text)
     if leaf.format == "email" or leaf.names.has("email"):
         found = _EMAIL.search(text)
         return found.group() if found else None
@@ -157,7 +183,7 @@ def _text(leaf: Leaf, text: str) -> str | None:
 
 
 def is_identifier(leaf: Leaf) -> bool:
-    return any(phrase[-1] in IDENTIFIER for phrase in leaf.names.own)
+    return any(phrase[-1] in IDENTIFIER for phrase in leaf.names.own[:2])
 
 
 def _matches(pattern: str, text: str) -> bool:

@@ -32,7 +32,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Invoice:
-    """`look` is pdf, scan or photo; `layout` names one of `invoice_layouts.py`."""
+    """`look` is pdf, scan or photo; `layout` is one of `make_invoices.py`."""
 
     layout: str
     look: str

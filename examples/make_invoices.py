@@ -11,9 +11,12 @@ import sys
 from pathlib import Path
 
 from invoice_contents import HELD_OUT, INVOICES, Invoice
-from invoice_layouts import draw
+from invoice_layouts import band, classic
+from invoice_layouts_held_out import columns, letter
 from invoice_looks import photographed, scanned
-from invoice_sheet import Rect
+from invoice_sheet import Rect, Sheet
+
+LAYOUTS = {"classic": classic, "band": band, "letter": letter, "columns": columns}
 
 
 def main() -> None:
@@ -26,7 +29,8 @@ def main() -> None:
 
 
 def _write(folder: Path, invoice: Invoice, seed: int) -> dict[str, object]:
-    sheet, chance = draw(invoice), random.Random(seed)
+    sheet, chance = Sheet(), random.Random(seed)
+    LAYOUTS[invoice.layout](sheet, invoice)
     pdf, boxes = sheet.pdf(), sheet.boxes
     if invoice.look == "pdf":
         file = folder / f"{invoice.name}.pdf"

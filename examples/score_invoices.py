@@ -91,7 +91,7 @@ async def _read(
     session: aiohttp.ClientSession, base_url: str, file: Path, schema: LoadedSchema
 ) -> Read:
     """The page asked about twice: for its text, and for the fields of the schema."""
-    image = await asyncio.to_thread(_page, file)
+    image = _page(file)
     wanted = {"name": schema.name, "schema": schema.json_schema}
     guided = {"response_format": {"type": "json_schema", "json_schema": wanted}}
     text = await _ask(session, base_url, image, EMBEDDED.prompts[Task.DOCUMENT].text, {})

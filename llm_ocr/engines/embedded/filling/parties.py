@@ -1,7 +1,7 @@
 """People and companies: a name with an address below it, under a label or without one."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from llm_ocr.engines.embedded.filling.labels import Label
@@ -117,29 +117,28 @@ def _under(paper: Paper, label: Label, labels: Mapping[int, Sequence[Label]]) ->
     if not label.is_whole:
         if not label.rest.lstrip().startswith(":"):
             return []
-        below = _lines_from(paper, label.phrase, labels, lambda _: True)
+        below = _lines_from(paper, label.phrase, labels)
         return [_Line(rest, label.phrase), *below]
-    below = _lines_from(paper, label.phrase, labels, lambda _: True)
+    below = _lines_from(paper, label.phrase, labels)
     if below:
         return below
     beside = next(paper.right_of(label.phrase), None)
     if beside is None or beside.number in labels:
         return []
-    return [_Line(beside.text, beside), *_lines_from(paper, beside, labels, lambda _: True)]
+    return [_Line(beside.text, beside), *_lines_from(paper, beside, labels)]
 
 
 def _lines_from(
     paper: Paper,
     start: Phrase,
     labels: Mapping[int, Sequence[Label]],
-    wanted: Callable[[Phrase], bool],
 ) -> list[_Line]:
     """The lines below a phrase that begin or end where it does, each close to the one above."""
     lines: list[_Line] = []
     above = start
     while len(lines) < MOST_LINES:
         below = next(_aligned(paper, above, start), None)
-        if below is None or below.number in labels or not wanted(below):
+        if below is None or below.number in labels:
             break
         if _CONTACT.search(below.text) or next(dates_in(below.text), None):
             break

@@ -9,10 +9,12 @@ from decimal import Decimal, InvalidOperation
 _GAP = "[ \u00a0\u2009\u202f'’]"
 _GROUPED = rf"\d{{1,3}}(?:{_GAP}\d{{3}})+(?:[.,]\d{{1,4}})?"
 _PLAIN = r"\d+(?:[.,]\d+)*"
-# A unit may touch a number behind it (12.5kg), a currency in front (EUR12.50), nothing else.
-_FRONT = r"(?:(?<![\w.,])|(?<=EUR)|(?<=GBP)|(?<=USD)|(?<=CHF))[-−–(]?"
-_NUMBER = re.compile(rf"{_FRONT}(?:{_GROUPED}|{_PLAIN})(?!\d|[.,]\d)")
-_UNGROUPED = re.compile(rf"{_FRONT}{_PLAIN}(?!\d|[.,]\d)")
+# A unit may touch a number behind it (12.5kg), a currency in front (EUR12.50), nothing else: the
+# parts of 2024-0381 are no numbers.
+_FRONT = r"(?<!\w[-/])(?:(?<![\w.,])|(?<=EUR)|(?<=GBP)|(?<=USD)|(?<=CHF))[-−–(]?"
+_BACK = r"(?!\d|[.,/-]\d|[/-]\w)"
+_NUMBER = re.compile(rf"{_FRONT}(?:{_GROUPED}|{_PLAIN}){_BACK}")
+_UNGROUPED = re.compile(rf"{_FRONT}{_PLAIN}{_BACK}")
 # Signs that may touch a number without being part of a word with it.
 SIGNS = {"€": "EUR", "£": "GBP", "$": "USD", "¥": "JPY", "₹": "INR", "₩": "KRW"}
 

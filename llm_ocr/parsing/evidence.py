@@ -147,21 +147,33 @@ class _Chooser:
         self._anchors = self._anchored()
 
     def choices(self) -> dict[str, _Choice]:
-        """By path, for the values that are on the pages."""
+        """By path, for the values that are on the pages; the surest choose first, and two values
+        of one object share a place only where there is no other as good."""
+        rated = {leaf.path: self._rated(leaf) for leaf in self._leaves}
+        order = sorted(
+            self._leaves, key=lambda leaf: [-x for x in max(rated[leaf.path], default=())]
+        )
+        used: set[tuple[str, int, int]] = set()
         found: dict[str, _Choice] = {}
-        for leaf in self._leaves:
-            places = self._places[leaf.path]
-            labels = self._phrases(leaf.path)
-            rated = [(self._rating(leaf, labels, one), -k) for k, one in enumerate(places)]
-            if isinstance(leaf.value, bool):
-                rated = [one for one in rated if one[0][1] > 0]
-            if not rated:
-                continue
-            rated.sort(reverse=True)
-            (best, k), others = rated[0], rated[1:]
-            told = best[:2] != (0.0, 0.0) and all(other[0][:2] != best[:2] for other in others)
-            found[leaf.path] = _Choice(places[-k], bool(others) and not told)
+        for leaf in order:
+            free = [
+                (in_row, label, (leaf.parent, one.first, one.start) not in used, near, -k)
+                for k, (one, (in_row, label, near)) in enumerate(
+                    zip(self._places[leaf.path], rated[leaf.path], strict=True)
+                )
+                if label > 0 or not isinstance(leaf.value, bool)
+            ]
+            if free:
+                best, *others = sorted(free, reverse=True)
+                told = any(best[:2]) and all(other[:3] != best[:3] for other in others)
+                one = self._places[leaf.path][-best[-1]]
+                used.add((leaf.parent, one.first, one.start))
+                found[leaf.path] = _Choice(one, bool(others) and not told)
         return found
+
+    def _rated(self, leaf: _Leaf) -> list[tuple[float, float, float]]:
+        labels = self._phrases(leaf.path)
+        return [self._rating(leaf, labels, one) for one in self._places[leaf.path]]
 
     def _rating(
         self, leaf: _Leaf, labels: Sequence[tuple[str, ...]], one: Occurrence

@@ -149,6 +149,7 @@ def _node(
 
 def _leaf(schema: Mapping[str, Any], path: str, names: Names) -> Leaf:
     members = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    members = members if isinstance(members, list) else []
     form = str(schema.get("format", ""))
     if members:
         kind = Kind.CHOICE
@@ -164,7 +165,7 @@ def _leaf(schema: Mapping[str, Any], path: str, names: Names) -> Leaf:
         kind,
         tuple(one for one in members if one is not None),
         form,
-        schema.get("pattern") if kind is Kind.TEXT else None,
+        str(schema["pattern"]) if kind is Kind.TEXT and "pattern" in schema else None,
         isinstance(most, int | float) and most <= 1,
     )
 

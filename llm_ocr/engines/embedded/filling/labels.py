@@ -85,7 +85,9 @@ class Labels:
         if len(letters) < FORGIVING or any(char.isdigit() for char in letters):
             return []
         near = self._by_first.get(letters[0], [])
-        return [one for one in near if distance(one, letters, 1) <= 1][:1]
+        # A letter more or less at the end is the next word's, not a mistake.
+        whole = [one for one in near if not (one.startswith(letters) or letters.startswith(one))]
+        return [one for one in whole if distance(one, letters, 1) <= 1][:1]
 
 
 def labels_on(paper: Paper, labels: Labels) -> dict[int, list[Label]]:

@@ -16,41 +16,16 @@ member of an enum is sought like any text, so one that was inferred is unsupport
 derived value.
 """
 
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from llm_ocr.parsing.places import Piece, pieces_of
+from llm_ocr.parsing.choosing import Choice, Chooser, Labels, Leaf
+from llm_ocr.parsing.places import pieces_of
 from llm_ocr.parsing.record import Evidence, Fields, Found, PageText
-from llm_ocr.parsing.seeking import Index, Occurrence
-from llm_ocr.parsing.words import bare
-from llm_ocr.records import Box
+from llm_ocr.parsing.seeking import Index
 
 AGREEMENT = {Found.EXACT: 1.0, Found.NORMALISED: 0.95, Found.FUZZY: 0.9, None: 0.2}
 AMBIGUOUS = 0.8
-# How far in front of a value its label may end, in words; in the piece before it counts as
-# further off.
-REACH = 8
-PIECE_BEFORE = 3
-
-Labels = Mapping[str, Sequence[str]]
-
-
-@dataclass(frozen=True)
-class _Leaf:
-    """A value, its path, the path of what holds it, and the list item that it is in."""
-
-    path: str
-    parent: str
-    item: str | None
-    value: object
-
-
-@dataclass(frozen=True)
-class _Choice:
-    occurrence: Occurrence
-    ambiguous: bool
 
 
 def find_evidence(
@@ -68,7 +43,7 @@ def find_evidence(
     index = Index(pieces_of(pages))
     leaves = list(_leaves(fields, "", None))
     places = {leaf.path: index.occurrences(leaf.value) for leaf in leaves}
-    chosen = _Chooser(index, leaves, places, labels or {}).choices()
+    chosen = Chooser(index, leaves, places, labels or {}).choices()
     return [
         _evidence(
             leaf, chosen.get(leaf.path), index, pages, (confidences or {}).get(leaf.path, 1.0)
@@ -77,7 +52,7 @@ def find_evidence(
     ]
 
 
-def _leaves(value: Any, path: str, item: str | None) -> Iterator[_Leaf]:  # noqa: ANN401
+def _leaves(value: Any, path: str, item: str | None) -> Iterator[Leaf]:  # noqa: ANN401
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _leaves(inner, f"{path}.{name}" if path else str(name), item)
@@ -86,12 +61,12 @@ def _leaves(value: Any, path: str, item: str | None) -> Iterator[_Leaf]:  # noqa
             below = f"{path}.{k}" if path else str(k)
             yield from _leaves(inner, below, below)
     elif value is not None and value != "":
-        yield _Leaf(path, path.rpartition(".")[0], item, value)
+        yield Leaf(path, path.rpartition(".")[0], item, value)
 
 
 def _evidence(
-    leaf: _Leaf,
-    choice: _Choice | None,
+    leaf: Leaf,
+    choice: Choice | None,
     index: Index,
     pages: Sequence[PageText],
     probability: float,
@@ -107,185 +82,6 @@ def _evidence(
         round(sure * probability, 4),
         page.page_id,
         page.page_number,
-        _box(index.pieces, one),
+        index.box(one),
         index.quote(one),
     )
-
-
-def _box(pieces: Sequence[Piece], one: Occurrence) -> Box | None:
-    """The rectangle around the pieces of an occurrence; None where no piece has a box."""
-    boxes: list[Box] = []
-    for k in range(one.first, one.last + 1):
-        start = one.start if k == one.first else 0
-        end = one.end if k == one.last else len(pieces[k].text)
-        box = pieces[k].part(start, end)
-        boxes += [] if box is None else [box]
-    if not boxes:
-        return None
-    return Box(
-        min(box.x1 for box in boxes),
-        min(box.y1 for box in boxes),
-        max(box.x2 for box in boxes),
-        max(box.y2 for box in boxes),
-    )
-
-
-class _Chooser:
-    """Which of a value's places is meant."""
-
-    def __init__(
-        self,
-        index: Index,
-        leaves: Sequence[_Leaf],
-        places: Mapping[str, Sequence[Occurrence]],
-        labels: Labels,
-    ) -> None:
-        self._index, self._leaves, self._places = index, leaves, places
-        self._labels = labels
-        self._rows = self._item_rows()
-        self._bands = self._item_bands()
-        self._anchors = self._anchored()
-
-    def choices(self) -> dict[str, _Choice]:
-        """By path, for the values that are on the pages; the surest choose first, and two values
-        of one object share a place only where there is no other as good."""
-        rated = {leaf.path: self._rated(leaf) for leaf in self._leaves}
-        order = sorted(
-            self._leaves, key=lambda leaf: [-x for x in max(rated[leaf.path], default=())]
-        )
-        used: set[tuple[str, int, int]] = set()
-        found: dict[str, _Choice] = {}
-        for leaf in order:
-            free = [
-                (in_row, label, (leaf.parent, one.first, one.start) not in used, near, -k)
-                for k, (one, (in_row, label, near)) in enumerate(
-                    zip(self._places[leaf.path], rated[leaf.path], strict=True)
-                )
-                if label > 0 or not isinstance(leaf.value, bool)
-            ]
-            if free:
-                best, *others = sorted(free, reverse=True)
-                told = any(best[:2]) and all(other[:3] != best[:3] for other in others)
-                one = self._places[leaf.path][-best[-1]]
-                used.add((leaf.parent, one.first, one.start))
-                found[leaf.path] = _Choice(one, bool(others) and not told)
-        return found
-
-    def _rated(self, leaf: _Leaf) -> list[tuple[float, float, float]]:
-        labels = self._phrases(leaf.path)
-        return [self._rating(leaf, labels, one) for one in self._places[leaf.path]]
-
-    def _rating(
-        self, leaf: _Leaf, labels: Sequence[tuple[str, ...]], one: Occurrence
-    ) -> tuple[float, float, float]:
-        """In the row of its item, by a label, near its siblings; larger is better."""
-        piece = self._index.pieces[one.first]
-        in_row = 1.0 if leaf.item is not None and self._is_in_row(leaf.item, one) else 0.0
-        anchors = self._anchors.get(leaf.parent, ())
-        gaps = [
-            abs(at - one.first)
-            for at in anchors
-            if at != one.first and self._index.pieces[at].page == piece.page
-        ]
-        near = 1 / (1 + min(gaps)) if gaps else 0.0
-        return in_row, self._labelled(labels, one), near
-
-    def _is_in_row(self, item: str, one: Occurrence) -> bool:
-        """Whether a place is in the row of a list's item, or as high on the page as it."""
-        if (row := self._rows.get(item)) is not None:
-            return self._line(one.first) == row
-        page, box = self._index.pieces[one.first].page, _box(self._index.pieces, one)
-        band = self._bands.get(item)
-        if band is None or box is None or band[0] != page:
-            return False
-        shared = min(box.y2, band[1].y2) - max(box.y1, band[1].y1)
-        return shared > 0.5 * min(box.y2 - box.y1, band[1].y2 - band[1].y1)
-
-    def _phrases(self, path: str) -> list[tuple[str, ...]]:
-        plain = ".".join(part for part in path.split(".") if not part.isdecimal())
-        given = self._labels.get(plain) or [plain.rpartition(".")[2]]
-        return [words for words in map(bare, given) if words]
-
-    def _labelled(self, labels: Sequence[tuple[str, ...]], one: Occurrence) -> float:
-        """How near a label ends in front of a place, or whether one heads its column."""
-        piece = self._index.pieces[one.first]
-        heading = bare(piece.heading)
-        before = self._before(one)
-        best = 0.0
-        for label in labels:
-            if heading and heading[: len(label)] == label:
-                best = max(best, float(len(label)))
-            for end in range(len(before), len(label) - 1, -1):
-                texts = tuple(text for text, _ in before[end - len(label) : end])
-                if texts == label:
-                    best = max(best, len(label) / (1 + before[end - 1][1]))
-                    break
-        return best
-
-    def _before(self, one: Occurrence) -> list[tuple[str, int]]:
-        """The words in front of a place, and how many words off each of them ends."""
-        words = [word.text for word in self._index.words[one.first] if word.end <= one.start]
-        found = [
-            (text, len(words) - 1 - k)
-            for k, text in enumerate(words[-REACH:], max(0, len(words) - REACH))
-        ]
-        if len(words) < REACH and one.first > 0:
-            earlier = self._index.words[one.first - 1]
-            pieces = self._index.pieces
-            same_row = pieces[one.first].row is not None and (
-                pieces[one.first].row == pieces[one.first - 1].row
-            )
-            off = len(words) + (0 if same_row else PIECE_BEFORE)
-            tail = earlier[-REACH:]
-            found = [(w.text, len(tail) - 1 - k + off) for k, w in enumerate(tail)] + found
-        return found
-
-    def _line(self, piece: int) -> tuple[bool, int]:
-        """The row of a table that a piece is in, or the piece itself."""
-        row = self._index.pieces[piece].row
-        return (False, piece) if row is None else (True, row)
-
-    def _item_rows(self) -> dict[str, tuple[bool, int]]:
-        """For each item of a list the row that has the most of its values.
-
-        Of rows with as many the first that no item before it has, so that equal items follow each
-        other.
-        """
-        votes: dict[str, Counter[tuple[bool, int]]] = defaultdict(Counter)
-        for leaf in self._leaves:
-            if leaf.item is not None:
-                # Of a paragraph nobody knows what is in one row of it.
-                whole = {
-                    self._line(one.first)
-                    for one in self._places[leaf.path]
-                    if self._index.pieces[one.first].lines == 1
-                }
-                votes[leaf.item].update(whole)
-        rows: dict[str, tuple[bool, int]] = {}
-        for item, counted in votes.items():
-            siblings = item.rpartition(".")[0]
-            taken = {row for other, row in rows.items() if other.rpartition(".")[0] == siblings}
-            ranked = sorted(counted, key=lambda line: (-counted[line], line in taken, line))
-            if ranked and counted[ranked[0]] > 1:
-                rows[item] = ranked[0]
-        return rows
-
-    def _item_bands(self) -> dict[str, tuple[int, Box]]:
-        """For each item without a row the page and box of a value that stands in one place only."""
-        bands: dict[str, tuple[int, Box]] = {}
-        for leaf in self._leaves:
-            places = self._places[leaf.path]
-            if leaf.item is None or leaf.item in self._rows or len(places) != 1:
-                continue
-            box = _box(self._index.pieces, places[0])
-            if box is not None:
-                bands.setdefault(leaf.item, (self._index.pieces[places[0].first].page, box))
-        return bands
-
-    def _anchored(self) -> dict[str, list[int]]:
-        """By the path of what holds them, the pieces of values that stand in one place only."""
-        anchors: dict[str, list[int]] = defaultdict(list)
-        for leaf in self._leaves:
-            if len(places := self._places[leaf.path]) == 1:
-                anchors[leaf.parent].append(places[0].first)
-        return anchors

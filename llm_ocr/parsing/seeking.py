@@ -13,6 +13,7 @@ from llm_ocr.parsing.dates import dates_in
 from llm_ocr.parsing.places import Piece
 from llm_ocr.parsing.record import Found
 from llm_ocr.parsing.words import Word, distance, same_digits, words_in
+from llm_ocr.records import Box
 
 # One character in this many may be wrong in a text that is still taken for the value.
 CHARACTERS_PER_ERROR = 5
@@ -89,6 +90,20 @@ class Index:
         texts = [self.pieces[k].text for k in range(one.first, one.last + 1)]
         texts[0], texts[-1] = texts[0][one.start :], texts[-1][: one.end]
         return " ".join(texts)
+
+    def box(self, one: Occurrence) -> Box | None:
+        """The rectangle around an occurrence; None where none of its pieces has a box."""
+        boxes: list[Box] = []
+        for k in range(one.first, one.last + 1):
+            start = one.start if k == one.first else 0
+            end = one.end if k == one.last else len(self.pieces[k].text)
+            box = self.pieces[k].part(start, end)
+            boxes += [] if box is None else [box]
+        if not boxes:
+            return None
+        tops, bottoms = [box.y1 for box in boxes], [box.y2 for box in boxes]
+        lefts, rights = [box.x1 for box in boxes], [box.x2 for box in boxes]
+        return Box(min(lefts), min(tops), max(rights), max(bottoms))
 
     def occurrences(self, value: object) -> list[Occurrence]:
         """Every place of a value in the best way that it is found: as it is, normalised, fuzzy."""

@@ -222,6 +222,10 @@ def _character_width(blocks: Sequence[Block]) -> float | None:
     widths = [
         (block.box.x2 - block.box.x1) * _line_count(block.text, block.box) / len(block.text)
         for block in blocks
-        if block.box and len(block.text) > 8 and "<" not in block.text and "|" not in block.text
+        if block.box
+        and block.box.x2 > block.box.x1
+        and len(block.text) > 8
+        and "<" not in block.text
+        and "|" not in block.text
     ]
     return statistics.median(widths) if widths else None

@@ -308,10 +308,18 @@ markup = st.lists(
 )
 
 
+boxes = st.sampled_from([None, WIDE, Box(0, 0, 0, 0), Box(5, 5, 5, 900)])
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.dictionaries(st.text(max_size=5), value, max_size=4), st.lists(markup, max_size=4))
-def test_no_record_and_no_page_raises(fields: Mapping[str, Any], texts: list[list[str]]) -> None:
-    pages = [page(*("".join(pieces) for pieces in texts))]
+@given(
+    st.dictionaries(st.text(max_size=5), value, max_size=4),
+    st.lists(st.tuples(markup, boxes), max_size=4),
+)
+def test_no_record_and_no_page_raises(
+    fields: Mapping[str, Any], blocks: list[tuple[list[str], Box | None]]
+) -> None:
+    pages = [page(*(Block("text", "".join(pieces), box) for pieces, box in blocks))]
     for one in find_evidence(fields, pages):
         assert 0 <= one.confidence <= 1
         assert (one.found is None) == (one.quote is None)

@@ -1,18 +1,21 @@
 """A JSON Schema as what is to be found: values, groups of them, and lists."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from llm_ocr.parsing.resolving import branches, is_null, resolved
 from llm_ocr.parsing.synonyms import Phrase, synonyms
 from llm_ocr.parsing.words import bare
 
 # Where a schema may say what else a field is called.
 ALIASES = ("title", "alias", "aliases", "x-aliases", "synonyms")
+EITHER = ("anyOf", "oneOf")
 LONGEST_HINT = 3
-DEEPEST = 12
+# Deeper than this nothing is looked for: a schema may refer to itself.
+DEEPEST = 6
 
 
 class Kind(StrEnum):
@@ -105,7 +108,7 @@ Node = Leaf | Group | Listing
 def shape_of(schema: Mapping[str, Any]) -> Group:
     """The shape of an object's JSON Schema; a schema of something else is a group of one, `value`.
 
-    Recursion ends at a depth of 12.
+    Objects nested deeper than `DEEPEST` count as texts.
     """
     node = _node(schema, schema, "", "", False, 0)
     return node if isinstance(node, Group) else Group("", Names(()), {"value": node})
@@ -170,38 +173,30 @@ def _leaf(schema: Mapping[str, Any], path: str, names: Names) -> Leaf:
     )
 
 
-def _resolved(given: object, root: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema with its references, its one alternative that is not null, and its parts in one."""
-    schema: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {}
-    for _ in range(DEEPEST):
-        if "$ref" in schema:
-            schema = _target(str(schema.pop("$ref")), root) | schema
-        elif parts := schema.pop("allOf", None):
-            for part in parts:
-                schema = _resolved(part, root) | schema
-        elif options := schema.pop("anyOf", None) or schema.pop("oneOf", None):
-            schema = _likeliest([_resolved(one, root) for one in options]) | schema
-        else:
-            break
-    if isinstance(schema.get("type"), list):
-        schema["type"] = next((one for one in schema["type"] if one != "null"), "null")
+def _resolved(given: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A schema with its references and its likeliest alternative in place; empty where it points
+    to nothing."""
+    schema: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    try:
+        for _ in range(DEEPEST):
+            schema = resolved(root, schema)
+            options = [one for one in branches(schema) if isinstance(one, Mapping)]
+            if not options:
+                break
+            chosen = _likeliest([resolved(root, one) for one in options])
+            own = {key: value for key, value in schema.items() if key not in EITHER}
+            # A type of its own would be the list of all its types.
+            schema = {**chosen, **own, "type": chosen.get("type")}
+    except (LookupError, TypeError, ValueError):
+        return {}
     return schema
 
 
-def _likeliest(options: list[dict[str, Any]]) -> dict[str, Any]:
+def _likeliest(options: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Of several forms the one that says most: a number rather than the same as a string."""
-    wanted = [one for one in options if one.get("type") != "null"]
+    wanted = [one for one in options if not is_null(one)]
     numbers = [one for one in wanted if one.get("type") in ("number", "integer")]
     return (numbers or wanted or [{}])[0]
-
-
-def _target(reference: str, root: Mapping[str, Any]) -> dict[str, Any]:
-    found: object = root
-    for step in reference.removeprefix("#").strip("/").split("/"):
-        step = step.replace("~1", "/").replace("~0", "~")
-        if step:
-            found = found.get(step, {}) if isinstance(found, Mapping) else {}
-    return dict(found) if isinstance(found, Mapping) else {}
 
 
 def _names(name: str, schema: Mapping[str, Any], column: bool) -> Names:

@@ -99,7 +99,7 @@ def same(expected: object, got: object) -> bool:
         return expected is got
     if isinstance(expected, int | float):
         # Decimals come as text, so that no digit of them is lost.
-        number = float(got) if re.fullmatch(r"-?\d+(\.\d+)?", str(got)) else math.inf
+        number = float(str(got)) if re.fullmatch(r"-?\d+(\.\d+)?", str(got)) else math.inf
         return abs(expected - number) < 0.005
     got = SIGNS.get(str(got), got)
     return "".join(bare(str(expected))) == "".join(bare(str(got)))

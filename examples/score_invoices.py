@@ -66,9 +66,9 @@ def _report(truth: Sequence[Mapping[str, Any]], found: Mapping[str, Found]) -> i
         if "--notes" in sys.argv:
             print(f"{one['file']}: {part.right} of {part.fields}", *notes, sep="\n    ")
     print(f"{'':<22}{'fields':>8}{'right':>8}{'':>8}{'invented':>10}{'box where printed':>20}")
-    for name, one in sorted(totals.items(), key=lambda item: ("held" in item[0], item[0])):
-        line = f"{name:<22}{one.fields:>8}{one.right:>8}{one.accuracy:>8.1%}{one.invented:>10}"
-        print(f"{line}{one.placed_share:>20.1%}")
+    for name, part in sorted(totals.items(), key=lambda item: ("held" in item[0], item[0])):
+        line = f"{name:<22}{part.fields:>8}{part.right:>8}{part.accuracy:>8.1%}{part.invented:>10}"
+        print(f"{line}{part.placed_share:>20.1%}")
     whole = totals["all"]
     good = whole.accuracy >= ACCURACY and whole.placed_share >= PLACED and not whole.invented
     print(

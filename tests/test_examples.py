@@ -133,7 +133,8 @@ def test_the_truth_of_an_invoice_is_printed_where_it_says() -> None:
                 x1, y1, x2, y2 = boxes[0]
                 sides = (x1 * width, height - y2 * height, x2 * width, height - y1 * height)
                 assert text.get_text_bounded(*sides).strip(), (one["file"], path)
-            number = one["boxes"]["invoice_number"][0]
-            sides = (number[0] * width - 1, height - number[3] * height - 1)
-            ends = (number[2] * width + 1, height - number[1] * height + 1)
-            assert text.get_text_bounded(*sides, *ends).strip() == one["fields"]["invoice_number"]
+            x1, y1, x2, y2 = one["boxes"]["invoice_number"][0]
+            left, bottom = x1 * width - 1, height - y2 * height - 1
+            right, top = x2 * width + 1, height - y1 * height + 1
+            printed = text.get_text_bounded(left, bottom, right, top).strip()
+            assert printed == one["fields"]["invoice_number"]

@@ -51,6 +51,7 @@ def by_path(found: Sequence[Evidence]) -> Mapping[str, Evidence]:
         (1234.5, "CHF 1'234.50", Found.NORMALISED, "1'234.50"),
         ("1234.5", "1,234.50", Found.NORMALISED, "1,234.50"),
         (1234, "1.234 km", Found.NORMALISED, "1.234"),
+        (1234567, "1.234.567 km", Found.NORMALISED, "1.234.567"),
         (1.234, "1,234 kg", Found.NORMALISED, "1,234"),
         (-7.5, "(7.50)", Found.NORMALISED, "(7.50)"),
         (-7.5, "7.50-", Found.NORMALISED, "7.50-"),
@@ -147,7 +148,17 @@ def test_values_of_a_list_item_come_from_one_row() -> None:
     price, amount = found["lines.1.price"].box, found["lines.1.amount"].box
     assert price is not None
     assert amount is not None
-    assert price.x2 <= amount.x1, "the same number in two columns: the heading tells them apart"
+    assert 100 < price.x1 < price.x2 <= amount.x1, (
+        "the same number in two columns: the heading tells them apart"
+    )
+
+
+def test_cells_that_span_rows_push_those_below_them_aside() -> None:
+    head = "<tr><th>Item</th><th>Qty</th><th>Price</th></tr>"
+    rows = "<tr><td rowspan=2>Cable</td><td>2</td><td>5</td></tr><tr><td>5</td><td>2</td></tr>"
+    table = Block("table", f"<table>{head}{rows}</table>", Box(0, 0, 300, 300))
+    found = find_evidence({"qty": 5, "price": 2}, [page(table)])
+    assert [one.box.y1 for one in found if one.box] == [200, 200]
 
 
 def test_equal_items_take_rows_that_follow_each_other() -> None:

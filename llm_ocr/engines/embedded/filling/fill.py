@@ -1,0 +1,168 @@
+"""A schema filled from what was read of a page: labels and values, tables, letterheads.
+
+Nothing is made up: each value is a text of the page, or its number, date, choice or currency. What
+is not found is null; a list of which nothing is found is empty.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llm_ocr.engines.embedded.filling.columns import Table, table_for
+from llm_ocr.engines.embedded.filling.labels import Label, Labels, labels_on
+from llm_ocr.engines.embedded.filling.pairs import Pair, pairs_on
+from llm_ocr.engines.embedded.filling.parties import ISSUER, Party, parties_on
+from llm_ocr.engines.embedded.filling.phrases import Paper
+from llm_ocr.engines.embedded.filling.values import (
+    CODES,
+    Notation,
+    currency_for,
+    notation_of,
+    read,
+)
+from llm_ocr.parsing.amounts import SIGNS
+from llm_ocr.parsing.shape import Group, Kind, Leaf, Listing, Node, shape_of
+from llm_ocr.parsing.words import bare
+
+_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?:\s?[A-Z0-9]{4}){2,7}(?:\s?[A-Z0-9]{1,4})?\b")
+
+Values = dict[str, object]
+
+
+def filled(schema: Mapping[str, Any], paper: Paper) -> dict[str, Any]:
+    """An object of the schema with what the page has for it."""
+    shape, notation = shape_of(schema), notation_of(paper.text)
+    leaves, groups = list(shape.leaves()), list(shape.groups())
+    labels = labels_on(paper, Labels([*leaves, *groups, *shape.listings()]))
+    tables = {one.path: table_for(paper, one, labels, notation) for one in shape.listings()}
+    taken = frozenset[int]().union(*(table.taken for table in tables.values()))
+    parties = parties_on(paper, groups, labels, taken)
+    values: Values = {}
+    for party in parties:
+        for name, value in party.values.items():
+            values[f"{party.group.path}.{name}"] = value
+    pairs = pairs_on(paper, labels, taken, notation)
+    _assign(values, pairs, parties, paper.height)
+    for leaf in leaves:
+        if leaf.path not in values:
+            values[leaf.path] = _unlabelled(leaf, paper, notation)
+    lists = {
+        one.path: _listed(one, tables[one.path], paper, labels, notation)
+        for one in shape.listings()
+    }
+    return {name: _built(node, values, lists) for name, node in shape.fields.items()}
+
+
+def _assign(values: Values, pairs: Sequence[Pair], parties: Sequence[Party], height: float) -> None:
+    """Each field gets its best pair, each pair one field."""
+    used: set[tuple[int, int, str]] = set()
+    for pair in pairs:
+        key = (pair.label.number, pair.phrase.number, repr(pair.value))
+        if values.get(pair.leaf.path) is not None or key in used:
+            continue
+        if _is_of_another(pair, parties, height):
+            continue
+        values[pair.leaf.path] = pair.value
+        used.add(key)
+
+
+def _is_of_another(pair: Pair, parties: Sequence[Party], height: float) -> bool:
+    """Whether a value of a party's field stands by another party.
+
+    What stands by none is the issuer's: letterheads and footers are.
+    """
+    own = [party for party in parties if pair.leaf.path.startswith(f"{party.group.path}.")]
+    near = [party for party in parties if _is_by(pair, party, height)]
+    if not own:
+        return False
+    if near:
+        return own[0] not in near
+    issuers = [party for party in parties if party.group.names.has(*ISSUER)]
+    return bool(issuers) and own[0] not in issuers
+
+
+def _is_by(pair: Pair, party: Party, height: float) -> bool:
+    x1, y1, x2, y2 = pair.label.rect
+    left, top, right, bottom = party.region
+    beside = min(x2, right) > max(x1, left)
+    return beside and top - height < (y1 + y2) / 2 < bottom + 2.5 * height
+
+
+def _unlabelled(leaf: Leaf, paper: Paper, notation: Notation) -> object:
+    """What needs no label: a currency by its signs, an e-mail address, a choice's only member."""
+    if leaf.names.has("currency"):
+        return _currency(leaf, paper)
+    for words, pattern in (("email", _EMAIL), ("iban", _IBAN)):
+        if leaf.kind is Kind.TEXT and leaf.names.has(words):
+            found = {match.group() for match in pattern.finditer(paper.text)}
+            return found.pop() if len(found) == 1 else None
+    if leaf.kind is Kind.CHOICE:
+        named = {bare(phrase.text): phrase for phrase in paper.phrases}
+        found_members = [one for one in leaf.members if bare(str(one)) in named]
+        return found_members[0] if len(found_members) == 1 else None
+    return None
+
+
+def _currency(leaf: Leaf, paper: Paper) -> object:
+    """The sign or code of a currency that the page has most often."""
+    marks = re.findall(f"[{''.join(SIGNS)}]|\\b(?:{'|'.join(CODES)})\\b", paper.text)
+    counted = Counter(marks).most_common()
+    return next((one for mark, _ in counted if (one := currency_for(leaf, mark))), None)
+
+
+def _listed(
+    listing: Listing,
+    table: Table,
+    paper: Paper,
+    labels: Mapping[int, Sequence[Label]],
+    notation: Notation,
+) -> list[object]:
+    if isinstance(listing.item, Group):
+        return [_item(listing.item, item) for item in table.items]
+    if isinstance(listing.item, Listing):
+        return []
+    for phrase in paper.phrases:
+        for label in labels.get(phrase.number, ()):
+            if label.field is listing:
+                texts = _enumerated(label, paper, labels)
+                values = [read(listing.item, text, notation) for text in texts]
+                return [value for value in values if value is not None]
+    return []
+
+
+def _enumerated(label: Label, paper: Paper, labels: Mapping[int, Sequence[Label]]) -> list[str]:
+    """What is listed behind, beside or below a label, with commas or line by line."""
+    lines = [label.rest] if not label.is_whole else []
+    beside = [one.text for one in paper.right_of(label.phrase) if one.number not in labels]
+    lines += beside[:1] if not lines else []
+    at = label.phrase
+    while not label.rest.strip(" :") or lines:
+        below = next(paper.below(at, 1.1), None)
+        if below is None or below.number in labels or len(lines) > 60:
+            break
+        lines.append(below.text)
+        at = below
+    parts = [part for line in lines for part in re.split(r"[,;•·|]", line)]
+    return [part.strip(" :-–*") for part in parts if part.strip(" :-–*")]
+
+
+def _item(group: Group, found: Mapping[str, object]) -> dict[str, object]:
+    return {name: found.get(name, _empty(node)) for name, node in group.fields.items()}
+
+
+def _empty(node: Node) -> object:
+    if isinstance(node, Listing):
+        return []
+    if isinstance(node, Group):
+        return {name: _empty(inner) for name, inner in node.fields.items()}
+    return None
+
+
+def _built(node: Node, values: Values, lists: Mapping[str, list[object]]) -> object:
+    if isinstance(node, Listing):
+        return lists[node.path]
+    if isinstance(node, Group):
+        return {name: _built(inner, values, lists) for name, inner in node.fields.items()}
+    return values.get(node.path)

@@ -1,0 +1,68 @@
+"""Text as it is compared: words without case and accents, and how far two are apart."""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_WORD = re.compile(r"[^\W_]+")
+_SHARP = str.maketrans({"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l"})
+# Characters that readers mistake for each other, where digits are concerned.
+_ALIKE = str.maketrans("oilsbzg", "0115829")
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word at `start` to `end` of a text, as it is compared."""
+
+    text: str
+    start: int
+    end: int
+
+
+def folded(text: str) -> str:
+    """Without case, accents and ligatures."""
+    apart = unicodedata.normalize("NFKD", text.casefold().translate(_SHARP))
+    return "".join(char for char in apart if not unicodedata.combining(char))
+
+
+def words_in(text: str) -> Iterator[Word]:
+    """The words and numbers of a text, without what stands between them."""
+    for match in _WORD.finditer(text):
+        yield Word(folded(match.group()), match.start(), match.end())
+
+
+def bare(text: str) -> tuple[str, ...]:
+    """The words of a text as they are compared."""
+    return tuple(word.text for word in words_in(text))
+
+
+def same_digits(one: str, other: str) -> bool:
+    """Whether two texts have the same digits, but for letters that look like them."""
+    return _digits(one, other) == _digits(other, one)
+
+
+def _digits(text: str, other: str) -> str:
+    if not re.search(r"\d", text + other):
+        return ""
+    # A word without a digit is no number in disguise.
+    numbers = [word for word in text.split() if re.search(r"\d", word)]
+    return re.sub(r"\D", "", "".join(numbers).translate(_ALIKE))
+
+
+def distance(one: str, other: str, most: int) -> int:
+    """How many characters must be put in, taken out or changed; `most + 1` where it is more."""
+    if abs(len(one) - len(other)) > most:
+        return most + 1
+    before = list(range(len(other) + 1))
+    for row, char in enumerate(one, 1):
+        first, last = max(1, row - most), min(len(other), row + most)
+        now = [most + 1] * (len(other) + 1)
+        now[0] = row
+        for k in range(first, last + 1):
+            change = before[k - 1] + (char != other[k - 1])
+            now[k] = min(change, before[k] + 1, now[k - 1] + 1)
+        if min(now[first - 1 : last + 1]) > most:
+            return most + 1
+        before = now
+    return min(before[-1], most + 1)

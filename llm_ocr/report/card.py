@@ -162,27 +162,22 @@ def _loading(out: str, tables: Sequence[str]) -> list[str]:
 
 
 def _outcomes(summary: Summary) -> list[str]:
-    counts = [
-        (_code(status), f"{count:,}") for status, count in summary.pages_by_status.items() if count
-    ]
-    errors = [(_code(code), f"{count:,}") for code, count in summary.errors.items()]
-    lines = _table(("Status", "Pages"), counts)
-    return [*lines, "", *_table(("Error", "Pages"), errors)] if errors else lines
+    statuses = {status: count for status, count in summary.pages_by_status.items() if count}
+    return [*_counts("Status", "Pages", statuses), *_counts("Error", "Pages", summary.errors)]
 
 
 def _records(summary: Summary) -> Iterator[list[str]]:
     counts = summary.records
-    if not counts.total:
-        return
-    statuses = [(_code(status), f"{count:,}") for status, count in counts.by_status.items()]
-    fields = [
-        (_code(name) if name else WHOLE, f"{count:,}")
-        for name, count in islice(counts.errors_by_field.items(), SHOWN)
-    ]
-    lines = _table(("Status", "Records"), statuses)
-    if fields:
-        lines += ["", *_table(("Field", "Errors"), fields)]
-    yield ["## What became of the records", "", *lines]
+    fields = {name or WHOLE: n for name, n in islice(counts.errors_by_field.items(), SHOWN)}
+    if counts.total:
+        statuses = _counts("Status", "Records", counts.by_status)
+        yield ["## What became of the records", "", *statuses, *_counts("Field", "Errors", fields)]
+
+
+def _counts(what: str, of: str, counts: Mapping[str, int]) -> list[str]:
+    """A table of counts, with a line before the next; nothing where nothing was counted."""
+    rows = [(_code(name), f"{count:,}") for name, count in counts.items()]
+    return [*_table((what, of), rows), ""] if rows else []
 
 
 def _source(

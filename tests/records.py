@@ -1,5 +1,4 @@
-"""Runs with records, for the tests of what becomes of them: tables written by the run's own writers.
-"""
+"""Records for tests of what becomes of them, in tables written by the run's own writers."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -96,10 +95,15 @@ def evidence(path: str, page: str, box: Sequence[float] | None, **columns: objec
     corners = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
     found = {"found": "exact" if box else None, "confidence": 0.9 if box else 0.1}
     place = {"page_id": page, "page_number": int(page.partition("/")[2])} if box else {}
-    return {"path": path, "quote": None, "page_id": None, "page_number": None} | found | corners | {
-        **place,
-        **columns,
-    }
+    return (
+        {"path": path, "quote": None, "page_id": None, "page_number": None}
+        | found
+        | corners
+        | {
+            **place,
+            **columns,
+        }
+    )
 
 
 def write_table(

@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from llm_ocr.report.summary import Summary
     from llm_ocr.settings import Settings
 
-app = typer.Typer(
-    add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
-)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 @app.command()
@@ -25,8 +23,9 @@ def run_batch_job(
     """Records of the images in S3, as JSON lines in S3.
 
     Takes S3_BUCKET, S3_PREPROCESSED_IMAGES_DIR_PREFIX and S3_PROCESSED_DATASET_PREFIX from the
-    environment or .env, and, if they are set, MODEL_NAME, SCHEMA, PER, DROP_UNSUPPORTED, BATCH_SIZE,
-    GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS, MAX_MODEL_LEN and LLM_OCR_…; ends with llm-ocr's exit codes.
+    environment or .env, and, if they are set, MODEL_NAME, SCHEMA, PER, DROP_UNSUPPORTED,
+    BATCH_SIZE, GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS, MAX_MODEL_LEN and LLM_OCR_…; ends with
+    llm-ocr's exit codes.
     """
     from llm_ocr.platforms.batch_job import read_job
 

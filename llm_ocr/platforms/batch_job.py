@@ -1,7 +1,7 @@
 """`run-batch-job`: records of the images under a prefix of a bucket, told what to do by variables.
 
-The variables are those by which such jobs are known; `LLM_OCR_…` sets everything else. They stand in
-the environment or in `.env`.
+The variables are those by which such jobs are known; `LLM_OCR_…` sets everything else. They stand
+in the environment or in `.env`.
 """
 
 from dataclasses import dataclass, field
@@ -99,8 +99,8 @@ def _check(told: Variables, inputs: str, out: str) -> None:
         )
     if told.temperature != 0:
         problems.append(
-            f"TEMPERATURE={told.temperature:g}: records are read at temperature 0; leave it out, or "
-            "give the `sampling` of a profile file, with its path as MODEL_NAME"
+            f"TEMPERATURE={told.temperature:g}: records are read at temperature 0; leave it out, "
+            "or give the `sampling` of a profile file, with its path as MODEL_NAME"
         )
     if told.max_tokens is not None:
         problems.append(
@@ -120,7 +120,9 @@ def _profile(model_name: str) -> str:
         profile_named(model_name)
     except ValueError as error:
         models = ", ".join(one.model for one in PROFILES.values() if "/" in one.model)
-        raise BatchJobError(f"MODEL_NAME={model_name}: {error}; known models are {models}") from error
+        raise BatchJobError(
+            f"MODEL_NAME={model_name}: {error}; known models are {models}"
+        ) from error
     return model_name
 
 

@@ -54,6 +54,4 @@ class RecordTally:
 
     @property
     def counts(self) -> RecordCounts:
-        return RecordCounts(
-            dict(sorted(self._statuses.items())), dict(self._errors.most_common())
-        )
+        return RecordCounts(dict(sorted(self._statuses.items())), dict(self._errors.most_common()))

@@ -47,7 +47,9 @@ def _type(schema: Json, root: Json, within: frozenset[str]) -> pa.DataType:
     if choices:
         return _of_choices([one for one in choices if one.get("type") != "null"], root, within)
     named = schema.get("type")
-    kinds = [kind for kind in ([named] if isinstance(named, str) else named or ()) if kind != "null"]
+    kinds = [
+        kind for kind in ([named] if isinstance(named, str) else named or ()) if kind != "null"
+    ]
     if len(kinds) > 1:
         return _of_choices([{**schema, "type": kind} for kind in kinds], root, within)
     if not kinds:
@@ -85,10 +87,12 @@ def _of_choices(choices: Sequence[Json], root: Json, within: frozenset[str]) -> 
     kinds = {_type(one, root, within) for one in choices}
     if len(kinds) == 1:
         return kinds.pop()
-    # A decimal number is "a number, or a text that is one".
-    if kinds <= {pa.int64(), pa.float64(), DECIMAL} and kinds:
-        return DECIMAL if DECIMAL in kinds else pa.float64()
-    return pa.string()
+    if kinds == {pa.int64(), pa.float64()}:
+        return pa.float64()
+    # How pydantic writes a decimal number: a number, or a text, with or without its pattern.
+    return (
+        DECIMAL if kinds in ({pa.float64(), DECIMAL}, {pa.float64(), pa.string()}) else pa.string()
+    )
 
 
 def _of_values(schema: Json) -> pa.DataType:

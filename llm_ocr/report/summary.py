@@ -80,7 +80,7 @@ class Summary:
     model: str
     version: str
     look_at: tuple[Problem, ...]
-    records: RecordCounts = RecordCounts()
+    records: RecordCounts = field(default_factory=RecordCounts)
 
     @property
     def failed_ratio(self) -> float:

@@ -70,9 +70,10 @@ def write_viewer(
     """Writes the first `max_pages` of `pages` and returns how many that were.
 
     `figures_of` and `descriptions_of` give the rows of a `page_id`, `records_of` those of a
-    `doc_id`; pages are read, written and forgotten one by one. Of `summary` (see `Summary.as_dict`) it shows what is there of `out`,
-    `model`, `documents`, `pages`, `pages_by_status`, `figures` and `pages_per_second`; `pages` is
-    the number of pages of the whole run. A file at `out` appears only when it is complete.
+    `doc_id`; pages are read, written and forgotten one by one. Of `summary` (see
+    `Summary.as_dict`) it shows what is there of `out`, `model`, `documents`, `pages`,
+    `pages_by_status`, `figures`, `records` and `pages_per_second`; `pages` is the number of pages
+    of the whole run. A file at `out` appears only when it is complete.
     """
     with _opened(out) as target:
         template = files("llm_ocr.report")

@@ -82,7 +82,9 @@ function goToField(event) {
   const link = event.target.closest("[data-page]");
   if (!link) return false;
   const id = link.closest("[data-block]").dataset.block;
+  const scrolled = byId("text").scrollTop;
   show(Number(link.dataset.page));
+  byId("text").scrollTop = scrolled; // The line stays under the mouse, which else lights another.
   for (const element of document.querySelectorAll(`[data-block="${id}"]`)) element.classList.add("lit");
   document.querySelector(`.box[data-block="${id}"]`)?.scrollIntoView({ block: "center" });
   return true;

@@ -1,5 +1,4 @@
-"""A record as the viewer shows it: a line a value, with where it stands and what is wrong with it.
-"""
+"""A record as the viewer shows it: a line a value, with its place and what is wrong with it."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

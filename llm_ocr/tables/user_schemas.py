@@ -1,6 +1,6 @@
 """The JSON schemas that a run's records were made by, kept in the run.
 
-    schemas/HASH.json     name and JSON schema; HASH as in the column `schema_hash`
+schemas/HASH.json     name and JSON schema; HASH as in the column `schema_hash`
 """
 
 import json
@@ -10,9 +10,7 @@ from typing import Any
 from llm_ocr.storage.store import Store
 
 
-def keep_schema(
-    store: Store, schema_hash: str, name: str, json_schema: Mapping[str, Any]
-) -> None:
+def keep_schema(store: Store, schema_hash: str, name: str, json_schema: Mapping[str, Any]) -> None:
     """Keep a schema, as its user wrote it, unless it is there; for those who read the records."""
     body = {"name": name, "json_schema": json_schema}
     store.create(_path(schema_hash), json.dumps(body, indent=2, ensure_ascii=False).encode())

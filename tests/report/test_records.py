@@ -33,6 +33,10 @@ from tests.records import (
 )
 
 
+# How a JSON schema may say that a text is a decimal number.
+PATTERN = r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return open_store(str(tmp_path / "run"))
@@ -134,7 +138,11 @@ def test_nested_fields_stand_in_columns_and_lists_of_objects_in_files(store: Sto
     assert (first["vendor.name"], first["vendor.vat_id"], first["paid"]) == (
         *("Mühle & Söhne", "", "false"),
     )
-    assert (second["name"], second["fields.name"], second["tags"]) == ("d", "The Mill", '["a", "b"]')
+    assert (second["name"], second["fields.name"], second["tags"]) == (
+        "d",
+        "The Mill",
+        '["a", "b"]',
+    )
     assert "lines" not in second
     keys = {"source_uri": "s3://in/d.png", "record_id": "d"}
     found = sheet(store, "lines")
@@ -306,6 +314,12 @@ def test_without_one_schema_for_all_fields_are_json(store: Store, why: str) -> N
         ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, pa.string()),
         ({"type": ["number", "null"]}, pa.float64()),
         ({"type": ["integer", "string"]}, pa.string()),
+        ({"anyOf": [{"type": "number"}, {"type": "string"}]}, pa.decimal128(38, 9)),
+        (
+            {"anyOf": [{"type": "number"}, {"type": "string", "pattern": PATTERN}]},
+            pa.decimal128(38, 9),
+        ),
+        ({"type": "string", "pattern": PATTERN}, pa.decimal128(38, 9)),
         ({"type": "string", "format": "decimal"}, pa.decimal128(38, 9)),
         ({"type": "string", "format": "date-time"}, pa.string()),
         ({"type": "string", "pattern": r"^\d{4}-\d{2}$"}, pa.string()),

@@ -13,7 +13,6 @@ from tests.records import error, evidence, invoice, record
 from tests.report.test_viewer import HOSTILE, Elements, page
 from tests.servers.browser import Tab, browsing
 
-
 BOX = (20.0, 10.0, 120.0, 60.0)
 
 
@@ -34,7 +33,7 @@ def row(**columns: object) -> Row:
         "error": None,
         "error_code": None,
     }
-    return record("d", invoice(), **{**given, **columns})
+    return {**record("d", invoice()), **given, **columns}
 
 
 def pages(count: int = 2) -> list[Row]:
@@ -135,7 +134,9 @@ def test_records_are_read_a_document_at_a_time() -> None:
 
 async def lit(tab: Tab) -> list[str]:
     """What is lit up: boxes by their label, lines by their first cell."""
-    script = "[...document.querySelectorAll('.lit')].map(e => e.dataset.label || e.cells[0].innerText)"
+    script = (
+        "[...document.querySelectorAll('.lit')].map(e => e.dataset.label || e.cells[0].innerText)"
+    )
     found: list[str] = await tab.run(script)
     return sorted(found)
 
@@ -178,7 +179,9 @@ async def test_errors_and_unsupported_values_are_to_be_seen(file: Path, tmp_path
         assert '"soon": Input should be a valid date' in text
         assert "subtotal and VAT are not the total" in text
         assert "3 with errors, 1 not on the page" in text
-        unsupported = "[...document.querySelectorAll('tr.unsupported')].map(e => e.cells[0].innerText)"
+        unsupported = (
+            "[...document.querySelectorAll('tr.unsupported')].map(e => e.cells[0].innerText)"
+        )
         assert await tab.run(unsupported) == ["issued"]
         # What is searched for is found in records too.
         await tab.run(

@@ -9,6 +9,7 @@ const STATUSES = ["failed", "truncated", "repetitive", "fallback", "ok", "blank"
 const HUES = {
   title: 215, text: 205, list: 190, table: 150, image: 28, figure: 28, chart: 28, formula: 285,
   image_caption: 45, figure_caption: 45, table_caption: 130, header: 330, footer: 330, page_number: 330,
+  field: 318,
 };
 const FURNITURE = new Set(["header", "footer", "page_number"]);
 

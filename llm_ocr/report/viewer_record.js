@@ -31,7 +31,8 @@ function proof(field, [left, top, width, height], id) {
 }
 
 function recordCard(record, n, k) {
-  const counts = [[record.fields.filter((field) => field.errors).length + record.errors.length, "with errors"],
+  const errors = record.fields.reduce((sum, field) => sum + (field.errors?.length || 0), record.errors.length);
+  const counts = [[errors, errors === 1 ? "error" : "errors"],
     [record.fields.filter((field) => field.unsupported).length, "not on the page"]];
   const facts = counts.filter(([count]) => count).map(([count, words]) => `${count} ${words}`).join(", ");
   const badge = paint(make("span", { class: "badge" }, record.status), record.status);
@@ -48,7 +49,7 @@ function line(field, id, k) {
   const cut = field.path.lastIndexOf(".") + 1;
   const name = make("th", { scope: "row" }, make("span", { class: "quiet" }, field.path.slice(0, cut)), field.path.slice(cut));
   const missing = field.value === null || field.value === undefined;
-  const value = make("td", {}, missing ? make("span", { class: "quiet" }, "–") : field.value);
+  const value = make("td", {}, make("span", { class: missing ? "quiet" : "value" }, missing ? "–" : field.value));
   for (const error of field.errors || []) value.append(complaint(error));
   const row = make("tr", { "data-block": id, tabindex: "0", title: field.quote ? `On the page: ${field.quote}` : "" }, name, value, make("td", { class: "where" }, ...where(field, k)));
   row.style.setProperty("--hue", hue("field"));

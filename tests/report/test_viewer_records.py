@@ -178,7 +178,7 @@ async def test_errors_and_unsupported_values_are_to_be_seen(file: Path, tmp_path
         text = await tab.run("document.querySelector('.record').innerText")
         assert '"soon": Input should be a valid date' in text
         assert "subtotal and VAT are not the total" in text
-        assert "3 with errors, 1 not on the page" in text
+        assert "3 errors, 1 not on the page" in text
         unsupported = (
             "[...document.querySelectorAll('tr.unsupported')].map(e => e.cells[0].innerText)"
         )

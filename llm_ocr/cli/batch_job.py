@@ -33,14 +33,17 @@ def run_batch_job(
         job = read_job()
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
-        from llm_ocr.pipeline.parsing import parse
+        from llm_ocr.pipeline.parsing import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
+            parse,
+        )
 
-        return parse(
+        summary: Summary = parse(
             *(job.inputs, job.out, job.schema, settings),
             per=job.per,
             drop_unsupported=job.drop_unsupported,
             notify=notify,
         )
+        return summary
 
     show(job.given, json_logs, work)
 

@@ -32,7 +32,6 @@ from tests.records import (
     write_table,
 )
 
-
 # How a JSON schema may say that a text is a decimal number.
 PATTERN = r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"
 

@@ -146,7 +146,7 @@ for record in load_records(out):
         continue
     for one in record["evidence"]:
         if one["path"] in ("total", "due_date", "invoice_date") and one["x1"] is not None:
-            around = (one["x1"] - 260, one["y1"] - 30, one["x2"] + 60, one["y2"] + 30)
+            around = (one["x1"] - 480, one["y1"] - 30, one["x2"] + 60, one["y2"] + 30)
             page = Image.open(io.BytesIO(pages[one["page_id"]]))
             print(f"{record['name']}, {one['path']}: {one['quote']} ({one['confidence']:.0%} sure)")
             display(page.crop(tuple(map(round, around))))

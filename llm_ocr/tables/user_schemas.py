@@ -11,7 +11,11 @@ from llm_ocr.storage.store import Store
 
 
 def keep_schema(store: Store, schema_hash: str, name: str, json_schema: Mapping[str, Any]) -> None:
-    """Keep a schema, as its user wrote it, unless it is there; for those who read the records."""
+    """Keep a schema unless it is there, for those who read the records.
+
+    Properties are named as in `fields`: of a pydantic model, `model_json_schema(by_alias=False)`,
+    which tells decimals from other numbers.
+    """
     body = {"name": name, "json_schema": json_schema}
     store.create(_path(schema_hash), json.dumps(body, indent=2, ensure_ascii=False).encode())
 

@@ -168,7 +168,9 @@ def _evidence(one: Row) -> dict[str, object]:
     corners = [one[corner] for corner in ("x1", "y1", "x2", "y2")]
     box = None if None in corners else corners
     names = ("path", "found", "confidence", "page_id", "page_number", "quote")
-    return {**{name: one[name] for name in names}, "box": box}
+    # The table's is a float of 32 bits, whose further digits say nothing.
+    confidence = None if one["confidence"] is None else round(one["confidence"], 4)
+    return {**{name: one[name] for name in names}, "confidence": confidence, "box": box}
 
 
 class _Typed:
@@ -195,6 +197,7 @@ class _Typed:
         last = {"errors": errors, "unsupported": record.unsupported}
         self._held.append({**record.own, **fields, **last})
         self._characters += len(record.row["fields"] or "")
+        self._characters += sum(len(error.value or "") for error in record.errors)
         if len(self._held) == GROUP_ROWS or self._characters >= GROUP_CHARACTERS:
             self._flush()
 

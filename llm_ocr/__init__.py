@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from llm_ocr.pipeline.worker import run
     from llm_ocr.report.summary import Summary
     from llm_ocr.settings import Settings
-    from llm_ocr.tables.read import load_descriptions, load_documents, load_figures, load_pages
+    from llm_ocr.tables.read import (
+        load_descriptions,
+        load_documents,
+        load_figures,
+        load_pages,
+        load_records,
+    )
 
 __version__ = "0.1.0"
 
@@ -28,6 +34,7 @@ _HOME = {
     "load_figures": "llm_ocr.tables.read",
     "load_descriptions": "llm_ocr.tables.read",
     "load_documents": "llm_ocr.tables.read",
+    "load_records": "llm_ocr.tables.read",
 }
 
 __all__ = [
@@ -38,6 +45,7 @@ __all__ = [
     "load_documents",
     "load_figures",
     "load_pages",
+    "load_records",
     "run",
 ]
 

@@ -30,7 +30,7 @@ from llm_ocr.pipeline.loop import Work
 from llm_ocr.pipeline.planning import Planning, absolute, make_plan, standing_plan, updated_plan
 from llm_ocr.pipeline.record import new_record, recorded
 from llm_ocr.pipeline.share import share_of
-from llm_ocr.report.outputs import write_outputs
+from llm_ocr.report.outputs import records_as_written, write_outputs
 from llm_ocr.report.sessions import read_sessions
 from llm_ocr.report.summary import SUMMARY_PATH, Session, Summary, summarise
 from llm_ocr.settings import Settings
@@ -193,10 +193,12 @@ class Worker:
             return summary
         self._notify(Note("writing Markdown, viewer, card and summary"))
         if self._session.did_anything or not self._store.exists(SUMMARY_PATH):
-            write_outputs(
+            summary = write_outputs(
                 *(self._store, summary, plan.settings, self._settings.viewer_pages),
                 markdown=self._writes_markdown(summary.documents),
             )
+        else:
+            summary = summary.with_records(records_as_written(self._store))
         self._ledger.gather()
         sweep_orphans(self._store, self._ledger)
         self._destination.publish(self._notify)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 
 from rich.console import Group
@@ -12,6 +12,7 @@ from rich.text import Text
 from llm_ocr import __version__
 from llm_ocr.records import PageStatus
 from llm_ocr.report.descriptions import told
+from llm_ocr.report.record_counts import RecordCounts
 from llm_ocr.report.sessions import read_sessions, total_cost
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.counts import BalanceError, Counts, total
@@ -55,7 +56,7 @@ class Summary:
     share (0..1) of the moments the engine, rendering, the network or storage held the run back;
     `gpu_busy` is the GPUs' mean utilisation (0..1). `rows` are those of each table; `cost` is in US
     dollars, of all sessions whose price is known (None: of none). `tasks` are the figures of each
-    task of Describe by status."""
+    task of Describe by status. `records` are counted when they are all there."""
 
     out: str
     documents: int
@@ -85,6 +86,7 @@ class Summary:
     model: str
     version: str
     look_at: tuple[Problem, ...]
+    records: RecordCounts = field(default_factory=RecordCounts)
 
     @property
     def failed_ratio(self) -> float:
@@ -94,6 +96,11 @@ class Summary:
     def as_dict(self) -> dict[str, object]:
         """The content of `summary.json`."""
         return asdict(self)
+
+    def with_records(self, records: RecordCounts) -> "Summary":
+        """The same with the records' account."""
+        rows = {**self.rows, "records": records.total} if records.total else self.rows
+        return replace(self, records=records, rows=rows)
 
 
 @dataclass
@@ -244,6 +251,8 @@ def render_summary(summary: Summary) -> Group:
         grid.add_row("Retries", f"{summary.retries} requests, {restarts}")
     if summary.cost is not None:
         grid.add_row("Cost", f"${summary.cost:,.2f}")
+    for said in summary.records.said():
+        grid.add_row(*said)
     if summary.held_back and summary.pages_done:
         grid.add_row("Held back by", _brakes(summary))
     parts: list[Table | Text] = [grid]

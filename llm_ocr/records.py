@@ -48,7 +48,6 @@ class ErrorCode(StrEnum):
     EMPTY_ANSWER = "empty_answer"
     UNREADABLE_ANSWER = "unreadable_answer"
     MISSING_PAGES = "missing_pages"
-    NO_RECORD = "no_record"
     INTERNAL_ERROR = "internal_error"
 
 

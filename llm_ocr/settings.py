@@ -34,6 +34,21 @@ class Fallback(StrEnum):
     NONE = "none"
 
 
+class RecordPer(StrEnum):
+    """What a record is of."""
+
+    PAGE = "page"
+    DOCUMENT = "document"
+
+
+class RecordSource(StrEnum):
+    """What the model is shown: the page's image, what was read of it, or both."""
+
+    IMAGE = "image"
+    TEXT = "text"
+    BOTH = "both"
+
+
 class Settings(BaseSettings):
     """How a run is done. Fields with "decides rows" below are part of a run's identity: a run
     goes on only with the same values of them."""
@@ -85,6 +100,19 @@ class Settings(BaseSettings):
         float,
         Field(ge=0, le=1, description="Share of its page below which a figure is skipped."),
     ] = 0.01
+
+    record_schema: Annotated[
+        str | None, Field(description="What parse fills in: a built-in schema, a file or a module.")
+    ] = None
+    record_per: Annotated[
+        RecordPer, Field(description="Whether a record is of a document or of a page.")
+    ] = RecordPer.DOCUMENT
+    record_from: Annotated[
+        RecordSource, Field(description="What the model is shown: image, text, or both.")
+    ] = RecordSource.BOTH
+    drop_unsupported: Annotated[
+        bool, Field(description="Leave values out of records that the page does not show.")
+    ] = False
 
     base_url: Annotated[
         str | None, Field(description="A server that runs already, such as http://host:8000/v1.")

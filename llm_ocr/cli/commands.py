@@ -20,6 +20,7 @@ from llm_ocr.cli.options import (
     MODEL,
     OUTPUT,
     PAGES,
+    RECORD,
     RETRY,
     RUN,
     SERVER,
@@ -95,6 +96,32 @@ def extract(inputs: Inputs, out: Out, given: Given, json_logs: JsonLogs = False)
 def describe(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     """Ask about the figures of an earlier run; `assemble` then puts it into the documents."""
     _execute(given, json_logs, inputs=None, out=out, stages=("describe",))
+
+
+@app.command()
+@takes(RECORD, PAGES, MODEL, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT)
+def parse(
+    inputs: Annotated[
+        list[str], typer.Argument(help="Files, folders, datasets; or the place of a run, alone.")
+    ],
+    schema: Annotated[
+        str,
+        typer.Option(help="A built-in (`llm-ocr schemas`), module:Class, schema.py, schema.json."),
+    ],
+    given: Given,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", "-o", help="Where the run goes, or goes on; not with a run."),
+    ] = None,
+    json_logs: JsonLogs = False,
+) -> None:
+    """Documents to records of a schema, with the place of each value; or those of a run."""
+    from llm_ocr.pipeline import parsing
+
+    def work(settings: "Settings", notify: "Notify") -> "Summary":
+        return parsing.parse_with(inputs, out, schema, settings, notify)
+
+    show(given, json_logs, work)
 
 
 @app.command()

@@ -118,6 +118,19 @@ TASK: Options = {
     ],
     **OWN_TASK,
 }
+RECORD: Options = {
+    "record_per": Annotated[
+        str | None, typer.Option("--per", help="What a record is of: document (default) or page.")
+    ],
+    "record_from": Annotated[
+        str | None,
+        typer.Option("--from", help="What the model is shown: image, text, or both (default)."),
+    ],
+    "drop_unsupported": Annotated[
+        bool | None,
+        typer.Option("--drop-unsupported", help="Leave out values that the page does not show."),
+    ],
+}
 DESCRIBE: Options = {
     "describe_model": Annotated[str | None, typer.Option(help="Another profile for the figures.")],
     "describe": Annotated[

@@ -37,7 +37,7 @@ QUIET_TIMES = 2
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One image (JPEG bytes) and one prompt; `sampling` goes into the body as it is.
+    """One image (JPEG bytes, or none) and one prompt; `sampling` goes into the body as it is.
 
     A streamed answer longer than `watched_from` characters is stopped when it runs into a loop;
     None: never. `guide` goes into the body too, to bind the answer to a form; `unguided` is the
@@ -45,7 +45,7 @@ class ChatRequest:
     """
 
     prompt: str
-    jpeg: bytes
+    jpeg: bytes | None
     max_tokens: int
     sampling: Mapping[str, object] = field(default_factory=dict)
     watched_from: int | None = None
@@ -204,7 +204,9 @@ class ChatClient:
     def _body(self, request: ChatRequest, draft: Draft) -> bytes:
         # The image goes in last: base64 needs no escaping, and looking for what does takes longer
         # than everything else here.
-        content: list[dict[str, object]] = [{"type": "image_url", "image_url": {"url": IMAGE}}]
+        content: list[dict[str, object]] = []
+        if request.jpeg is not None:
+            content.append({"type": "image_url", "image_url": {"url": IMAGE}})
         if request.prompt:
             content.append({"type": "text", "text": request.prompt})
         messages: list[dict[str, object]] = [{"role": "user", "content": content}]
@@ -215,6 +217,8 @@ class ChatClient:
         body["max_tokens"] = max(1, request.max_tokens - draft.completion_tokens)
         body |= STREAMED if self._streams else {}
         body |= {**request.sampling, **request.guide}
+        if request.jpeg is None:
+            return json.dumps(body).encode()
         before, after = json.dumps(body).encode().split(IMAGE.encode(), 1)
         url = b"data:image/jpeg;base64," + base64.b64encode(request.jpeg)
         return b"".join((before, url, after))

@@ -69,6 +69,12 @@ TASK_PROMPTS: Mapping[Task, Prompt] = {
         "alone.",
         32,
     ),
+    Task.PARSE: Prompt(
+        "Fill in the JSON schema from this document. Copy what stands there; numbers without "
+        "thousands separators, dates as YYYY-MM-DD. Give null for what it does not say. Answer "
+        "with one JSON object and nothing else.",
+        4096,
+    ),
 }
 
 

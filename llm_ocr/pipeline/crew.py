@@ -14,6 +14,7 @@ from llm_ocr.engines.embedded.command import available_cores
 from llm_ocr.inference.window import Window
 from llm_ocr.models.catalogue import profile_named
 from llm_ocr.pipeline.again import Again
+from llm_ocr.pipeline.asked import parse_stage
 from llm_ocr.pipeline.askers import Askers
 from llm_ocr.pipeline.asking import Asker
 from llm_ocr.pipeline.describing import describe_stage
@@ -92,6 +93,8 @@ def stage_named(name: str, site: Site, again: Again | None = None) -> Stage[Any]
     settings = site.settings
     if name == "assemble":
         return AssembleStage(rows_of)
+    if name == "parse":
+        return parse_stage(site.store, settings, rows_of)
     if name == "describe":
         return describe_stage(site.store, site.ledger, settings, rows_of)
     if again is not None and not again.asks:

@@ -1,12 +1,13 @@
 """What of a plan a stage still has to do, from the store alone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
 from llm_ocr.pipeline.describing import Asked, standing, still_stands, with_wanted
 from llm_ocr.pipeline.loop import Work, none_kept
 from llm_ocr.stages.describe import DescribeStage
+from llm_ocr.stages.parse import ParseStage
 from llm_ocr.stages.stage import AnyItem, Stage
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.commits import read_commit, unchanged_since
@@ -18,14 +19,25 @@ from llm_ocr.tables.read import read_piece, read_shard_rows
 from llm_ocr.tables.schema import Row
 from llm_ocr.tables.shards import publish, sweep
 
-INPUTS = {"extract": (), "describe": ("extract",), "assemble": ("extract", "describe")}
+INPUTS = {
+    "extract": (),
+    "describe": ("extract",),
+    "assemble": ("extract", "describe"),
+    "parse": ("extract",),
+}
 STAGES = tuple(INPUTS)
+# Those of `run`.
+USUAL = ("extract", "describe", "assemble")
+# What the shards of stages are wanted to be asked, by stage.
+Wanted = Mapping[str, Asked]
+NOTHING: Wanted = MappingProxyType({})
 # Table -> the stage that makes it.
 MAKER = {
     "pages": "extract",
     "figures": "extract",
     "descriptions": "describe",
     "documents": "assemble",
+    "records": "parse",
 }
 
 
@@ -43,7 +55,7 @@ def due(
     for shard, made_of in _doable(ledger, plan, stage.name):
         entry = entries.get(shard.name)
         asked: dict[str, str] = {}
-        if isinstance(stage, DescribeStage):
+        if isinstance(stage, DescribeStage | ParseStage):
             asked = dict(stage.asked(shard.name))
         if entry is None:
             work.append(Work(shard, 0, made_of, asked=asked))
@@ -147,19 +159,17 @@ def expected_items(ledger: Ledger, stage: str, work: Work) -> int:
     """How many items the stage will have of that shard, as far as it is known."""
     if stage == "extract":
         return work.shard.expected_pages
-    if stage == "assemble":
+    if stage in ("assemble", "parse"):
         return work.shard.document_count or work.shard.expected_pages
     figures = ledger.entries("extract")[work.shard.name].counts.rows.get("figures", 0)
     return figures * len(work.asked)
 
 
 def undone(
-    ledger: Ledger, plan: Plan, stages: Sequence[str], wanted: Asked = MappingProxyType({})
+    ledger: Ledger, plan: Plan, stages: Sequence[str], wanted: Wanted = NOTHING
 ) -> list[Shard]:
-    """Shards that one of `stages` could do now and has not done from what its inputs are now.
-
-    `wanted` is what Describe is to have asked.
-    """
+    """Shards that one of `stages` could do now and has not done from what its inputs are now, or
+    not asked what is `wanted`."""
     found: dict[int, Shard] = {}
     for stage in stages:
         entries = ledger.entries(stage)
@@ -169,14 +179,22 @@ def undone(
     return list(found.values())
 
 
-def _is_current(entry: Entry | None, made_of: dict[str, int], stage: str, wanted: Asked) -> bool:
+def _is_current(entry: Entry | None, made_of: dict[str, int], stage: str, wanted: Wanted) -> bool:
     if entry is None or entry.inputs != made_of:
         return False
-    return stage != "describe" or with_wanted(standing(entry), wanted) == standing(entry)
+    asked = wanted.get(stage)
+    if asked is None:
+        return True
+    return entry.asked == asked if stage == "parse" else not _is_more(entry, asked)
+
+
+def _is_more(entry: Entry, asked: Asked) -> bool:
+    """Whether figures are to be asked what they were not."""
+    return with_wanted(standing(entry), asked) != standing(entry)
 
 
 def missing(
-    ledger: Ledger, plan: Plan, stages: Sequence[str], wanted: Asked = MappingProxyType({})
+    ledger: Ledger, plan: Plan, stages: Sequence[str], wanted: Wanted = NOTHING
 ) -> dict[str, int]:
     """Stage -> how many shards it has not done, where there are such; `wanted` as in `undone`."""
     counts: dict[str, int] = {}

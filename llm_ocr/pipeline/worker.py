@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.pipeline.again import Again, Prepare
+from llm_ocr.pipeline.asked import wanted_by
 from llm_ocr.pipeline.budget import Budget, budget_of, within
 from llm_ocr.pipeline.crew import Crew, Here, Hire, Site, render_pool, stage_named
-from llm_ocr.pipeline.describing import Asked, wanted_of
 from llm_ocr.pipeline.destination import destination_of
 from llm_ocr.pipeline.due import (
     STAGES,
+    USUAL,
+    Wanted,
     due,
     expected_items,
     missing,
@@ -49,7 +51,7 @@ def run(
     out: str | Path,
     settings: Settings | None = None,
     *,
-    stages: Sequence[str] = STAGES,
+    stages: Sequence[str] = USUAL,
     update: bool = False,
     notify: Notify | None = None,
     hire: Hire = Here,
@@ -109,12 +111,11 @@ class Worker:
         self._ledger = Ledger(self._store, STAGES)
         self._prepare, self._make_plan = prepare, plan
         self._again: Again | None = None
-        self._wanted: Asked = {}
+        self._wanted: Wanted = {}
 
     def run(self, inputs: list[str] | None, stages: Sequence[str]) -> Summary:
         """Do what is due of `stages`; `inputs` None takes the plan that stands."""
-        if "describe" in stages:
-            self._wanted = wanted_of(self._settings)
+        self._wanted = wanted_by(self._settings, stages)
         alone = self._store.sole_writer() if self._share.count == 1 else nullcontext()
         with alone:
             return run_until_stopped(
@@ -174,7 +175,7 @@ class Worker:
 
     def _stages_again(self) -> list[str]:
         """Extract, and the later stages that the run has been through so far."""
-        later = [name for name in STAGES[1:] if self._ledger.committed(name)]
+        later = [name for name in USUAL[1:] if self._ledger.committed(name)]
         wanted = [name for name in later if self._settings.describe or name != "describe"]
         return ["extract", *wanted]
 

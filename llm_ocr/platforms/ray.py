@@ -10,7 +10,7 @@ from typing import Any
 
 from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.pipeline import worker
-from llm_ocr.pipeline.due import STAGES
+from llm_ocr.pipeline.due import USUAL
 from llm_ocr.pipeline.events import Note, Notify, ignore
 from llm_ocr.pipeline.interruption import StoppedError
 from llm_ocr.pipeline.targets import EngineKind
@@ -41,7 +41,7 @@ def run(
     settings: Settings | None = None,
     wanted: Wanted | None = None,
     *,
-    stages: Sequence[str] = STAGES,
+    stages: Sequence[str] = USUAL,
     update: bool = False,
     notify: Notify | None = None,
 ) -> Summary:

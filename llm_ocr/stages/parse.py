@@ -1,10 +1,9 @@
-"""Parse: a page or a document -> a record of the user's own schema, with the place of each value."""
+"""Parse: a page or a document -> a record of the user's schema, with the place of each value."""
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import groupby
 from typing import Any
 
@@ -12,15 +11,17 @@ from llm_ocr.inference.client import ChatRequest
 from llm_ocr.inference.quality import Flaw, Verdict
 from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import ModelProfile, Prompt, Rung, Task
-from llm_ocr.parsing.answers import read_answer
+from llm_ocr.parsing.answers import keys_of, read_answer
 from llm_ocr.parsing.confidences import sureness
 from llm_ocr.parsing.evidence import find_evidence
 from llm_ocr.parsing.leaves import without
 from llm_ocr.parsing.loading import LoadedSchema
 from llm_ocr.parsing.merging import merge_validated
 from llm_ocr.parsing.record import Evidence, FieldError, PageText, Validated
+from llm_ocr.parsing.shape import labels_of
 from llm_ocr.parsing.windows import windows
 from llm_ocr.records import ErrorCode, PageError, PageStatus, ParsedAnswer
+from llm_ocr.settings import RecordPer, RecordSource
 from llm_ocr.stages.rows import block_of
 from llm_ocr.stages.stage import (
     Question,
@@ -36,29 +37,8 @@ from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
 
-DEFAULT_PROMPT = Prompt(
-    "Fill in the JSON schema from this document. Copy what stands there; numbers without thousands "
-    "separators, dates as YYYY-MM-DD. Give null for what the document does not say. Answer with "
-    "one JSON object and nothing else.",
-    4096,
-)
 # Where there was no JSON, or it was cut: once more, with room for more.
 AGAIN = Rung("again", longer=True)
-
-
-class Per(StrEnum):
-    """What a record is of."""
-
-    PAGE = "page"
-    DOCUMENT = "document"
-
-
-class Source(StrEnum):
-    """What the model is shown: the page's image, what was read of it, or both."""
-
-    IMAGE = "image"
-    TEXT = "text"
-    BOTH = "both"
 
 
 @dataclass(frozen=True)
@@ -66,9 +46,15 @@ class Wanted:
     """What is to be parsed, from what, and into what."""
 
     schema: LoadedSchema
-    per: Per = Per.DOCUMENT
-    source: Source = Source.BOTH
+    per: RecordPer = RecordPer.DOCUMENT
+    source: RecordSource = RecordSource.BOTH
     drop_unsupported: bool = False
+
+    @property
+    def asked(self) -> str:
+        """The same for what gives the same records."""
+        drops = "-dropped" if self.drop_unsupported else ""
+        return f"{self.schema.name}-{self.schema.schema_hash}-{self.per}-{self.source}{drops}"
 
 
 @dataclass(frozen=True)
@@ -88,11 +74,15 @@ class ParseStage:
     name: str = "parse"
     tables: Sequence[str] = ("records",)
 
+    def asked(self, shard: str) -> Mapping[str, str]:
+        """What the shard is asked, as its commit says it."""
+        return {self.name: self.wanted.asked}
+
     async def items(self, shard: Shard, done: Collection[str]) -> AsyncIterator["RecordItem"]:
         pages = self.rows_of("pages", shard.name, None)
-        if self.wanted.source is Source.TEXT:
+        if self.wanted.source is RecordSource.TEXT:
             pages = ({**row, "image": None} for row in pages)
-        by = "page_id" if self.wanted.per is Per.PAGE else "doc_id"
+        by = "page_id" if self.wanted.per is RecordPer.PAGE else "doc_id"
         for record_id, rows in groupby(pages, key=lambda row: str(row[by])):
             if record_id in done:
                 continue
@@ -119,12 +109,13 @@ class RecordItem:
             said = first["error"] or "nothing was read on its pages"
             code = ErrorCode(first["error_code"] or ErrorCode.MISSING_PAGES)
             raise PageError(code, f"{first['name']}: no record without pages: {said}")
-        prompt = profile.prompts.get(Task.PARSE, DEFAULT_PROMPT)
+        prompt = profile.prompt(Task.PARSE)
         limit = prompt.max_tokens * (2 if rung is AGAIN else 1)
         return [self._question(one, prompt, limit, profile.sampling) for one in asked]
 
     def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
-        schema, known = self._wanted.schema, self._wanted.schema.json_schema.get("properties", {})
+        schema = self._wanted.schema
+        known = keys_of(schema)
         parts: list[Validated] = []
         mended: list[str] = []
         sure: dict[str, float] = {}
@@ -156,7 +147,7 @@ class RecordItem:
         assert isinstance(reading, RecordReading), "every record is asked about"
         if reading.record is None:
             error = PageError(
-                ErrorCode.NO_RECORD,
+                ErrorCode.UNREADABLE_ANSWER,
                 f"{self._pages[0]['name']}: the model's answer holds no JSON object; it is in "
                 "raw_answer",
             )
@@ -168,20 +159,20 @@ class RecordItem:
         return self._row(PageStatus.FAILED, None, spent, error)
 
     def _asked_with(self) -> Iterator["_Shown"]:
-        if self._wanted.source is Source.TEXT:
+        if self._wanted.source is RecordSource.TEXT:
             texts = [row["markdown"] or "" for row in self._pages]
             yield from (_Shown(None, text) for text in windows(texts))
             return
         for row in self._pages:
             image = row["image"]["bytes"] if row["image"] else None
-            text = row["markdown"] or "" if self._wanted.source is Source.BOTH else ""
+            text = row["markdown"] or "" if self._wanted.source is RecordSource.BOTH else ""
             yield _Shown(image, text)
 
     def _question(
         self, shown: "_Shown", prompt: Prompt, limit: int, sampling: Mapping[str, object]
     ) -> Question:
         schema = self._wanted.schema
-        text = f"What was read on the page:\n\n{shown.text}" if shown.text else ""
+        text = f"What was read on it:\n\n<page>\n{shown.text}\n</page>" if shown.text else ""
         said = f"The JSON schema:\n{json.dumps(schema.json_schema)}"
         form = {"name": schema.name, "schema": schema.json_schema}
         request = ChatRequest(
@@ -202,7 +193,8 @@ class RecordItem:
             for row in self._pages
         ]
         record = reading.record
-        found = find_evidence(record.fields, pages, reading.sureness)
+        labels = labels_of(self._wanted.schema.json_schema)
+        found = find_evidence(record.fields, pages, reading.sureness, labels)
         if not self._wanted.drop_unsupported:
             return record, found
         dropped = [one.path for one in found if one.found is None]

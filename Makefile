@@ -33,7 +33,8 @@ demo: setup
 	.venv/bin/llm-ocr run examples/*.pdf examples/*.jpg examples/*.tiff --out $(OUT)
 
 demo-invoices: setup
-	.venv/bin/python examples/score_invoices.py
+	.venv/bin/llm-ocr parse examples/invoices --schema invoice --out out/invoices
+	.venv/bin/python examples/score_invoices.py out/invoices
 
 test: setup
 	.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder \

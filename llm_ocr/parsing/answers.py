@@ -10,6 +10,8 @@ from llm_ocr.parsing.mending import DEEPEST, Mended, begins, mend
 from llm_ocr.parsing.nearly_json import unescape, whole_characters
 from llm_ocr.parsing.record import Schema
 
+# A note on what costs the record nothing.
+AROUND = "text around the JSON left out"
 _THOUGHT = "</think>"
 _STRICT_TRIES = 3
 _MOST_OBJECTS = 1000
@@ -54,7 +56,7 @@ def read_answer(text: str, keys: Collection[str] = ()) -> ReadAnswer:
         many = f"{count} or more" if count == _MOST_OBJECTS else str(count)
         notes.append(f"{many} JSON objects: the one that fits best is taken")
     elif _words_around(text, best):
-        notes.append("text around the JSON left out")
+        notes.append(AROUND)
     if best.cut and not best.value:
         return ReadAnswer(None, tuple(notes), cut=True)
     value, where = _unwrapped(best.value, keys)

@@ -11,7 +11,7 @@ from llm_ocr.inference.client import ChatRequest
 from llm_ocr.inference.quality import Flaw, Verdict
 from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import ModelProfile, Prompt, Rung, Task
-from llm_ocr.parsing.answers import keys_of, read_answer
+from llm_ocr.parsing.answers import AROUND, keys_of, read_answer
 from llm_ocr.parsing.confidences import sureness
 from llm_ocr.parsing.evidence import find_evidence
 from llm_ocr.parsing.leaves import without
@@ -129,6 +129,9 @@ class RecordItem:
                 sure = {**sureness(answer.text.strip(), answer.logprobs), **sure}
         answer = joined(asked)
         record = merge_validated(schema, parts) if parts else None
+        if record is not None:
+            told = [FieldError("", None, note) for note in dict.fromkeys(mended) if note != AROUND]
+            record = Validated(record.fields, (*record.errors, *told))
         return RecordReading(
             reader=reader,
             way=rung.name,

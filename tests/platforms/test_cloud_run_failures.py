@@ -11,6 +11,8 @@ from llm_ocr.platforms.clouds import Place, open_platform
 from tests.platforms.gcp import IMAGE, TOKEN, Cloud, project, put_documents, spec
 from tests.servers.google_accounts import Accounts
 
+pytestmark = pytest.mark.platform
+
 
 @pytest.fixture
 def cloud(tmp_path: Path, gcs: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:

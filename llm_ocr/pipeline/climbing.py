@@ -130,7 +130,15 @@ async def _ask(
         raise failures[0]
     answers = [one for one in ended if isinstance(one, Answer)]
     pairs = list(zip(questions, answers, strict=True))
-    return await asyncio.to_thread(item.read, way.reader, rung, pairs)
+    reading = asyncio.ensure_future(asyncio.to_thread(item.read, way.reader, rung, pairs))
+    try:
+        return await asyncio.shield(reading)
+    except asyncio.CancelledError:
+        # What was answered is paid for: a stop keeps it, unless more would have to be asked.
+        best = await reading
+        if best.verdict.flaw is None:
+            return best
+        raise
 
 
 async def _answer(question: Question, way: Way, spent: Spent, urgency: int) -> Answer:

@@ -173,7 +173,8 @@ class StageLoop(Generic[AnyItem]):
             finishing = _watched(self._finish(item, reading, spent, opened))
             self._finishing.add(finishing)
             finishing.add_done_callback(self._finishing.discard)
-            await asyncio.shield(finishing)
+            if not _is_cancelled():
+                await asyncio.shield(finishing)
         finally:
             self._tempo.items.leave()
 
@@ -263,6 +264,12 @@ class _OpenShard:
         async with self._staging:
             self.staged_at = asyncio.get_running_loop().time()
             await asyncio.to_thread(self.writer.write_part, self.writer.take())
+
+
+def _is_cancelled() -> bool:
+    """Whether this task was cancelled and went on, as with an answer that was there already."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _watched(work: Coroutine[object, object, None]) -> asyncio.Task[None]:

@@ -13,6 +13,7 @@ from llm_ocr.models.profile import Prompt, Task
 from llm_ocr.pipeline.command import command_of
 from llm_ocr.pipeline.crew import Crew
 from llm_ocr.pipeline.describing import chosen_tasks
+from llm_ocr.pipeline.interruption import BudgetSpentError
 from llm_ocr.pipeline.share import Share
 from llm_ocr.pipeline.targets import target_of
 from llm_ocr.report.sessions import SessionRecord, delete_session, write_session
@@ -75,14 +76,19 @@ def _facts(reader: Reader, prompt: Prompt) -> Row:
 async def recorded(
     store: Store, record: SessionRecord, session: Session, crew: Crew
 ) -> AsyncIterator[None]:
-    """Write the record now, and when the block ends, however it does; none if nothing was done.
+    """Write the record now, and when the block ends, however it does; none if nothing was done,
+    unless what the run may cost is spent: then its time counts too.
 
     Then what the crew did is in `session`.
     """
+    is_spent = False
     name = f"{record.started.replace(':', '').split('.')[0]}-{uuid.uuid4().hex[:8]}"
     await asyncio.to_thread(write_session, store, name, record)
     try:
         yield
+    except BudgetSpentError:
+        is_spent = True
+        raise
     finally:
         crew.account()
         ended = replace(
@@ -93,7 +99,7 @@ async def recorded(
         )
         # An account that can't be written must not hide why the run ended.
         with suppress(StorageError):
-            if session.did_anything:
+            if session.did_anything or is_spent:
                 await asyncio.to_thread(write_session, store, name, ended)
             else:
                 await asyncio.to_thread(delete_session, store, name)

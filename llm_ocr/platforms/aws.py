@@ -20,7 +20,7 @@ from botocore.exceptions import (
 )
 
 from llm_ocr import __version__
-from llm_ocr.platforms.base import PlatformError
+from llm_ocr.platforms.base import Job, NoSuchJobError, PlatformError
 
 LOG_POLL_SECONDS = 2.0
 
@@ -124,6 +124,18 @@ def check_buckets(session: boto3.Session, command: Sequence[str]) -> None:
                 f"s3://{bucket} is in {region}, and the job would run in {session.region_name}; "
                 f"give --region {region}, or a bucket in {session.region_name}"
             )
+
+
+def check_task(job: Job, task: int) -> None:
+    """Raises NoSuchJobError for a task that the job has not."""
+    if task >= len(job.tasks):
+        raise NoSuchJobError(f"{job.id} has tasks 0 to {len(job.tasks) - 1}, and no {task}")
+
+
+def check_running(job: Job) -> None:
+    """Raises PlatformError for a job that there is nothing left to stop of."""
+    if job.state.is_over:
+        raise PlatformError(f"{job.id} is over already: {job.state}")
 
 
 def default_image(account: str, region: str, kind: str) -> str:

@@ -128,8 +128,7 @@ class AwsBatch:
 
     def logs(self, job_id: str, task: int, *, follow: bool) -> Iterator[str]:
         job = self.job(job_id)
-        if task >= len(job.tasks):
-            raise NoSuchJobError(f"{job_id} has tasks 0 to {len(job.tasks) - 1}, and no {task}")
+        aws.check_task(job, task)
         own = f"{job_id}:{task}" if len(job.tasks) > 1 else job_id
         container = self._described([own])[0].get("container", {})
         options = container.get("logConfiguration", {}).get("options", {})
@@ -147,9 +146,7 @@ class AwsBatch:
         return aws.read_log(self._session, group, streams, is_over, follow=follow)
 
     def cancel(self, job_id: str) -> None:
-        job = self.job(job_id)
-        if job.state.is_over:
-            raise PlatformError(f"{job_id} is over already: {job.state}")
+        aws.check_running(self.job(job_id))
         with aws.explained(job_id):
             self._client.terminate_job(jobId=job_id, reason=CANCELLED)
 

@@ -127,8 +127,7 @@ class SageMaker:
 
     def logs(self, job_id: str, task: int, *, follow: bool) -> Iterator[str]:
         job = self.job(job_id)
-        if task >= len(job.tasks):
-            raise NoSuchJobError(f"{job_id} has tasks 0 to {len(job.tasks) - 1}, and no {task}")
+        aws.check_task(job, task)
         client = self._session.client("logs")
         # Instances are algo-1, algo-2, …; each stream's name ends in when it began.
         prefix = f"{job_id}/algo-{task + 1}-"
@@ -152,9 +151,7 @@ class SageMaker:
         return aws.read_log(self._session, LOG_GROUP, streams, is_over, follow=follow)
 
     def cancel(self, job_id: str) -> None:
-        job = self.job(job_id)
-        if job.state.is_over:
-            raise PlatformError(f"{job_id} is over already: {job.state}")
+        aws.check_running(self.job(job_id))
         with aws.explained(job_id):
             self._client.stop_processing_job(ProcessingJobName=job_id)
 

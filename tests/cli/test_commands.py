@@ -149,6 +149,8 @@ def test_a_stopped_run_keeps_what_it_did_and_goes_on(
 ) -> None:
     hold, held = threading.Event(), threading.Event()
     asked = 0
+    # What takes a while to read, so that the signal comes while it is read.
+    long = " ".join(f"{number} is {number * number % 9973}" for number in range(8_000))
 
     async def slow(body: dict[str, Any]) -> web.StreamResponse:
         nonlocal asked
@@ -156,7 +158,7 @@ def test_a_stopped_run_keeps_what_it_did_and_goes_on(
         if asked == 3 and not held.is_set():
             held.set()
             await asyncio.to_thread(hold.wait, 30)
-        return at_once(body)
+        return answer(long) if asked == 2 else at_once(body)
 
     out = tmp_path / "out"
     run = ["run", str(inputs), "--out", str(out), "--concurrency", "1"]

@@ -1,5 +1,6 @@
 """What tests of the platforms on AWS share: documents in a bucket, a run's outcome, `llm-ocr`."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -15,10 +16,11 @@ import pytest
 from aiohttp import web
 
 from llm_ocr import load_documents, load_pages
-from llm_ocr.platforms.base import JobSpec
+from llm_ocr.platforms.base import Job, JobSpec, Platform, wait
 from llm_ocr.report.status import read_status
 from llm_ocr.storage.store import open_store
 from tests import documents
+from tests.servers.aws import Account
 from tests.servers.chat import at_once
 
 # What llm_ocr's containers are told here besides what a launch says: an engine that answers at
@@ -99,6 +101,21 @@ def spec(*command: str, **fields: Any) -> JobSpec:  # noqa: ANN401
     """A job that does `llm-ocr COMMAND`."""
     given = {"tasks": 1, "gpu": None, "timeout": 3600, **fields}
     return JobSpec(f"llm-ocr-test-{uuid.uuid4().hex[:8]}", command or ("version",), **given)
+
+
+def ended(platform: Platform, job_id: str) -> Job:
+    return wait(platform, job_id, lambda job: None, poll_seconds=0.1)
+
+
+def with_engine(account: Account, base_url: str) -> None:
+    """Let the containers ask there."""
+    account.environment = {**account.environment, "LLM_OCR_BASE_URL": base_url}
+
+
+async def hangs(body: dict[str, Any]) -> web.StreamResponse:
+    """An engine that never answers."""
+    await asyncio.Event().wait()
+    raise AssertionError
 
 
 def soon(holds: Callable[[], object], seconds: float = 60) -> None:

@@ -1,11 +1,16 @@
-"""Hugging Face's cloud for the tests of its jobs."""
+"""Clouds for the tests of jobs in them."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.platforms import aws_module
+from tests.platforms.aws_batch_image import ENTRY, IMAGE, SECRET
+from tests.platforms.aws_place import PLANTED, QUICK, settle
 from tests.platforms.hf import Cloud, signed_in
+from tests.servers.aws import Account
+from tests.servers.aws_batch import Batch, serving_batch
 from tests.servers.hub_images import Image, build_wheel, python_image
 
 
@@ -25,3 +30,22 @@ def image(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Image:
 def cloud(tmp_path: Path, image: Image) -> Iterator[Cloud]:
     with signed_in(tmp_path / "hub", image) as opened:
         yield opened
+
+
+@pytest.fixture
+def account(tmp_path: Path, s3: dict[str, str]) -> Account:
+    environment = {**s3, **QUICK}
+    secrets = {"llm-ocr/HF_TOKEN": PLANTED}
+    return Account(tmp_path / "batch", environment, {IMAGE: ENTRY}, secrets)
+
+
+@pytest.fixture
+def batch(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[Batch]:
+    """With the queues and the job definitions that `make aws-batch-apply` makes."""
+    account.folder.mkdir()
+    with serving_batch(account) as running:
+        settle(monkeypatch, account.client_environment())
+        for kind in ("l4", "cpu"):
+            running.make_queue(f"llm-ocr-{kind}")
+            running.register(aws_module.definition(kind, IMAGE, {"HF_TOKEN": SECRET}))
+        yield running

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from llm_ocr import __version__
 from llm_ocr.platforms.base import Gpu, JobSpec
 from llm_ocr.storage.store import open_store
@@ -92,6 +94,17 @@ def project(folder: Path, gcs: Mapping[str, str]) -> Iterator[Cloud]:
                 yield cloud
             finally:
                 cloud.hanging.released.set()
+
+
+@contextmanager
+def signed_in(
+    folder: Path, gcs: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cloud]:
+    """A project, and this process as its user's."""
+    with project(folder, gcs) as there:
+        for name, value in there.mine.items():
+            monkeypatch.setenv(name, value)
+        yield there
 
 
 def put_documents(folder: Path, place: str, count: int) -> None:

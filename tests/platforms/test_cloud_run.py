@@ -13,7 +13,7 @@ from llm_ocr.platforms.base import Gpu, NoSuchJobError, State, wait
 from llm_ocr.platforms.clouds import open_platform
 from llm_ocr.storage.store import open_store
 from tests import documents
-from tests.platforms.gcp import ACCOUNT, TOKEN, Cloud, project, put_documents, spec
+from tests.platforms.gcp import ACCOUNT, TOKEN, Cloud, put_documents, signed_in, spec
 from tests.platforms.readme import commands
 from tests.servers.chat import at_once
 from tests.servers.cloud_logging import PAGE_SIZE
@@ -26,9 +26,7 @@ README = Path(__file__).parents[2] / "google-cloud-run" / "README.md"
 
 @pytest.fixture
 def cloud(tmp_path: Path, gcs: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
-    with project(tmp_path, gcs) as there:
-        for name, value in there.mine.items():
-            monkeypatch.setenv(name, value)
+    with signed_in(tmp_path, gcs, monkeypatch) as there:
         yield there
 
 

@@ -8,15 +8,15 @@ import pytest
 
 from llm_ocr.platforms.base import Gpu, NoSuchJobError, PlatformError, State, wait
 from llm_ocr.platforms.clouds import Place, open_platform
-from tests.platforms.gcp import IMAGE, TOKEN, Cloud, project, put_documents, spec
+from tests.platforms.gcp import IMAGE, TOKEN, Cloud, put_documents, signed_in, spec
 from tests.servers.google_accounts import Accounts
+
+pytestmark = pytest.mark.platform
 
 
 @pytest.fixture
 def cloud(tmp_path: Path, gcs: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
-    with project(tmp_path, gcs) as there:
-        for name, value in there.mine.items():
-            monkeypatch.setenv(name, value)
+    with signed_in(tmp_path, gcs, monkeypatch) as there:
         yield there
 
 

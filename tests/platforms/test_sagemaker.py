@@ -1,17 +1,15 @@
 """SageMaker: runs as processing jobs on several instances."""
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from llm_ocr.pipeline.share import Share
 from llm_ocr.platforms import sagemaker_task
-from llm_ocr.platforms.base import Gpu, Job, NoSuchJobError, Platform, PlatformError, State, wait
+from llm_ocr.platforms.base import Gpu, NoSuchJobError, Platform, PlatformError, State
 from llm_ocr.platforms.clouds import Place, open_platform
 from llm_ocr.platforms.entry import Ending
 from tests.platforms.aws_place import (
@@ -20,6 +18,8 @@ from tests.platforms.aws_place import (
     SHARED,
     Trouble,
     assert_whole,
+    ended,
+    hangs,
     kill_worker,
     llm_ocr,
     new_run,
@@ -28,6 +28,7 @@ from tests.platforms.aws_place import (
     soon,
     spec,
     upload,
+    with_engine,
 )
 from tests.servers.aws import EXPIRED, Account
 from tests.servers.aws_sagemaker import ROLE, Processing, serving_sagemaker
@@ -58,23 +59,6 @@ def launch(*arguments: str, **environment: str) -> Any:  # noqa: ANN401
     return llm_ocr("launch", "sagemaker", *arguments, "--role", ROLE, **environment)
 
 
-def ended(platform: Platform, job_id: str) -> Job:
-    return wait(platform, job_id, lambda job: None, poll_seconds=0.1)
-
-
-def with_engine(processing: Processing, base_url: str) -> None:
-    account = processing.account
-    account.environment = {**account.environment, "LLM_OCR_BASE_URL": base_url}
-
-
-def hangs(body: dict[str, Any]) -> Any:  # noqa: ANN401
-    async def reply() -> web.StreamResponse:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    return reply()
-
-
 def test_a_run_of_three_tasks_is_whole_though_a_worker_is_killed(
     processing: Processing, tmp_path: Path
 ) -> None:
@@ -87,7 +71,7 @@ def test_a_run_of_three_tasks_is_whole_though_a_worker_is_killed(
         kill_worker(process.pid)
 
     with serving_beside(Trouble(6, kill).reply) as engine:
-        with_engine(processing, engine.base_url)
+        with_engine(processing.account, engine.base_url)
         done = launch(place, "--out", out, "--tasks", "3", "--wait", *SHARED)
     assert done.returncode == 0, done.stdout + done.stderr
     assert_whole(out, 8, pages=2)
@@ -109,7 +93,7 @@ def test_a_job_that_lost_an_instance_goes_on_when_it_is_launched_again(
         processing.lose(job.name, 1)
 
     with serving_beside(Trouble(3, lose).reply) as engine:
-        with_engine(processing, engine.base_url)
+        with_engine(processing.account, engine.base_url)
         command = (place, "--out", out, "--tasks", "3", "--wait", *SHARED)
         lost = launch(*command)
         assert lost.returncode == 3
@@ -121,7 +105,7 @@ def test_a_job_that_lost_an_instance_goes_on_when_it_is_launched_again(
 def test_a_job_is_cancelled(processing: Processing, tmp_path: Path) -> None:
     place, out = upload(tmp_path / "in", 4), new_run()
     with serving_beside(hangs) as engine:
-        with_engine(processing, engine.base_url)
+        with_engine(processing.account, engine.base_url)
         launch(place, "--out", out, "--tasks", "2", *SHARED)
         (job,) = processing.jobs.values()
         soon(lambda: len(engine.requests) >= 2)
@@ -139,7 +123,7 @@ def test_a_job_that_takes_too_long_is_ended_and_told(
     place, out = upload(tmp_path / "in", 2), new_run()
     processing.account.second = 0.05
     with serving_beside(hangs) as engine:
-        with_engine(processing, engine.base_url)
+        with_engine(processing.account, engine.base_url)
         done = launch(place, "--out", out, "--timeout", "1", "--wait", *SHARED)
     assert done.returncode == 3
     printed(done, ["failed", "it took longer than the 1 minutes of --timeout; the same launch"])
@@ -182,7 +166,7 @@ def test_a_secret_reaches_the_worker_and_nobody_else(
     monkeypatch.setenv("HF_TOKEN", PLANTED)
     command = (place, "--out", out, "--password", secret, "--wait", *SHARED)
     with serving_beside() as engine:
-        with_engine(processing, engine.base_url)
+        with_engine(processing.account, engine.base_url)
         refused = launch(*command)
         assert refused.returncode == 3
         printed(refused, ["aws secretsmanager create-secret", "--name llm-ocr/HF_TOKEN"])
@@ -214,7 +198,7 @@ def test_want_of_memory_is_told_after_the_last_try(
     place, out = upload(tmp_path / "in", 2), new_run()
     command = ("run", place, "--out", out)
     with serving_beside(hangs) as engine:
-        with_engine(processing, engine.base_url)
+        with_engine(processing.account, engine.base_url)
         job_id = platform.submit(spec(*command, attempts=1))
         soon(lambda: engine.requests)
         process = processing.jobs[job_id].containers[0].process

@@ -12,6 +12,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from llm_ocr.models.catalogue import profile_named
+from llm_ocr.records import RecordPer, RecordSource
 from llm_ocr.sources.open import PageSelection, parse_pages
 
 DEFAULT_MODEL = "deepseek-ocr"
@@ -34,21 +35,6 @@ class Fallback(StrEnum):
     NONE = "none"
 
 
-class RecordPer(StrEnum):
-    """What a record is of."""
-
-    PAGE = "page"
-    DOCUMENT = "document"
-
-
-class RecordSource(StrEnum):
-    """What the model is shown: the page's image, what was read of it, or both."""
-
-    IMAGE = "image"
-    TEXT = "text"
-    BOTH = "both"
-
-
 class Settings(BaseSettings):
     """How a run is done. Fields with "decides rows" below are part of a run's identity: a run
     goes on only with the same values of them."""
@@ -63,6 +49,7 @@ class Settings(BaseSettings):
     describe_model: Annotated[
         str | None, Field(description="Another profile for the figures. Decides rows.")
     ] = None
+    parse_model: Annotated[str | None, Field(description="Another profile for the records.")] = None
     revision: Annotated[
         str | None, Field(description="Commit of the weights on the Hub. Decides rows.")
     ] = None
@@ -240,7 +227,7 @@ class Settings(BaseSettings):
         Path | None, Field(description="Where the engine's log goes (default: OUT/logs).")
     ] = None
 
-    @field_validator("model", "describe_model", "fallback_model")
+    @field_validator("model", "describe_model", "parse_model", "fallback_model")
     @classmethod
     def _known_model(cls, value: str | None) -> str | None:
         if value is not None:

@@ -115,7 +115,8 @@ def write_table(
     for row in held:
         order.setdefault(row["doc_id"], len(order))
     ids = [row[id_column(table)] for row in held]
-    writer = ShardWriter(store, stage, shard, (table,), order)
+    asked = {"parse": "document-both-Invoice"} if stage == "parse" else {}
+    writer = ShardWriter(store, stage, shard, (table,), order, asked=asked)
     for row, item in zip(held, ids, strict=True):
         writer.add(ItemResult(item, row["status"], {table: [row]}))
     writer.write_part(writer.take())

@@ -33,17 +33,14 @@ def run_batch_job(
         job = read_job()
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
-        from llm_ocr.pipeline.parsing import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
-            parse,
-        )
+        from llm_ocr.pipeline.parsing import parse
 
-        summary: Summary = parse(
+        return parse(
             *(job.inputs, job.out, job.schema, settings),
             per=job.per,
             drop_unsupported=job.drop_unsupported,
             notify=notify,
         )
-        return summary
 
     show(job.given, json_logs, work)
 

@@ -111,7 +111,7 @@ def parse(
     given: Given,
     out: Annotated[
         str | None,
-        typer.Option("--out", "-o", help="Where the run goes, or goes on; not with a run."),
+        typer.Option("--out", "-o", help="Where the run goes, or goes on (default: into the run)."),
     ] = None,
     json_logs: JsonLogs = False,
 ) -> None:
@@ -119,7 +119,7 @@ def parse(
     from llm_ocr.pipeline import parsing
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
-        return parsing.parse_with(inputs, out, schema, settings, notify)
+        return parsing.parse(inputs, out, schema, settings, notify=notify)
 
     show(given, json_logs, work)
 

@@ -119,6 +119,7 @@ TASK: Options = {
     **OWN_TASK,
 }
 RECORD: Options = {
+    "parse_model": Annotated[str | None, typer.Option(help="Another profile for the records.")],
     "record_per": Annotated[
         str | None, typer.Option("--per", help="What a record is of: document (default) or page.")
     ],

@@ -24,11 +24,15 @@ TO_QUOTE = {
     "'": re.compile(r"[^'\\]*+(?:\\.[^'\\]*+)*+'", re.DOTALL),
     "”": re.compile(r"[^”]*+”"),
 }
+_QUOTED = r"\"(?:[^\"\\\n]|\\.){0,200}+"
 _KEY_AHEAD = (
-    r"(?:\"[^\"\n]{0,200}+\"|'[^'\n]{0,200}+'|“[^”\n]{0,200}+”|[A-Za-z_][\w.-]{0,200}+)\s*+:"
+    rf"(?:{_QUOTED}\"|'[^'\n]{{0,200}}+'|“[^”\n]{{0,200}}+”|[A-Za-z_][\w.-]{{0,200}}+)\s*+:"
 )
 # What follows a quote that closes a string: it stands in the text of one otherwise (12" screen).
-AFTER_VALUE = re.compile(rf"\s*+(?:[}}\]]|\Z|//|,\s*+(?:{_KEY_AHEAD}|[}}\]{{]|\Z|//)|{_KEY_AHEAD})")
+_KEY_CUT = rf"{_QUOTED}(?:\\|\"\s*+)?+\Z"
+AFTER_VALUE = re.compile(
+    rf"\s*+(?:[}}\]]|\Z|//|,\s*+(?:{_KEY_AHEAD}|{_KEY_CUT}|[}}\]{{]|\Z|//)|{_KEY_AHEAD})"
+)
 AFTER_ITEM = re.compile(r"\s*+(?:[,}\]\[{\"'“]|\Z|//)")
 DEEP = re.compile(r'[^\[\]{}"]++|"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
 

@@ -32,6 +32,7 @@ def wanted_records(settings: Settings) -> Wanted:
         settings.record_per,
         settings.record_from,
         settings.drop_unsupported,
+        settings.parse_model,
     )
 
 

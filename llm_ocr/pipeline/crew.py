@@ -23,7 +23,7 @@ from llm_ocr.pipeline.events import Notify
 from llm_ocr.pipeline.interruption import Stop
 from llm_ocr.pipeline.loop import ReadItem, StageLoop, Tempo, Work
 from llm_ocr.pipeline.pace import Moment, Pace
-from llm_ocr.pipeline.targets import Target, target_of
+from llm_ocr.pipeline.targets import Target, model_for, target_of
 from llm_ocr.pipeline.telemetry import Telemetry
 from llm_ocr.report.summary import Session
 from llm_ocr.settings import Settings
@@ -105,8 +105,7 @@ def stage_named(name: str, site: Site, again: Again | None = None) -> Stage[Any]
 
 
 def _target(stage: str, settings: Settings) -> Target:
-    described_by = settings.describe_model if stage == "describe" else None
-    return target_of(settings, described_by or settings.model)
+    return target_of(settings, model_for(settings, stage))
 
 
 class Here:

@@ -15,7 +15,7 @@ from llm_ocr.pipeline.crew import Crew
 from llm_ocr.pipeline.describing import chosen_tasks
 from llm_ocr.pipeline.interruption import BudgetSpentError
 from llm_ocr.pipeline.share import Share
-from llm_ocr.pipeline.targets import target_of
+from llm_ocr.pipeline.targets import model_for, target_of
 from llm_ocr.report.sessions import SessionRecord, delete_session, write_session
 from llm_ocr.report.summary import Session
 from llm_ocr.settings import Settings
@@ -53,10 +53,13 @@ def _readers(settings: Settings, stages: Sequence[str]) -> Iterator[tuple[str, R
         reader = target_of(settings, settings.model).reader
         yield "extract", _facts(reader, reader.profile.prompt(Task.DOCUMENT))
     if "describe" in stages:
-        reader = target_of(settings, settings.describe_model or settings.model).reader
+        reader = target_of(settings, model_for(settings, "describe")).reader
         for name, choice in chosen_tasks(settings).items():
             stage = "describe" if name == Task.DESCRIBE else f"describe ({name})"
             yield stage, _facts(reader, task_of(choice).prompt(reader.profile))
+    if "parse" in stages:
+        reader = target_of(settings, model_for(settings, "parse")).reader
+        yield "parse", _facts(reader, reader.profile.prompt(Task.PARSE))
 
 
 def _facts(reader: Reader, prompt: Prompt) -> Row:

@@ -75,10 +75,16 @@ def vllm_options(settings: Settings) -> VllmOptions:
     )
 
 
+def model_for(settings: Settings, stage: str) -> str:
+    """The profile that answers a stage's questions."""
+    others = {"describe": settings.describe_model, "parse": settings.parse_model}
+    return others.get(stage) or settings.model
+
+
 def identity(settings: Settings, inputs: list[str]) -> dict[str, object]:
     """What decides a run's rows, by name; two runs with the same identity are one run."""
     reader = target_of(settings, settings.model).reader
-    describer = target_of(settings, settings.describe_model or settings.model).reader
+    describer = target_of(settings, model_for(settings, "describe")).reader
     profile = reader.profile
     return {
         "inputs": inputs,

@@ -162,7 +162,7 @@ def _from_anywhere(settings: Settings) -> Settings:
         for name in ("weights", "log_dir")
         if getattr(settings, name) is not None
     }
-    for name in ("model", "describe_model", "fallback_model"):
+    for name in ("model", "describe_model", "parse_model", "fallback_model"):
         value = getattr(settings, name)
         if value is not None and value.endswith(PROFILE_FILES):
             changes[name] = str(Path(value).expanduser().absolute())

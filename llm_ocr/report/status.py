@@ -24,7 +24,9 @@ from llm_ocr.tables.data import published
 from llm_ocr.tables.ledger import AT_ONCE, Ledger
 from llm_ocr.tables.plan import Plan, read_plan
 
-STAGES = ("extract", "describe", "assemble")
+STAGES = ("extract", "describe", "assemble", "parse")
+# Told only where it was begun.
+ON_DEMAND = ("parse",)
 MOST_READS = 1_000
 # A shard of which nothing was staged for so long is stalled: parts come every minute, or after a
 # page that took long.
@@ -110,7 +112,11 @@ def read_status(out: str, staging: str | None = None) -> RunStatus:
         expected_pages=plan.expected_pages,
         pages_per_second=speed,
         seconds_left=_pages_left(ledger, staged["extract"], plan) / speed if speed else None,
-        stages={name: _stage(ledger, name, staged[name], now) for name in STAGES},
+        stages={
+            name: _stage(ledger, name, staged[name], now)
+            for name in STAGES
+            if name not in ON_DEMAND or ledger.committed(name) or staged[name]
+        },
     )
 
 
@@ -140,6 +146,9 @@ def _published_status(out: str) -> RunStatus:
         "describe": ("descriptions", summary["figures"], {"ok": summary["descriptions"]}),
         "assemble": ("documents", summary["documents"], {}),
     }
+    records = summary.get("records", {}).get("by_status")
+    if records:
+        items["parse"] = ("records", sum(records.values()), records)
     return RunStatus(
         out=out,
         documents=summary["documents"],

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from llm_ocr import __version__
-from llm_ocr.records import PageStatus
+from llm_ocr.records import PageStatus, RecordPer
 from llm_ocr.report.descriptions import told
 from llm_ocr.report.record_counts import RecordCounts
 from llm_ocr.report.sessions import read_sessions, total_cost
@@ -99,8 +99,7 @@ class Summary:
 
     def with_records(self, records: RecordCounts) -> "Summary":
         """The same with the records' account."""
-        rows = {**self.rows, "records": records.total} if records.total else self.rows
-        return replace(self, records=records, rows=rows)
+        return replace(self, records=records)
 
 
 @dataclass
@@ -126,9 +125,11 @@ class Session:
 
 def summarise(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Summary:
     """The account of the run in `store`, from its commits; raises BalanceError if it is off."""
-    stages = {name: _planned(ledger, name, plan) for name in ("extract", "describe", "assemble")}
+    stages = {
+        name: _planned(ledger, name, plan) for name in ("extract", "describe", "assemble", "parse")
+    }
     _check_run(plan, **stages)
-    pages, described, assembled = (
+    pages, described, assembled, parsed = (
         total(entry.counts for entry in stages[name].values()) for name in stages
     )
     seconds = max(1e-9, time.monotonic() - session.started)
@@ -144,8 +145,8 @@ def summarise(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Sum
         figures=pages.rows.get("figures", 0),
         descriptions=described.statuses.get(PageStatus.OK, 0),
         tasks=described.by_task,
-        prompt_tokens=pages.prompt_tokens + described.prompt_tokens,
-        completion_tokens=pages.completion_tokens + described.completion_tokens,
+        prompt_tokens=sum(one.prompt_tokens for one in (pages, described, parsed)),
+        completion_tokens=sum(one.completion_tokens for one in (pages, described, parsed)),
         attempts=dict(sorted(pages.attempts.items())),
         seconds=seconds,
         pages_done=fresh.items,
@@ -158,7 +159,7 @@ def summarise(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Sum
         widest_window=session.widest_window,
         gpu_busy=session.gpu_busy,
         held_back=session.held_back,
-        rows=total((pages, described, assembled)).rows,
+        rows=total((pages, described, assembled, parsed)).rows,
         cost=total_cost(read_sessions(store)),
         model=str(plan.settings["model"]),
         version=__version__,
@@ -186,6 +187,7 @@ def _check_run(
     extract: Mapping[str, Entry],
     describe: Mapping[str, Entry],
     assemble: Mapping[str, Entry],
+    parse: Mapping[str, Entry],
 ) -> None:
     """What one stage put out of a shard went into the next one, and came out of it."""
     documents = {shard.name: shard.document_count for shard in plan.shards}
@@ -200,10 +202,15 @@ def _check_run(
         if shard in describe
     }
     pages = {shard: entry.counts.items for shard, entry in extract.items()}
+    parsed = {
+        shard: pages[shard] if _is_of_pages(entry) else documents[shard] or entry.counts.items
+        for shard, entry in parse.items()
+    }
     for what, given, ended in (
         ("pages", pages, extract),
         ("figures", figures, describe),
         ("documents", documents, assemble),
+        ("pages or documents to parse", parsed, parse),
     ):
         for shard, entry in ended.items():
             if _is_outdated(entry, extract.get(shard)):
@@ -214,6 +221,10 @@ def _check_run(
                     f"shard {shard}: {given.get(shard)} {what} went in, {counts.items} came out "
                     f"with {sum(counts.statuses.values())} statuses; please report this"
                 )
+
+
+def _is_of_pages(parsed: Entry) -> bool:
+    return parsed.asked["parse"].startswith(f"{RecordPer.PAGE}-")
 
 
 def _is_outdated(entry: Entry, extracted: Entry | None) -> bool:

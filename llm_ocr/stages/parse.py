@@ -20,8 +20,14 @@ from llm_ocr.parsing.merging import merge_validated
 from llm_ocr.parsing.record import Evidence, FieldError, PageText, Validated
 from llm_ocr.parsing.shape import labels_of
 from llm_ocr.parsing.windows import windows
-from llm_ocr.records import ErrorCode, PageError, PageStatus, ParsedAnswer
-from llm_ocr.settings import RecordPer, RecordSource
+from llm_ocr.records import (
+    ErrorCode,
+    PageError,
+    PageStatus,
+    ParsedAnswer,
+    RecordPer,
+    RecordSource,
+)
 from llm_ocr.stages.rows import block_of
 from llm_ocr.stages.stage import (
     Question,
@@ -49,12 +55,17 @@ class Wanted:
     per: RecordPer = RecordPer.DOCUMENT
     source: RecordSource = RecordSource.BOTH
     drop_unsupported: bool = False
+    model: str | None = None
 
     @property
     def asked(self) -> str:
         """The same for what gives the same records."""
-        drops = "-dropped" if self.drop_unsupported else ""
-        return f"{self.schema.name}-{self.schema.schema_hash}-{self.per}-{self.source}{drops}"
+        what = [self.per, self.source, self.schema.name, self.schema.schema_hash]
+        if self.drop_unsupported:
+            what.append("dropped")
+        if self.model is not None:
+            what.append(self.model)
+        return "-".join(what)
 
 
 @dataclass(frozen=True)

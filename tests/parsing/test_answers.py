@@ -55,6 +55,11 @@ def test_of_a_cut_answer_no_value_is_made_up(value: dict[str, Any], data: st.Dat
     assert _is_part(read.value or {}, value)
 
 
+@pytest.mark.parametrize("end", ['"', '"co', '"code"', '"code" ', '"co\\'])
+def test_the_key_where_an_answer_is_cut_is_no_part_of_the_value_before_it(end: str) -> None:
+    assert read_answer('{"name": "Pipes", ' + end).value == {"name": "Pipes"}
+
+
 def _is_part(part: Any, whole: Any) -> bool:  # noqa: ANN401
     if isinstance(part, dict):
         return isinstance(whole, dict) and all(

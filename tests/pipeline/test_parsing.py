@@ -14,6 +14,8 @@ from llm_ocr.parsing.errors import SchemaError
 from llm_ocr.pipeline.parsing import parse
 from llm_ocr.report.status import read_status
 from llm_ocr.settings import Settings
+from llm_ocr.sources.open import NoInputError
+from llm_ocr.tables.plan import SettingsMismatchError
 from llm_ocr.tables.schema import Row
 from tests import documents
 from tests.cli.test_commands import llm_ocr
@@ -45,6 +47,7 @@ GOOD = {
     "lines": [{"text": "Pipes", "amount": 10.0}, {"text": "Valves", "amount": 2.5}],
     "total": 12.5,
 }
+DEEPSEEK, QWEN = "deepseek-ai/DeepSeek-OCR", "Qwen/Qwen3-VL-8B-Instruct"
 Bodies = list[dict[str, Any]]
 
 
@@ -220,6 +223,56 @@ def test_a_run_is_parsed_again_only_for_another_schema(tmp_path: Path, schema: s
     assert len(list(load_pages(out))) == 2
 
 
+def test_the_records_of_a_run_go_elsewhere_and_leave_it_alone(tmp_path: Path, schema: str) -> None:
+    source, home, out = documents.pdf(tmp_path / "a.pdf", pages=2), "home", tmp_path / "out"
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        return answer(json.dumps(GOOD)) if is_guided(body) else at_once(body)
+
+    with serving_beside(reply) as server:
+        run(source, tmp_path / home, base_url=server.base_url)
+        before = documents_of(tmp_path / home)
+        pages = len(server.requests)
+        settings = Settings(base_url=server.base_url)
+        for _ in range(2):
+            parse(tmp_path / home, out, schema, settings)
+        asked = len(server.requests)
+        with pytest.raises(NoInputError, match="one run at a time"):
+            parse([tmp_path / home, source], out, schema, settings)
+        run(documents.pdf(tmp_path / "b.pdf"), tmp_path / "other", base_url=server.base_url)
+        with pytest.raises(SettingsMismatchError, match="choose another --out"):
+            parse(tmp_path / "other", out, schema, settings)
+    assert asked - pages == 2, "each page of the document once"
+    assert documents_of(tmp_path / home) == before
+    [row] = load_records(out)
+    assert (row["fields"], row["source_uri"]) == (GOOD, str(source))
+    assert [page["markdown"] for page in load_pages(out)] == [
+        page["markdown"] for page in load_pages(tmp_path / home)
+    ]
+    assert (out / "records").is_dir()
+    assert "A-7" in (out / "index.html").read_text()
+
+
+def documents_of(place: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in sorted(place.rglob("*")) if path.is_file()}
+
+
+def test_records_may_be_made_by_another_model(tmp_path: Path, schema: str) -> None:
+    source, out = documents.pdf(tmp_path / "a.pdf"), tmp_path / "out"
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        return answer(json.dumps(GOOD)) if is_guided(body) else at_once(body)
+
+    with serving_beside(reply) as server:
+        given: dict[str, Any] = {"base_url": server.base_url}
+        parse(source, out, schema, Settings(**given))
+        parse(out, None, schema, Settings(**given, parse_model="qwen3-vl-8b"))
+        names = {body["model"] for body in server.requests if is_guided(body)}
+    assert names == {DEEPSEEK, QWEN}
+    assert [row["model"] for row in load_records(out)] == [QWEN]
+    assert [row["model"] for row in load_pages(out)] == [DEEPSEEK]
+
+
 def test_what_is_no_schema_or_no_input_is_told_before_anything_is_done(
     tmp_path: Path, schema: str
 ) -> None:
@@ -229,4 +282,4 @@ def test_what_is_no_schema_or_no_input_is_told_before_anything_is_done(
     assert not (tmp_path / "out").exists()
     done = llm_ocr("parse", str(source), "--schema", schema)
     assert done.returncode == 2
-    assert "holds no run" in done.stderr
+    assert "to read documents, give --out" in done.stderr

@@ -71,7 +71,7 @@ def test_figures_are_described_by_another_model_after_the_first_engine_has_ended
 
 
 def test_tasks_that_a_run_may_be_asked_later_are_no_part_of_what_it_is() -> None:
-    chosen = {"base_url": "http://there:8000/v1"}
+    chosen: dict[str, Any] = {"base_url": "http://there:8000/v1"}
     asked = identity(Settings(**chosen), ["/in"])
     assert identity(Settings(**chosen, describe_task="data", min_figure_area=0.5), ["/in"]) == asked
     assert set(asked["prompts"]) == {"document", "free_ocr", "figure", "describe"}  # type: ignore[call-overload]

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from llm_ocr.parsing.loading import LoadedSchema, load_schema
 from llm_ocr.pipeline.describing import wanted_of
 from llm_ocr.settings import Settings
-from llm_ocr.stages.parse import ParseStage, Wanted
+from llm_ocr.stages.parse import ParseStage
+from llm_ocr.stages.record import Wanted
 from llm_ocr.stages.stage import ReadShard
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.user_schemas import keep_schema

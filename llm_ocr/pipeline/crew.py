@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -30,6 +31,7 @@ from llm_ocr.settings import Settings
 from llm_ocr.sources.pool import RenderLimits, RenderPool
 from llm_ocr.stages.assemble import AssembleStage
 from llm_ocr.stages.extract import ExtractStage
+from llm_ocr.stages.parse import ParseStage, read_record
 from llm_ocr.stages.reparse import ReparseStage
 from llm_ocr.stages.stage import AnyItem, Item, Reading, Spent, Stage
 from llm_ocr.stages.twins import OnceStage
@@ -148,6 +150,10 @@ class Here:
         target = await asyncio.to_thread(_target, stage.name, self._site.settings)
         asker = await self._askers.asker(target)
         best = self._askers.climber(asker, stage.name).best
+        if isinstance(stage, ParseStage):
+            # Of long documents a part at a time, of whichever document it is.
+            places = self._slots(asker)
+            best = partial(read_record, best, places, target.reader.profile)
         return await self._loop(stage, best, work, asker)
 
     async def _loop(

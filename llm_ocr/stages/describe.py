@@ -100,7 +100,7 @@ class FigureItem:
         return replace(request, guide=task.guide, unguided=f"{prompt.text}\n\n{task.form}")
 
     def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
-        answer, profile = joined(asked), reader.profile
+        answer, profile = joined([answer for _, answer in asked]), reader.profile
         said = answer.text.strip()
         blocks = (Block("text", said, None),) if said else ()
         verdict = self._verdict(answer, blocks, profile)

@@ -105,8 +105,8 @@ class Item(Protocol):
         ...
 
 
-class AskedItem(Item, Protocol):
-    """An item that a model is asked about."""
+class Asked(Protocol):
+    """What a model is asked about: an item, or a part of one."""
 
     def ladder(self, profile: ModelProfile) -> Sequence[Rung]:
         """The ways of the profile's ladder that suit this item."""
@@ -123,6 +123,10 @@ class AskedItem(Item, Protocol):
     def without_model(self) -> Reading | None:
         """What can be read without any model."""
         ...
+
+
+class AskedItem(Item, Asked, Protocol):
+    """An item that a model is asked about as a whole."""
 
 
 AnyItem = TypeVar("AnyItem", bound=Item)
@@ -143,9 +147,8 @@ class Stage(Protocol[Items]):
         ...
 
 
-def joined(asked: Sequence[tuple[Question, Answer]]) -> Answer:
+def joined(answers: Sequence[Answer]) -> Answer:
     """The answers to an item's questions as one; it ended as badly as the worst of them."""
-    answers = [answer for _, answer in asked]
     if len(answers) == 1:
         return answers[0]
     reasons = {answer.finish_reason for answer in answers}

@@ -1,6 +1,7 @@
 """Parse: whatever a model answers, each document ends as a record or says why there is none."""
 
 import json
+import re
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -142,7 +143,69 @@ def test_the_second_answer_counts_if_it_is_better(tmp_path: Path, schema: str) -
     answers = iter(["No idea.", json.dumps(GOOD)])
     [row], asked = records(tmp_path, schema, lambda body: answer(next(answers)))
     assert (row["status"], row["fields"], row["attempts"]) == ("ok", GOOD, 2)
-    assert asked[1]["max_tokens"] == 2 * asked[0]["max_tokens"]
+    assert "the answer holds no JSON object" in prompt_of(asked[1])
+
+
+def test_what_was_cut_is_asked_with_more_room(tmp_path: Path, schema: str) -> None:
+    answers = iter(['{"number": "A-7", "lines": [{"te', json.dumps(GOOD)])
+    [row], asked = records(tmp_path, schema, lambda body: answer(next(answers)))
+    assert (row["status"], row["fields"], row["attempts"]) == ("ok", GOOD, 2)
+    assert asked[1]["max_tokens"] > 1.5 * asked[0]["max_tokens"]
+
+
+def test_lines_that_look_the_same_on_three_pages_are_three(tmp_path: Path, schema: str) -> None:
+    fee = {"number": "A-7", "lines": [{"text": "Fee", "amount": 5.0}]}
+    [row], _ = records(tmp_path, schema, lambda body: answer(json.dumps(fee)), pages=3)
+    assert [line["amount"] for line in row["fields"]["lines"]] == [5.0, 5.0, 5.0]
+
+
+def test_only_the_page_with_the_bad_answer_is_asked_again(tmp_path: Path, schema: str) -> None:
+    answers = iter(["Hm.", json.dumps(GOOD), json.dumps({"number": "A-7"}), '{"lines": []}'])
+    [row], asked = records(tmp_path, schema, lambda body: answer(next(answers)), pages=3)
+    assert (row["status"], len(asked)) == ("ok", 4)
+    assert row["fields"]["number"] == "A-7"
+
+
+def test_a_page_that_is_refused_costs_its_part_only(tmp_path: Path, schema: str) -> None:
+    pages: list[str] = []
+
+    def says(body: dict[str, Any]) -> web.Response:
+        [page] = re.findall("# Page [0-9a-f]+", prompt_of(body))
+        if page not in pages:
+            pages.append(page)
+        if page == pages[0]:
+            return refusal(400, "this image is no image")
+        return answer(json.dumps(GOOD if page == pages[1] else {"number": "A-7"}))
+
+    [row], _ = records(tmp_path, schema, says, pages=3)
+    assert (row["status"], row["fields"]["total"]) == ("truncated", 12.5)
+    assert "Pipes" in row["raw_answer"]
+    [told] = [one["reason"] for one in row["errors"]]
+    assert "nobody could be asked about it" in told
+    assert "this image is no image" in told
+
+
+def test_a_page_that_could_not_be_read_is_told_in_its_record(tmp_path: Path, schema: str) -> None:
+    def reply(body: dict[str, Any]) -> web.Response:
+        return answer(json.dumps(GOOD)) if is_guided(body) else at_once(body)
+
+    documents.corrupt_page_pdf(tmp_path / "a.pdf")
+    with serving_beside(reply) as server:
+        settings = Settings(base_url=server.base_url)
+        parse(tmp_path / "a.pdf", tmp_path / "out", schema, settings, source="text")
+    [row] = load_records(tmp_path / "out")
+    assert (row["status"], row["fields"]["number"]) == ("truncated", "A-7")
+    assert "page 2 could not be read" in row["errors"][0]["reason"]
+
+
+def test_a_server_without_log_probabilities_is_asked_without(tmp_path: Path, schema: str) -> None:
+    def says(body: dict[str, Any]) -> web.Response:
+        if "logprobs" in body:
+            return refusal(400, "logprobs is not supported")
+        return answer(json.dumps(GOOD))
+
+    [row], _ = records(tmp_path, schema, says)
+    assert (row["status"], row["fields"]) == ("ok", GOOD)
 
 
 def test_where_a_server_takes_no_schema_the_prompt_has_it(tmp_path: Path, schema: str) -> None:
@@ -203,6 +266,10 @@ def test_values_that_no_page_shows_are_marked_or_dropped(tmp_path: Path, schema:
     assert row["fields"]["number"] == "What stands on the page"
     assert row["fields"]["lines"][0]["text"] is None
     assert any(one["path"] == "lines.0.text" for one in row["errors"])
+    assert row["fields"]["issued"] is None
+    says_little = lambda body: answer('{"number": "What stands on the page"}')  # noqa: E731
+    [row], _ = records(tmp_path, schema, says_little, drop_unsupported=True)
+    assert (row["fields"]["lines"], row["errors"]) == ([], []), "the schema's own defaults stay"
 
 
 def test_a_run_is_parsed_again_only_for_another_schema(tmp_path: Path, schema: str) -> None:
@@ -245,7 +312,8 @@ def test_the_records_of_a_run_go_elsewhere_and_leave_it_alone(tmp_path: Path, sc
     assert asked - pages == 2, "each page of the document once"
     assert documents_of(tmp_path / home) == before
     [row] = load_records(out)
-    assert (row["fields"], row["source_uri"]) == (GOOD, str(source))
+    assert row["fields"] == {**GOOD, "lines": 2 * GOOD["lines"]}  # type: ignore[operator]
+    assert row["source_uri"] == str(source)
     assert [page["markdown"] for page in load_pages(out)] == [
         page["markdown"] for page in load_pages(tmp_path / home)
     ]

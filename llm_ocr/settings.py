@@ -100,6 +100,10 @@ class Settings(BaseSettings):
     drop_unsupported: Annotated[
         bool, Field(description="Leave values out of records that the page does not show.")
     ] = False
+    record_again: Annotated[
+        str | None,
+        Field(description="Statuses of records that are made again, as failed,truncated."),
+    ] = None
 
     base_url: Annotated[
         str | None, Field(description="A server that runs already, such as http://host:8000/v1.")
@@ -234,7 +238,7 @@ class Settings(BaseSettings):
             profile_named(value)
         return value
 
-    @field_validator("describe_task", "classes", mode="before")
+    @field_validator("describe_task", "classes", "record_again", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
         return ",".join(map(str, value)) if isinstance(value, list | tuple) else value

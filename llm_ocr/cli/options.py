@@ -127,6 +127,10 @@ RECORD: Options = {
         str | None,
         typer.Option("--from", help="What the model is shown: image, text, or both (default)."),
     ],
+    "record_again": Annotated[
+        list[str] | None,
+        typer.Option("--again", help="Make records again that are failed, truncated or both."),
+    ],
     "drop_unsupported": Annotated[
         bool | None,
         typer.Option("--drop-unsupported", help="Leave out values that the page does not show."),

@@ -3,14 +3,17 @@
 import json
 from collections.abc import Mapping, Sequence
 
-from llm_ocr.parsing.loading import LoadedSchema, load_schema
+from llm_ocr.parsing.loading import LoadedSchema, SchemaError, load_schema
 from llm_ocr.pipeline.describing import wanted_of
+from llm_ocr.records import PageStatus
 from llm_ocr.settings import Settings
 from llm_ocr.stages.parse import ParseStage
 from llm_ocr.stages.record import Wanted
 from llm_ocr.stages.stage import ReadShard
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.user_schemas import keep_schema
+
+OF_RECORDS = (PageStatus.OK, PageStatus.TRUNCATED, PageStatus.FALLBACK, PageStatus.FAILED)
 
 
 def wanted_by(settings: Settings, stages: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
@@ -22,8 +25,20 @@ def wanted_by(settings: Settings, stages: Sequence[str]) -> Mapping[str, Mapping
     if "describe" in stages:
         wanted["describe"] = wanted_of(settings)
     if "parse" in stages:
+        statuses_of(settings)
         wanted["parse"] = {"parse": wanted_records(settings).asked}
     return wanted
+
+
+def statuses_of(settings: Settings) -> frozenset[str]:
+    """Those of records that are to be made again. Raises SchemaError for one that they can't be."""
+    given = [one.strip() for one in (settings.record_again or "").split(",") if one.strip()]
+    for one in given:
+        if one not in OF_RECORDS:
+            raise SchemaError(
+                f"--again {one}: records are {', '.join(OF_RECORDS)}; of which shall be made again?"
+            )
+    return frozenset(given)
 
 
 def wanted_records(settings: Settings) -> Wanted:

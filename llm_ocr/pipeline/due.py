@@ -1,11 +1,12 @@
 """What of a plan a stage still has to do, from the store alone."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
 from llm_ocr.pipeline.describing import Asked, standing, still_stands, with_wanted
 from llm_ocr.pipeline.loop import Work, none_kept
+from llm_ocr.records import RecordPer
 from llm_ocr.stages.describe import DescribeStage
 from llm_ocr.stages.parse import ParseStage
 from llm_ocr.stages.stage import AnyItem, Stage
@@ -42,10 +43,10 @@ MAKER = {
 
 
 def due(
-    store: Store, ledger: Ledger, stage: Stage[AnyItem], plan: Plan
+    store: Store, ledger: Ledger, stage: Stage[AnyItem], plan: Plan, again: Collection[str] = ()
 ) -> tuple[list[Work], Counts]:
     """The shards that are not committed from what their inputs are now, or were not asked all that
-    is wanted; the others' counts.
+    is wanted; the others' counts. Records whose status is in `again` are due too.
 
     Commits that a dead worker did not publish are published.
     """
@@ -59,12 +60,19 @@ def due(
             asked = dict(stage.asked(shard.name))
         if entry is None:
             work.append(Work(shard, 0, made_of, asked=asked))
-        elif entry.inputs == made_of and (not asked or asked == standing(entry)):
+            continue
+        is_current = entry.inputs == made_of and (not asked or asked == standing(entry))
+        is_again = stage.name == "parse" and not entry.counts.statuses.keys().isdisjoint(again)
+        if is_current and not is_again:
             done.add(entry.counts)
-        else:
-            known = partial(_described, shard.name, entry, made_of, asked)
-            kept = known if stage.name == "describe" else none_kept
-            work.append(Work(shard, entry.generation + 1, made_of, kept, asked=asked))
+            continue
+        kept, purpose = none_kept, ""
+        if stage.name == "describe":
+            kept = partial(_described, shard.name, entry, made_of, asked)
+        elif stage.name == "parse" and entry.asked == asked:
+            kept = partial(_recorded, shard.name, entry, made_of, frozenset(again))
+            purpose = ",".join(sorted(again))
+        work.append(Work(shard, entry.generation + 1, made_of, kept, purpose, asked))
     return work, done
 
 
@@ -130,6 +138,25 @@ def _described(
     )
 
 
+def _recorded(
+    name: str, entry: Entry, made_of: dict[str, int], again: Collection[str], store: Store
+) -> frozenset[str]:
+    """Records that are not to be made again, of pages that are what they were by then."""
+    was, now = entry.inputs["extract"], made_of["extract"]
+    changed: set[str] = set()
+    if was != now:
+        same = unchanged_since(store, "extract", name, was, now)
+        for row in read_shard_rows(store, "pages", name, now, ["page_id", "doc_id"]):
+            if row["page_id"] not in same:
+                changed |= {row["page_id"], row["doc_id"]}
+    rows = read_shard_rows(store, "records", name, entry.generation, ["record_id", "status"])
+    return frozenset(
+        row["record_id"]
+        for row in rows
+        if row["record_id"] not in changed and row["status"] not in again
+    )
+
+
 def read_shard(
     store: Store, ledger: Ledger, table: str, shard: str, columns: Sequence[str] | None
 ) -> Iterator[Row]:
@@ -159,10 +186,19 @@ def expected_items(ledger: Ledger, stage: str, work: Work) -> int:
     """How many items the stage will have of that shard, as far as it is known."""
     if stage == "extract":
         return work.shard.expected_pages
+    if stage == "parse" and work.asked["parse"].startswith(f"{RecordPer.PAGE}-"):
+        return ledger.entries("extract")[work.shard.name].counts.items
     if stage in ("assemble", "parse"):
         return work.shard.document_count or work.shard.expected_pages
     figures = ledger.entries("extract")[work.shard.name].counts.rows.get("figures", 0)
     return figures * len(work.asked)
+
+
+def outdated(ledger: Ledger, plan: Plan, stage: str) -> int:
+    """How many shards the stage has done from what their inputs are no more."""
+    entries = ledger.entries(stage)
+    made = ((entries.get(shard.name), of) for shard, of in _doable(ledger, plan, stage))
+    return sum(entry is not None and entry.inputs != of for entry, of in made)
 
 
 def undone(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.pipeline.again import Again, Prepare
-from llm_ocr.pipeline.asked import wanted_by
+from llm_ocr.pipeline.asked import statuses_of, wanted_by
 from llm_ocr.pipeline.budget import Budget, budget_of, within
 from llm_ocr.pipeline.crew import Crew, Here, Hire, Site, render_pool, stage_named
 from llm_ocr.pipeline.destination import destination_of
@@ -22,6 +22,7 @@ from llm_ocr.pipeline.due import (
     due,
     expected_items,
     missing,
+    outdated,
     settle,
     sweep_orphans,
     undone,
@@ -42,6 +43,7 @@ from llm_ocr.tables.counts import Counts
 from llm_ocr.tables.ledger import Ledger
 from llm_ocr.tables.plan import Plan, Shard
 
+ANEW = "`llm-ocr parse` on this run, with the schema, makes them anew"
 # A folder on the Hub should not have more: https://huggingface.co/docs/hub/storage-limits
 MOST_FILES = 10_000
 
@@ -200,6 +202,11 @@ class Worker:
             )
         else:
             summary = summary.with_records(records_as_written(self._store))
+        stale = outdated(self._ledger, plan, "parse")
+        if stale:
+            self._notify(
+                Note(f"{stale:,} shards have records of pages as they were before: {ANEW}")
+            )
         self._ledger.gather()
         sweep_orphans(self._store, self._ledger)
         self._destination.publish(self._notify)
@@ -225,7 +232,9 @@ class Worker:
         if name == "extract" and self._prepare is not None:
             work, done, expected = await asyncio.to_thread(self._work_again, stage, plan)
         else:
-            work, done = await asyncio.to_thread(due, self._store, self._ledger, stage, plan)
+            work, done = await asyncio.to_thread(
+                due, self._store, self._ledger, stage, plan, statuses_of(self._settings)
+            )
             ahead = sum(expected_items(self._ledger, name, one) for one in work)
             expected = done.items + ahead
         if work and site.stop.closed is not None:

@@ -90,8 +90,10 @@ class Summary:
 
     @property
     def failed_ratio(self) -> float:
-        """Share of pages that failed, 0..1."""
-        return self.pages_by_status.get(PageStatus.FAILED, 0) / self.pages if self.pages else 0.0
+        """Share of pages that failed, or of records if it is more, 0..1."""
+        records = self.records.by_status.get(PageStatus.FAILED, 0)
+        pages = self.pages_by_status.get(PageStatus.FAILED, 0)
+        return max(pages / max(1, self.pages), records / max(1, self.records.total))
 
     def as_dict(self) -> dict[str, object]:
         """The content of `summary.json`."""

@@ -1,5 +1,6 @@
 """Parse: whatever a model answers, each document ends as a record or says why there is none."""
 
+import io
 import json
 import uuid
 from collections.abc import Callable
@@ -8,9 +9,12 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from PIL import Image
 
 from llm_ocr import load_pages, load_records, run
 from llm_ocr.parsing.errors import SchemaError
+from llm_ocr.pipeline.events import Event, Note
+from llm_ocr.pipeline.operating import retry
 from llm_ocr.pipeline.parsing import parse
 from llm_ocr.report.status import read_status
 from llm_ocr.settings import Settings
@@ -19,7 +23,15 @@ from llm_ocr.tables.plan import SettingsMismatchError
 from llm_ocr.tables.schema import Row
 from tests import documents
 from tests.cli.test_commands import llm_ocr
-from tests.servers.chat import answer, at_once, prompt_of, refusal, serving_beside
+from tests.servers.chat import (
+    ChatServer,
+    answer,
+    at_once,
+    image_of,
+    prompt_of,
+    refusal,
+    serving_beside,
+)
 
 BILL = """
 from datetime import date
@@ -317,6 +329,68 @@ def test_the_records_of_a_run_go_elsewhere_and_leave_it_alone(tmp_path: Path, sc
     ]
     assert (out / "records").is_dir()
     assert "A-7" in (out / "index.html").read_text()
+
+
+def test_records_that_failed_are_made_again_if_that_is_asked(tmp_path: Path, schema: str) -> None:
+    documents.pdf(tmp_path / "in" / "a.pdf")
+    documents.picture(tmp_path / "in" / "b.png")
+    out, is_mended = tmp_path / "out", False
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        if not is_guided(body):
+            return at_once(body)
+        return answer(json.dumps(GOOD) if is_mended else "Nothing.")
+
+    def asked_of(server: ChatServer) -> int:
+        return sum(map(is_guided, server.requests))
+
+    with serving_beside(reply) as server:
+        settings = Settings(base_url=server.base_url, concurrency=1)
+        first = parse(tmp_path / "in", out, schema, settings)
+        assert first.records.by_status == {"failed": 2}
+        assert first.failed_ratio == 1
+        is_mended = True
+        asked = asked_of(server)
+        assert parse(out, None, schema, settings).records.by_status == {"failed": 2}
+        assert asked_of(server) == asked
+        again = settings.model_copy(update={"record_again": "failed"})
+        assert parse(out, None, schema, again).records.by_status == {"ok": 2}
+        assert asked_of(server) == asked + 2
+        parse(out, None, schema, again)
+        assert asked_of(server) == asked + 2
+        with pytest.raises(SchemaError, match="--again bad"):
+            parse(out, None, schema, settings.model_copy(update={"record_again": "bad"}))
+
+
+def test_of_pages_that_are_read_anew_only_the_records_are(tmp_path: Path, schema: str) -> None:
+    documents.pdf(tmp_path / "in" / "a.pdf")
+    documents.picture(tmp_path / "in" / "b.png")
+    out, is_mended = tmp_path / "out", False
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        if is_guided(body):
+            return answer(json.dumps(GOOD))
+        with Image.open(io.BytesIO(image_of(body))) as image:
+            is_picture = image.width > image.height
+        return refusal(400, "no") if is_picture and not is_mended else at_once(body)
+
+    with serving_beside(reply) as server:
+        settings = Settings(base_url=server.base_url, fallback="none")
+        parse(tmp_path / "in", out, schema, settings)
+        is_mended = True
+        notes: list[str] = []
+
+        def heard(event: Event) -> None:
+            notes.extend([event.text] if isinstance(event, Note) else [])
+
+        retry(out, settings, notify=heard)
+        assert any("records of pages as they were before" in note for note in notes)
+        assert read_status(str(out)).stages["parse"].shards_outdated == 1
+        before = sum(map(is_guided, server.requests))
+        parse(out, None, schema, settings)
+        assert sum(map(is_guided, server.requests)) == before + 1
+    assert read_status(str(out)).stages["parse"].shards_outdated == 0
+    assert [row["status"] for row in load_records(out)] == ["ok", "ok"]
 
 
 def documents_of(place: Path) -> dict[Path, bytes]:

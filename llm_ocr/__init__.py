@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from llm_ocr.pipeline.parsing import parse
     from llm_ocr.pipeline.worker import run
     from llm_ocr.report.summary import Summary
     from llm_ocr.settings import Settings
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "run": "llm_ocr.pipeline.worker",
+    "parse": "llm_ocr.pipeline.parsing",
     "Settings": "llm_ocr.settings",
     "Summary": "llm_ocr.report.summary",
     "load_pages": "llm_ocr.tables.read",
@@ -46,6 +48,7 @@ __all__ = [
     "load_figures",
     "load_pages",
     "load_records",
+    "parse",
     "run",
 ]
 

@@ -43,7 +43,7 @@ from llm_ocr.tables.counts import Counts
 from llm_ocr.tables.ledger import Ledger
 from llm_ocr.tables.plan import Plan, Shard
 
-ANEW = "`llm-ocr parse` on this run, with the schema, makes them anew"
+STALE = "records of pages as they were before; `llm-ocr parse` on this run makes those anew"
 # A folder on the Hub should not have more: https://huggingface.co/docs/hub/storage-limits
 MOST_FILES = 10_000
 
@@ -204,9 +204,7 @@ class Worker:
             summary = summary.with_records(records_as_written(self._store))
         stale = outdated(self._ledger, plan, "parse")
         if stale:
-            self._notify(
-                Note(f"{stale:,} shards have records of pages as they were before: {ANEW}")
-            )
+            self._notify(Note(f"{stale:,} shards have {STALE}"))
         self._ledger.gather()
         sweep_orphans(self._store, self._ledger)
         self._destination.publish(self._notify)

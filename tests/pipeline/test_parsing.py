@@ -17,7 +17,7 @@ from llm_ocr.pipeline.events import Event, Note
 from llm_ocr.pipeline.operating import retry
 from llm_ocr.pipeline.parsing import parse
 from llm_ocr.report.status import read_status
-from llm_ocr.settings import Settings
+from llm_ocr.settings import Fallback, Settings
 from llm_ocr.sources.open import NoInputError
 from llm_ocr.tables.plan import SettingsMismatchError
 from llm_ocr.tables.schema import Row
@@ -375,7 +375,7 @@ def test_of_pages_that_are_read_anew_only_the_records_are(tmp_path: Path, schema
         return refusal(400, "no") if is_picture and not is_mended else at_once(body)
 
     with serving_beside(reply) as server:
-        settings = Settings(base_url=server.base_url, fallback="none")
+        settings = Settings(base_url=server.base_url, fallback=Fallback.NONE)
         parse(tmp_path / "in", out, schema, settings)
         is_mended = True
         notes: list[str] = []

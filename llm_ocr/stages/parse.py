@@ -37,8 +37,9 @@ from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
 
-# Where there was no JSON, or it was cut: once more, with room for more.
-AGAIN = Rung("again", longer=True)
+# Where there was no JSON, or it was cut: once more, with room for more. At a temperature, as the
+# same request at none gets the same answer: one that ran into a loop would do so again.
+AGAIN = Rung("again", sampling={"temperature": 0.3, "seed": 1}, longer=True)
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ class RecordItem:
             raise PageError(code, f"{first['name']}: no record without pages: {said}")
         prompt = profile.prompt(Task.PARSE)
         limit = prompt.max_tokens * (2 if rung is AGAIN else 1)
-        return [self._question(one, prompt, limit, profile.sampling) for one in asked]
+        sampling = {**profile.sampling, **rung.sampling}
+        return [self._question(one, prompt, limit, sampling) for one in asked]
 
     def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
         schema = self._wanted.schema
@@ -126,7 +128,7 @@ class RecordItem:
             if found.value is not None:
                 parts.append(schema.validate(found.value))
                 is_cut = is_cut or found.cut
-                sure = {**sureness(answer.text.strip(), answer.logprobs), **sure}
+                sure = {**sureness(answer.text, answer.logprobs), **sure}
         answer = joined(asked)
         record = merge_validated(schema, parts) if parts else None
         if record is not None:

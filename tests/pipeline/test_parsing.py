@@ -140,6 +140,7 @@ def test_the_second_answer_counts_if_it_is_better(tmp_path: Path, schema: str) -
     [row], asked = records(tmp_path, schema, lambda body: answer(next(answers)))
     assert (row["status"], row["fields"], row["attempts"]) == ("ok", GOOD, 2)
     assert asked[1]["max_tokens"] == 2 * asked[0]["max_tokens"]
+    assert (asked[0]["temperature"], asked[1]["temperature"]) == (0.0, 0.3)
 
 
 def test_where_a_server_takes_no_schema_the_prompt_has_it(tmp_path: Path, schema: str) -> None:

@@ -11,7 +11,7 @@ from llm_ocr import load_records
 from llm_ocr.parsing.evidence import AGREEMENT
 from llm_ocr.parsing.loading import BUILT_IN, load_schema
 from llm_ocr.pipeline.parsing import parse
-from llm_ocr.settings import Settings
+from llm_ocr.settings import Fallback, Settings
 from llm_ocr.tables.schema import Row
 from tests import documents
 from tests.servers.vllm_cpu.checkpoint import pushed
@@ -121,7 +121,7 @@ def records(
     given = ", ".join(f"{token} = {by}" for token, by in pushed(bias).items())
     profile = folder / "brief.toml"
     profile.write_text(PROFILE.format(bias=given, temperature=temperature, max_tokens=max_tokens))
-    settings = Settings(base_url=base_url, model=str(profile), fallback="none")
+    settings = Settings(base_url=base_url, model=str(profile), fallback=Fallback.NONE)
     parse(folder / "in", folder / "out", schema, settings)
     rows = list(load_records(folder / "out"))
     assert sorted(row["name"] for row in rows) == sorted(

@@ -37,7 +37,7 @@ QUIET_TIMES = 2
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One image (JPEG bytes, or none) and one prompt; `sampling` goes into the body as it is.
+    """One image (JPEG bytes, or none) and one prompt; `sampling` goes into the body.
 
     A streamed answer longer than `watched_from` characters is stopped when it runs into a loop;
     None: never. `guide` goes into the body too, to bind the answer to a form; `unguided` is the

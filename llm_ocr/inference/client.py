@@ -37,7 +37,7 @@ QUIET_TIMES = 2
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One image (JPEG bytes, or none) and one prompt; `sampling` goes into the body as it is.
+    """One image (JPEG bytes, or none) and one prompt; `sampling` goes into the body.
 
     A streamed answer longer than `watched_from` characters is stopped when it runs into a loop;
     None: never. `guide` goes into the body too, to bind the answer to a form; `unguided` is the
@@ -51,6 +51,18 @@ class ChatRequest:
     watched_from: int | None = None
     guide: Mapping[str, object] = field(default_factory=dict)
     unguided: str = ""
+
+    @property
+    def bound(self) -> Mapping[str, object]:
+        """`sampling` and `guide` as they go together.
+
+        A logits processor of a model's own (DeepSeek-OCR's ban of n-grams) knows no form: where it
+        bans the one token that the form allows, vLLM 0.32 ends the request with an error. And what
+        repeats in data stands there twice.
+        """
+        without = ("vllm_xargs",) if self.guide else ()
+        kept = {key: value for key, value in self.sampling.items() if key not in without}
+        return {**kept, **self.guide}
 
     @property
     def without_guide(self) -> "ChatRequest":
@@ -152,6 +164,9 @@ class ChatClient:
             attempt += 1
             # As it is sent, not when it began to wait: a death before that was not its doing.
             sent: list[_Sent] = []
+            if request.guide:
+                # The form begins anew with each request: behind a draft it would stand within it.
+                draft.discard()
             begun = len(draft.text)
             try:
                 async with self._turn(guilt, urgency, sent):
@@ -216,7 +231,7 @@ class ChatClient:
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         body["max_tokens"] = max(1, request.max_tokens - draft.completion_tokens)
         body |= STREAMED if self._streams else {}
-        body |= {**request.sampling, **request.guide}
+        body |= request.bound
         if request.jpeg is None:
             return json.dumps(body).encode()
         before, after = json.dumps(body).encode().split(IMAGE.encode(), 1)

@@ -11,9 +11,10 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|true|false|null|[{}\[\]:,
 def sureness(text: str, tokens: Sequence[tuple[str, float]]) -> Mapping[str, float]:
     """Path of each leaf in the JSON object `text` -> the probability of its least likely token.
 
-    Empty where the tokens, each with its log-probability, don't make up the text.
+    Empty where the tokens, each with its log-probability, don't make up the text. The token that
+    ended the answer is among them, and not in the text.
     """
-    if "".join(token for token, _ in tokens) != text:
+    if not "".join(token for token, _ in tokens).startswith(text):
         return {}
     ends: list[int] = []
     at = 0

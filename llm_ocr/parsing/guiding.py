@@ -3,7 +3,8 @@
 Decoding is guided to a shape: keys, kinds of values, choices, dates. Ranges, lengths and patterns
 are left to validation: a model that may not write what it sees writes something else, and that
 would be in the record. For the same reason every single value may be null. All keys are required,
-so that none is forgotten.
+so that none is forgotten. No text and no list has a bound that would end a loop: it would cut what
+is long, and the cut value would look whole. An answer's limit of tokens ends it, visibly.
 
 What is left are keywords that vLLM takes with xgrammar, guidance and outlines alike.
 """

@@ -15,8 +15,9 @@ from llm_ocr.parsing.windows import WINDOW_CHARACTERS
 from llm_ocr.records import ParsedAnswer
 from llm_ocr.stages.stage import Question, Reader, Reading, joined
 
-# Where there was no JSON, or it was cut: once more, with what was wrong and room for more.
-AGAIN = Rung("again", longer=True)
+# Where there was no JSON, or it was cut: once more, with what was wrong and room for more. At a
+# temperature, as one that ran into a loop would do so again.
+AGAIN = Rung("again", sampling={"temperature": 0.3, "seed": 1}, longer=True)
 # Tokens that the prompt may take more when it is asked again.
 _SPARE = 256
 # Characters of text a token is at least, and tokens that an image and the schema take at most.
@@ -60,7 +61,7 @@ class PartItem:
             limit = self._room(profile, 2 * limit)
             if limit <= prompt.max_tokens:
                 return []
-        return [self._question(profile, prompt, limit)]
+        return [self._question(prompt, limit, {**profile.sampling, **rung.sampling})]
 
     def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
         answer = joined([answer for _, answer in asked])
@@ -73,7 +74,7 @@ class PartItem:
             parsed=ParsedAnswer((), tuple(one for one in found.notes if one != AROUND)),
             verdict=_verdict(answer, found.value is not None, found.cut),
             record=None if found.value is None else self._schema.validate(found.value),
-            sureness=sureness(answer.text.strip(), answer.logprobs),
+            sureness=sureness(answer.text, answer.logprobs),
         )
         return self._last
 
@@ -89,14 +90,12 @@ class PartItem:
         taken = self._last.answer.prompt_tokens if self._last and self._last.answer else 0
         return min(wanted, profile.serving.max_model_len - taken - _SPARE)
 
-    def _question(self, profile: ModelProfile, prompt: Prompt, limit: int) -> Question:
+    def _question(self, prompt: Prompt, limit: int, sampling: Mapping[str, object]) -> Question:
         schema, part = self._schema, self.part
         text = f"What was read on it:\n\n<page>\n{part.text}\n</page>" if part.text else ""
         said = f"The JSON schema:\n{json.dumps(schema.json_schema)}"
         again = f"Asked before, {self._last.verdict.why}. Mind that." if self._last else ""
         form = {"name": schema.name, "schema": schema.json_schema}
-        # Decoding that forbids what was said already can't write the same keys line after line.
-        sampling = {key: one for key, one in profile.sampling.items() if key != "vllm_xargs"}
         request = ChatRequest(
             prompt="\n\n".join(filter(None, (prompt.text, text, again))),
             jpeg=part.image() if part.image else None,

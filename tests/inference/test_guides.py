@@ -11,7 +11,15 @@ from llm_ocr.inference.client import ChatClient, ChatRequest
 from llm_ocr.inference.retry import RetryPolicy
 from llm_ocr.inference.window import Window
 from llm_ocr.records import ErrorCode, PageError
-from tests.servers.chat import ChatServer, answer, prompt_of, refusal, serving
+from tests.servers.chat import (
+    ChatServer,
+    Pieces,
+    answer,
+    begun,
+    prompt_of,
+    refusal,
+    serving,
+)
 
 CHOICE = {"structured_outputs": {"choice": ["yes", "no"]}, "logprobs": True}
 ASKED = ChatRequest("Yes?", b"a jpeg", 100, guide=CHOICE, unguided="Yes? Say yes or no.")
@@ -33,6 +41,28 @@ async def test_a_guide_goes_into_the_body() -> None:
     assert (said.text, said.attempts, said.logprobs) == ("no", 1, ())
     assert body["structured_outputs"] == {"choice": ["yes", "no"]}
     assert (prompt_of(body), body["logprobs"]) == ("Yes?", True)
+
+
+async def test_what_speaks_to_the_servers_own_logits_processors_is_left_out_of_it() -> None:
+    """A ban of n-grams forbids what the form demands."""
+    banning = {"temperature": 0.0, "vllm_xargs": {"ngram_size": 30}}
+    async with serving(refusing) as server, client(server) as asking:
+        await asking.ask(replace(ASKED, sampling=banning))
+    guided, plain = server.requests
+    assert ("vllm_xargs" in guided, guided["temperature"]) == (False, 0.0)
+    assert plain["vllm_xargs"] == {"ngram_size": 30}
+
+
+async def test_an_answer_that_is_bound_to_a_form_begins_anew_where_it_was_cut_off() -> None:
+    """A server that goes on with half an answer begins its form within that."""
+
+    def reply(body: dict[str, Any]) -> Pieces:
+        return Pieces(["y", "e"], None) if len(server.requests) < 2 else Pieces(["ye", "s"])
+
+    async with serving(reply) as server, client(server, streams=True) as asking:
+        said = await asking.ask(ASKED)
+    assert (said.text, said.attempts) == ("yes", 2)
+    assert [begun(body) for body in server.requests] == ["", ""]
 
 
 async def test_a_guide_that_is_refused_is_said_in_words_and_not_sent_again() -> None:

@@ -155,6 +155,7 @@ def test_the_second_answer_counts_if_it_is_better(tmp_path: Path, schema: str) -
     [row], asked = records(tmp_path, schema, lambda body: answer(next(answers)))
     assert (row["status"], row["fields"], row["attempts"]) == ("ok", GOOD, 2)
     assert "the answer holds no JSON object" in prompt_of(asked[1])
+    assert (asked[0]["temperature"], asked[1]["temperature"]) == (0.0, 0.3)
 
 
 def test_what_was_cut_is_asked_with_more_room(tmp_path: Path, schema: str) -> None:

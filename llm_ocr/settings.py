@@ -16,6 +16,7 @@ from llm_ocr.records import RecordPer, RecordSource
 from llm_ocr.sources.open import PageSelection, parse_pages
 
 DEFAULT_MODEL = "deepseek-ocr"
+_SCHEMA_FILE = re.compile(r"(.+\.(?:json|py))(:[\w.]+)?")
 
 
 class EngineChoice(StrEnum):
@@ -258,10 +259,19 @@ class Settings(BaseSettings):
     @classmethod
     def _from_anywhere(cls, value: str | None) -> str | None:
         """A file, which may be followed by a class, as an absolute path; a module as it is."""
-        found = re.fullmatch(r"(.+\.(?:json|py))(:\w+)?", value or "")
+        found = _SCHEMA_FILE.fullmatch(value or "")
         if found is None:
             return value
         return f"{Path(found[1]).expanduser().absolute()}{found[2] or ''}"
+
+    @field_validator("record_schema")
+    @classmethod
+    def _from_anywhere_if_there(cls, value: str | None) -> str | None:
+        """As `task_schema`; a file that isn't here may be where the task is done."""
+        found = _SCHEMA_FILE.fullmatch(value or "")
+        if found is None or not Path(found[1]).expanduser().is_file():
+            return value
+        return cls._from_anywhere(value)
 
     @field_validator("pages")
     @classmethod

@@ -84,7 +84,7 @@ class _Making:
     def twin(self, model: Model) -> Model:
         model.model_rebuild()  # a field's type may have been defined after it
         self.begun[model] = f"Twin{len(self.begun)}"
-        fields = {name: self._field(info) for name, info in model.model_fields.items()}
+        fields = {name: self._field(name, info) for name, info in model.model_fields.items()}
         body = {
             "__module__": model.__module__,
             "__qualname__": model.__qualname__,
@@ -107,8 +107,10 @@ class _Making:
         self.names[self.begun[model]] = made
         return made
 
-    def _field(self, info: FieldInfo) -> FieldInfo:
+    def _field(self, name: str, info: FieldInfo) -> FieldInfo:
         made = copy(info)
+        if info.default_factory is not None:
+            made.default_factory = _factory(name, info)
         made.annotation = self._annotation(info.annotation)
         if info.is_required():
             made.default, made.validate_default = None, False
@@ -174,6 +176,25 @@ def _kept_field(cls: Model, value: Any, handler: _Handler, info: ValidationInfo)
             elif value is not None:  # null for a field with a default is one that isn't there
                 trail.lose(value, error)
             raise PydanticUseDefault from None
+
+
+def _factory(name: str, info: FieldInfo) -> Callable[..., Any]:
+    """The field's default factory, or null where it raises."""
+    make: Callable[..., Any] = info.default_factory  # type: ignore[assignment]
+
+    def made(*given: Any) -> Any:  # noqa: ANN401
+        trail = TRAIL.get()
+        with trail.at(name):
+            try:
+                return make(*given)
+            except Exception as error:  # noqa: BLE001 - a user's factory may raise anything
+                trail.miss(error)
+                return None
+
+    def of_values(values: dict[str, Any]) -> Any:  # noqa: ANN401
+        return made(values)
+
+    return of_values if info.default_factory_takes_validated_data else lambda: made()
 
 
 def _listed(value: Any, handler: _Handler) -> Any:  # noqa: ANN401

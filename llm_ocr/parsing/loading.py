@@ -25,7 +25,7 @@ from llm_ocr.parsing.json_schemas import CheckedJson
 from llm_ocr.parsing.lenient import Model
 from llm_ocr.parsing.models import Checked
 from llm_ocr.parsing.record import Merge, Schema
-from llm_ocr.parsing.resolving import Node, lookup, resolved
+from llm_ocr.parsing.resolving import Node, check_references, resolved
 
 __all__ = ["BUILT_IN", "LoadedSchema", "SchemaError", "load_schema", "of_json_schema", "of_model"]
 
@@ -38,13 +38,15 @@ BUILT_IN: Mapping[str, str] = {
     "resume": "Resume",
 }
 _WAYS = "module:Class, a Python file (schema.py or schema.py:Class), or a JSON Schema (schema.json)"
+_HALF = re.compile(r"[\ud800-\udfff]")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True)
 class LoadedSchema(Schema):
-    """`schema_hash` is over the text that the schema was read from (the module's, the file's) and
-    its name, so it changes with a validator too, and is the same on every machine."""
+    """`schema_hash` is over the class's name, the guiding schema, which has the fields of classes
+    from elsewhere too, and the text that the schema was read from (the module's, the file's): so
+    it changes with a validator there, and is the same on every machine."""
 
     schema_hash: str = ""
     source: str = ""
@@ -83,7 +85,8 @@ def of_model(model: Model, name: str = "", source: str = "") -> LoadedSchema:
     name = name or _plain(model.__name__)
     source = source or _source(model) or json.dumps(json_schema, sort_keys=True)
     rules = _rules(what, asked, json_schema["properties"])
-    return LoadedSchema(name, json_schema, checked, rules, _hash(name, source), source)
+    hashed = _hash(name, model.__qualname__, json.dumps(json_schema), source)
+    return LoadedSchema(name, json_schema, checked, rules, hashed, source)
 
 
 def of_json_schema(schema: object, name: str = "", what: str = "The schema") -> LoadedSchema:
@@ -93,12 +96,14 @@ def of_json_schema(schema: object, name: str = "", what: str = "The schema") -> 
     validator = validator_for(schema, default=Draft202012Validator)
     try:
         validator.check_schema(schema)
+    except RecursionError as error:
+        raise SchemaError(f"{what} is nested too deep") from error
     except jsonschema.SchemaError as error:
         at = ".".join(str(part) for part in error.absolute_path)
         raise SchemaError(
             f"{what} is no JSON Schema: at {at or 'its top'}: {error.message}"
         ) from error
-    _check_references(schema, what)
+    check_references(schema, what)
     try:
         json_schema = guide(schema)
         top = resolved(schema, schema)
@@ -114,25 +119,11 @@ def of_json_schema(schema: object, name: str = "", what: str = "The schema") -> 
     }
     name = _plain(name or str(schema.get("title") or "")) or "schema"
     source = json.dumps(schema, indent=2, ensure_ascii=False)
+    if _HALF.search(source):
+        raise SchemaError(f"{what} has half a character in it, which no file can hold")
     rules = _rules(what, asked, properties)
-    return LoadedSchema(name, json_schema, CheckedJson(schema), rules, _hash(name, source), source)
-
-
-def _check_references(schema: Node, what: str) -> None:
-    todo: list[Any] = [schema]
-    while todo:
-        node = todo.pop()
-        ref = node.get("$ref") if isinstance(node, dict) else None
-        if isinstance(ref, str):
-            try:
-                lookup(schema, ref)
-            except (KeyError, IndexError, ValueError, TypeError) as error:
-                raise SchemaError(
-                    f"{what} refers to {ref!r}, which isn't in it: put everything that it refers "
-                    "to under $defs of the same file"
-                ) from error
-        inner = node.values() if isinstance(node, dict) else node
-        todo.extend(one for one in inner if isinstance(one, dict | list))
+    hashed = _hash(name, json.dumps(json_schema), source)
+    return LoadedSchema(name, json_schema, CheckedJson(schema), rules, hashed, source)
 
 
 def _of_json_file(where: str) -> LoadedSchema:
@@ -229,7 +220,7 @@ def _module_of_file(where: str) -> ModuleType:
     path = Path(where).resolve()
     if not path.is_file():
         raise SchemaError(f"There is no schema file {where}: give {_WAYS}")
-    name = f"llm_ocr_schema_{_NOT_IN_NAMES.sub('_', path.stem)}_{_hash(str(path), '')}"
+    name = f"llm_ocr_schema_{_NOT_IN_NAMES.sub('_', path.stem)}_{_hash(str(path))}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise SchemaError(f"The schema file {where} can't be read as Python")
@@ -280,8 +271,8 @@ def _plain(name: str) -> str:
     return _NOT_IN_NAMES.sub("_", name).strip("_")
 
 
-def _hash(name: str, source: str) -> str:
-    return hashlib.sha256(f"{name}\n{source}".encode()).hexdigest()[:12]
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
 def _text(module: ModuleType) -> str:

@@ -63,7 +63,11 @@ class Checked:
         except Exception as error:  # noqa: BLE001 - a user's __init__ may raise anything
             problem = reason(error)
         trail.errors.append(FieldError("", as_json(raw), problem))
-        return self.twin.model_construct()
+        try:
+            return self.twin.model_construct()
+        except Exception as error:  # noqa: BLE001 - a user's private attributes may raise anything
+            trail.errors.append(FieldError("", None, reason(error)))
+            return _bare(self.twin)
 
     def _dumped(self, made: BaseModel) -> tuple[dict[str, Any], list[FieldError]]:
         """The fields as JSON has them; null for one that can't be."""
@@ -84,6 +88,16 @@ class Checked:
             if name in dumped:
                 fields[name] = finite(dumped[name], name, errors)
         return fields, errors
+
+
+def _bare(model: Model) -> BaseModel:
+    """An instance all of whose fields are null, made without anything of the user's."""
+    made = BaseModel.__new__(model)
+    state: dict[str, Any] = {"fields_set": set(), "extra": {}, "private": None}
+    object.__setattr__(made, "__dict__", dict.fromkeys(model.model_fields))
+    for name, value in state.items():
+        object.__setattr__(made, f"__pydantic_{name}__", value)
+    return made
 
 
 def _strange(made: BaseModel) -> Iterator[FieldError]:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from llm_ocr.parsing.errors import SchemaError
+
 Node = Mapping[str, Any]
 
-_HOPS = 100
 # What can't be told from the keywords of the schema it stands in.
 _CONDITIONS = ("if", "not", "anyOf", "oneOf")
 
@@ -25,15 +26,34 @@ def lookup(root: Node, ref: str) -> Node:
     return found
 
 
+def check_references(schema: Node, what: str) -> None:
+    """Raises SchemaError for a reference to what isn't in the schema, which is called `what`."""
+    todo: list[Any] = [schema]
+    while todo:
+        node = todo.pop()
+        ref = node.get("$ref") if isinstance(node, dict) else None
+        if isinstance(ref, str):
+            try:
+                lookup(schema, ref)
+            except (KeyError, IndexError, ValueError, TypeError) as error:
+                raise SchemaError(
+                    f"{what} refers to {ref!r}, which isn't in it: put everything that it refers "
+                    "to under $defs of the same file"
+                ) from error
+        inner = node.values() if isinstance(node, dict) else node
+        todo.extend(one for one in inner if isinstance(one, dict | list))
+
+
 def resolved(root: Node, node: Node) -> Node:
     """A node with what it refers to, and with what `allOf` adds to it; its own keywords win."""
-    for _ in range(_HOPS):
-        if "$ref" not in node:
-            break
+    seen = set()
+    while "$ref" in node:
+        ref = str(node["$ref"])
+        if ref in seen:
+            raise KeyError(ref)
+        seen.add(ref)
         own = {key: value for key, value in node.items() if key != "$ref"}
-        node = {**lookup(root, str(node["$ref"])), **own}
-    else:
-        raise KeyError(str(node["$ref"]))
+        node = {**lookup(root, ref), **own}
     return _composed(root, node) if "allOf" in node else node
 
 
@@ -53,6 +73,18 @@ def _composed(root: Node, node: Node) -> Node:
         if required:
             made["required"] = list(dict.fromkeys(required))
     return {**made, "allOf": conditions} if conditions else made
+
+
+def followed(root: Node, node: object, seen: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The references that `resolved` follows from a node, with those in `seen`."""
+    if not isinstance(node, Mapping):
+        return seen
+    ref = node.get("$ref")
+    if isinstance(ref, str) and ref not in seen:
+        seen = followed(root, lookup(root, ref), seen | {ref})
+    for one in node.get("allOf", ()):
+        seen = followed(root, one, seen)
+    return seen
 
 
 def branches(node: Node) -> list[Any]:

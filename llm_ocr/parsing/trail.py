@@ -23,6 +23,7 @@ class Trail:
     places: list[str] = field(default_factory=list)
     errors: list[FieldError] = field(default_factory=list)
     lost: set[str] = field(default_factory=set)
+    unmade: set[str] = field(default_factory=set)
 
     @property
     def here(self) -> str:
@@ -49,6 +50,14 @@ class Trail:
         """The value here isn't valid, and is not in the record."""
         self.lost.add(self.here)
         self.errors.append(FieldError(self.here, as_json(value), reason(error) + note))
+
+    def miss(self, error: Exception) -> None:
+        """The default here can't be made, and is null in the record."""
+        if self.here not in self.unmade:
+            self.unmade.add(self.here)
+            said = f"its default could not be made: {reason(error)}"
+            self.errors.append(FieldError(self.here, None, said))
+        self.lost.add(self.here)
 
     def fail(self, check: str, error: Exception) -> None:
         """A check of the model here failed; its fields stay."""

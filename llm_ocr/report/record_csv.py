@@ -21,7 +21,7 @@ RECORDS, ERRORS = "records", "errors"
 KEYS = ("source_uri", "record_id")
 # What OWASP names, https://owasp.org/www-community/attacks/CSV_Injection, and their wide forms.
 _FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")
-_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*%?")
+_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?%?")
 
 Row = Mapping[str, Any]
 
@@ -40,7 +40,9 @@ def cell(value: object) -> str:
     """A value as the text of a cell: nothing for null, JSON for lists and objects."""
     if value is None:
         return ""
-    text = encodable(value) if isinstance(value, str) else as_json(value)
+    if not isinstance(value, str):
+        return as_json(value)  # begins with a bracket, a digit or the sign of a number
+    text = encodable(value)
     is_formula = _FORMULA.match(text) is not None and _NUMBER.fullmatch(text) is None
     return f"'{text}" if is_formula else text
 

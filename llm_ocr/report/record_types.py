@@ -1,6 +1,6 @@
 """A JSON schema as Arrow types, and a record's values as these types.
 
-What has no type of its own (unions, free objects, recursion) is a string: text as it is,
+What has no type of its own (unions, free objects, recursion, `true`) is a string: text as it is,
 everything else as JSON.
 """
 
@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from llm_ocr.parsing.record import FieldError
+from llm_ocr.parsing.resolving import branches, followed, is_null, resolved
 
 Json = Mapping[str, Any]
 
@@ -32,72 +33,98 @@ _NO_NUMBERS = ("", "x", "1.2.3", "12.5 EUR", "2024-01-31")
 
 
 def arrow_type(json_schema: Json) -> pa.DataType:
-    """The type of what a JSON schema describes; an object's is a struct."""
-    return _type(json_schema, json_schema, frozenset())
+    """The type of what a JSON schema describes; an object's is a struct. Raises nothing: what
+    can't be told from the schema is a string."""
+    try:
+        return _type(json_schema, json_schema, frozenset())
+    except RecursionError:
+        return pa.string()
 
 
-def _type(schema: Json, root: Json, within: frozenset[str]) -> pa.DataType:
+def _type(node: object, root: Json, within: frozenset[str]) -> pa.DataType:
     """`within` are the definitions that this one is a part of: one that has itself in it ends."""
-    if "$ref" in schema:
-        reference = str(schema["$ref"])
-        if reference in within:
+    if not isinstance(node, Mapping):
+        return pa.string()  # `true`, `false`: anything, nothing
+    try:
+        refs = followed(root, node)
+        if refs & within:
             return pa.string()
-        return _type(_resolved(reference, root), root, within | {reference})
-    choices = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
+        node = resolved(root, node)
+    except (LookupError, ValueError, TypeError):  # it refers to nothing, or to no schema
+        return pa.string()
+    within |= refs
+    kind = _kind(node)
+    if kind:
+        return _of_kind(kind, node, root, within)
+    choices = branches(node) or _sequence(node.get("allOf"))
     if choices:
-        return _of_choices([one for one in choices if one.get("type") != "null"], root, within)
-    named = schema.get("type")
-    kinds = [
-        kind for kind in ([named] if isinstance(named, str) else named or ()) if kind != "null"
-    ]
-    if len(kinds) > 1:
-        return _of_choices([{**schema, "type": kind} for kind in kinds], root, within)
-    if not kinds:
-        return _of_values(schema)
-    return _of_kind(kinds[0], schema, root, within)
+        given = [one for one in choices if not is_null(one)]
+        return _of_choices(given, root, within)
+    return _of_values(node)
 
 
-def _of_kind(kind: str, schema: Json, root: Json, within: frozenset[str]) -> pa.DataType:
+def _kind(node: Json) -> str:
+    """What a node itself says that its values are; empty where it leaves that to its choices."""
+    said = node.get("type")
+    kinds = [one for one in ([said] if isinstance(said, str) else _sequence(said)) if one != "null"]
+    kind = kinds[0] if len(kinds) == 1 else None
+    if isinstance(kind, str) and kind in _PLAIN:
+        return kind
+    if len(kinds) <= 1 and isinstance(node.get("properties"), Mapping) and kind in (None, "object"):
+        return "object"
+    return "array" if len(kinds) <= 1 and "items" in node and kind in (None, "array") else ""
+
+
+def _of_kind(kind: str, node: Json, root: Json, within: frozenset[str]) -> pa.DataType:
     if kind == "object":
-        inside = [
-            pa.field(name, _type(one, root, within))
-            for name, one in (schema.get("properties") or {}).items()
-        ]
+        names = node["properties"]
+        if not all(map(_can_be_column, names)):
+            return pa.string()
+        inside = [pa.field(name, _type(one, root, within)) for name, one in names.items()]
         # Parquet has no struct without fields.
         return pa.struct(inside) if inside else pa.string()
     if kind == "array":
-        items = schema.get("items")
-        return pa.list_(_type(items, root, within)) if isinstance(items, dict) else pa.string()
-    if kind == "string" and schema.get("format") == "date":
+        items = node["items"]
+        of_one = isinstance(items, Mapping) and "prefixItems" not in node
+        return pa.list_(_type(items, root, within)) if of_one else pa.string()
+    if kind == "string" and node.get("format") == "date":
         return pa.date32()
-    if kind == "string" and _takes_only_numbers(schema):
+    if kind == "string" and _takes_only_numbers(node):
         return DECIMAL
-    return _PLAIN.get(kind, pa.string())
+    return _PLAIN[kind]
 
 
-def _resolved(reference: str, root: Json) -> Json:
-    found: Any = root
-    for step in reference.removeprefix("#").split("/")[1:]:
-        found = found[step.replace("~1", "/").replace("~0", "~")]
-    resolved: Json = found
-    return resolved
+def _can_be_column(name: object) -> bool:
+    return isinstance(name, str) and encodable(name) == name
 
 
-def _of_choices(choices: Sequence[Json], root: Json, within: frozenset[str]) -> pa.DataType:
-    kinds = {_type(one, root, within) for one in choices}
+def _of_choices(choices: Sequence[object], root: Json, within: frozenset[str]) -> pa.DataType:
+    typed = [(one, _type(one, root, within)) for one in choices]
+    kinds = {kind for _, kind in typed}
     if len(kinds) == 1:
         return kinds.pop()
     if kinds == {pa.int64(), pa.float64()}:
         return pa.float64()
     # How pydantic writes a decimal number: a number, or a text, with or without its pattern.
+    others = [one for one, kind in typed if kind not in (pa.float64(), DECIMAL)]
+    return DECIMAL if pa.float64() in kinds and all(map(_is_text, others)) else pa.string()
+
+
+def _is_text(node: object) -> bool:
     return (
-        DECIMAL if kinds in ({pa.float64(), DECIMAL}, {pa.float64(), pa.string()}) else pa.string()
+        isinstance(node, Mapping)
+        and node.get("type") == "string"
+        and not node.keys() & {"format", "enum", "const"}
     )
+
+
+def _sequence(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()
 
 
 def _of_values(schema: Json) -> pa.DataType:
     """The type of an enum, or of a constant, that says nothing of it."""
-    values = schema.get("enum") or [schema.get("const")]
+    values = _sequence(schema.get("enum")) or [schema.get("const")]
     kinds = {type(value) for value in values if value is not None}
     if kinds == {bool}:
         return pa.bool_()
@@ -111,7 +138,7 @@ def _takes_only_numbers(schema: Json) -> bool:
         return True
     try:
         pattern = re.compile(schema["pattern"])
-    except (KeyError, re.error):
+    except (KeyError, TypeError, re.error):
         return False
     return all(map(pattern.search, _NUMBERS)) and not any(map(pattern.search, _NO_NUMBERS))
 
@@ -141,7 +168,7 @@ def fitted(value: object, kind: pa.DataType, path: str, misfits: list[FieldError
 
 
 def _misfit(path: str, value: object, reason: str) -> FieldError:
-    return FieldError(path.removeprefix("."), as_json(value), reason)
+    return FieldError(encodable(path.removeprefix(".")), as_json(value), reason)
 
 
 def as_json(value: object) -> str:

@@ -73,12 +73,48 @@ def test_values_that_are_none_are_kept_as_far_as_they_go() -> None:
     odd = '{"kind": "table", "columns": ["a", 1], "rows": [[true, {"b": 1}], "no row", [NaN]]}'
     data, notes = read_answer(odd)
     assert data.columns == ("a", "1")
-    assert data.rows == (("true", '{"b": 1}'), (), (None,))
+    assert data.rows == (("true", '{"b": 1}'), ("no row",), (None,))
     assert notes == ("NaN read as null",)
     assert as_html(data) == (
         '<table><tr><th>a</th><th>1</th></tr><tr><td>true</td><td>{"b": 1}</td></tr>'
-        "<tr><td></td><td></td></tr><tr><td></td><td></td></tr></table>"
+        "<tr><td>no row</td><td></td></tr><tr><td></td><td></td></tr></table>"
     )
+
+
+@pytest.mark.parametrize("columns", [["Year", "Sales"], []])
+def test_rows_that_are_objects_are_read_by_column(columns: list[str]) -> None:
+    rows = [{"Year": 2020, "Sales": 5}, {"Sales": 6, "Year": 2021}, {"Year": 2022}]
+    body = {"kind": "table", "columns": columns, "rows": rows}
+    data, notes = read_answer(json.dumps(body))
+    assert data.columns == ("Year", "Sales")
+    assert data.rows == ((2020, 5), (2021, 6), (2022, None))
+    assert notes == ()
+
+
+def test_what_is_left_out_is_noted_with_its_value() -> None:
+    points = [{"x": 1, "y": 2, "error": 0.5}, [3, 4], [5, 6, 7], {"value": 8}, 9]
+    series = [{"name": "a", "points": points, "colour": "red"}, "b", {"points": {"May": 1}}]
+    body = {"kind": "chart", "series": series, "rows": "none", "source": ["x"]}
+    data, notes = read_answer(json.dumps(body))
+    assert data.series == (Series("a", ((1, 2), (3, 4))), Series(None, ()))
+    assert set(notes) == {
+        "the answer, 'source' left out: [\"x\"]",
+        'rows left out: "none"',
+        "series 1, 'colour' left out: \"red\"",
+        "series 1, point 1, 'error' left out: 0.5",
+        "series 1, point 3 left out: [5, 6, 7]",
+        'series 1, point 4 left out: {"value": 8}',
+        "series 1, point 5 left out: 9",
+        'series 2 left out: "b"',
+        'series 3, points left out: {"May": 1}',
+    }
+    table = {"kind": "table", "columns": ["a"], "rows": [{"a": 1, "b": "x" * 300}]}
+    assert read_answer(json.dumps(table))[1] == (f"row 1, 'b' left out: \"{'x' * 199}…",)
+
+
+def test_rows_without_a_cell_are_empty() -> None:
+    assert read('{"kind": "table", "columns": ["a"], "rows": [[], {}, null]}').is_empty is False
+    assert read('{"kind": "table", "columns": ["a"], "rows": [[], null]}').is_empty
 
 
 def test_nothing_to_read_is_empty() -> None:

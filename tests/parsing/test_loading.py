@@ -102,6 +102,42 @@ def test_the_hash_changes_with_a_validator_and_not_with_the_place(folder: Path) 
     assert load_schema(str(folder / "a.py") + ":Line").schema_hash != here
 
 
+def test_the_hash_is_of_the_class_that_was_named(folder: Path) -> None:
+    fields = {"A": "x: int | None = None", "B": "y: str | None = None"}
+    inner = (f"class {name}:\n class Rec(BaseModel):\n  {one}\n" for name, one in fields.items())
+    file = write(folder, "two.py", "from pydantic import BaseModel\n" + "".join(inner))
+    a, b = load_schema(f"{file}:A.Rec"), load_schema(f"{file}:B.Rec")
+    assert (a.name, a.source) == (b.name, b.source)
+    assert a.schema_hash != b.schema_hash
+
+
+def test_the_hash_is_of_the_class_even_if_two_have_the_same_fields(folder: Path) -> None:
+    inner = "".join(
+        f"class {name}:\n class Rec(BaseModel):\n  x: int | None = None\n{check}"
+        for name, check in (
+            ("A", ""),
+            ("B", "  @field_validator('x')\n  def ok(cls, value): return value\n"),
+        )
+    )
+    file = write(folder, "two.py", "from pydantic import BaseModel, field_validator\n" + inner)
+    a, b = load_schema(f"{file}:A.Rec"), load_schema(f"{file}:B.Rec")
+    assert a.json_schema == b.json_schema
+    assert a.schema_hash != b.schema_hash
+
+
+def test_the_hash_changes_with_a_class_of_another_file(folder: Path) -> None:
+    text = "from pydantic import BaseModel\nclass Base(BaseModel):\n x: int | None = None\n"
+    write(folder, "base_of_ours.py", text)
+    file = write(folder, "ours.py", "from base_of_ours import Base\nclass Rec(Base):\n y: str\n")
+    before = load_schema(file)
+    del sys.modules["base_of_ours"]
+    # Of another length: Python may take a module of the same second for the same.
+    write(folder, "base_of_ours.py", f"{text} added: str | None = None\n")
+    after = load_schema(file)
+    assert list(after.json_schema["properties"]) == ["x", "added", "y"]
+    assert after.schema_hash != before.schema_hash
+
+
 MODEL = "from pydantic import BaseModel, RootModel, Field\nfrom typing import Callable\n"
 
 
@@ -147,6 +183,13 @@ MODEL = "from pydantic import BaseModel, RootModel, Field\nfrom typing import Ca
         ("x.json", "[]", "x.json", "is no JSON Schema"),
         ("x.json", '{"type": "objekt"}', "x.json", "is no JSON Schema: at type"),
         ("x.json", '{"type": "string"}', "x.json", "describes no fields"),
+        (
+            "x.json",
+            '{"type": "object", "properties": {"a\\ud83d": {}}}',
+            "x.json",
+            "half a character",
+        ),
+        ("x.json", '{"not":' * 400 + "{}" + "}" * 400, "x.json", "nested too deep"),
         (
             "x.json",
             '{"type": "object", "properties": {"a": {"$ref": "other.json"}}}',

@@ -396,6 +396,54 @@ def test_a_default_that_is_checked_too_is_not_checked_for_ever() -> None:
     assert told(found)["b"][0] == '"x"'
 
 
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_default_that_can_t_be_made_is_null_and_told(checked: bool) -> None:
+    class Inner(BaseModel):
+        numbers: list[int] = []
+        first: int = Field(default_factory=lambda values: values["numbers"][0])
+
+    class Made(BaseModel):
+        model_config = ConfigDict(validate_default=checked)
+        numbers: list[int] = Field(default_factory=list)
+        first: int = Field(default_factory=lambda values: values["numbers"][0])
+        right: int = Field(default_factory=lambda: 4)
+        inner: list[Inner] = []
+
+    found = of(Made, {"inner": [{}, {"numbers": [3]}]})
+    assert found.fields == {
+        "numbers": [],
+        "first": None,
+        "right": 4,
+        "inner": [{"numbers": [], "first": None}, {"numbers": [3], "first": 3}],
+    }
+    assert [(error.path, error.value) for error in found.errors] == [
+        ("first", None),
+        ("inner.0.first", None),
+    ]
+    said = "its default could not be made: IndexError: list index out of range"
+    assert {error.reason for error in found.errors} == {said}
+    wrong = of(Made, {"first": "x"})
+    assert wrong.fields["first"] is None
+    assert [(error.path, error.value) for error in wrong.errors] == [
+        ("first", '"x"'),
+        ("first", None),
+    ]
+
+
+def test_a_model_whose_parts_beside_the_fields_can_t_be_made_raises_nothing() -> None:
+    class Odd(BaseModel):
+        a: int = 3
+        b: int = Field(default_factory=lambda: 1 // 0)
+        _own: int = PrivateAttr(default_factory=lambda: 1 // 0)
+
+    found = of(Odd, {"a": 4})
+    assert found.fields == {"a": None, "b": None}
+    paths = [error.path for error in found.errors]
+    assert (paths.count("b"), paths.count("")) == (1, 2)
+    assert told(of(Odd, {"a": 4}))["b"][1].startswith("its default could not be made")
+    assert '{"a": 4}' in {error.value for error in found.errors}
+
+
 def test_a_model_that_can_t_be_made_is_a_record_with_an_error() -> None:
     class Refuses(BaseModel):
         a: int = 3

@@ -17,6 +17,7 @@ import pytest
 
 from llm_ocr import load_records
 from llm_ocr.report.record_counts import MOST_FIELDS, OTHERS, RecordCounts
+from llm_ocr.report.record_types import arrow_type
 from llm_ocr.report.records import write_records
 from llm_ocr.storage.store import Store, make_place, open_store
 from llm_ocr.tables.schema import Row
@@ -32,6 +33,7 @@ from tests.records import (
     write_table,
 )
 
+V = pa.struct([("v", pa.int64())])
 # How a JSON schema may say that a text is a decimal number.
 PATTERN = r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"
 
@@ -179,6 +181,7 @@ def test_lists_are_never_written_over_each_other(store: Store) -> None:
         ("＝1+1", "'＝1+1"),
         ("-12.50", "-12.50"),
         ("+4,2", "+4,2"),
+        ("-1E-7", "-1E-7"),
         ("a = b", "a = b"),
     ],
 )
@@ -194,6 +197,12 @@ def test_no_text_of_a_document_is_a_formula(store: Store, text: str, shown: str)
     # Only there: programs read the others.
     assert lines(store)[0]["fields"]["number"] == text
     assert typed(store)["number"].to_pylist() == [text]
+
+
+def test_numbers_are_numbers_however_they_are_written(store: Store) -> None:
+    numbers = [-1e-07, -2.5, 1e300, -3.0]
+    written(store, [record(f"d{k}", invoice(rate=one)) for k, one in enumerate(numbers)])
+    assert [one["rate"] for one in sheet(store)] == ["-1e-07", "-2.5", "1e+300", "-3.0"]
 
 
 def test_text_of_any_kind_comes_through(store: Store) -> None:
@@ -332,16 +341,71 @@ def test_without_one_schema_for_all_fields_are_json(store: Store, why: str) -> N
         ({"$ref": "#/$defs/Node"}, pa.struct([("next", pa.string()), ("v", pa.int64())])),
         ({"allOf": [{"$ref": "#/$defs/a~1b"}]}, pa.bool_()),
         ({}, pa.string()),
+        (True, pa.string()),
+        (False, pa.string()),
+        ({"anyOf": [True, {"type": "string"}]}, pa.string()),
+        ({"anyOf": [True, {"type": "number"}]}, pa.string()),
+        ({"anyOf": [{"type": "number"}, {"type": "object"}]}, pa.string()),
+        ({"anyOf": [{"type": "null"}]}, pa.string()),
+        ({"allOf": [True]}, pa.string()),
+        ({"allOf": [{"anyOf": [{"type": "integer"}, {"type": "null"}]}]}, pa.int64()),
+        ({"allOf": [{"allOf": [{"properties": {"v": {"type": "integer"}}}]}]}, V),
+        ({"allOf": [{"properties": {"v": {"type": "integer"}}}, {"type": "object"}]}, V),
+        ({"type": "object", "properties": {"v": {"type": "integer"}}, "anyOf": [{}, {}]}, V),
+        ({"type": ["object", "null"], "properties": {"v": {"type": "integer"}}}, V),
+        ({"type": ["object", "string"], "properties": {"v": {}}}, pa.string()),
+        ({"$ref": "#/$defs/L/anyOf/0"}, pa.bool_()),
+        ({"$ref": "#/$defs/c0"}, pa.int64()),
+        ({"$ref": "#/$defs/Loop"}, pa.struct([("next", pa.string())])),
+        ({"$ref": "#/$defs/Round"}, pa.string()),
+        ({"$ref": "#/$defs/gone"}, pa.string()),
+        ({"$ref": "http://elsewhere/schema"}, pa.string()),
+        ({"items": {"type": "integer"}}, pa.list_(pa.int64())),
+        ({"type": "array", "items": True}, pa.string()),
+        ({"type": "array", "prefixItems": [{"type": "integer"}], "items": {}}, pa.string()),
+        ({"type": "array", "items": [{"type": "integer"}]}, pa.string()),
+        ({"type": "object", "patternProperties": {"^x": {"type": "integer"}}}, pa.string()),
+        ({"format": "date"}, pa.string()),
+        ({"enum": [1, "a", None, [], {}]}, pa.string()),
+        ({"const": {"a": 1}}, pa.string()),
+        ({"not": {"type": "string"}}, pa.string()),
+        ({"if": {"type": "string"}, "then": {"minLength": 2}, "else": False}, pa.string()),
+        ({"type": "integer", "if": True, "then": {"minimum": 2}}, pa.int64()),
+        ({"type": "money", "enum": None, "pattern": 3}, pa.string()),
     ],
 )
 def test_types_of_less_usual_schemas(store: Store, part: object, kind: pa.DataType) -> None:
     node = {"next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}}
     node["v"] = {"type": "integer"}  # type: ignore[dict-item]
-    defs = {"Node": {"type": "object", "properties": node}, "a/b": {"type": "boolean"}}
+    chain = {f"c{k}": {"$ref": f"#/$defs/c{k + 1}"} for k in range(150)}
+    loop = {"allOf": [{"properties": {"next": {"allOf": [{"$ref": "#/$defs/Loop"}]}}}]}
+    defs = {
+        "Node": {"type": "object", "properties": node},
+        "a/b": {"type": "boolean"},
+        "L": {"anyOf": [{"type": "boolean"}]},
+        **chain,
+        "c150": {"type": "integer"},
+        "Loop": loop,
+        "Round": {"$ref": "#/$defs/Round"},
+    }
     json_schema = {"type": "object", "$defs": defs, "properties": {"x": part}}
-    written(store, [record("d", {"x": None})], json_schema)
+    values = [None, "a", 1, 2.5, True, ["a"], {"half \ud83d": 1}]
+    written(store, [record(f"d{k}", {"x": one}) for k, one in enumerate(values)], json_schema)
     assert typed(store).schema.field("x").type == kind
-    assert len(sheet(store)) == 1
+    assert len(sheet(store)) == len(values)
+    assert [one["fields"]["x"] for one in lines(store)][:-1] == values[:-1]
+
+
+def test_a_schema_that_is_too_deep_for_columns_is_one_of_json() -> None:
+    json_schema: dict[str, Any] = {"type": "string"}
+    for _ in range(2000):
+        json_schema = {"type": "object", "properties": {"a": json_schema}}
+    assert arrow_type(json_schema) == pa.string()
+
+
+def test_a_name_that_no_file_can_hold_is_no_column() -> None:
+    json_schema: dict[str, Any] = {"properties": {"a": {"properties": {"half \ud83d": {}}}}}
+    assert arrow_type(json_schema) == pa.struct([("a", pa.string())])
 
 
 def test_a_run_without_records_has_no_files(store: Store) -> None:

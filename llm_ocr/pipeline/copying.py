@@ -27,10 +27,11 @@ def copy_read(run: Store, out: Store, notify: Notify) -> None:
     there = {thing.path: thing.size for thing in _of(out)}
     missing = [thing for thing in _of(run) if there.get(thing.path) != thing.size]
     notify(StageStarted("copy", len(missing)))
-    with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
-        for thing in missing:
+    for thing in missing:
+        # A folder each: a store on this disk takes the file itself, and not what is in it.
+        with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
             out.put(thing.path, _as_file(run, thing.path, Path(folder)))
-            notify(ItemsDone("copy", PageStatus.OK, 1, fresh=True))
+        notify(ItemsDone("copy", PageStatus.OK, 1, fresh=True))
     notify(StageEnded("copy", len(missing)))
 
 

@@ -39,6 +39,7 @@ from llm_ocr.report.summary import SUMMARY_PATH, Session, Summary, summarise
 from llm_ocr.settings import Settings
 from llm_ocr.sources.pool import RenderPool
 from llm_ocr.stages.stage import AnyItem, Stage
+from llm_ocr.tables.compact import split_ahead
 from llm_ocr.tables.counts import Counts
 from llm_ocr.tables.ledger import Ledger
 from llm_ocr.tables.plan import Plan, Shard
@@ -243,6 +244,8 @@ class Worker:
         if work:
             # Written last and from everything: until then there is none.
             self._store.delete([SUMMARY_PATH])
+        replaced = frozenset(one.shard.name for one in work if one.generation > 0)
+        await asyncio.to_thread(split_ahead, self._store, stage.tables, replaced)
         committed = await crew.do(stage, work)
         if work and self._hire is not Here:
             # Others committed it.

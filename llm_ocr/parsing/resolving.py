@@ -32,6 +32,8 @@ def check_references(schema: Node, what: str) -> None:
     while todo:
         node = todo.pop()
         ref = node.get("$ref") if isinstance(node, dict) else None
+        if isinstance(node, dict) and isinstance(node.get("$dynamicRef"), str):
+            raise SchemaError(f"{what} uses $dynamicRef, which nothing is guided by: give a $ref")
         if isinstance(ref, str):
             try:
                 lookup(schema, ref)

@@ -138,7 +138,15 @@ def _write(folder: Path, json_schema: Json | None, rows: Iterator[Row]) -> Recor
 def _names(kind: pa.StructType) -> dict[str, str]:
     """Fields that are called as a column of ours is; some readers don't tell capitals apart."""
     ours = {*_FIRST, *_LAST}
-    return {one.name: f"fields.{one.name}" for one in kind if one.name.casefold() in ours}
+    taken = {one.name.casefold() for one in kind}
+    names: dict[str, str] = {}
+    for one in kind:
+        if one.name.casefold() in ours:
+            name = f"fields.{one.name}"
+            while name.casefold() in taken:
+                name = f"fields.{name}"
+            names[one.name] = name
+    return names
 
 
 def _read(row: Row, kind: pa.StructType, is_known: bool) -> _Record:

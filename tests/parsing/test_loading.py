@@ -204,6 +204,12 @@ MODEL = "from pydantic import BaseModel, RootModel, Field\nfrom typing import Ca
         ),
         (
             "x.json",
+            '{"type": "object", "properties": {"a": {"$dynamicRef": "#a"}}}',
+            "x.json",
+            "$dynamicRef",
+        ),
+        (
+            "x.json",
             '{"type": "object", "properties": {"a": {"$ref": "#/$defs/B"}},'
             ' "$defs": {"B": {"allOf": [{"$ref": "#/$defs/B"}]}}}',
             "x.json",

@@ -1,6 +1,7 @@
 """The files of a run's records: what is in them, of which types, and that nothing is lost."""
 
 import csv
+import gc
 import io
 import json
 import tracemalloc
@@ -455,8 +456,10 @@ def test_memory_does_not_grow_with_the_run(tmp_path: Path) -> None:
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert len(typed(store)) == 1500 * shards
+        gc.collect()
         return most, pa.total_allocated_bytes() - before
 
     few, many = peak(1), peak(4)
     assert many[0] < 1.25 * few[0]
-    assert many[1] <= few[1]
+    # All rows as Arrow has them are several times that; what it holds back varies.
+    assert many[1] < few[1] + (4 << 20)

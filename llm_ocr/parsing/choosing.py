@@ -4,7 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from llm_ocr.parsing.seeking import Index, Occurrence
+from llm_ocr.parsing.seeking import Index
+from llm_ocr.parsing.tokens import Occurrence
 from llm_ocr.parsing.words import bare
 from llm_ocr.records import Box
 

@@ -16,10 +16,10 @@ member of an enum is sought like any text, so one that was inferred is unsupport
 derived value.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from llm_ocr.parsing.choosing import Choice, Chooser, Labels, Leaf
+from llm_ocr.parsing.leaves import leaves_in_items
 from llm_ocr.parsing.places import pieces_of
 from llm_ocr.parsing.record import Evidence, Fields, Found, PageText
 from llm_ocr.parsing.seeking import Index
@@ -41,7 +41,11 @@ def find_evidence(
     the field's own name counts.
     """
     index = Index(pieces_of(pages))
-    leaves = list(_leaves(fields, "", None))
+    leaves = [
+        Leaf(path, path.rpartition(".")[0], item, value)
+        for path, value, item in leaves_in_items(fields)
+        if value is not None and value != ""
+    ]
     places = {leaf.path: index.occurrences(leaf.value) for leaf in leaves}
     chosen = Chooser(index, leaves, places, labels or {}).choices()
     return [
@@ -50,18 +54,6 @@ def find_evidence(
         )
         for leaf in leaves
     ]
-
-
-def _leaves(value: Any, path: str, item: str | None) -> Iterator[Leaf]:  # noqa: ANN401
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _leaves(inner, f"{path}.{name}" if path else str(name), item)
-    elif isinstance(value, list | tuple):
-        for k, inner in enumerate(value):
-            below = f"{path}.{k}" if path else str(k)
-            yield from _leaves(inner, below, below)
-    elif value is not None and value != "":
-        yield Leaf(path, path.rpartition(".")[0], item, value)
 
 
 def _evidence(
@@ -74,7 +66,8 @@ def _evidence(
     if choice is None:
         return Evidence(leaf.path, None, round(AGREEMENT[None] * probability, 4))
     one = choice.occurrence
-    sure = AGREEMENT[one.found] * one.likeness * (AMBIGUOUS if choice.ambiguous else 1.0)
+    sure = AGREEMENT[one.found] * one.likeness
+    sure *= AMBIGUOUS ** (choice.ambiguous + one.doubtful)
     page = pages[index.pieces[one.first].page]
     return Evidence(
         leaf.path,

@@ -54,6 +54,10 @@ def distance(one: str, other: str, most: int) -> int:
     """How many characters must be put in, taken out or changed; `most + 1` where it is more."""
     if abs(len(one) - len(other)) > most:
         return most + 1
+    one, other = _differing(one, other)
+    if not one or not other or most < 2:
+        # With one error at most, no more than one character of each is left.
+        return min(max(len(one), len(other)), most + 1)
     before = list(range(len(other) + 1))
     for row, char in enumerate(one, 1):
         first, last = max(1, row - most), min(len(other), row + most)
@@ -66,3 +70,15 @@ def distance(one: str, other: str, most: int) -> int:
             return most + 1
         before = now
     return min(before[-1], most + 1)
+
+
+def _differing(one: str, other: str) -> tuple[str, str]:
+    """Two texts without what they have in common at their beginnings and ends."""
+    shorter = min(len(one), len(other))
+    start = 0
+    while start < shorter and one[start] == other[start]:
+        start += 1
+    end = 0
+    while end < shorter - start and one[-1 - end] == other[-1 - end]:
+        end += 1
+    return one[start : len(one) - end], other[start : len(other) - end]

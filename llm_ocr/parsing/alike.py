@@ -1,7 +1,10 @@
 """Texts on pages that differ from a value by few characters."""
 
-from collections.abc import Iterator, Sequence
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate
 
 from llm_ocr.parsing.near_words import NearWords
 from llm_ocr.parsing.opposites import CHARACTERS_PER_ERROR, are_opposed
@@ -12,6 +15,11 @@ from llm_ocr.parsing.words import distance, same_digits, words_in
 MOST_ERRORS = 12
 # How many words of a value are looked up to find texts like it, and at how many places each.
 SEEDS, PLACES = 3, 24
+# How many letters are told apart, and in texts up to which length.
+LETTERS, LONGEST = 32, 16_000
+# Between fewer of a letter and more of it than a value has.
+_MIDDLE = 1 << 15
+_MIDDLES = sum(_MIDDLE << (16 * k) for k in range(LETTERS))
 
 
 class Alike:
@@ -27,9 +35,14 @@ class Alike:
 
     @cached_property
     def _letters(self) -> list[int]:
-        """For each word the set of its characters, as bits."""
+        """What each word is made of."""
         known = {text: _letters(text) for text in self._places}
         return [known[token.text] for token in self._tokens.all]
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        """How many characters there are before each word, and behind the last."""
+        return [0, *accumulate(len(token.text) for token in self._tokens.all)]
 
     def places(self, value: str) -> list[Occurrence]:
         """The runs that differ from a text by few characters, the likest ones."""
@@ -38,12 +51,9 @@ class Alike:
         most = min(MOST_ERRORS, len(joined) // CHARACTERS_PER_ERROR)
         if not words:
             return []
-        letters = _letters(joined)
         best, found = most + 1, dict[tuple[int, int], Occurrence]()
-        for first, count in sorted(set(self._windows(words))):
+        for first, count in self._likely(joined, sorted(set(self._windows(words))), most):
             allowed = min(best, most)
-            if not self._may_be(joined, letters, first, count, allowed):
-                continue
             run = self._tokens.run(first, count)
             apart = distance(joined, "".join(token.text for token in run), allowed)
             if apart > allowed or not _says_the_same(value, words, run, apart):
@@ -55,17 +65,26 @@ class Alike:
             found[key] = stretch(how, run[0], run[-1], 1 - apart / len(joined))
         return list(found.values())
 
-    def _may_be(self, joined: str, letters: int, first: int, count: int, most: int) -> bool:
-        """Whether a run can be within `most` characters, by its length and what it is made of."""
-        if first < 0 or abs(self._tokens.length(first, count) - len(joined)) > most:
-            return False
-        theirs = 0
-        for one in self._letters[first : first + count]:
-            theirs |= one
-        return (
-            theirs != 0
-            and max((letters & ~theirs).bit_count(), (theirs & ~letters).bit_count()) <= most
-        )
+    def _likely(
+        self, joined: str, windows: Iterable[tuple[int, int]], most: int
+    ) -> Iterator[tuple[int, int]]:
+        """Those runs that can be within `most` characters, by what letters they are made of."""
+        ends, size = self._ends, len(joined)
+        letters = _letters(joined) + _MIDDLES if size < LONGEST else None
+        for first, count in windows:
+            last = first + count
+            if first < 0 or last >= len(ends):
+                continue
+            more = ends[last] - ends[first] - size
+            if not -most <= more <= most:
+                continue
+            missing = 0
+            if letters is not None:
+                apart = letters - sum(self._letters[first:last])
+                fields = array("H", apart.to_bytes(2 * LETTERS, sys.byteorder))
+                missing = sum([one - _MIDDLE for one in fields if one > _MIDDLE])
+            if missing <= most and missing + more <= most:
+                yield first, count
 
     def _windows(self, words: Sequence[str]) -> Iterator[tuple[int, int]]:
         """Runs of words that may be like these: the first word and how many."""
@@ -108,11 +127,11 @@ class Alike:
 
 
 def _letters(text: str) -> int:
-    """The characters of a text as bits; some of them share one."""
-    bits = 0
-    for char in text:
-        bits |= 1 << (ord(char) & 127)
-    return bits
+    """How often each letter is in a text, in 16 bits each; the rarer ones share with others."""
+    made_of = 0
+    for char in text[: LONGEST + MOST_ERRORS]:
+        made_of += 1 << (16 * (ord(char) % LETTERS))
+    return made_of
 
 
 def _says_the_same(value: str, words: Sequence[str], run: Sequence[Token], apart: int) -> bool:

@@ -18,7 +18,8 @@ derived value.
 
 from collections.abc import Mapping, Sequence
 
-from llm_ocr.parsing.choosing import Choice, Chooser, Labels, Leaf
+from llm_ocr.parsing.choosing import Choice, Chooser, Leaf
+from llm_ocr.parsing.labelling import Labels
 from llm_ocr.parsing.leaves import leaves_in_items
 from llm_ocr.parsing.places import pieces_of
 from llm_ocr.parsing.record import Evidence, Fields, Found, PageText

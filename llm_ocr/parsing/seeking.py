@@ -8,12 +8,12 @@ from decimal import Decimal, InvalidOperation
 
 from llm_ocr.parsing.alike import Alike
 from llm_ocr.parsing.amounts import SIGNS, readings_of
-from llm_ocr.parsing.opposites import EMPTY, NO, TICKED, YES
 from llm_ocr.parsing.places import Piece
 from llm_ocr.parsing.readings import ISO_DATE, Readings
 from llm_ocr.parsing.record import Found
 from llm_ocr.parsing.tokens import Occurrence, Token, Tokens, stretch
 from llm_ocr.parsing.words import Word, words_in
+from llm_ocr.parsing.yes_no import answers_in
 from llm_ocr.records import Box
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
@@ -79,12 +79,9 @@ class Index:
         return self._text(str(value).strip())
 
     def _boolean(self, value: bool) -> Iterator[Occurrence]:
-        for token in self._tokens.all:
-            if token.text in (YES if value else NO):
-                yield stretch(Found.NORMALISED, token, token)
         for k, piece in enumerate(self.pieces):
-            for match in re.finditer(f"[{TICKED if value else EMPTY}]", piece.text):
-                yield Occurrence(Found.NORMALISED, k, k, match.start(), match.end())
+            for start, end in answers_in(piece.text, value):
+                yield Occurrence(Found.NORMALISED, k, k, start, end)
 
     def _text(self, value: str) -> Sequence[Occurrence]:
         if not value:

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from llm_ocr.parsing.places import Piece
 from llm_ocr.parsing.record import Found
@@ -50,7 +49,6 @@ class Tokens:
         self.places: dict[str, list[int]] = defaultdict(list)
         for at, token in enumerate(self.all):
             self.places[token.text].append(at)
-        self._ends = [0, *accumulate(len(token.text) for token in self.all)]
 
     def run(self, first: int, count: int) -> Sequence[Token]:
         """`count` words from a place on, if all of them are there, on one page."""
@@ -59,11 +57,6 @@ class Tokens:
         run = self.all[first : first + count]
         pages = self.pieces[run[0].piece].page, self.pieces[run[-1].piece].page
         return run if pages[0] == pages[1] else ()
-
-    def length(self, first: int, count: int) -> int:
-        """How many characters the words of a run have."""
-        last = min(first + count, len(self.all))
-        return self._ends[last] - self._ends[max(0, min(first, last))]
 
 
 def stretch(found: Found, first: Token, last: Token, likeness: float = 1.0) -> Occurrence:

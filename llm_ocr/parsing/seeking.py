@@ -17,6 +17,7 @@ from llm_ocr.parsing.yes_no import answers_in
 from llm_ocr.records import Box
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_NOTED = re.compile(r"-?\d+(?:[.,]\d+)+")
 # A number that names something (0381) and counts nothing.
 _NAME = re.compile(r"0\d+")
 _GAP = "[ \u00a0\u2009\u202f'’]"
@@ -88,16 +89,22 @@ class Index:
             return []
         if _NUMBER.fullmatch(value):
             return self._written_number(value)
-        places = self._as_words(value)
-        if readings_of(value):
-            # 234,50 in another notation, not the end of 1.234,50.
-            places = [one for one in places if self._is_whole(value, one)]
-        places = places or self._readings.dates(value)
+        if _NOTED.fullmatch(value) and (readings := readings_of(value.lstrip("-"))):
+            return self._noted_number(value, readings)
+        places = self._as_words(value) or self._readings.dates(value)
         places = places or self._readings.currencies(value.upper())
         # A date that differs by a digit is another one.
         if places or ISO_DATE.fullmatch(value):
             return places
         return self._alike.places(value) or self._in_parts(value)
+
+    def _noted_number(self, value: str, readings: Sequence[Decimal]) -> list[Occurrence]:
+        """A number that is told as a page may write it: 234,50 is not the end of 1.234,50."""
+        whole = [one for one in self._as_words(value) if self._is_whole(value, one)]
+        if whole or len(readings) > 1:
+            return whole
+        sign = -1 if value.startswith("-") else 1
+        return self._readings.numbers(sign * readings[0], value)
 
     def _written_number(self, value: str) -> list[Occurrence]:
         """A text that is a number, sought as one; else as it is, but not within another number."""

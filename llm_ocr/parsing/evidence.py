@@ -2,12 +2,14 @@
 
 Each value is sought as it is, then normalised (numbers and dates in any notation, currencies by
 their sign, case, accents, white space and punctuation), then with a few characters wrong, but
-never a digit. Of several places the one is taken that stands in the row of its list item, has its
-field's label in front or above it, or is nearest to its siblings; else the first.
+never a digit. A number is no part of another one. Of several places the one is taken that stands
+in the row of its list item, has its field's label in front or above it, or is nearest to its
+siblings; else the first.
 
-`confidence` is agreement x place x model:
+`confidence` is agreement x reading x place x model:
 - agreement: 1 for a value found as it is, 0.95 normalised, 0.9 x the share of characters that are
   right for a fuzzy one, 0.2 where the page doesn't show it;
+- reading: 0.8 for what may as well be something else (03/04/2024) and the page doesn't tell;
 - place: 0.8 where the value stands in several places and nothing tells which is meant, else 1;
 - model: the probability that the model gave the value, where the engine tells it, else 1.
 

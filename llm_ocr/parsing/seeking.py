@@ -140,12 +140,15 @@ class Index:
         words = list(words_in(value))
         if not words:
             return self._as_marks(value)
-        places = self._tokens.places
-        rarest = min(range(len(words)), key=lambda k: len(places.get(words[k].text, ())))
+        places, texts = self._tokens.places, self._tokens.texts
+        wanted = [word.text for word in words]
+        rarest = min(range(len(words)), key=lambda k: len(places.get(wanted[k], ())))
         found: list[Occurrence] = []
-        for at in places.get(words[rarest].text, ()):
-            run = self._tokens.run(at - rarest, len(words))
-            if [token.text for token in run] == [word.text for word in words]:
+        for at in places.get(wanted[rarest], ()):
+            start = at - rarest
+            if start < 0 or texts[start : start + len(words)] != wanted:
+                continue
+            if run := self._tokens.run(start, len(words)):
                 found.append(self._exactly(value, words[0].start, run))
         return found
 

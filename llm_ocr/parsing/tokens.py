@@ -46,9 +46,10 @@ class Tokens:
             for k, words in enumerate(self.words)
             for word in words
         ]
+        self.texts = [token.text for token in self.all]
         self.places: dict[str, list[int]] = defaultdict(list)
-        for at, token in enumerate(self.all):
-            self.places[token.text].append(at)
+        for at, text in enumerate(self.texts):
+            self.places[text].append(at)
 
     def run(self, first: int, count: int) -> Sequence[Token]:
         """`count` words from a place on, if all of them are there, on one page."""

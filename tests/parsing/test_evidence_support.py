@@ -208,6 +208,18 @@ def test_a_row_has_all_of_an_items_values_though_one_of_them_stands_everywhere()
         assert found[f"lines.{k}.price"].confidence == 0.95, "no other in its row"
 
 
+def test_a_row_has_most_of_an_items_values_though_the_rarest_stands_elsewhere() -> None:
+    cells = [("1", "7.50"), ("2", "7.50"), ("2", "8.50"), ("3", "8.50")]
+    rows = "".join(f"<tr><td>{qty}</td><td>{price}</td></tr>" for qty, price in cells)
+    pages = [page("All parts are of AB-17", f"<table>{rows}</table>")]
+    item = {"part": "AB-17", "qty": 2, "price": 7.5}
+    found = {one.path: one for one in find_evidence({"lines": [item]}, pages)}
+    qty, price = found["lines.0.qty"].box, found["lines.0.price"].box
+    assert qty is not None
+    assert price is not None
+    assert qty.y1 == price.y1 > WIDE.y1
+
+
 def test_equal_values_of_a_long_list_have_a_place_each() -> None:
     pages = [page(*["EUR"] * 300)]
     found = find_evidence({"tags": ["EUR"] * 300}, pages)

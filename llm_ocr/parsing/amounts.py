@@ -21,12 +21,16 @@ SIGNS = {"€": "EUR", "£": "GBP", "$": "USD", "¥": "JPY", "₹": "INR", "₩"
 
 @dataclass(frozen=True)
 class Amount:
-    """A number at `start` to `end` of a text, and what it may mean: 1.234 is two numbers."""
+    """A number at `start` to `end` of a text, and what it may mean: 1.234 is two numbers.
+
+    `part`: it may as well be the end or the beginning of a longer one, as 146.50 in 2 146.50.
+    """
 
     start: int
     end: int
     readings: tuple[Decimal, ...]
     percent: bool = False
+    part: bool = False
 
 
 def amounts_in(text: str) -> Iterator[Amount]:
@@ -35,14 +39,15 @@ def amounts_in(text: str) -> Iterator[Amount]:
     Digits parted by spaces are told as one number and as several: `2 146.50` may be either.
     """
     seen = set()
-    for pattern in (_NUMBER, _UNGROUPED):
-        for match in pattern.finditer(text):
-            if match.span() not in seen:
-                seen.add(match.span())
-                yield from _amount(text, match)
+    for match in _NUMBER.finditer(text):
+        seen.add(match.span())
+        yield from _amount(text, match)
+    for match in _UNGROUPED.finditer(text):
+        if match.span() not in seen:
+            yield from _amount(text, match, part=True)
 
 
-def _amount(text: str, match: re.Match[str]) -> Iterator[Amount]:
+def _amount(text: str, match: re.Match[str], *, part: bool = False) -> Iterator[Amount]:
     written, end = match.group(), match.end()
     negative = written[0] in "-−–"
     # A dash between two words or numbers (2024-0381, 3 - 4) is no sign, one bracket no pair.
@@ -55,7 +60,7 @@ def _amount(text: str, match: re.Match[str]) -> Iterator[Amount]:
     start = match.start() + (written[0] in "-−–(" and not negative)
     readings = tuple(-one if negative else one for one in readings_of(written.strip("-−–(")))
     if readings:
-        yield Amount(start, end, readings, text[end:].lstrip()[:1] == "%")
+        yield Amount(start, end, readings, text[end : end + 9].lstrip()[:1] == "%", part)
 
 
 def readings_of(written: str) -> tuple[Decimal, ...]:

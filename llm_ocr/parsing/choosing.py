@@ -1,19 +1,21 @@
 """Which of a value's places is meant: by rows, labels and neighbours."""
 
-from collections import Counter, defaultdict
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from llm_ocr.parsing.seeking import Index, Occurrence
-from llm_ocr.parsing.words import bare
+from llm_ocr.parsing.item_rows import Line, item_rows
+from llm_ocr.parsing.labelling import Labelling, Labels
+from llm_ocr.parsing.seeking import Index
+from llm_ocr.parsing.tokens import Occurrence
 from llm_ocr.records import Box
 
-# How far in front of a value its label may end, in words; in the piece before it counts as
-# further off.
-REACH = 8
-PIECE_BEFORE = 3
+# Of a value with more places than this only some are compared: those in its item's row, or those
+# with the nearest label; of as many of those the first and the ones around its siblings.
+MANY, AROUND, ANCHORS = 64, 16, 8
 
-Labels = Mapping[str, Sequence[str]]
+Rating = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,29 @@ class Choice:
     ambiguous: bool
 
 
+class _Spots:
+    """The places of a value, shared by all that have it, by row and by page."""
+
+    def __init__(self, places: Sequence[Occurrence], index: Index) -> None:
+        self.places = places
+        self.by_line: dict[Line, list[int]] = defaultdict(list)
+        self.by_page: dict[int, list[int]] = defaultdict(list)
+        lines: set[Line] = set()
+        for k, one in enumerate(places):
+            piece = index.pieces[one.first]
+            line = (False, one.first) if piece.row is None else (True, piece.row)
+            self.by_line[line].append(k)
+            self.by_page[piece.page].append(k)
+            # Of a paragraph nobody knows what is in one row of it.
+            if piece.lines == 1:
+                lines.add(line)
+        self.lines = frozenset(lines)
+        # By the name of a field, those of the places that have the nearest label.
+        self.labelled: dict[str, list[int]] = {}
+        # By what holds a value, before which of those all are used.
+        self.used: dict[tuple[str, str], int] = defaultdict(int)
+
+
 class Chooser:
     """Which of a value's places is meant."""
 
@@ -44,141 +69,140 @@ class Chooser:
         places: Mapping[str, Sequence[Occurrence]],
         labels: Labels,
     ) -> None:
-        self._index, self._leaves, self._places = index, leaves, places
-        self._labels = labels
+        self._index, self._leaves = index, leaves
+        self._labelling = Labelling(index, labels)
+        # Equal values have one sequence of places between them.
+        shared = {id(one): one for one in places.values()}
+        spots = {key: _Spots(one, index) for key, one in shared.items()}
+        self._spots = {path: spots[id(one)] for path, one in places.items()}
         self._rows = self._item_rows()
         self._bands = self._item_bands()
         self._anchors = self._anchored()
+        self._used: set[tuple[str, int, int]] = set()
 
     def choices(self) -> dict[str, Choice]:
         """By path, for the values that are on the pages; the surest choose first, and two values
         of one object share a place only where there is no other as good."""
         rated = {leaf.path: self._rated(leaf) for leaf in self._leaves}
         order = sorted(
-            self._leaves, key=lambda leaf: [-x for x in max(rated[leaf.path], default=())]
+            self._leaves, key=lambda leaf: [-x for x in max(rated[leaf.path].values(), default=())]
         )
-        used: set[tuple[str, int, int]] = set()
         found: dict[str, Choice] = {}
         for leaf in order:
-            free = [
-                (in_row, label, (leaf.parent, one.first, one.start) not in used, near, -k)
-                for k, (one, (in_row, label, near)) in enumerate(
-                    zip(self._places[leaf.path], rated[leaf.path], strict=True)
-                )
-                if label > 0 or not isinstance(leaf.value, bool)
-            ]
-            if free:
-                best, *others = sorted(free, reverse=True)
-                told = any(best[:2]) and all(other[:3] != best[:3] for other in others)
-                one = self._places[leaf.path][-best[-1]]
-                used.add((leaf.parent, one.first, one.start))
-                found[leaf.path] = Choice(one, bool(others) and not told)
+            if choice := self._chosen(leaf, rated[leaf.path]):
+                one = choice.occurrence
+                self._used.add((leaf.parent, one.first, one.start))
+                found[leaf.path] = choice
         return found
 
-    def _rated(self, leaf: Leaf) -> list[tuple[float, float, float]]:
-        labels = self._phrases(leaf.path)
-        return [self._rating(leaf, labels, one) for one in self._places[leaf.path]]
+    def _chosen(self, leaf: Leaf, rated: Mapping[int, Rating]) -> Choice | None:
+        places = self._spots[leaf.path].places
+        free = [
+            (in_row, label, self._is_free(leaf, places[k]), not places[k].doubtful, near, -k)
+            for k, (in_row, label, near) in {**rated, **self._next_free(leaf, rated)}.items()
+            if label > 0 or not isinstance(leaf.value, bool)
+        ]
+        if not free:
+            return None
+        best, *others = sorted(free, reverse=True)
+        told = any(best[:2]) and all(other[:3] != best[:3] for other in others)
+        return Choice(places[-best[-1]], bool(others) and not told)
 
-    def _rating(
-        self, leaf: Leaf, labels: Sequence[tuple[str, ...]], one: Occurrence
-    ) -> tuple[float, float, float]:
+    def _is_free(self, leaf: Leaf, one: Occurrence) -> bool:
+        return (leaf.parent, one.first, one.start) not in self._used
+
+    def _next_free(self, leaf: Leaf, rated: Mapping[int, Rating]) -> dict[int, Rating]:
+        """The first place that is not used, where those that were compared all are."""
+        spots = self._spots[leaf.path]
+        plain = self._labelling.plain(leaf.path)
+        group = spots.labelled.get(plain, ())
+        if len(group) <= MANY or any(self._is_free(leaf, spots.places[k]) for k in rated):
+            return {}
+        key = leaf.parent, plain
+        while spots.used[key] < len(group):
+            k = group[spots.used[key]]
+            if self._is_free(leaf, spots.places[k]):
+                return {k: self._rating(leaf, spots.places[k])}
+            spots.used[key] += 1
+        return {}
+
+    def _rated(self, leaf: Leaf) -> dict[int, Rating]:
+        """The places that come into question, by their number, and how good each is."""
+        places = self._spots[leaf.path].places
+        if len(places) <= MANY:
+            return {k: self._rating(leaf, one) for k, one in enumerate(places)}
+        in_row = {k: self._rating(leaf, places[k]) for k in self._in_row(leaf)}
+        if isinstance(leaf.value, bool):
+            in_row = {k: one for k, one in in_row.items() if one[1] > 0}
+        return in_row or {k: self._rating(leaf, places[k]) for k in self._labelled_best(leaf)}
+
+    def _in_row(self, leaf: Leaf) -> list[int]:
+        spots = self._spots[leaf.path]
+        if leaf.item is None:
+            return []
+        if (row := self._rows.get(leaf.item)) is not None:
+            return spots.by_line.get(row, [])
+        band = self._bands.get(leaf.item)
+        on_page = spots.by_page.get(band[0], []) if band else []
+        return [k for k in on_page if self._is_in_row(leaf.item, spots.places[k])]
+
+    def _labelled_best(self, leaf: Leaf) -> Sequence[int]:
+        """The places with the nearest label; of many the first, and those around siblings."""
+        spots, plain = self._spots[leaf.path], self._labelling.plain(leaf.path)
+        if plain not in spots.labelled:
+            scores = [self._labelling.score(leaf.path, leaf.value, one) for one in spots.places]
+            best = max(scores)
+            spots.labelled[plain] = [k for k, score in enumerate(scores) if score == best]
+        group = spots.labelled[plain]
+        if len(group) <= MANY:
+            return group
+        chosen = set(group[:AROUND])
+        for anchor in self._anchors.get(leaf.parent, ())[:ANCHORS]:
+            at = bisect_left(group, anchor, key=lambda k: spots.places[k].first)
+            chosen.update(group[max(0, at - AROUND) : at + AROUND])
+        return sorted(chosen)
+
+    def _rating(self, leaf: Leaf, one: Occurrence) -> Rating:
         """In the row of its item, by a label, near its siblings; larger is better."""
-        piece = self._index.pieces[one.first]
         in_row = 1.0 if leaf.item is not None and self._is_in_row(leaf.item, one) else 0.0
-        anchors = self._anchors.get(leaf.parent, ())
+        anchors, page = self._anchors.get(leaf.parent, ()), self._index.pieces[one.first].page
+        below, above = bisect_left(anchors, one.first), bisect_right(anchors, one.first)
         gaps = [
             abs(at - one.first)
-            for at in anchors
-            if at != one.first and self._index.pieces[at].page == piece.page
+            for at in (*anchors[max(0, below - 1) : below], *anchors[above : above + 1])
+            if self._index.pieces[at].page == page
         ]
         near = 1 / (1 + min(gaps)) if gaps else 0.0
-        return in_row, self._labelled(labels, one), near
+        return in_row, self._labelling.score(leaf.path, leaf.value, one), near
 
     def _is_in_row(self, item: str, one: Occurrence) -> bool:
         """Whether a place is in the row of a list's item, or as high on the page as it."""
         if (row := self._rows.get(item)) is not None:
             return self._line(one.first) == row
-        page, box = self._index.pieces[one.first].page, self._index.box(one)
-        band = self._bands.get(item)
-        if band is None or box is None or band[0] != page:
+        page, band = self._index.pieces[one.first].page, self._bands.get(item)
+        if band is None or band[0] != page or (box := self._index.box(one)) is None:
             return False
         shared = min(box.y2, band[1].y2) - max(box.y1, band[1].y1)
         return shared > 0.5 * min(box.y2 - box.y1, band[1].y2 - band[1].y1)
 
-    def _phrases(self, path: str) -> list[tuple[str, ...]]:
-        plain = ".".join(part for part in path.split(".") if not part.isdecimal())
-        given = self._labels.get(plain) or [plain.rpartition(".")[2]]
-        return [words for words in map(bare, given) if words]
-
-    def _labelled(self, labels: Sequence[tuple[str, ...]], one: Occurrence) -> float:
-        """How near a label ends in front of a place, or whether one heads its column."""
-        piece = self._index.pieces[one.first]
-        heading = bare(piece.heading)
-        before = self._before(one)
-        best = 0.0
-        for label in labels:
-            if heading and heading[: len(label)] == label:
-                best = max(best, float(len(label)))
-            for end in range(len(before), len(label) - 1, -1):
-                texts = tuple(text for text, _ in before[end - len(label) : end])
-                if texts == label:
-                    best = max(best, len(label) / (1 + before[end - 1][1]))
-                    break
-        return best
-
-    def _before(self, one: Occurrence) -> list[tuple[str, int]]:
-        """The words in front of a place, and how many words off each of them ends."""
-        words = [word.text for word in self._index.words[one.first] if word.end <= one.start]
-        found = [
-            (text, len(words) - 1 - k)
-            for k, text in enumerate(words[-REACH:], max(0, len(words) - REACH))
-        ]
-        if len(words) < REACH and one.first > 0:
-            earlier = self._index.words[one.first - 1]
-            pieces = self._index.pieces
-            same_row = pieces[one.first].row is not None and (
-                pieces[one.first].row == pieces[one.first - 1].row
-            )
-            off = len(words) + (0 if same_row else PIECE_BEFORE)
-            tail = earlier[-REACH:]
-            found = [(w.text, len(tail) - 1 - k + off) for k, w in enumerate(tail)] + found
-        return found
-
-    def _line(self, piece: int) -> tuple[bool, int]:
+    def _line(self, piece: int) -> Line:
         """The row of a table that a piece is in, or the piece itself."""
         row = self._index.pieces[piece].row
         return (False, piece) if row is None else (True, row)
 
-    def _item_rows(self) -> dict[str, tuple[bool, int]]:
-        """For each item of a list the row that has the most of its values.
-
-        Of rows with as many the first that no item before it has, so that equal items follow each
-        other.
-        """
-        votes: dict[str, Counter[tuple[bool, int]]] = defaultdict(Counter)
+    def _item_rows(self) -> dict[str, Line]:
+        """For each item of a list the row that has the most of its values."""
+        lines: dict[str, list[frozenset[Line]]] = defaultdict(list)
         for leaf in self._leaves:
             if leaf.item is not None:
-                # Of a paragraph nobody knows what is in one row of it.
-                whole = {
-                    self._line(one.first)
-                    for one in self._places[leaf.path]
-                    if self._index.pieces[one.first].lines == 1
-                }
-                votes[leaf.item].update(whole)
-        rows: dict[str, tuple[bool, int]] = {}
-        for item, counted in votes.items():
-            siblings = item.rpartition(".")[0]
-            taken = {row for other, row in rows.items() if other.rpartition(".")[0] == siblings}
-            ranked = sorted(counted, key=lambda line: (-counted[line], line in taken, line))
-            if ranked and counted[ranked[0]] > 1:
-                rows[item] = ranked[0]
-        return rows
+                lines[leaf.item].append(self._spots[leaf.path].lines)
+        return item_rows(lines)
 
     def _item_bands(self) -> dict[str, tuple[int, Box]]:
         """For each item without a row the page and box of a value that stands in one place only."""
         bands: dict[str, tuple[int, Box]] = {}
         for leaf in self._leaves:
-            places = self._places[leaf.path]
+            places = self._spots[leaf.path].places
             if leaf.item is None or leaf.item in self._rows or len(places) != 1:
                 continue
             box = self._index.box(places[0])
@@ -190,6 +214,6 @@ class Chooser:
         """By the path of what holds them, the pieces of values that stand in one place only."""
         anchors: dict[str, list[int]] = defaultdict(list)
         for leaf in self._leaves:
-            if len(places := self._places[leaf.path]) == 1:
+            if len(places := self._spots[leaf.path].places) == 1:
                 anchors[leaf.parent].append(places[0].first)
-        return anchors
+        return {parent: sorted(pieces) for parent, pieces in anchors.items()}

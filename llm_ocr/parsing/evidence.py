@@ -2,12 +2,14 @@
 
 Each value is sought as it is, then normalised (numbers and dates in any notation, currencies by
 their sign, case, accents, white space and punctuation), then with a few characters wrong, but
-never a digit. Of several places the one is taken that stands in the row of its list item, has its
-field's label in front or above it, or is nearest to its siblings; else the first.
+never a digit. A number is no part of another one. Of several places the one is taken that stands
+in the row of its list item, has its field's label in front or above it, or is nearest to its
+siblings; else the first.
 
-`confidence` is agreement x place x model:
+`confidence` is agreement x reading x place x model:
 - agreement: 1 for a value found as it is, 0.95 normalised, 0.9 x the share of characters that are
   right for a fuzzy one, 0.2 where the page doesn't show it;
+- reading: 0.8 for what may as well be something else (03/04/2024) and the page doesn't tell;
 - place: 0.8 where the value stands in several places and nothing tells which is meant, else 1;
 - model: the probability that the model gave the value, where the engine tells it, else 1.
 
@@ -16,10 +18,11 @@ member of an enum is sought like any text, so one that was inferred is unsupport
 derived value.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from llm_ocr.parsing.choosing import Choice, Chooser, Labels, Leaf
+from llm_ocr.parsing.choosing import Choice, Chooser, Leaf
+from llm_ocr.parsing.labelling import Labels
+from llm_ocr.parsing.leaves import leaves_in_items
 from llm_ocr.parsing.places import pieces_of
 from llm_ocr.parsing.record import Evidence, Fields, Found, PageText
 from llm_ocr.parsing.seeking import Index
@@ -41,7 +44,11 @@ def find_evidence(
     the field's own name counts.
     """
     index = Index(pieces_of(pages))
-    leaves = list(_leaves(fields, "", None))
+    leaves = [
+        Leaf(path, path.rpartition(".")[0], item, value)
+        for path, value, item in leaves_in_items(fields)
+        if value is not None and value != ""
+    ]
     places = {leaf.path: index.occurrences(leaf.value) for leaf in leaves}
     chosen = Chooser(index, leaves, places, labels or {}).choices()
     return [
@@ -50,18 +57,6 @@ def find_evidence(
         )
         for leaf in leaves
     ]
-
-
-def _leaves(value: Any, path: str, item: str | None) -> Iterator[Leaf]:  # noqa: ANN401
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _leaves(inner, f"{path}.{name}" if path else str(name), item)
-    elif isinstance(value, list | tuple):
-        for k, inner in enumerate(value):
-            below = f"{path}.{k}" if path else str(k)
-            yield from _leaves(inner, below, below)
-    elif value is not None and value != "":
-        yield Leaf(path, path.rpartition(".")[0], item, value)
 
 
 def _evidence(
@@ -74,7 +69,8 @@ def _evidence(
     if choice is None:
         return Evidence(leaf.path, None, round(AGREEMENT[None] * probability, 4))
     one = choice.occurrence
-    sure = AGREEMENT[one.found] * one.likeness * (AMBIGUOUS if choice.ambiguous else 1.0)
+    sure = AGREEMENT[one.found] * one.likeness
+    sure *= AMBIGUOUS ** (choice.ambiguous + one.doubtful)
     page = pages[index.pieces[one.first].page]
     return Evidence(
         leaf.path,

@@ -5,29 +5,38 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 
+WIDEST = 1000
 _RULE = re.compile(r"[\s|:+-]+")
 _TABLE = re.compile(r"<table\b.*?(?:</table\s*>|\Z)", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Text that begins in a column, counted from 0, and spans `columns` of them."""
+    """Text that begins in a column, counted from 0, and spans `columns` of them, and `rows`."""
 
     column: int
     columns: int
     text: str
+    rows: int = 1
 
 
 Grid = Sequence[Sequence[Cell]]
 
 
 def html_grid(text: str) -> Grid:
-    """The rows of the HTML tables in a text; cells that span rows stand in their first one."""
+    """The rows of the HTML tables in a text that have cells of their own; those that span rows
+    stand in their first one."""
+    return [row for row in html_rows(text) if row]
+
+
+def html_rows(text: str) -> Grid:
+    """The rows of the HTML tables in a text, be they empty."""
     reader = _TableReader()
-    reader.feed(text)
+    # The parser raises on some of these, and pages have none that are to be read.
+    reader.feed(text.replace("<![", "&lt;!["))
     reader.close()
     reader.end_cell()
-    return [row for row in reader.rows if row]
+    return reader.rows
 
 
 def markdown_grid(lines: Sequence[str]) -> Grid:
@@ -91,7 +100,7 @@ class _TableReader(HTMLParser):
         while self._column in self._hanging:
             self._column += 1
         text = re.sub(r"[ \t]+", " ", "".join(self._parts)).strip()
-        self.rows[-1].append(Cell(self._column, self._span, text))
+        self.rows[-1].append(Cell(self._column, self._span, text, self._depth))
         if self._depth > 1:
             reached = range(self._column, self._column + self._span)
             # One more than it reaches: the next row takes one off.
@@ -102,4 +111,6 @@ class _TableReader(HTMLParser):
 
 def _count(value: str | None) -> int:
     """What a span says, within reason."""
-    return min(int(value), 100) if value and value.isdecimal() and int(value) > 0 else 1
+    if not value or not value.isdecimal():
+        return 1
+    return max(1, int(value)) if len(value) < len(str(WIDEST)) else WIDEST

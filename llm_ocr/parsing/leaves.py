@@ -6,17 +6,29 @@ from typing import Any
 from llm_ocr.parsing.record import Fields
 
 
-def leaves(fields: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - JSON
-    """`(path, value)` of each value that is neither an object nor a list, in order."""
-    if isinstance(fields, Mapping):
-        branches: Iterator[tuple[str, Any]] = iter(fields.items())
-    elif isinstance(fields, list | tuple):
-        branches = ((str(index), value) for index, value in enumerate(fields))
-    else:
-        yield path, fields
+def leaves(fields: Any, *, empty: bool = False) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - JSON
+    """`(path, value)` of each value that is neither an object nor a list, in order; `empty`: and
+    of objects and lists that have nothing in them."""
+    return ((path, value) for path, value, _ in leaves_in_items(fields, empty=empty))
+
+
+def leaves_in_items(
+    fields: Any,  # noqa: ANN401 - JSON
+    path: str = "",
+    item: str | None = None,
+    *,
+    empty: bool = False,
+) -> Iterator[tuple[str, Any, str | None]]:
+    """The same, and the path of the innermost list item that each value is in, or is."""
+    is_list = isinstance(fields, list | tuple)
+    if not is_list and not isinstance(fields, Mapping):
+        yield path, fields, item
         return
-    for name, value in branches:
-        yield from leaves(value, f"{path}.{name}" if path else name)
+    if not fields and empty:
+        yield path, fields, item
+    for name, value in enumerate(fields) if is_list else fields.items():
+        below = f"{path}.{name}" if path else str(name)
+        yield from leaves_in_items(value, below, below if is_list else item, empty=empty)
 
 
 def without(fields: Fields, paths: Collection[str]) -> tuple[Fields, Mapping[str, Any]]:

@@ -1,50 +1,30 @@
 """Where a value stands in the pieces of a record's pages: every place, and how it was found."""
 
 import re
-from collections import defaultdict
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
-from functools import cached_property
 
-from llm_ocr.parsing.amounts import SIGNS, amounts_in
-from llm_ocr.parsing.dates import dates_in
+from llm_ocr.parsing.alike import Alike
+from llm_ocr.parsing.amounts import SIGNS, readings_of
 from llm_ocr.parsing.places import Piece
+from llm_ocr.parsing.readings import ISO_DATE, Readings
 from llm_ocr.parsing.record import Found
-from llm_ocr.parsing.words import Word, distance, same_digits, words_in
+from llm_ocr.parsing.tokens import Occurrence, Token, Tokens, stretch
+from llm_ocr.parsing.words import Word, words_in
+from llm_ocr.parsing.yes_no import answers_in
 from llm_ocr.records import Box
 
-# One character in this many may be wrong in a text that is still taken for the value.
-CHARACTERS_PER_ERROR = 5
-MOST_ERRORS = 12
-# How many words of a value are looked up to find texts like it, and at how many places each.
-SEEDS, PLACES = 3, 24
-_ISO_DATE = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[T ]00:00(?::00(?:\.0+)?)?(?:Z|[+-]\d\d:\d\d)?)?")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
-_AFFIRMED = frozenset({"yes", "true", "ja", "wahr", "oui", "vrai", "si", "x", "y"})
-_DENIED = frozenset({"no", "false", "nein", "falsch", "non", "faux", "nee", "n"})
-_BOXES = {True: "☑☒✓✔", False: "☐"}
-
-
-@dataclass(frozen=True)
-class Occurrence:
-    """A stretch of pieces: from `start` in the first to `end` in the last, of one page."""
-
-    found: Found
-    first: int
-    last: int
-    start: int
-    end: int
-    likeness: float = 1.0
-
-
-@dataclass(frozen=True)
-class _Token:
-    text: str
-    piece: int
-    start: int
-    end: int
+_NOTED = re.compile(r"-?\d+(?:[.,]\d+)+")
+# A number that names something (0381) and counts nothing.
+_NAME = re.compile(r"0\d+")
+_GAP = "[ \u00a0\u2009\u202f'’]"
+# What stands before and behind digits that are a part of a longer number.
+_BEFORE = re.compile(r"(?:[\d\-−–]|(?<![^\W\d_])[.,])\Z")
+_BEHIND = re.compile(rf"\d|[.,]\d|[-−–]|{_GAP}\d{{3}}(?!\d)")
+_GROUP_BEFORE = re.compile(rf"\d{_GAP}\Z")
 
 
 class Index:
@@ -52,36 +32,16 @@ class Index:
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self.pieces = pieces
-        self.words: list[list[Word]] = [list(words_in(piece.text)) for piece in pieces]
-        self._tokens = [
-            _Token(word.text, k, word.start, word.end)
-            for k, words in enumerate(self.words)
-            for word in words
-        ]
-        self._places: dict[str, list[int]] = defaultdict(list)
-        for at, token in enumerate(self._tokens):
-            self._places[token.text].append(at)
+        self._tokens = Tokens(pieces)
+        self._alike = Alike(self._tokens)
+        self._readings = Readings(pieces)
+        self._known: dict[tuple[type, str], Sequence[Occurrence]] = {}
+        self._parts: dict[str, Sequence[Occurrence]] = {}
 
-    @cached_property
-    def _amounts(self) -> dict[Decimal, list[tuple[Occurrence, bool]]]:
-        """Where each number is written, and whether as a percentage."""
-        found: dict[Decimal, list[tuple[Occurrence, bool]]] = defaultdict(list)
-        for k, piece in enumerate(self.pieces):
-            for amount in amounts_in(piece.text):
-                place = Occurrence(Found.NORMALISED, k, k, amount.start, amount.end)
-                for reading in amount.readings:
-                    found[reading].append((place, amount.percent))
-        return found
-
-    @cached_property
-    def _dates(self) -> dict[date, list[Occurrence]]:
-        found: dict[date, list[Occurrence]] = defaultdict(list)
-        for k, piece in enumerate(self.pieces):
-            for one in dates_in(piece.text):
-                place = Occurrence(Found.NORMALISED, k, k, one.start, one.end)
-                for reading in one.readings:
-                    found[reading].append(place)
-        return found
+    @property
+    def words(self) -> Sequence[Sequence[Word]]:
+        """Those of each piece."""
+        return self._tokens.words
 
     def quote(self, one: Occurrence) -> str:
         """The text of an occurrence as it stands on the page."""
@@ -105,171 +65,122 @@ class Index:
         lefts, rights = [box.x1 for box in boxes], [box.x2 for box in boxes]
         return Box(min(lefts), min(tops), max(rights), max(bottoms))
 
-    def occurrences(self, value: object) -> list[Occurrence]:
+    def occurrences(self, value: object) -> Sequence[Occurrence]:
         """Every place of a value in the best way that it is found: as it is, normalised, fuzzy."""
+        key = type(value), str(value)
+        if key not in self._known:
+            self._known[key] = self._sought(value)
+        return self._known[key]
+
+    def _sought(self, value: object) -> Sequence[Occurrence]:
         if isinstance(value, bool):
             return list(self._boolean(value))
         if isinstance(value, int | float):
-            return self._number(Decimal(str(value)), str(value))
+            return self._readings.numbers(Decimal(str(value)), str(value))
         return self._text(str(value).strip())
 
     def _boolean(self, value: bool) -> Iterator[Occurrence]:
-        for token in self._tokens:
-            if token.text in (_AFFIRMED if value else _DENIED):
-                yield _at(Found.NORMALISED, token, token)
         for k, piece in enumerate(self.pieces):
-            for match in re.finditer(f"[{_BOXES[value]}]", piece.text):
-                yield Occurrence(Found.NORMALISED, k, k, match.start(), match.end())
+            for start, end in answers_in(piece.text, value):
+                yield Occurrence(Found.NORMALISED, k, k, start, end)
 
-    def _number(self, value: Decimal, written: str) -> list[Occurrence]:
-        if not value.is_finite():
-            return []
-        places = [place for place, _ in self._amounts.get(value, ())]
-        if 0 < value < 1:
-            shares = self._amounts.get(value * 100, ())
-            places += [place for place, percent in shares if percent]
-        same = {written, f"{value.normalize():f}"}
-        exact = [
-            Occurrence(Found.EXACT, one.first, one.last, one.start, one.end)
-            for one in places
-            if self.quote(one) in same
-        ]
-        return exact + [one for one in places if self.quote(one) not in same]
-
-    def _text(self, value: str) -> list[Occurrence]:
+    def _text(self, value: str) -> Sequence[Occurrence]:
         if not value:
             return []
-        places = self._as_words(value)
-        if _NUMBER.fullmatch(value) and not any(one.found is Found.EXACT for one in places):
-            # 12.0 is not what stands as 12 and, somewhere behind it, 0.
-            places = self._number(_decimal(value), value)
-        places = places or self._as_date(value)
-        if not places:
-            places = self._as_sign(value)
-        # A number or a date that differs by a digit is another one.
-        if places or _NUMBER.fullmatch(value) or _ISO_DATE.fullmatch(value):
+        if _NUMBER.fullmatch(value):
+            return self._written_number(value)
+        if _NOTED.fullmatch(value) and (readings := readings_of(value.lstrip("-"))):
+            return self._noted_number(value, readings)
+        places = self._as_words(value) or self._readings.dates(value)
+        places = places or self._readings.currencies(value.upper())
+        # A date that differs by a digit is another one.
+        if places or ISO_DATE.fullmatch(value):
             return places
-        return self._alike(value) or self._in_parts(value)
+        return self._alike.places(value) or self._in_parts(value)
+
+    def _noted_number(self, value: str, readings: Sequence[Decimal]) -> list[Occurrence]:
+        """A number that is told as a page may write it: 234,50 is not the end of 1.234,50."""
+        whole = [one for one in self._as_words(value) if self._is_whole(value, one)]
+        if whole or len(readings) > 1:
+            return whole
+        sign = -1 if value.startswith("-") else 1
+        return self._readings.numbers(sign * readings[0], value)
+
+    def _written_number(self, value: str) -> list[Occurrence]:
+        """A text that is a number, sought as one; else as it is, but not within another number."""
+        places: list[Occurrence] = []
+        if not _NAME.fullmatch(value):
+            places = self._readings.numbers(_decimal(value), value)
+        return places or [
+            self._doubted(one)
+            for one in self._as_words(value)
+            if one.found is Found.EXACT and self._is_whole(value, one)
+        ]
+
+    def _is_whole(self, value: str, one: Occurrence) -> bool:
+        """Whether neither digits nor a sign belong to the number that stands at a place."""
+        text = self.pieces[one.first].text
+        before, behind = text[max(0, one.start - 2) : one.start], text[one.end : one.end + 5]
+        if _NAME.fullmatch(value):
+            # INV-0381 is no negative number, and (0381) neither.
+            before = re.sub(r"(?<=[^\W\d_])-\Z", "", before)
+        elif before[-1:] == "(" and behind[:1] == ")":
+            return False
+        if re.match(r"\d{3}(?!\d)", value) and _GROUP_BEFORE.search(before):
+            return False
+        return not _BEFORE.search(before) and not _BEHIND.match(behind)
+
+    def _doubted(self, one: Occurrence) -> Occurrence:
+        """A number between slashes is doubtful: it may be a part of a date."""
+        text = self.pieces[one.first].text
+        slashed = "/" in (text[max(0, one.start - 1) : one.start], text[one.end : one.end + 1])
+        return replace(one, doubtful=slashed)
 
     def _as_words(self, value: str) -> list[Occurrence]:
         words = list(words_in(value))
         if not words:
-            return [
-                Occurrence(Found.EXACT, k, k, match.start(), match.end())
-                for k, piece in enumerate(self.pieces)
-                for match in re.finditer(re.escape(value), piece.text)
-            ]
-        rarest = min(range(len(words)), key=lambda k: len(self._places.get(words[k].text, ())))
+            return self._as_marks(value)
+        places, texts = self._tokens.places, self._tokens.texts
+        wanted = [word.text for word in words]
+        rarest = min(range(len(words)), key=lambda k: len(places.get(wanted[k], ())))
         found: list[Occurrence] = []
-        for at in self._places.get(words[rarest].text, ()):
-            run = self._run(at - rarest, len(words))
-            if [token.text for token in run] == [word.text for word in words]:
+        for at in places.get(wanted[rarest], ()):
+            start = at - rarest
+            if start < 0 or texts[start : start + len(words)] != wanted:
+                continue
+            if run := self._tokens.run(start, len(words)):
                 found.append(self._exactly(value, words[0].start, run))
         return found
 
-    def _exactly(self, value: str, lead: int, run: Sequence[_Token]) -> Occurrence:
+    def _as_marks(self, value: str) -> list[Occurrence]:
+        """A text without a letter or digit."""
+        if value in SIGNS:
+            return self._readings.signs(value)
+        return [
+            Occurrence(Found.EXACT, k, k, match.start(), match.end())
+            for k, piece in enumerate(self.pieces)
+            for match in re.finditer(re.escape(value), piece.text)
+        ]
+
+    def _exactly(self, value: str, lead: int, run: Sequence[Token]) -> Occurrence:
         """A run of the value's words: exact where the page has the value as it is."""
         first, last = run[0], run[-1]
         start = first.start - lead
         text = self.pieces[first.piece].text
         if start >= 0 and text.startswith(value, start):
             return Occurrence(Found.EXACT, first.piece, first.piece, start, start + len(value))
-        return _at(Found.NORMALISED, first, last)
-
-    def _run(self, first: int, count: int) -> Sequence[_Token]:
-        """`count` words from a place on, if all of them are there, on one page."""
-        if first < 0 or first + count > len(self._tokens):
-            return ()
-        run = self._tokens[first : first + count]
-        pages = self.pieces[run[0].piece].page, self.pieces[run[-1].piece].page
-        return run if pages[0] == pages[1] else ()
-
-    def _as_date(self, value: str) -> list[Occurrence]:
-        match = _ISO_DATE.fullmatch(value)
-        try:
-            return self._dates.get(date.fromisoformat(match[1]), []) if match else []
-        except ValueError:
-            return []
-
-    def _as_sign(self, value: str) -> list[Occurrence]:
-        """A currency by its sign."""
-        signs = [sign for sign, code in SIGNS.items() if code == value.upper()]
-        return [
-            Occurrence(Found.NORMALISED, k, k, match.start(), match.end())
-            for k, piece in enumerate(self.pieces)
-            for sign in signs
-            for match in re.finditer(re.escape(sign), piece.text)
-        ]
-
-    def _alike(self, value: str) -> list[Occurrence]:
-        """The runs of words that differ from a text by few characters, the likest ones."""
-        words = [word.text for word in words_in(value)]
-        joined = "".join(words)
-        most = min(MOST_ERRORS, len(joined) // CHARACTERS_PER_ERROR)
-        if not words:
-            return []
-        best, found = most + 1, dict[tuple[int, int], Occurrence]()
-        for first, count in sorted(set(self._windows(words))):
-            run = self._run(first, count)
-            text = "".join(token.text for token in run)
-            apart = distance(joined, text, min(best, most)) if text else most + 1
-            if apart > min(best, most) or not same_digits(value, " ".join(t.text for t in run)):
-                continue
-            if apart < best:
-                best, found = apart, {}
-            how = Found.FUZZY if apart else Found.NORMALISED
-            key = (run[0].piece, run[0].start)
-            found[key] = _at(how, run[0], run[-1], 1 - apart / len(joined))
-        return list(found.values())
-
-    def _windows(self, words: Sequence[str]) -> Iterator[tuple[int, int]]:
-        """Runs of words that may be like these: the first word and how many."""
-        known = [k for k in range(len(words)) if words[k] in self._places]
-        known.sort(key=lambda k: len(self._places[words[k]]))
-        for k in known[:SEEDS]:
-            yield from self._around(words, k, self._places[words[k]])
-        if not known:
-            longest = max(range(len(words)), key=lambda k: len(words[k]))
-            most = max(1, len(words[longest]) // CHARACTERS_PER_ERROR)
-            for near in self._near(words[longest], most):
-                yield from self._around(words, longest, self._places[near])
-            # What was run together with its neighbours is like no word of the value.
-            for glued in self._glued(words):
-                yield from self._around(words, 0, self._places[glued])
-
-    def _around(
-        self, words: Sequence[str], k: int, places: Sequence[int]
-    ) -> Iterator[tuple[int, int]]:
-        """Runs that have the word `k` at one of some places, give or take a word."""
-        for at in places[:PLACES]:
-            for first in range(at - k - 1, at - k + 2):
-                for count in range(max(1, len(words) - 1), len(words) + 2):
-                    if first <= at:
-                        yield first, count
-        if len(words) > 2:
-            yield from (
-                (at - k, count) for at in places[:PLACES] for count in range(1, len(words) - 1)
-            )
-
-    def _near(self, word: str, most: int) -> Iterator[str]:
-        if len(word) >= 4:
-            yield from (one for one in self._places if distance(word, one, most) <= most)
-
-    def _glued(self, words: Sequence[str]) -> Iterator[str]:
-        whole = "".join(words)
-        if len(words) > 1:
-            yield from (one for one in self._places if len(one) > 5 and whole.startswith(one))
+        return stretch(Found.NORMALISED, first, last)
 
     def _in_parts(self, value: str) -> list[Occurrence]:
         """A text of several lines or parts with commas, each of which stands on the page."""
-        parts = [part for part in re.split(r"[\n,;]+", value) if part.strip()]
+        parts = [part.strip() for part in re.split(r"[\n,;]+", value) if part.strip()]
         if len(parts) < 2:
             return []
-        found = [self._as_words(part.strip()) or self._alike(part.strip()) for part in parts]
+        found = [self._part(part) for part in parts]
         if not all(found):
             return []
         first = found[0][0]
-        near = [min(places, key=lambda one: abs(one.first - first.first)) for places in found]
+        near = [_nearest(places, first.first) for places in found]
         pages = {self.pieces[one.first].page for one in near}
         if len(pages) > 1:
             return []
@@ -281,9 +192,21 @@ class Index:
         how = Found.FUZZY if any(one.found is Found.FUZZY for one in near) else Found.NORMALISED
         return [Occurrence(how, low.first, high.last, low.start, high.end, likeness)]
 
+    def _part(self, part: str) -> Sequence[Occurrence]:
+        """The places of a part, in reading order."""
+        if part not in self._parts:
+            self._parts[part] = self._as_words(part) or self._alike.places(part)
+        return self._parts[part]
 
-def _at(found: Found, first: _Token, last: _Token, likeness: float = 1.0) -> Occurrence:
-    return Occurrence(found, first.piece, last.piece, first.start, last.end, likeness)
+
+def _nearest(places: Sequence[Occurrence], piece: int) -> Occurrence:
+    """Of places in reading order the one that begins nearest to a piece, the first of them."""
+    above = bisect_left(places, piece, key=lambda one: one.first)
+    around = [places[above]] if above < len(places) else []
+    if above:
+        below = places[above - 1].first
+        around.insert(0, places[bisect_left(places, below, key=lambda one: one.first)])
+    return min(around, key=lambda one: abs(one.first - piece))
 
 
 def _decimal(value: str) -> Decimal:

@@ -1,9 +1,11 @@
 """A JSON Schema as what is to be found: values, groups of them, and lists."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from llm_ocr.parsing.resolving import branches, is_null, resolved
@@ -16,6 +18,8 @@ EITHER = ("anyOf", "oneOf")
 LONGEST_HINT = 3
 # Deeper than this nothing is looked for: a schema may refer to itself.
 DEEPEST = 6
+# More nodes than this are only told to a lesser depth, to this one at least.
+MOST, SHALLOWEST = 2000, 2
 
 
 class Kind(StrEnum):
@@ -108,17 +112,28 @@ Node = Leaf | Group | Listing
 def shape_of(schema: Mapping[str, Any]) -> Group:
     """The shape of an object's JSON Schema; a schema of something else is a group of one, `value`.
 
-    Objects nested deeper than `DEEPEST` count as texts.
+    Objects nested deeper than `DEEPEST` count as texts; where types that refer to each other would
+    be more than `MOST` nodes, those that are less deep do.
     """
-    node = _node(schema, schema, "", "", False, 0)
-    return node if isinstance(node, Group) else Group("", Names(()), {"value": node})
+    for deepest in range(DEEPEST, SHALLOWEST, -1):
+        try:
+            return _shape(schema, _Room(schema, deepest, MOST))
+        except _TooManyError:
+            continue
+    return _shape(schema, _Room(schema, SHALLOWEST, None))
 
 
 def labels_of(schema: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """What each value is called on pages, by its path without the numbers of list items."""
+    return dict(_labels_of(json.dumps(schema)))
+
+
+@lru_cache(maxsize=8)
+def _labels_of(schema: str) -> Mapping[str, tuple[str, ...]]:
+    """The same of a schema's JSON: all records of a run have one schema."""
     return {
         leaf.path: tuple(" ".join(phrase) for phrase in leaf.names.all)
-        for leaf in _all_leaves(shape_of(schema))
+        for leaf in _all_leaves(shape_of(json.loads(schema)))
     }
 
 
@@ -132,20 +147,43 @@ def _all_leaves(node: Node) -> Iterator[Leaf]:
             yield from _all_leaves(inner)
 
 
-def _node(
-    given: object, root: Mapping[str, Any], path: str, name: str, column: bool, depth: int
-) -> Node:
-    schema = _resolved(given, root)
+class _TooManyError(Exception):
+    """There is no room for another node."""
+
+
+@dataclass
+class _Room:
+    """What a schema's nodes are made in: its root, how deep they go, and how many may follow."""
+
+    root: Mapping[str, Any]
+    deepest: int
+    left: int | None
+
+    def take(self) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise _TooManyError
+
+
+def _shape(schema: Mapping[str, Any], room: _Room) -> Group:
+    node = _node(schema, room, "", "", False, 0)
+    return node if isinstance(node, Group) else Group("", Names(()), {"value": node})
+
+
+def _node(given: object, room: _Room, path: str, name: str, column: bool, depth: int) -> Node:
+    room.take()
+    schema = _resolved(given, room.root)
     names = _names(name, schema, column)
     kind = schema.get("type")
-    if depth < DEEPEST and (isinstance(schema.get("properties"), Mapping)):
+    if depth < room.deepest and (isinstance(schema.get("properties"), Mapping)):
         fields = {
-            key: _node(inner, root, f"{path}.{key}" if path else key, key, column, depth + 1)
+            key: _node(inner, room, f"{path}.{key}" if path else key, key, column, depth + 1)
             for key, inner in schema["properties"].items()
         }
         return Group(path, names, fields)
-    if depth < DEEPEST and (kind == "array" or "items" in schema):
-        item = _node(schema.get("items", {}), root, path, name, True, depth + 1)
+    if depth < room.deepest and (kind == "array" or "items" in schema):
+        item = _node(schema.get("items", {}), room, path, name, True, depth + 1)
         return Listing(path, names, item)
     return _leaf(schema, path, names)
 

@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Sequence
-from html.parser import HTMLParser
+
+from llm_ocr.parsing.grids import around_tables, html_rows
 
 _PIPED = re.compile(r"[^|\n]*\|.*")
 _RULE = re.compile(r"[\s|:+-]+")
-WIDEST = 1000
 
 
 def first_table(text: str) -> list[list[str]] | None:
     """Rows of equal length, the first of which is taken for the head; None without a table."""
-    found = _of_html(text) if "<table" in text.lower() else _of_bars(text)
+    tables = (piece for is_table, piece in around_tables(text) if is_table)
+    table = next(tables, None)
+    found = _of_bars(text) if table is None else _of_html(table)
     rows = [row for row in found if row]
     if len(rows) < 2:
         return None
@@ -19,86 +21,22 @@ def first_table(text: str) -> list[list[str]] | None:
     return [[*row, *[""] * (widest - len(row))] for row in rows]
 
 
-def _of_html(text: str) -> Sequence[list[str]]:
-    reader = _Reader()
-    # The parser raises on some declarations; in an answer there are none to be read.
-    reader.feed(text.replace("<!", "&lt;!"))
-    reader.close()
-    reader.end_row()
-    return reader.rows
-
-
-class _Reader(HTMLParser):
-    """Cells of the first table; what spans several columns or rows stands in each."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows: list[list[str]] = []
-        self._row: list[str] | None = None
-        self._cell: list[str] | None = None
-        self._columns = self._lines = 1
-        # Column -> text and how many more rows it goes down.
-        self._hanging: dict[int, tuple[str, int]] = {}
-        self._is_over = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if self._is_over:
-            return
-        if tag == "tr":
-            self.end_row()
-            self._row = []
-        elif tag in ("td", "th"):
-            self._end_cell()
-            self._row = [] if self._row is None else self._row
-            self._cell = []
-            spans = dict(attrs)
-            self._columns = _span(spans.get("colspan"))
-            self._lines = _span(spans.get("rowspan"))
-        elif tag == "br" and self._cell is not None:
-            self._cell.append(" ")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("td", "th"):
-            self._end_cell()
-        elif tag == "tr":
-            self.end_row()
-        elif tag == "table":
-            self.end_row()
-            self._is_over = True
-
-    def handle_data(self, data: str) -> None:
-        if self._cell is not None:
-            self._cell.append(data)
-
-    def _end_cell(self) -> None:
-        if self._cell is None or self._row is None:
-            return
-        self._fill_from_above(self._row)
-        text = " ".join("".join(self._cell).split())
-        for _ in range(self._columns):
-            if self._lines > 1:
-                self._hanging[len(self._row)] = (text, self._lines - 1)
-            self._row.append(text)
-        self._cell = None
-
-    def end_row(self) -> None:
-        """The row under way is whole."""
-        self._end_cell()
-        if self._row is not None and not self._is_over:
-            self._fill_from_above(self._row)
-            self.rows.append(self._row)
-        self._row = None
-
-    def _fill_from_above(self, row: list[str]) -> None:
-        while (hanging := self._hanging.pop(len(row), None)) is not None:
-            text, left = hanging
-            if left > 1:
-                self._hanging[len(row)] = (text, left - 1)
-            row.append(text)
-
-
-def _span(said: str | None) -> int:
-    return min(WIDEST, int(said)) if said and said.isdecimal() and int(said) else 1
+def _of_html(table: str) -> Sequence[list[str]]:
+    """The rows of a table; what spans several columns or rows stands in each."""
+    rows: list[list[str]] = []
+    # Column -> text and how many more rows it goes down.
+    hanging: dict[int, tuple[str, int]] = {}
+    for cells in html_rows(table):
+        row = {column: said for column, (said, _) in hanging.items()}
+        hanging = {k: (said, left - 1) for k, (said, left) in hanging.items() if left > 1}
+        for cell in cells:
+            said = " ".join(cell.text.split())
+            reached = range(cell.column, cell.column + cell.columns)
+            row |= dict.fromkeys(reached, said)
+            if cell.rows > 1:
+                hanging |= dict.fromkeys(reached, (said, cell.rows - 1))
+        rows.append([row.get(column, "") for column in range(max(row, default=-1) + 1)])
+    return rows
 
 
 def _of_bars(text: str) -> Sequence[list[str]]:

@@ -22,6 +22,8 @@ class Word:
 
 def folded(text: str) -> str:
     """Without case, accents and ligatures."""
+    if text.isascii():
+        return text.lower()
     apart = unicodedata.normalize("NFKD", text.casefold().translate(_SHARP))
     return "".join(char for char in apart if not unicodedata.combining(char))
 
@@ -54,15 +56,43 @@ def distance(one: str, other: str, most: int) -> int:
     """How many characters must be put in, taken out or changed; `most + 1` where it is more."""
     if abs(len(one) - len(other)) > most:
         return most + 1
-    before = list(range(len(other) + 1))
-    for row, char in enumerate(one, 1):
-        first, last = max(1, row - most), min(len(other), row + most)
-        now = [most + 1] * (len(other) + 1)
-        now[0] = row
-        for k in range(first, last + 1):
-            change = before[k - 1] + (char != other[k - 1])
-            now[k] = min(change, before[k] + 1, now[k - 1] + 1)
-        if min(now[first - 1 : last + 1]) > most:
+    one, other = _differing(one, other)
+    if not one or not other or most < 2:
+        # With one error at most, no more than one character of each is left.
+        return min(max(len(one), len(other)), most + 1)
+    return _edits(one, other, most)
+
+
+def _edits(one: str, other: str, most: int) -> int:
+    """The distance, a row of the table of all prefixes' distances at a time.
+
+    Where a row goes up and down from cell to cell is kept as the bits of two numbers
+    (G. Myers, Journal of the ACM 46, 1999).
+    """
+    last, mask = 1 << (len(one) - 1), (1 << len(one)) - 1
+    where: dict[str, int] = {}
+    for k, char in enumerate(one):
+        where[char] = where.get(char, 0) | (1 << k)
+    up, down, edits = mask, 0, len(one)
+    for left, char in zip(range(len(other) - 1, -1, -1), other, strict=True):
+        same = where.get(char, 0)
+        across = (((same & up) + up) ^ up) | same
+        rises, falls = down | ~(across | up), up & across
+        edits += bool(rises & last) - bool(falls & last)
+        if edits - left > most:
             return most + 1
-        before = now
-    return min(before[-1], most + 1)
+        rises, same = (rises << 1) | 1, same | down
+        up, down = ((falls << 1) | ~(same | rises)) & mask, rises & same & mask
+    return edits
+
+
+def _differing(one: str, other: str) -> tuple[str, str]:
+    """Two texts without what they have in common at their beginnings and ends."""
+    shorter = min(len(one), len(other))
+    start = 0
+    while start < shorter and one[start] == other[start]:
+        start += 1
+    end = 0
+    while end < shorter - start and one[-1 - end] == other[-1 - end]:
+        end += 1
+    return one[start : len(one) - end], other[start : len(other) - end]

@@ -1,9 +1,9 @@
 """A record as the viewer shows it: a line a value, with its place and what is wrong with it."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from llm_ocr.parsing.leaves import leaves
 from llm_ocr.report.record_types import as_json, encodable
 from llm_ocr.tables.schema import Row
 
@@ -18,7 +18,7 @@ def shown_record(row: Row) -> dict[str, object]:
     isn't on the page.
     """
     fields = None if row["fields"] is None else json.loads(row["fields"], parse_constant=str)
-    values = dict(_leaves(fields, "")) if fields is not None else {}
+    values = dict(leaves(fields, empty=True)) if fields is not None else {}
     errors: dict[str, list[Row]] = {}
     for error in row["errors"] or ():
         errors.setdefault(error["path"], []).append(error)
@@ -33,18 +33,6 @@ def shown_record(row: Row) -> dict[str, object]:
     shown["errors"] = _errors(errors.get("", ()))
     shown["raw"] = row["raw_answer"] if fields is None else None
     return shown
-
-
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, object]]:  # noqa: ANN401
-    inside: Mapping[str, object] = {}
-    if isinstance(value, dict):
-        inside = value
-    elif isinstance(value, list):
-        inside = {str(k): one for k, one in enumerate(value)}
-    if not inside:
-        yield path, value
-    for name, one in inside.items():
-        yield from _leaves(one, f"{path}.{name}" if path else name)
 
 
 def _field(

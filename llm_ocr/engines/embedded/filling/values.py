@@ -7,6 +7,8 @@ from decimal import Decimal
 
 from llm_ocr.parsing.amounts import SIGNS, Amount, amounts_in
 from llm_ocr.parsing.dates import dates_in
+from llm_ocr.parsing.notation import dates_meant, numbers_meant, tally
+from llm_ocr.parsing.opposites import EMPTY, NO, TICKED, YES
 from llm_ocr.parsing.shape import Kind, Leaf
 from llm_ocr.parsing.words import bare, folded, words_in
 
@@ -19,8 +21,6 @@ IDENTIFIER = ("number", "no", "nr", "nummer", "id", "code", "iban", "phone", "re
 # What may stand beside a number without making a sentence of it.
 LOOSE_WORDS = 2
 LONGEST = 400
-_YES = frozenset({"yes", "true", "ja", "wahr", "x", "☑", "☒", "✓", "✔"})
-_NO = frozenset({"no", "false", "nein", "falsch", "☐"})
 _EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 
 
@@ -34,15 +34,8 @@ class Notation:
 
 def notation_of(text: str) -> Notation:
     """The notation that a page's unambiguous numbers and dates are in."""
-    commas = points = 0
-    for match in re.finditer(r"(?<![\d.,])(?:\d{1,3}([.,]))*\d+([.,])\d{1,2}(?![\d.,])", text):
-        commas += match[2] == ","
-        points += match[2] == "."
-    month_first = day_first = 0
-    for match in re.finditer(r"\b(\d{1,2})/(\d{1,2})/\d{2,4}\b", text):
-        day_first += int(match[1]) > 12
-        month_first += int(match[2]) > 12
-    return Notation(commas > points, month_first > day_first)
+    told = tally(text)
+    return Notation(told.commas > told.points, told.months_first > told.days_first)
 
 
 def read(leaf: Leaf, text: str, notation: Notation) -> object:
@@ -66,7 +59,7 @@ def _number(leaf: Leaf, text: str, notation: Notation) -> float | int | None:
     found = [one for one in _outermost(text) if one.percent == rate]
     if not found or _is_prose(text, found):
         return None
-    value = _chosen(found[-1], notation)
+    value = numbers_meant(found[-1].readings, notation.decimal_comma)[0]
     if rate and leaf.share:
         value /= 100
     if value == value.to_integral_value() and (leaf.kind is Kind.WHOLE or not _has_cents(value)):
@@ -107,28 +100,16 @@ def _is_prose(text: str, found: list[Amount]) -> bool:
     return len(loose) > LOOSE_WORDS or not found
 
 
-def _chosen(amount: Amount, notation: Notation) -> Decimal:
-    """Of two readings the one in the page's notation: with a decimal comma, 1.234 is thousands."""
-    if len(amount.readings) == 1:
-        return amount.readings[0]
-    whole = max(amount.readings, key=abs)
-    part = min(amount.readings, key=abs)
-    # The likelier reading comes first; a comma makes it the whole one.
-    has_comma = amount.readings[0] == whole
-    return part if has_comma == notation.decimal_comma else whole
-
-
 def _date(text: str, notation: Notation) -> str | None:
     found = next(dates_in(text), None)
     if found is None:
         return None
-    readings = found.readings
-    return readings[-1 if notation.month_first else 0].isoformat()
+    return dates_meant(found.readings, notation.month_first)[0].isoformat()
 
 
 def _boolean(text: str) -> bool | None:
     words = folded(text)
-    return True if words in _YES else False if words in _NO else None
+    return True if words in {*YES, *TICKED} else False if words in {*NO, *EMPTY} else None
 
 
 def _choice(leaf: Leaf, text: str) -> object:

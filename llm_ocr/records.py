@@ -25,21 +25,6 @@ class PageStatus(StrEnum):
     FAILED = "failed"
 
 
-class RecordPer(StrEnum):
-    """What a record is of."""
-
-    PAGE = "page"
-    DOCUMENT = "document"
-
-
-class RecordSource(StrEnum):
-    """What the model is shown: the page's image, what was read of it, or both."""
-
-    IMAGE = "image"
-    TEXT = "text"
-    BOTH = "both"
-
-
 class ErrorCode(StrEnum):
     """Why a page failed: a category to count by; the message beside it names the input."""
 

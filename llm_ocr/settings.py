@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from llm_ocr.models.catalogue import profile_named
-from llm_ocr.records import RecordPer, RecordSource
+from llm_ocr.parsing.record import RecordPer, RecordSource
 from llm_ocr.sources.open import PageSelection, parse_pages
 
 DEFAULT_MODEL = "deepseek-ocr"

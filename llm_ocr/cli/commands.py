@@ -20,7 +20,6 @@ from llm_ocr.cli.options import (
     MODEL,
     OUTPUT,
     PAGES,
-    RECORD,
     RETRY,
     RUN,
     SERVER,
@@ -28,6 +27,7 @@ from llm_ocr.cli.options import (
     VLLM,
     takes,
 )
+from llm_ocr.cli.parsing import parse
 from llm_ocr.cli.planning import plan
 from llm_ocr.cli.schemas import schemas
 from llm_ocr.cli.showing import errors, listed, note, show, terminal
@@ -98,30 +98,7 @@ def describe(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     _execute(given, json_logs, inputs=None, out=out, stages=("describe",))
 
 
-@app.command()
-@takes(RECORD, PAGES, MODEL, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT)
-def parse(
-    inputs: Annotated[
-        list[str], typer.Argument(help="Files, folders, datasets; or the place of a run, alone.")
-    ],
-    schema: Annotated[
-        str,
-        typer.Option(help="A built-in (`llm-ocr schemas`), module:Class, schema.py, schema.json."),
-    ],
-    given: Given,
-    out: Annotated[
-        str | None,
-        typer.Option("--out", "-o", help="Where the run goes, or goes on (default: into the run)."),
-    ] = None,
-    json_logs: JsonLogs = False,
-) -> None:
-    """Documents to records of a schema, with the place of each value; or those of a run."""
-    from llm_ocr.pipeline import parsing
-
-    def work(settings: "Settings", notify: "Notify") -> "Summary":
-        return parsing.parse(inputs, out, schema, settings, notify=notify)
-
-    show(given, json_logs, work)
+app.command()(parse)
 
 
 @app.command()

@@ -10,6 +10,21 @@ from llm_ocr.records import Block, Box
 Fields = Mapping[str, Any]
 
 
+class RecordPer(StrEnum):
+    """What a record is of."""
+
+    PAGE = "page"
+    DOCUMENT = "document"
+
+
+class RecordSource(StrEnum):
+    """What the model is shown: the page's image, what was read of it, or both."""
+
+    IMAGE = "image"
+    TEXT = "text"
+    BOTH = "both"
+
+
 class Merge(StrEnum):
     """What becomes of a field that several parts of a document have."""
 

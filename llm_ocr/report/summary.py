@@ -10,20 +10,19 @@ from rich.table import Table
 from rich.text import Text
 
 from llm_ocr import __version__
-from llm_ocr.records import PageStatus, RecordPer
+from llm_ocr.records import PageStatus
+from llm_ocr.report.balance import check_run
 from llm_ocr.report.descriptions import told
 from llm_ocr.report.record_counts import RecordCounts
 from llm_ocr.report.sessions import read_sessions, total_cost
 from llm_ocr.storage.store import Store
-from llm_ocr.tables.counts import BalanceError, Counts, total
+from llm_ocr.tables.counts import Counts, total
 from llm_ocr.tables.data import published
 from llm_ocr.tables.ledger import Entry, Ledger
 from llm_ocr.tables.plan import Plan
 from llm_ocr.tables.read import read_piece
 
 SUMMARY_PATH = "summary.json"
-# What shards were asked about figures before there were tasks.
-BEFORE_TASKS = ("describe",)
 PROBLEMS_SHOWN = 10
 STATUS_STYLES = {
     PageStatus.OK: "green",
@@ -130,7 +129,7 @@ def summarise(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Sum
     stages = {
         name: _planned(ledger, name, plan) for name in ("extract", "describe", "assemble", "parse")
     }
-    _check_run(plan, **stages)
+    check_run(plan, **stages)
     pages, described, assembled, parsed = (
         total(entry.counts for entry in stages[name].values()) for name in stages
     )
@@ -182,59 +181,6 @@ def _planned(ledger: Ledger, stage: str, plan: Plan) -> dict[str, Entry]:
     """The commits of the plan's shards; a later plan's may have come meanwhile."""
     found = ledger.entries(stage)
     return {shard.name: found[shard.name] for shard in plan.shards if shard.name in found}
-
-
-def _check_run(
-    plan: Plan,
-    extract: Mapping[str, Entry],
-    describe: Mapping[str, Entry],
-    assemble: Mapping[str, Entry],
-    parse: Mapping[str, Entry],
-) -> None:
-    """What one stage put out of a shard went into the next one, and came out of it."""
-    documents = {shard.name: shard.document_count for shard in plan.shards}
-    documents |= {  # where nobody counted a file's rows, those that came of it are what there is
-        shard: assemble[shard].counts.items
-        for shard, count in documents.items()
-        if count is None and shard in assemble
-    }
-    figures = {  # each once for each task
-        shard: entry.counts.rows.get("figures", 0) * len(describe[shard].asked or BEFORE_TASKS)
-        for shard, entry in extract.items()
-        if shard in describe
-    }
-    pages = {shard: entry.counts.items for shard, entry in extract.items()}
-    parsed = {
-        shard: pages[shard] if _is_of_pages(entry) else documents[shard] or entry.counts.items
-        for shard, entry in parse.items()
-    }
-    for what, given, ended in (
-        ("pages", pages, extract),
-        ("figures", figures, describe),
-        ("documents", documents, assemble),
-        ("pages or documents to parse", parsed, parse),
-    ):
-        for shard, entry in ended.items():
-            if _is_outdated(entry, extract.get(shard)):
-                continue
-            counts = entry.counts
-            if not given.get(shard) == counts.items == sum(counts.statuses.values()):
-                raise BalanceError(
-                    f"shard {shard}: {given.get(shard)} {what} went in, {counts.items} came out "
-                    f"with {sum(counts.statuses.values())} statuses; please report this"
-                )
-
-
-def _is_of_pages(parsed: Entry) -> bool:
-    return parsed.asked["parse"].startswith(f"{RecordPer.PAGE}-")
-
-
-def _is_outdated(entry: Entry, extracted: Entry | None) -> bool:
-    """Whether what it was made from has moved on: it is due again."""
-    return extracted is not None and entry.inputs.get("extract") not in (
-        None,
-        extracted.generation,
-    )
 
 
 def _problem_pages(store: Store, shards: Mapping[str, Entry]) -> Iterator[Problem]:

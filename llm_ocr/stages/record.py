@@ -15,7 +15,14 @@ from llm_ocr.parsing.evidence import find_evidence
 from llm_ocr.parsing.leaves import leaves, without
 from llm_ocr.parsing.loading import LoadedSchema
 from llm_ocr.parsing.merging import merge_validated
-from llm_ocr.parsing.record import Evidence, FieldError, PageText, Validated
+from llm_ocr.parsing.record import (
+    Evidence,
+    FieldError,
+    PageText,
+    RecordPer,
+    RecordSource,
+    Validated,
+)
 from llm_ocr.parsing.shape import labels_of
 from llm_ocr.parsing.windows import windows
 from llm_ocr.records import (
@@ -23,8 +30,6 @@ from llm_ocr.records import (
     PageError,
     PageStatus,
     ParsedAnswer,
-    RecordPer,
-    RecordSource,
 )
 from llm_ocr.stages.record_images import Images
 from llm_ocr.stages.record_parts import Part, PartItem, PartReading, text_room

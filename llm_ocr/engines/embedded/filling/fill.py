@@ -5,28 +5,18 @@ is not found is null; a list of which nothing is found is empty.
 """
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_ocr.engines.embedded.filling.columns import Table, table_for
+from llm_ocr.engines.embedded.filling.currencies import page_currency
 from llm_ocr.engines.embedded.filling.labels import Label, Labels, labels_on
+from llm_ocr.engines.embedded.filling.numbers import Notation, notation_of
 from llm_ocr.engines.embedded.filling.pairs import Pair, pairs_on
 from llm_ocr.engines.embedded.filling.parties import ISSUER, Party, parties_on
 from llm_ocr.engines.embedded.filling.phrases import Paper
-from llm_ocr.engines.embedded.filling.values import (
-    CODES,
-    Notation,
-    currency_for,
-    notation_of,
-    read,
-)
-from llm_ocr.parsing.amounts import SIGNS
+from llm_ocr.engines.embedded.filling.values import EMAIL, IBAN, read
 from llm_ocr.parsing.shape import Group, Kind, Leaf, Listing, Node, shape_of
-from llm_ocr.parsing.words import bare
-
-_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
-_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?:\s?[A-Z0-9]{4}){2,7}(?:\s?[A-Z0-9]{1,4})?\b")
 
 Values = dict[str, object]
 
@@ -91,25 +81,13 @@ def _is_by(pair: Pair, party: Party, height: float) -> bool:
 
 
 def _unlabelled(leaf: Leaf, paper: Paper, notation: Notation) -> object:
-    """What needs no label: a currency by its signs, an e-mail address, a choice's only member."""
-    if leaf.names.has("currency"):
-        return _currency(leaf, paper)
-    for words, pattern in (("email", _EMAIL), ("iban", _IBAN)):
+    if leaf.names.has("currency", "wahrung"):
+        return page_currency(leaf, [phrase.text for phrase in paper.phrases])
+    for words, pattern in (("email", EMAIL), ("iban", IBAN)):
         if leaf.kind is Kind.TEXT and leaf.names.has(words):
             found = {match.group() for match in pattern.finditer(paper.text)}
             return found.pop() if len(found) == 1 else None
-    if leaf.kind is Kind.CHOICE:
-        named = {bare(phrase.text): phrase for phrase in paper.phrases}
-        found_members = [one for one in leaf.members if bare(str(one)) in named]
-        return found_members[0] if len(found_members) == 1 else None
     return None
-
-
-def _currency(leaf: Leaf, paper: Paper) -> object:
-    """The sign or code of a currency that the page has most often."""
-    marks = re.findall(f"[{''.join(SIGNS)}]|\\b(?:{'|'.join(CODES)})\\b", paper.text)
-    counted = Counter(marks).most_common()
-    return next((one for mark, _ in counted if (one := currency_for(leaf, mark))), None)
 
 
 def _listed(

@@ -5,8 +5,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from llm_ocr.engines.embedded.filling.labels import Label
+from llm_ocr.engines.embedded.filling.numbers import Notation, is_marked, is_money
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
-from llm_ocr.engines.embedded.filling.values import Notation, is_identifier, read
+from llm_ocr.engines.embedded.filling.values import is_identifier, read
+from llm_ocr.engines.embedded.filling.wording import has_value_elsewhere, value_behind
 from llm_ocr.parsing.shape import Kind, Leaf
 
 BEHIND, BESIDE, BELOW = 3.0, 2.0, 1.5
@@ -14,8 +16,8 @@ BEHIND, BESIDE, BELOW = 3.0, 2.0, 1.5
 REACH = 1.8
 # What is set larger than a line by this is a title: it has nothing beside or below it.
 TITLE = 1.5
-# A rate beside an amount's label (VAT 20 %) is no part of the amount, nor a label of its own.
-_RATE = re.compile(r"[\s.(@]*(?:at|of|mit|von)?\s*\d+(?:[.,]\d+)?\s*%[\s)]*[:.]?\s*", re.IGNORECASE)
+# What an identifier may begin with: GB 312 4567 08.
+_LETTERS = re.compile(r"[A-Z]{1,4}[.:/-]?")
 _PARTED = re.compile(r"^\s*[.)]?\s*[:#=]\s*")
 
 
@@ -44,7 +46,12 @@ def pairs_on(
         for label in some:
             if isinstance(label.field, Leaf):
                 found += _of_label(paper, label, label.field, labels, taken, notation)
-    return sorted(found, key=lambda pair: (-pair.score, pair.label.number))
+    return sorted(found, key=lambda pair: (_is_bare(pair), -pair.score, pair.label.number))
+
+
+def _is_bare(pair: Pair) -> bool:
+    """Whether a sum of money is not written as one."""
+    return is_money(pair.leaf) and not is_marked(pair.phrase.text)
 
 
 def _of_label(
@@ -61,11 +68,11 @@ def _of_label(
     if behind is not None:
         yield Pair(leaf, behind, BEHIND * sure, label.phrase, label.phrase)
         return
-    if not label.is_whole and not _RATE.fullmatch(label.rest):
+    if not has_value_elsewhere(label):
         return
     if label.phrase.height > TITLE * paper.height:
         return
-    plain = {k for k, some in labels.items() if any(_is_label(one) for one in some)}
+    plain = {k for k, some in labels.items() if any(map(has_value_elsewhere, some))}
     beside = [
         (value, phrase)
         for phrase in _until_label(paper.right_of(label.phrase), plain)
@@ -73,7 +80,8 @@ def _of_label(
     ]
     if beside:
         # Sums stand at the end of a row, behind what they are reckoned from.
-        value, phrase = beside[-1 if leaf.kind is Kind.NUMBER else 0]
+        sums = [one for one in beside if is_money(leaf) and is_marked(one[1].text)]
+        value, phrase = (sums or beside)[-1 if leaf.kind is Kind.NUMBER else 0]
         yield Pair(leaf, value, BESIDE * sure, label.phrase, phrase)
     for phrase in paper.below(label.phrase, REACH):
         if phrase.number in plain:
@@ -90,20 +98,17 @@ def _behind(label: Label, leaf: Leaf, notation: Notation) -> object:
     """The value in the label's own phrase."""
     if label.is_whole:
         return None
-    parted = _PARTED.match(label.rest) is not None
+    if leaf.kind is not Kind.TEXT:
+        return value_behind(label, leaf, notation)
     rest = _PARTED.sub("", label.rest).strip(" .")
-    if leaf.kind is Kind.TEXT and not parted:
+    if _PARTED.match(label.rest) is None:
         # Without a colon only what can be nothing else: a number behind `Invoice no.`.
         first = rest.split()[:1]
         if not is_identifier(leaf) or not first or not re.search(r"\d", rest):
             return None
-        if not re.search(r"\d", first[0]) and not first[0].isupper():
+        if not re.search(r"\d", first[0]) and not _LETTERS.fullmatch(first[0]):
             return None
     return read(leaf, rest, notation)
-
-
-def _is_label(label: Label) -> bool:
-    return label.is_whole or _RATE.fullmatch(label.rest) is not None
 
 
 def _until_label(phrases: Iterator[Phrase], plain: Collection[int]) -> Iterator[Phrase]:

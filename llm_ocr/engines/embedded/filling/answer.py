@@ -25,7 +25,8 @@ def guided_by_text(schema: Mapping[str, Any], prompt: str) -> str:
     """What a page's text has for a schema.
 
     The text is what stands between the first `<page>` and the last `</page>`, or `<document>` and
-    `</document>`; all of the prompt where there is neither, but for lines that are JSON: those are the schema.
+    `</document>`; all of the prompt where there is neither, but for lines that are JSON: those are
+    the schema.
     """
     inner = [_NEXT_PAGE.sub("\n\n", match[2]) for match in _PAGE.finditer(prompt)]
     text = "\n\n".join(inner) if inner else _JSON_LINE.sub("", prompt)

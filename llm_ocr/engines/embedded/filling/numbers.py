@@ -56,7 +56,7 @@ _LETTERED = re.compile(r"(?<![^\W_])([A-Z]{1,4})[ .:/-]{0,2}\d[\d ./-]*\d")
 _CLOCK = re.compile(r"\d{1,2}:\d{2}")
 # A number that the value is reckoned from: 19 % of 100.00, 2 x 5.00.
 _BASE = re.compile(
-    r"(?:%\)?\s*(?:of|on|von|auf|aus|from)|\d\s*[x×@à])\s*[^\w\s]?\s*(?:[A-Z]{3}\s*)?$"
+    r"(?:%\)?\s*(?:of|von|aus|from)|\b(?:on|auf)|\d\s*[x×@à])\s*[^\w\s]?\s*(?:[A-Z]{3}\s*)?$"
 )
 
 
@@ -134,7 +134,8 @@ def first_number(text: str) -> int:
 
 def loose_words(text: str) -> list[Word]:
     """The words of a text that are no number, date or currency."""
-    taken = [(one.start, one.end) for one in (*_outermost(text), *dates_in(text))]
+    taken = [(one.start, one.end) for one in _outermost(text)]
+    taken += [(one.start, one.end) for one in dates_in(text)]
     return [
         word
         for word in words_in(text)

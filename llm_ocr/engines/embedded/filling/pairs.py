@@ -10,6 +10,7 @@ from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
 from llm_ocr.engines.embedded.filling.values import is_identifier, read
 from llm_ocr.engines.embedded.filling.wording import has_value_elsewhere, value_behind
 from llm_ocr.parsing.shape import Kind, Leaf
+from llm_ocr.parsing.synonyms import Phrase as Words
 
 BEHIND, BESIDE, BELOW = 3.0, 2.0, 1.5
 # How far below a label its value may stand, in heights of its line.
@@ -23,13 +24,17 @@ _PARTED = re.compile(r"^\s*[.)]?\s*[:#=]\s*")
 
 @dataclass(frozen=True)
 class Pair:
-    """A value that a label was found for, how good a find it is, and the phrase that it is in."""
+    """A value that a label was found for, how good a find it is, and the phrase that it is in.
+
+    `wording`: the label's words.
+    """
 
     leaf: Leaf
     value: object
     score: float
     label: Phrase
     phrase: Phrase
+    wording: Words
 
 
 def pairs_on(
@@ -66,7 +71,7 @@ def _of_label(
     sure = label.weight + min(label.length, 30) / 100
     behind = _behind(label, leaf, notation)
     if behind is not None:
-        yield Pair(leaf, behind, BEHIND * sure, label.phrase, label.phrase)
+        yield Pair(leaf, behind, BEHIND * sure, label.phrase, label.phrase, label.wording)
         return
     if not has_value_elsewhere(label):
         return
@@ -82,7 +87,7 @@ def _of_label(
         # Sums stand at the end of a row, behind what they are reckoned from.
         sums = [one for one in beside if is_money(leaf) and is_marked(one[1].text)]
         value, phrase = (sums or beside)[-1 if leaf.kind is Kind.NUMBER else 0]
-        yield Pair(leaf, value, BESIDE * sure, label.phrase, phrase)
+        yield Pair(leaf, value, BESIDE * sure, label.phrase, phrase, label.wording)
     for phrase in paper.below(label.phrase, REACH):
         if phrase.number in plain:
             break
@@ -90,7 +95,7 @@ def _of_label(
         if value is not None and phrase.number not in taken:
             aligned = _in_strip(paper, label.phrase, plain)
             score = BESIDE + 0.2 if aligned else BELOW
-            yield Pair(leaf, value, score * sure, label.phrase, phrase)
+            yield Pair(leaf, value, score * sure, label.phrase, phrase, label.wording)
             break
 
 

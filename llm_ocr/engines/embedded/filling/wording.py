@@ -1,7 +1,7 @@
 """What stands between a label and its value: does it leave the label what it is?
 
-`VAT 20%: 5.00` is a label with its value. `VAT Reg No 5`, `Total excl. tax 5.00` and `Date of birth`
-are other labels that begin like it.
+`VAT 20%: 5.00` is a label with its value. `VAT Reg No 5`, `Total excl. tax 5.00` and `Date of
+birth` are other labels that begin like it.
 """
 
 import re
@@ -22,9 +22,10 @@ from llm_ocr.parsing.shape import Kind, Leaf
 from llm_ocr.parsing.words import bare
 
 # A rate beside an amount's label (VAT 20 %), and what it is of.
+_SUM = r"[^\w\s]?\s*(?:[A-Z]{3}\s*)?\d[\d.,' ]*"
 _RATE = re.compile(
-    r"(?:\b(?:at|of|mit|von)\s*)?\b\d+(?:[.,]\d+)?\s*%(?:\)?\s*(?:of|on|von|auf|aus)\s*"
-    r"[^\w\s]?\s*(?:[A-Z]{3}\s*)?\d[\d.,' ]*)?",
+    r"(?:\b(?:at|of|mit|von)\s*)?\b\d+(?:[.,]\d+)?\s*%"
+    rf"(?:\)?\s*(?:of|von|aus)\s*{_SUM})?|\b(?:on|auf)\s*{_SUM}",
     re.IGNORECASE,
 )
 # A number of a rate, of days or of items may follow a label of money: `Net 30`, `Total 3`.
@@ -39,7 +40,8 @@ _DATED = frozenset(
     bare(
         "on am den dem der vom by bis is ist the at until til till before dd mm yy yyyy tt jj jjjj "
         "of issue issued monday tuesday wednesday thursday friday saturday sunday mon tue wed thu "
-        "fri sat sun montag dienstag mittwoch donnerstag freitag samstag sonntag mo di mi do fr sa so"
+        "fri sat sun montag dienstag mittwoch donnerstag freitag samstag sonntag mo di mi do fr sa "
+        "so"
     )
 )
 _WITH_TAX = re.compile(
@@ -90,14 +92,14 @@ def _is_same(label: Label, leaf: Leaf, head: str) -> bool:
     """Whether the words behind a label say the same again, or nothing that matters."""
     for one in reversed(list(dates_in(head)) if is_money(leaf) else []):
         head = f"{head[: one.start]} {head[one.end :]}"
-    names, own = leaf.names.all, bare(label.phrase.text[: len(label.phrase.text) - len(label.rest)])
+    names = leaf.names.all
     head = _RATE.sub(" ", head)
     if any(_GROSS.intersection(name) for name in names):
         head = _WITH_TAX.sub(" ", head)
     words = bare(head)
     if any(char.isdigit() for char in head):
         return False
-    if frozenset(own + words) in {frozenset(name) for name in names}:
+    if frozenset(label.wording + words) in {frozenset(name) for name in names}:
         return True
     allowed = _allowed(leaf)
     while words:

@@ -3,12 +3,18 @@
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from llm_ocr.engines.embedded.filling.labels import Label
-from llm_ocr.engines.embedded.filling.numbers import Notation, is_marked, is_money
+from llm_ocr.engines.embedded.filling.numbers import Notation, is_marked, is_money, loose_words
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
 from llm_ocr.engines.embedded.filling.values import is_identifier, read
-from llm_ocr.engines.embedded.filling.wording import has_value_elsewhere, value_behind
+from llm_ocr.engines.embedded.filling.wording import (
+    has_value_elsewhere,
+    is_known_label,
+    is_same,
+    value_behind,
+)
 from llm_ocr.parsing.shape import Kind, Leaf
 from llm_ocr.parsing.synonyms import Phrase as Words
 
@@ -45,12 +51,15 @@ def pairs_on(
 ) -> list[Pair]:
     """Every value that stands by a label, of phrases that are not taken; the best ones first."""
     found: list[Pair] = []
+    own = {k for k, some in labels.items() if any(map(has_value_elsewhere, some))}
+    others = {one.number for one in paper.phrases if is_known_label(one.text)}
     for number, some in labels.items():
         if number in taken:
             continue
         for label in some:
             if isinstance(label.field, Leaf):
-                found += _of_label(paper, label, label.field, labels, taken, notation)
+                ends = own if label.field.kind is Kind.CHOICE else own | others
+                found += _of_label(paper, label, label.field, ends, taken, notation)
     return sorted(found, key=lambda pair: (_is_bare(pair), -pair.score, pair.label.number))
 
 
@@ -63,7 +72,7 @@ def _of_label(
     paper: Paper,
     label: Label,
     leaf: Leaf,
-    labels: Mapping[int, Sequence[Label]],
+    ends: Collection[int],
     taken: Collection[int],
     notation: Notation,
 ) -> Iterator[Pair]:
@@ -77,26 +86,18 @@ def _of_label(
         return
     if label.phrase.height > TITLE * paper.height:
         return
-    plain = {k for k, some in labels.items() if any(map(has_value_elsewhere, some))}
-    beside = [
-        (value, phrase)
-        for phrase in _until_label(paper.right_of(label.phrase), plain)
-        if phrase.number not in taken and (value := read(leaf, phrase.text, notation)) is not None
-    ]
+    open_to = [phrase for phrase in paper.right_of(label.phrase) if phrase.number not in taken]
+    beside = list(_values(open_to, label, leaf, ends, notation))
     if beside:
         # Sums stand at the end of a row, behind what they are reckoned from.
         sums = [one for one in beside if is_money(leaf) and is_marked(one[1].text)]
         value, phrase = (sums or beside)[-1 if leaf.kind is Kind.NUMBER else 0]
         yield Pair(leaf, value, BESIDE * sure, label.phrase, phrase, label.wording)
-    for phrase in paper.below(label.phrase, REACH):
-        if phrase.number in plain:
-            break
-        value = read(leaf, phrase.text, notation)
-        if value is not None and phrase.number not in taken:
-            aligned = _in_strip(paper, label.phrase, plain)
-            score = BESIDE + 0.2 if aligned else BELOW
-            yield Pair(leaf, value, score * sure, label.phrase, phrase, label.wording)
-            break
+    open_to = [one for one in paper.below(label.phrase, REACH) if one.number not in taken]
+    for value, phrase in islice(_values(open_to, label, leaf, ends, notation), 1):
+        aligned = _in_strip(paper, label.phrase, ends)
+        score = BESIDE + 0.2 if aligned else BELOW
+        yield Pair(leaf, value, score * sure, label.phrase, phrase, label.wording)
 
 
 def _behind(label: Label, leaf: Leaf, notation: Notation) -> object:
@@ -116,11 +117,20 @@ def _behind(label: Label, leaf: Leaf, notation: Notation) -> object:
     return read(leaf, rest, notation)
 
 
-def _until_label(phrases: Iterator[Phrase], plain: Collection[int]) -> Iterator[Phrase]:
+def _values(
+    phrases: Sequence[Phrase], label: Label, leaf: Leaf, ends: Collection[int], notation: Notation
+) -> Iterator[tuple[object, Phrase]]:
+    """The values of some phrases, to the first label or to words where a number is wanted: they
+    may be the label of what follows."""
+    wordless = leaf.kind in (Kind.NUMBER, Kind.WHOLE, Kind.DATE) or is_identifier(leaf)
     for phrase in phrases:
-        if phrase.number in plain:
+        if phrase.number in ends:
             return
-        yield phrase
+        value = read(leaf, phrase.text, notation)
+        if value is not None:
+            yield value, phrase
+        elif wordless and loose_words(phrase.text) and not is_same(label, leaf, phrase.text):
+            return
 
 
 def _in_strip(paper: Paper, phrase: Phrase, plain: Collection[int]) -> bool:

@@ -19,6 +19,7 @@ from llm_ocr.engines.embedded.filling.numbers import (
 from llm_ocr.engines.embedded.filling.values import read
 from llm_ocr.parsing.dates import dates_in
 from llm_ocr.parsing.shape import Kind, Leaf
+from llm_ocr.parsing.synonyms import FIELDS
 from llm_ocr.parsing.words import bare
 
 # A rate beside an amount's label (VAT 20 %), and what it is of.
@@ -52,6 +53,26 @@ _WITH_TAX = re.compile(
 _GROSS = frozenset({"incl", "including", "inkl", "brutto", "gross"})
 
 
+# What fields of any schema are called; but for words that are as often values.
+_VALUES = frozenset(
+    bare(
+        "bank store shop markt company mobile mail post porto frei service goods invoice rechnung "
+        "receipt bestellung from to an von start end tag note item items cost amount each text work"
+    )
+)
+_KNOWN = frozenset(
+    "".join(words)
+    for line in FIELDS.strip().splitlines()
+    for part in line.split(",")
+    if (words := bare(part)) and not (len(words) == 1 and words[0] in _VALUES)
+)
+
+
+def is_known_label(text: str) -> bool:
+    """Whether a text is, or begins before a colon with, what some field is called on paper."""
+    return "".join(bare(text.partition(":")[0])) in _KNOWN
+
+
 def has_value_elsewhere(label: Label) -> bool:
     """Whether a phrase is a label alone, with no value in it."""
     leaf = label.field
@@ -61,7 +82,7 @@ def has_value_elsewhere(label: Label) -> bool:
         return _RATE.fullmatch(label.rest.strip(" .():")) is not None
     if is_money(leaf) and _COUNT.fullmatch(label.rest):
         return True
-    return _is_same(label, leaf, label.rest)
+    return is_same(label, leaf, label.rest)
 
 
 def value_behind(label: Label, leaf: Leaf, notation: Notation) -> object:
@@ -77,7 +98,7 @@ def value_behind(label: Label, leaf: Leaf, notation: Notation) -> object:
         # Where sums are marked as such, a number with neither colon nor mark is no sum.
         if is_money(leaf) and notation.marked and not is_marked(rest):
             return None
-    return read(leaf, rest.strip(" ."), notation) if _is_same(label, leaf, head) else None
+    return read(leaf, rest.strip(" ."), notation) if is_same(label, leaf, head) else None
 
 
 def _start(leaf: Leaf, text: str) -> int:
@@ -88,7 +109,7 @@ def _start(leaf: Leaf, text: str) -> int:
     return 0
 
 
-def _is_same(label: Label, leaf: Leaf, head: str) -> bool:
+def is_same(label: Label, leaf: Leaf, head: str) -> bool:
     """Whether the words behind a label say the same again, or nothing that matters."""
     for one in reversed(list(dates_in(head)) if is_money(leaf) else []):
         head = f"{head[: one.start]} {head[one.end :]}"

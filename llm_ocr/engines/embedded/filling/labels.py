@@ -16,6 +16,8 @@ FILLERS = frozenset(bare("zzgl plus incl inkl inklusive the your our ihre ihr un
 FORGIVING = 7
 # A rate in front of what it is of: `zzgl. 19 % MwSt.`
 _RATE = re.compile(r"\W*(?:[^\W\d_]+\W+)?\d+(?:[.,]\d+)?\s*%\s*")
+# A word goes on behind what is no hyphen of a label's: Peter's, USt-IdNr, INVOICE-555.
+_GOES_ON = re.compile(r"'|-\w")
 OWN, OTHERS, HINTS = 1.0, 0.9, 0.5
 
 
@@ -82,7 +84,7 @@ class Labels:
             if len(letters) > self._longest + 1:
                 break
             rest = phrase.text[word.end :]
-            if rest[:1] == "'":
+            if _GOES_ON.match(rest):
                 continue
             for known in self._like(letters):
                 found = [

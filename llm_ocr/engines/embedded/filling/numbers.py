@@ -40,6 +40,8 @@ BOUNDS = frozenset(
 REFERRING = frozenset(
     bare("see siehe page pages seite seiten section item line note no nr number nummer room tel")
 )
+# Words that make another number of it.
+_MAGNITUDES = frozenset(bare("thousand million billion tausend mio mrd millionen milliarden dozen"))
 UNITS = frozenset(bare("g kg mg t ml cl l mm cm m km h hrs std stk st pcs oz lb lbs kwh min"))
 MONEY_WORDS = frozenset(
     bare("euro euros dollar dollars cent cents pound pounds pence franken kr rs fr sfr zł kč")
@@ -204,9 +206,11 @@ def _outermost(text: str) -> Iterator[Amount]:
 
 def _is_prose(text: str, found: Amount) -> bool:
     """Whether there are more words beside the number than a unit or a currency, or ones that make
-    something else of it: `up to 12`, `see page 12`."""
+    something else of it: `up to 12`, `see page 12`, `12 million`."""
     loose = loose_words(text)
     before = {word.text for word in loose if word.start < found.start}
+    if _MAGNITUDES.intersection(word.text for word in loose):
+        return True
     return len(loose) > LOOSE_WORDS or bool(before & (BOUNDS | REFERRING))
 
 

@@ -93,7 +93,8 @@ def _of_label(
         sums = [one for one in beside if is_money(leaf) and is_marked(one[1].text)]
         value, phrase = (sums or beside)[-1 if leaf.kind is Kind.NUMBER else 0]
         yield Pair(leaf, value, BESIDE * sure, label.phrase, phrase, label.wording)
-    open_to = [one for one in paper.below(label.phrase, REACH) if one.number not in taken]
+    below = _in_column(paper, label.phrase, ends) or paper.below(label.phrase, REACH)
+    open_to = [one for one in below if one.number not in taken]
     for value, phrase in islice(_values(open_to, label, leaf, ends, notation), 1):
         aligned = _in_strip(paper, label.phrase, ends)
         score = BESIDE + 0.2 if aligned else BELOW
@@ -131,6 +132,18 @@ def _values(
             yield value, phrase
         elif wordless and loose_words(phrase.text) and not is_same(label, leaf, phrase.text):
             return
+
+
+def _in_column(paper: Paper, phrase: Phrase, ends: Collection[int]) -> list[Phrase]:
+    """What stands below a label in a row of nothing but labels, above a row of as many values."""
+    labels = paper.rows[phrase.row]
+    values = paper.rows[phrase.row + 1] if phrase.row + 1 < len(paper.rows) else ()
+    if len(labels) < 2 or len(values) != len(labels):
+        return []
+    value = values[[one.number for one in labels].index(phrase.number)]
+    limit = phrase.rect[3] + REACH * max(phrase.height, paper.height)
+    is_strip = all(one.number in ends for one in labels)
+    return [value] if is_strip and value.rect[1] <= limit else []
 
 
 def _in_strip(paper: Paper, phrase: Phrase, plain: Collection[int]) -> bool:

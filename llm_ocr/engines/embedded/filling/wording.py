@@ -15,6 +15,7 @@ from llm_ocr.engines.embedded.filling.numbers import (
     first_number,
     is_marked,
     is_money,
+    is_rate,
 )
 from llm_ocr.engines.embedded.filling.values import read
 from llm_ocr.parsing.dates import dates_in
@@ -89,7 +90,7 @@ def value_behind(label: Label, leaf: Leaf, notation: Notation) -> object:
     """The value in a label's own phrase; for fields that are no texts."""
     rest = label.rest
     parted = _PARTED.search(rest)
-    if parted is not None and read(leaf, rest[: parted.start()], notation) is not None:
+    if parted is not None and _is_before(leaf, rest, parted.start(), notation):
         rest, parted = rest[: parted.start()], None
     if parted is not None:
         head, rest = rest[: parted.start()], rest[parted.end() :]
@@ -99,6 +100,16 @@ def value_behind(label: Label, leaf: Leaf, notation: Notation) -> object:
         if is_money(leaf) and notation.marked and not is_marked(rest):
             return None
     return read(leaf, rest.strip(" ."), notation) if is_same(label, leaf, head) else None
+
+
+def _is_before(leaf: Leaf, text: str, colon: int, notation: Notation) -> bool:
+    """Whether the value stands before a colon: `Total 5.00 (VAT: 1.00)`, not `Total 2023: 5`."""
+    before = text[:colon]
+    if read(leaf, before, notation) is None:
+        return False
+    is_plain = leaf.kind in (Kind.NUMBER, Kind.WHOLE) and not is_rate(leaf)
+    is_bare = is_plain and not is_marked(before)
+    return not (is_bare and any(char.isdigit() for char in text[colon:]))
 
 
 def _start(leaf: Leaf, text: str) -> int:

@@ -48,6 +48,7 @@ def test_a_sum_of_money_looks_like_one(name: str, text: str, expected: object) -
         ("amount", "Amount: 200 g", 200),
         ("population", "Population: 8400000", 8400000),
         ("weight", "Weight: see page 12", None),
+        ("population", "Population: 83 million", None),
         ("weight", "Weight    12 March 2024", None),
         ("weight", "Weight    XK 123 456 78", None),
     ],

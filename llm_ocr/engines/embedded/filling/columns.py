@@ -5,8 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from llm_ocr.engines.embedded.filling.labels import Label, Labels
+from llm_ocr.engines.embedded.filling.numbers import Notation
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
-from llm_ocr.engines.embedded.filling.values import Notation, read
+from llm_ocr.engines.embedded.filling.values import read
+from llm_ocr.engines.embedded.filling.wording import has_value_elsewhere
 from llm_ocr.parsing.shape import Group, Kind, Leaf, Listing
 
 # Headings that must be known for a row to be a table's head.
@@ -114,7 +116,7 @@ def _is_sum(row: Sequence[Phrase], sums: Mapping[int, Sequence[Label]]) -> bool:
     )
     found = sums.get(first.number, ()) if first is not None else ()
     return any(
-        not any(char.isalpha() for char in label.rest)
+        not any(char.isalpha() for char in label.rest) or has_value_elsewhere(label)
         for label in found
         if isinstance(label.field, Leaf) and label.field.kind in (Kind.NUMBER, Kind.WHOLE)
     )

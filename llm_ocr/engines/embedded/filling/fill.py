@@ -5,30 +5,25 @@ is not found is null; a list of which nothing is found is empty.
 """
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_ocr.engines.embedded.filling.columns import Table, table_for
+from llm_ocr.engines.embedded.filling.currencies import page_currency
 from llm_ocr.engines.embedded.filling.labels import Label, Labels, labels_on
+from llm_ocr.engines.embedded.filling.numbers import Notation, notation_of
+from llm_ocr.engines.embedded.filling.owners import Owners
 from llm_ocr.engines.embedded.filling.pairs import Pair, pairs_on
-from llm_ocr.engines.embedded.filling.parties import ISSUER, Party, parties_on
+from llm_ocr.engines.embedded.filling.parties import HEAD, parties_on
 from llm_ocr.engines.embedded.filling.phrases import Paper
-from llm_ocr.engines.embedded.filling.values import (
-    CODES,
-    Notation,
-    currency_for,
-    notation_of,
-    read,
-)
-from llm_ocr.parsing.amounts import SIGNS
+from llm_ocr.engines.embedded.filling.roles import stand_ins
+from llm_ocr.engines.embedded.filling.values import read
 from llm_ocr.parsing.shape import Group, Kind, Leaf, Listing, Node, shape_of
 from llm_ocr.parsing.words import bare
 
-_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
-_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?:\s?[A-Z0-9]{4}){2,7}(?:\s?[A-Z0-9]{1,4})?\b")
-
 Values = dict[str, object]
+
+_DOCUMENT_TYPE = {bare("document type"), bare("type of document"), bare("Dokumenttyp")}
 
 
 def filled(schema: Mapping[str, Any], paper: Paper) -> dict[str, Any]:
@@ -38,16 +33,18 @@ def filled(schema: Mapping[str, Any], paper: Paper) -> dict[str, Any]:
     labels = labels_on(paper, Labels([*leaves, *groups, *shape.listings()]))
     tables = {one.path: table_for(paper, one, labels, notation) for one in shape.listings()}
     taken = frozenset[int]().union(*(table.taken for table in tables.values()))
-    parties = parties_on(paper, groups, labels, taken)
-    values: Values = {}
-    for party in parties:
-        for name, value in party.values.items():
-            values[f"{party.group.path}.{name}"] = value
-    pairs = pairs_on(paper, labels, taken, notation)
-    _assign(values, pairs, parties, paper.height)
+    owners = _owners(paper, shape, labels, taken)
+    values: Values = {
+        f"{party.group.path}.{name}": value
+        for party in owners.parties
+        if party.group in groups
+        for name, value in party.values.items()
+    }
+    _assign(values, pairs_on(paper, labels, taken, notation), owners)
+    values |= owners.contacts(leaves, values)
     for leaf in leaves:
         if leaf.path not in values:
-            values[leaf.path] = _unlabelled(leaf, paper, notation)
+            values[leaf.path] = _unlabelled(leaf, paper)
     lists = {
         one.path: _listed(one, tables[one.path], paper, labels, notation)
         for one in shape.listings()
@@ -55,61 +52,45 @@ def filled(schema: Mapping[str, Any], paper: Paper) -> dict[str, Any]:
     return {name: _built(node, values, lists) for name, node in shape.fields.items()}
 
 
-def _assign(values: Values, pairs: Sequence[Pair], parties: Sequence[Party], height: float) -> None:
+def _owners(
+    paper: Paper, shape: Group, labels: Mapping[int, Sequence[Label]], taken: frozenset[int]
+) -> Owners:
+    leaves, groups = list(shape.leaves()), list(shape.groups())
+    others = stand_ins(leaves, groups)
+    if others:
+        labels = labels_on(paper, Labels([*leaves, *groups, *shape.listings(), *others]))
+    parties = parties_on(paper, [*groups, *others], labels, taken)
+    return Owners(paper, parties, groups, labels)
+
+
+def _assign(values: Values, pairs: Sequence[Pair], owners: Owners) -> None:
     """Each field gets its best pair, each pair one field."""
     used: set[tuple[int, int, str]] = set()
     for pair in pairs:
         key = (pair.label.number, pair.phrase.number, repr(pair.value))
         if values.get(pair.leaf.path) is not None or key in used:
             continue
-        if _is_of_another(pair, parties, height):
+        if not owners.may_have(pair):
             continue
         values[pair.leaf.path] = pair.value
         used.add(key)
 
 
-def _is_of_another(pair: Pair, parties: Sequence[Party], height: float) -> bool:
-    """Whether a value of a party's field stands by another party.
-
-    What stands by none is the issuer's: letterheads and footers are.
-    """
-    own = [party for party in parties if pair.leaf.path.startswith(f"{party.group.path}.")]
-    near = [party for party in parties if _is_by(pair, party, height)]
-    if not own:
-        return False
-    if near:
-        return own[0] not in near
-    issuers = [party for party in parties if party.group.names.has(*ISSUER)]
-    return bool(issuers) and own[0] not in issuers
-
-
-def _is_by(pair: Pair, party: Party, height: float) -> bool:
-    x1, y1, x2, y2 = pair.label.rect
-    left, top, right, bottom = party.region
-    beside = min(x2, right) > max(x1, left)
-    return beside and top - height < (y1 + y2) / 2 < bottom + 2.5 * height
-
-
-def _unlabelled(leaf: Leaf, paper: Paper, notation: Notation) -> object:
-    """What needs no label: a currency by its signs, an e-mail address, a choice's only member."""
-    if leaf.names.has("currency"):
-        return _currency(leaf, paper)
-    for words, pattern in (("email", _EMAIL), ("iban", _IBAN)):
-        if leaf.kind is Kind.TEXT and leaf.names.has(words):
-            found = {match.group() for match in pattern.finditer(paper.text)}
-            return found.pop() if len(found) == 1 else None
-    if leaf.kind is Kind.CHOICE:
-        named = {bare(phrase.text): phrase for phrase in paper.phrases}
-        found_members = [one for one in leaf.members if bare(str(one)) in named]
-        return found_members[0] if len(found_members) == 1 else None
+def _unlabelled(leaf: Leaf, paper: Paper) -> object:
+    """What needs no label: a currency by its signs, a document's type by its title."""
+    if leaf.names.has("currency", "wahrung"):
+        return page_currency(leaf, [phrase.text for phrase in paper.phrases])
+    if leaf.kind is Kind.CHOICE and any(name in _DOCUMENT_TYPE for name in leaf.names.own):
+        alone = [row[0] for row in paper.rows if len(row) == 1]
+        titles = {bare(one.text) for one in alone if one.rect[1] < _title_end(paper)}
+        titled = [member for member in leaf.members if bare(str(member)) in titles]
+        return titled[0] if len(titled) == 1 else None
     return None
 
 
-def _currency(leaf: Leaf, paper: Paper) -> object:
-    """The sign or code of a currency that the page has most often."""
-    marks = re.findall(f"[{''.join(SIGNS)}]|\\b(?:{'|'.join(CODES)})\\b", paper.text)
-    counted = Counter(marks).most_common()
-    return next((one for mark, _ in counted if (one := currency_for(leaf, mark))), None)
+def _title_end(paper: Paper) -> float:
+    top, bottom = paper.edges[1], paper.edges[3]
+    return top + HEAD * (bottom - top)
 
 
 def _listed(

@@ -1,5 +1,6 @@
 """Which phrases of a page are labels, and of which fields."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,10 @@ from llm_ocr.parsing.words import bare, distance
 FILLERS = frozenset(bare("zzgl plus incl inkl inklusive the your our ihre ihr unsere unser"))
 # A label this long, without its spaces, may have a character wrong.
 FORGIVING = 7
+# A rate in front of what it is of: `zzgl. 19 % MwSt.`
+_RATE = re.compile(r"\W*(?:[^\W\d_]+\W+)?\d+(?:[.,]\d+)?\s*%\s*")
+# A word goes on behind what is no hyphen of a label's: Peter's, USt-IdNr, INVOICE-555.
+_GOES_ON = re.compile(r"'|-\w")
 OWN, OTHERS, HINTS = 1.0, 0.9, 0.5
 
 
@@ -34,6 +39,11 @@ class Label:
         """Whether nothing else is said in the phrase."""
         return not any(char.isalnum() for char in self.rest)
 
+    @property
+    def wording(self) -> Words:
+        """The words of the phrase that are the label."""
+        return bare(self.phrase.text.removesuffix(self.rest))
+
 
 Book = dict[str, list[tuple[Leaf | Group | Listing, float]]]
 
@@ -53,12 +63,17 @@ class Labels:
                 self._by_first.setdefault(letters[0], []).append(letters)
 
     def of(self, phrase: Phrase) -> list[Label]:
-        """The labels that a phrase begins with: those of the longest wording, and where the first
-        word may be left out, those without it."""
+        """The labels that a phrase begins with: those of the longest wording, and where its first
+        words may be left out or are a rate, those without them."""
         found = self._from(phrase, 0)
-        if len(phrase.words) > 1 and phrase.words[0].text in FILLERS:
+        rate = _RATE.match(phrase.text)
+        start = 0 if rate is None else rate.end()
+        first = sum(word.end <= start for word in phrase.words)
+        if first == 0 and phrase.words and phrase.words[0].text in FILLERS:
+            first = 1
+        if 0 < first < len(phrase.words):
             known = [label.field.path for label in found]
-            found += [one for one in self._from(phrase, 1) if one.field.path not in known]
+            found += [one for one in self._from(phrase, first) if one.field.path not in known]
         return found
 
     def _from(self, phrase: Phrase, first: int) -> list[Label]:
@@ -69,7 +84,7 @@ class Labels:
             if len(letters) > self._longest + 1:
                 break
             rest = phrase.text[word.end :]
-            if rest[:1] == "'":
+            if _GOES_ON.match(rest):
                 continue
             for known in self._like(letters):
                 found = [

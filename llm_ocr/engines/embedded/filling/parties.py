@@ -1,11 +1,12 @@
 """People and companies: a name with an address below it, under a label or without one."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from llm_ocr.engines.embedded.filling.labels import Label
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
+from llm_ocr.engines.embedded.filling.roles import ISSUER, RECIPIENT
 from llm_ocr.engines.embedded.geometry import Rect, hull
 from llm_ocr.parsing.dates import dates_in
 from llm_ocr.parsing.shape import Group, Leaf
@@ -16,8 +17,6 @@ MOST_LINES = 7
 LINE_GAP = 1.1
 # A letterhead stands in this share of the page, addresses of letters in that one.
 HEAD, UPPER = 0.25, 0.5
-ISSUER = frozenset(bare("seller supplier vendor issuer merchant store shop sender company bank"))
-RECIPIENT = frozenset(bare("buyer customer client recipient purchaser bill"))
 NAME = ("name", "firma", "company")
 ADDRESS = ("address", "adresse", "anschrift", "street")
 _PLACE = re.compile(
@@ -105,40 +104,40 @@ def _labelled(
     for phrase in paper.phrases:
         for label in labels.get(phrase.number, ()):
             if label.field is group and phrase.number not in taken:
-                lines = _under(paper, label, labels)
+                lines = _under(paper, label, {*labels, *taken})
                 if lines and re.search(r"[^\W\d_]{2}", lines[0].text):
                     return _party(group, lines)
     return None
 
 
-def _under(paper: Paper, label: Label, labels: Mapping[int, Sequence[Label]]) -> list[_Line]:
-    """The lines behind, below or beside a group's label."""
+def _under(paper: Paper, label: Label, ends: Collection[int]) -> list[_Line]:
+    """The lines behind, below or beside a group's label; `ends`: the phrases that are no part."""
     rest = label.rest.lstrip(" :.").strip()
     if not label.is_whole:
         if not label.rest.lstrip().startswith(":"):
             return []
-        below = _lines_from(paper, label.phrase, labels)
+        below = _lines_from(paper, label.phrase, ends)
         return [_Line(rest, label.phrase), *below]
-    below = _lines_from(paper, label.phrase, labels)
+    below = _lines_from(paper, label.phrase, ends)
     if below:
         return below
     beside = next(paper.right_of(label.phrase), None)
-    if beside is None or beside.number in labels:
+    if beside is None or beside.number in ends:
         return []
-    return [_Line(beside.text, beside), *_lines_from(paper, beside, labels)]
+    return [_Line(beside.text, beside), *_lines_from(paper, beside, ends)]
 
 
 def _lines_from(
     paper: Paper,
     start: Phrase,
-    labels: Mapping[int, Sequence[Label]],
+    ends: Collection[int],
 ) -> list[_Line]:
     """The lines below a phrase that begin or end where it does, each close to the one above."""
     lines: list[_Line] = []
     above = start
     while len(lines) < MOST_LINES:
         below = next(_aligned(paper, above, start), None)
-        if below is None or below.number in labels:
+        if below is None or below.number in ends:
             break
         if _CONTACT.search(below.text) or next(dates_in(below.text), None):
             break

@@ -1,41 +1,43 @@
 """A text as a value of a schema: its number, its date, its choice; or nothing."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from decimal import Decimal
+from collections.abc import Sequence
 
-from llm_ocr.parsing.amounts import SIGNS, Amount, amounts_in
+from llm_ocr.engines.embedded.filling.currencies import currency, currency_for, fits
+from llm_ocr.engines.embedded.filling.numbers import (
+    BOUNDS,
+    LOOSE_WORDS,
+    REFERRING,
+    Notation,
+    loose_words,
+    number,
+)
 from llm_ocr.parsing.dates import dates_in
-from llm_ocr.parsing.notation import dates_meant, numbers_meant, tally
+from llm_ocr.parsing.notation import dates_meant
 from llm_ocr.parsing.opposites import EMPTY, NO, TICKED, YES
 from llm_ocr.parsing.shape import Kind, Leaf
 from llm_ocr.parsing.words import bare, folded, words_in
 
-CODES = ("EUR", "GBP", "USD", "CHF", "JPY", "SEK", "NOK", "DKK", "PLN", "CZK", "CAD", "AUD", "INR")
-PERCENT = frozenset(bare("percent percentage prozent satz steuersatz"))
-# What a rate is of, where it is one in per cent: the rate of a line is a price.
-TAXED = frozenset(bare("vat tax gst interest discount mwst ust"))
 # Fields that hold no prose: a text for them has a digit in it.
 IDENTIFIER = ("number", "no", "nr", "nummer", "id", "code", "iban", "phone", "reference", "sku")
-# What may stand beside a number without making a sentence of it.
-LOOSE_WORDS = 2
 LONGEST = 400
-_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
-
-
-@dataclass(frozen=True)
-class Notation:
-    """How a page writes what could be two things: 1.234 and 03/04/2024."""
-
-    decimal_comma: bool = False
-    month_first: bool = False
-
-
-def notation_of(text: str) -> Notation:
-    """The notation that a page's unambiguous numbers and dates are in."""
-    told = tally(text)
-    return Notation(told.commas > told.points, told.months_first > told.days_first)
+EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+# No word is taken for a part of it: behind the first four, each has a digit.
+IBAN = re.compile(
+    r"\b[A-Z]{2}\d{2}\s?[A-Z0-9]{4}(?:\s?(?=[A-Z]{0,3}\d)[A-Z0-9]{4}){1,6}(?:\s?\d[A-Z0-9]{0,3})?\b"
+)
+PHONE = ("phone", "telephone", "tel", "telefon", "telefonnummer", "mobile", "mobil", "handy", "fax")
+_PHONE = re.compile(
+    r"(?<![\w.])\+?\(?\d[\d\s()/.–-]{3,}\d(?:\s*(?:ext|x|dw|durchwahl)\.?\s*\d+)?", re.IGNORECASE
+)
+_HOURS = re.compile(r"\d{1,2}[.:]\d{2}\s*[-–]\s*\d{1,2}[.:]\d{2}")
+FEWEST_DIGITS = 5
+_NOT = frozenset(bare("not no never nicht kein keine nie non without ohne un"))
+# What a choice may begin with, and what may follow it without a mark between.
+_LEADING = frozenset(bare("the a an is ist der die das by per via mit with in bar paid bezahlt"))
+_FOLLOWING = frozenset(bare("on by at since in from via per with until am an mit bis seit vom von"))
+_RELATIVE = frozenset(bare("after nach within innerhalb days tage tagen weeks wochen"))
+_UNTIL = frozenset(bare("from ab bis"))
 
 
 def read(leaf: Leaf, text: str, notation: Notation) -> object:
@@ -44,7 +46,7 @@ def read(leaf: Leaf, text: str, notation: Notation) -> object:
     if not text or len(text) > LONGEST:
         return None
     if leaf.kind in (Kind.NUMBER, Kind.WHOLE):
-        return _number(leaf, text, notation)
+        return number(leaf, text, notation)
     if leaf.kind is Kind.DATE:
         return _date(text, notation)
     if leaf.kind is Kind.BOOLEAN:
@@ -54,55 +56,12 @@ def read(leaf: Leaf, text: str, notation: Notation) -> object:
     return _text(leaf, text)
 
 
-def _number(leaf: Leaf, text: str, notation: Notation) -> float | int | None:
-    rate = is_rate(leaf)
-    found = [one for one in _outermost(text) if one.percent == rate]
-    if not found or _is_prose(text, found):
-        return None
-    value = numbers_meant(found[-1].readings, notation.decimal_comma)[0]
-    if rate and leaf.share:
-        value /= 100
-    if value == value.to_integral_value() and (leaf.kind is Kind.WHOLE or not _has_cents(value)):
-        return int(value)
-    return None if leaf.kind is Kind.WHOLE else float(value)
-
-
-def _has_cents(value: Decimal) -> bool:
-    """Whether decimals were written, be they zeros."""
-    exponent = value.as_tuple().exponent
-    return isinstance(exponent, int) and exponent < 0
-
-
-def is_rate(leaf: Leaf) -> bool:
-    """Whether a number is in per cent."""
-    words = {word for phrase in leaf.names.own[:2] for word in phrase}
-    return bool(words & PERCENT) or ("rate" in words and bool(words & TAXED))
-
-
-def _outermost(text: str) -> Iterator[Amount]:
-    """The numbers of a text, none of them a part of another."""
-    amounts = sorted(amounts_in(text), key=lambda one: (one.start, -one.end))
-    end = -1
-    for one in amounts:
-        if one.start >= end:
-            end = one.end
-            yield one
-
-
-def _is_prose(text: str, found: list[Amount]) -> bool:
-    """Whether there are more words beside the numbers than a unit or a currency."""
-    loose = [
-        word
-        for word in words_in(text)
-        if not any(one.start < word.end and word.start < one.end for one in _outermost(text))
-        and word.text.upper() not in CODES
-    ]
-    return len(loose) > LOOSE_WORDS or not found
-
-
 def _date(text: str, notation: Notation) -> str | None:
     found = next(dates_in(text), None)
     if found is None:
+        return None
+    before = [word.text for word in loose_words(text) if word.start < found.start]
+    if len(before) > LOOSE_WORDS or {*before} & (BOUNDS | REFERRING | _RELATIVE) - _UNTIL:
         return None
     return dates_meant(found.readings, notation.month_first)[0].isoformat()
 
@@ -113,15 +72,33 @@ def _boolean(text: str) -> bool | None:
 
 
 def _choice(leaf: Leaf, text: str) -> object:
-    """The one member that the text names; the longest of several that are parts of each other."""
-    words = bare(text)
-    named = [member for member in leaf.members if _has(words, bare(str(member)))]
-    if not named and (code := currency(text)) in leaf.members:
-        return code
-    longest = sorted(named, key=lambda member: -len(bare(str(member))))
-    if len(longest) > 1 and not _has(bare(str(longest[0])), bare(str(longest[1]))):
-        return None
-    return longest[0] if longest else None
+    """The member that the text begins with, where nothing behind it makes something else of it."""
+    words = list(words_in(text))
+    members = sorted(leaf.members, key=lambda member: -len(bare(str(member))))
+    for first in range(len(words)):
+        for member in members:
+            wanted = bare(str(member))
+            end = first + len(wanted)
+            if wanted and tuple(word.text for word in words[first:end]) == wanted:
+                rest = text[words[end - 1].end :]
+                return member if _is_all(rest, [one for one in members if one != member]) else None
+        if words[first].text not in _LEADING:
+            break
+    code = currency(text)
+    return code if code in leaf.members else None
+
+
+def _is_all(rest: str, others: Sequence[object]) -> bool:
+    """Whether what follows a choice leaves it as it is: a date, what is in brackets; but no `not`,
+    no other member, and no word right behind it."""
+    words = bare(rest)
+    if _NOT.intersection(words) or (
+        re.match(r"\s*[-.,/]?\d", rest) and not next(dates_in(rest), None)
+    ):
+        return False
+    if any(_has(words, bare(str(one))) for one in others):
+        return False
+    return not rest.lstrip()[:1].isalpha() or words[0] in _FOLLOWING
 
 
 def _has(words: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
@@ -129,46 +106,58 @@ def _has(words: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
     return bool(wanted) and any(words[k : k + len(wanted)] == wanted for k in spans)
 
 
-def currency(text: str) -> str | None:
-    """The currency that a text names by its code or sign."""
-    for word in re.findall(r"[A-Za-z]{3}", text):
-        if word.upper() in CODES and word.isupper():
-            return str(word)
-    return next((code for sign, code in SIGNS.items() if sign in text), None)
-
-
-def currency_for(leaf: Leaf, text: str) -> str | None:
-    """The first sign or code in a text: as it is, or as a code where only codes are allowed."""
-    found = re.search(rf"[{''.join(SIGNS)}]|\b(?:{'|'.join(CODES)})\b", text)
-    if found is None:
-        return None
-    code = currency(found.group())
-    wanted = [found.group(), code]
-    if leaf.kind is Kind.CHOICE:
-        return next((one for one in wanted if one in leaf.members), None)
-    pattern = leaf.pattern or ""
-    return next((one for one in wanted if one and _matches(pattern, one)), None)
-
-
 def _text(leaf: Leaf, text: str) -> str | None:
     if leaf.names.has("currency", "wahrung"):
         return currency_for(leaf, text)
-    if leaf.format == "email" or leaf.names.has("email"):
-        found = _EMAIL.search(text)
+    if is_email(leaf):
+        found = EMAIL.search(text)
         return found.group() if found else None
-    if is_identifier(leaf) and not re.search(r"\d", text):
-        return None
-    if leaf.pattern is not None and not _matches(leaf.pattern, text):
+    if leaf.names.has("iban"):
+        found = IBAN.search(text)
+        return found.group() if found else None
+    if leaf.names.has(*PHONE):
+        text = _phone(text)
+    elif is_identifier(leaf):
+        text = _identifier(text)
+    if leaf.pattern is not None and not fits(leaf.pattern, text):
         return None
     return text if re.search(r"\w", text) else None
 
 
+def is_email(leaf: Leaf) -> bool:
+    return leaf.format == "email" or leaf.names.has("email") or _has_mail(leaf)
+
+
+def _has_mail(leaf: Leaf) -> bool:
+    return any(_has(phrase, ("e", "mail")) for phrase in leaf.names.own)
+
+
 def is_identifier(leaf: Leaf) -> bool:
-    return any(phrase[-1] in IDENTIFIER for phrase in leaf.names.own[:2])
+    last = [phrase[-1] for phrase in leaf.names.own[:2]]
+    return any(word in IDENTIFIER or word.endswith(("nummer", "nr")) for word in last)
 
 
-def _matches(pattern: str, text: str) -> bool:
-    try:
-        return re.search(pattern, text) is not None
-    except re.error:
-        return True
+def _phone(text: str) -> str:
+    """The first telephone number of a text, with few words in front of it."""
+    other = [(one.start, one.end) for one in dates_in(text)]
+    other += [match.span() for match in _HOURS.finditer(text)]
+    for match in _PHONE.finditer(text):
+        before = {word.text for word in loose_words(text) if word.start < match.start()}
+        if len(before) > LOOSE_WORDS + 1 or before & (_NOT | REFERRING - {*PHONE, "no", "nr"}):
+            return ""
+        start, end = match.span()
+        digits = len(re.sub(r"\D", "", match.group()))
+        if digits >= FEWEST_DIGITS and not any(a < end and start < b for a, b in other):
+            return match.group().strip()
+    return ""
+
+
+def _identifier(text: str) -> str:
+    """What a text has before its first word in small letters; empty where that has no digit."""
+    kept: list[str] = []
+    for word in text.split():
+        if len(word) > 1 and word.strip(".,;:()").isalpha() and word.islower():
+            break
+        kept.append(word)
+    said = " ".join(kept).rstrip(",;(")
+    return said if re.search(r"\d", said) else ""

@@ -33,7 +33,7 @@ from llm_ocr.records import (
 )
 from llm_ocr.stages.record_images import Images
 from llm_ocr.stages.record_parts import Part, PartItem, PartReading, text_room
-from llm_ocr.stages.rows import block_of
+from llm_ocr.stages.rows import block_of, evidence_row
 from llm_ocr.stages.stage import Asked, Reading, Spent, item_result, joined, outcome
 from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.schema import Row
@@ -150,12 +150,15 @@ class RecordItem:
             for number, window in enumerate(windows(texts, room), 1):
                 yield Part(f"{name}, part {number}", window.text, overlaps=window.overlaps)
             return
-        shows_text = self._wanted.source is RecordSource.BOTH
         for row in self._pages:
-            text = (row["markdown"] or "")[:room] if shows_text else ""
-            image = row["image"]
-            if image is not None or text:
-                yield Part(f"{name}, page {row['page_number']}", text, image)
+            of = f"{name}, page {row['page_number']}"
+            text = row["markdown"] or "" if self._wanted.source is RecordSource.BOTH else ""
+            if row["image"] is not None:
+                # What is beyond the room for text, the image shows.
+                yield Part(of, text[:room], row["image"])
+            elif text:
+                for window in windows([text], room):
+                    yield Part(of, window.text, overlaps=window.overlaps)
 
     def _lost(self) -> Iterator[str]:
         """What of the document no model was shown."""
@@ -183,6 +186,7 @@ class RecordItem:
         notes = [note for one in readings for note in one.parsed.notes]
         answer = joined([one.answer for one in readings if one.answer is not None])
         record, sureness = self._merged(parts, read, [*missing, *notes]) if read else (None, {})
+        verdict = _verdict(answer, record, [*missing, *(one.verdict.why for one in cut)])
         first = readings[0]
         return RecordReading(
             reader=first.reader,
@@ -190,8 +194,8 @@ class RecordItem:
             prompt_hash=first.prompt_hash,
             answer=answer,
             parsed=ParsedAnswer((), tuple(notes)),
-            verdict=_verdict(answer, record, [*missing, *(one.verdict.why for one in cut)]),
-            is_fallback=any(one.is_fallback for one in readings),
+            verdict=verdict,
+            is_fallback=verdict.is_good and any(one.is_fallback for one in readings),
             record=record,
             sureness=sureness or None,
         )
@@ -272,7 +276,7 @@ class RecordItem:
             "schema_hash": schema.schema_hash,
             "fields": json.dumps(record.fields, ensure_ascii=False) if record else None,
             "errors": [vars(one) for one in record.errors] if record else [],
-            "evidence": [_evidence_row(one) for one in evidence],
+            "evidence": [evidence_row(one) for one in evidence],
             "raw_answer": answer,
             **outcome(status, reading, spent, error),
         }
@@ -292,9 +296,3 @@ def _verdict(answer: Answer, record: Validated | None, why: Sequence[str]) -> Ve
     if why:
         return Verdict(Flaw.CUT, length, None, "; ".join(dict.fromkeys(why)))
     return Verdict(None, length, None)
-
-
-def _evidence_row(one: Evidence) -> dict[str, Any]:
-    box = vars(one.box) if one.box else dict.fromkeys(("x1", "y1", "x2", "y2"))
-    plain = {key: value for key, value in vars(one).items() if key != "box"}
-    return {**plain, "found": one.found.value if one.found else None, **box}

@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[1]
 RECORDS = (ROOT / "README.md").read_text("utf-8").partition("## Records")[2].partition("\n## ")[0]
 

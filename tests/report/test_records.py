@@ -443,6 +443,7 @@ def test_it_is_the_same_on_every_store(
     assert [row["fields"] for row in load_records(uri)] == [invoice(), None]
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_run(tmp_path: Path) -> None:
     def peak(shards: int) -> tuple[int, int]:
         store = open_store(str(tmp_path / str(shards)))

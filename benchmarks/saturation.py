@@ -220,7 +220,9 @@ def without_a_client(gpu: str, pages: Pages) -> float:
     parts = [{"type": "text", "text": PROMPT.text}]
     body = json.dumps({"messages": [{"content": parts}], "max_tokens": PROMPT.max_tokens})
     for k in range(len(pages)):
-        image = b'{"image": ";base64,%s", ' % base64.b64encode(pages[k].jpeg)
+        jpeg = pages[k].jpeg
+        assert jpeg is not None, "a page is asked about with its image"
+        image = b'{"image": ";base64,%s", ' % base64.b64encode(jpeg)
         ask = read_ask(image + body[1:].encode(), seed=0)
         simulation.add(Request(PROMPT_TOKENS, ask.tokens), 0.0)
     while (due := simulation.next_event()) is not None:

@@ -19,7 +19,7 @@ Draw = Callable[[Canvas], None]
 
 
 def write_invoice(path: Path) -> None:
-    page = _scanned(_rendered(draw_invoice, 150), skew=0.4, noise=10, chance=random.Random(4))
+    page = scanned(_rendered(draw_invoice, 150), skew=0.4, noise=10, chance=random.Random(4))
     paper = ImageOps.colorize(page, (38, 36, 44), (250, 246, 235))
     paper.save(path, "JPEG", quality=76, optimize=True, dpi=(150, 150))
 
@@ -29,7 +29,7 @@ def write_letters(path: Path) -> None:
     chance = random.Random(11)
     pages = []
     for draw, skew in ((draw_typed_letter, -0.3), (draw_reply, 0.2), (draw_memo, 0.0)):
-        grey = _scanned(_rendered(draw, 200), skew=skew, noise=24, chance=chance)
+        grey = scanned(_rendered(draw, 200), skew=skew, noise=24, chance=chance)
         pages.append(grey.point(lambda v: 255 if v > 176 else 0).convert("1"))
     pages[0].save(
         path, "TIFF", save_all=True, append_images=pages[1:], compression="group4", dpi=(200, 200)
@@ -38,7 +38,7 @@ def write_letters(path: Path) -> None:
 
 def write_rotated_scan(path: Path) -> None:
     """An image lying on its left side on a landscape page that /Rotate 90 turns upright."""
-    upright = _scanned(_rendered(draw_notice, 150), skew=-0.25, noise=12, chance=random.Random(8))
+    upright = scanned(_rendered(draw_notice, 150), skew=-0.25, noise=12, chance=random.Random(8))
     jpeg = BytesIO()
     upright.transpose(Image.Transpose.ROTATE_90).save(jpeg, "JPEG", quality=62, optimize=True)
     # reportlab takes the upright size and swaps its sides for the page that it turns.
@@ -62,7 +62,7 @@ def _rendered(draw: Draw, dpi: int) -> Image.Image:
         return image.convert("L")
 
 
-def _scanned(page: Image.Image, skew: float, noise: int, chance: random.Random) -> Image.Image:
+def scanned(page: Image.Image, skew: float, noise: int, chance: random.Random) -> Image.Image:
     """`page` turned by `skew` degrees clockwise, a little soft, with uneven light and `noise`."""
     page = page.rotate(-skew, Image.Resampling.BICUBIC, fillcolor=255)
     page = page.filter(ImageFilter.GaussianBlur(0.55))

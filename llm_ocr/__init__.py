@@ -13,21 +13,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from llm_ocr.pipeline.parsing import parse
     from llm_ocr.pipeline.worker import run
     from llm_ocr.report.summary import Summary
     from llm_ocr.settings import Settings
-    from llm_ocr.tables.read import load_descriptions, load_documents, load_figures, load_pages
+    from llm_ocr.tables.read import (
+        load_descriptions,
+        load_documents,
+        load_figures,
+        load_pages,
+        load_records,
+    )
 
 __version__ = "0.1.0"
 
 _HOME = {
     "run": "llm_ocr.pipeline.worker",
+    "parse": "llm_ocr.pipeline.parsing",
     "Settings": "llm_ocr.settings",
     "Summary": "llm_ocr.report.summary",
     "load_pages": "llm_ocr.tables.read",
     "load_figures": "llm_ocr.tables.read",
     "load_descriptions": "llm_ocr.tables.read",
     "load_documents": "llm_ocr.tables.read",
+    "load_records": "llm_ocr.tables.read",
 }
 
 __all__ = [
@@ -38,6 +47,8 @@ __all__ = [
     "load_documents",
     "load_figures",
     "load_pages",
+    "load_records",
+    "parse",
     "run",
 ]
 

@@ -11,13 +11,17 @@ from enum import StrEnum
 
 
 class PageStatus(StrEnum):
-    """What became of a page (or a figure, or a document); each ends in exactly one."""
+    """What became of a page (or a figure, or a document); each ends in exactly one.
+
+    Only figures are `skipped`: those too small to be asked about.
+    """
 
     OK = "ok"
     BLANK = "blank"
     TRUNCATED = "truncated"
     REPETITIVE = "repetitive"
     FALLBACK = "fallback"
+    SKIPPED = "skipped"
     FAILED = "failed"
 
 
@@ -42,6 +46,7 @@ class ErrorCode(StrEnum):
     ENGINE_CRASHED = "engine_crashed"
     ENGINE_TIMEOUT = "engine_timeout"
     EMPTY_ANSWER = "empty_answer"
+    UNREADABLE_ANSWER = "unreadable_answer"
     MISSING_PAGES = "missing_pages"
     INTERNAL_ERROR = "internal_error"
 

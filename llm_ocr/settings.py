@@ -3,6 +3,7 @@
 Environment variables are the field's name behind `LLM_OCR_`, for instance `LLM_OCR_BASE_URL`.
 """
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +12,11 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from llm_ocr.models.catalogue import profile_named
+from llm_ocr.parsing.record import RecordPer, RecordSource
 from llm_ocr.sources.open import PageSelection, parse_pages
 
 DEFAULT_MODEL = "deepseek-ocr"
+_SCHEMA_FILE = re.compile(r"(.+\.(?:json|py))(:[\w.]+)?")
 
 
 class EngineChoice(StrEnum):
@@ -47,6 +50,7 @@ class Settings(BaseSettings):
     describe_model: Annotated[
         str | None, Field(description="Another profile for the figures. Decides rows.")
     ] = None
+    parse_model: Annotated[str | None, Field(description="Another profile for the records.")] = None
     revision: Annotated[
         str | None, Field(description="Commit of the weights on the Hub. Decides rows.")
     ] = None
@@ -65,6 +69,42 @@ class Settings(BaseSettings):
     seed: Annotated[int, Field(description="Another choice of `sample`. Decides rows.")] = 0
     password: Annotated[SecretStr | None, Field(description="Opens encrypted PDFs.")] = None
     describe: Annotated[bool, Field(description="Run the describe stage.")] = True
+
+    describe_task: Annotated[
+        str | None,
+        Field(description="What is asked about figures: describe, caption, data, classify."),
+    ] = None
+    task_prompt: Annotated[
+        str | None, Field(description="The prompt of a task of one's own, as text or @FILE.")
+    ] = None
+    task_schema: Annotated[
+        str | None,
+        Field(description="Its answer's schema: a file, or module:Class of pydantic."),
+    ] = None
+    classes: Annotated[
+        str | None, Field(description="The classes of the task classify, with commas.")
+    ] = None
+    min_figure_area: Annotated[
+        float,
+        Field(ge=0, le=1, description="Share of its page below which a figure is skipped."),
+    ] = 0.01
+
+    record_schema: Annotated[
+        str | None, Field(description="What parse fills in: a built-in schema, a file or a module.")
+    ] = None
+    record_per: Annotated[
+        RecordPer, Field(description="Whether a record is of a document or of a page.")
+    ] = RecordPer.DOCUMENT
+    record_from: Annotated[
+        RecordSource, Field(description="What the model is shown: image, text, or both.")
+    ] = RecordSource.BOTH
+    drop_unsupported: Annotated[
+        bool, Field(description="Leave values out of records that the page does not show.")
+    ] = False
+    record_again: Annotated[
+        str | None,
+        Field(description="Statuses of records that are made again, as failed,truncated."),
+    ] = None
 
     base_url: Annotated[
         str | None, Field(description="A server that runs already, such as http://host:8000/v1.")
@@ -192,12 +232,46 @@ class Settings(BaseSettings):
         Path | None, Field(description="Where the engine's log goes (default: OUT/logs).")
     ] = None
 
-    @field_validator("model", "describe_model", "fallback_model")
+    @field_validator("model", "describe_model", "parse_model", "fallback_model")
     @classmethod
     def _known_model(cls, value: str | None) -> str | None:
         if value is not None:
             profile_named(value)
         return value
+
+    @field_validator("describe_task", "classes", "record_again", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+    @field_validator("task_prompt")
+    @classmethod
+    def _read(cls, value: str | None) -> str | None:
+        """What stands in @FILE: the file may not be where the task is done."""
+        if value is None or not value.startswith("@"):
+            return value
+        try:
+            return Path(value[1:]).expanduser().read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"{value[1:]} can't be read as a prompt: {error}") from error
+
+    @field_validator("task_schema")
+    @classmethod
+    def _from_anywhere(cls, value: str | None) -> str | None:
+        """A file, which may be followed by a class, as an absolute path; a module as it is."""
+        found = _SCHEMA_FILE.fullmatch(value or "")
+        if found is None:
+            return value
+        return f"{Path(found[1]).expanduser().absolute()}{found[2] or ''}"
+
+    @field_validator("record_schema")
+    @classmethod
+    def _from_anywhere_if_there(cls, value: str | None) -> str | None:
+        """As `task_schema`; a file that isn't here may be where the task is done."""
+        found = _SCHEMA_FILE.fullmatch(value or "")
+        if found is None or not Path(found[1]).expanduser().is_file():
+            return value
+        return cls._from_anywhere(value)
 
     @field_validator("pages")
     @classmethod

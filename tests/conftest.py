@@ -1,5 +1,6 @@
 """Settings of all tests, S3, GCS and Hub servers, and real vLLM for those marked `vllm`."""
 
+import asyncio
 import os
 import signal
 from collections.abc import Iterator
@@ -8,7 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from llm_ocr.engines.vllm import VllmOptions, find_vllm
+from llm_ocr.engines.launch import Engine
+from llm_ocr.engines.vllm import VllmOptions, find_vllm, vllm_command
+from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from tests.servers.gcs import serving_gcs
 from tests.servers.hub import serving_hub
 from tests.servers.s3 import serving_s3
@@ -24,8 +27,9 @@ ENVIRONMENT = {
     "VLLM_PLUGINS": "tiny_vision",
 }
 
-# Examples may take as long as they like: how fast the machine is decides nothing here.
-settings.register_profile("patient", deadline=None)
+# Examples may take as long as they like, and are the same each time: neither how fast the machine
+# is nor chance decides anything here.
+settings.register_profile("patient", deadline=None, derandomize=True)
 settings.load_profile("patient")
 
 # A shell that runs this in the background has Ctrl-C ignored, and all that is started here would
@@ -63,6 +67,21 @@ def tiny(vllm: str, checkpoint: Path) -> VllmOptions:
     return VllmOptions(
         executable=vllm, weights=checkpoint, extra=TINY, ready_timeout=300, env=ENVIRONMENT
     )
+
+
+@pytest.fixture(scope="session")
+def vllm_url(tiny: VllmOptions, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the tiny model, served as `--engine vllm` does, for runs with `--base-url`."""
+    engine = Engine(
+        vllm_command(DEEPSEEK_OCR, (), tiny), tmp_path_factory.mktemp("vllm") / "engine.log"
+    )
+    # In this thread, with whose end vLLM would end.
+    with asyncio.Runner() as runner:
+        runner.run(engine.__aenter__())
+        try:
+            yield engine.base_url
+        finally:
+            runner.run(engine.__aexit__(None, None, None))
 
 
 # Of a module each: other tests count what processes this one has started.

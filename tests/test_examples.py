@@ -1,5 +1,6 @@
 """The committed examples are what their script writes."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -86,3 +87,54 @@ def test_the_letters_are_black_and_white(written: Path) -> None:
     with Image.open(written / "letters.tiff") as letters:
         assert letters.mode == "1"
         assert letters.info["compression"] == "group4"
+
+
+@pytest.fixture(scope="module")
+def invoices(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("invoices")
+    script = EXAMPLES / "make_invoices.py"
+    subprocess.run([sys.executable, str(script), str(folder)], check=True, capture_output=True)
+    return folder
+
+
+def test_the_script_writes_the_committed_invoices(invoices: Path) -> None:
+    committed = EXAMPLES / "invoices"
+    names = {path.name for path in committed.iterdir()}
+    assert names == {path.name for path in invoices.iterdir()}
+    truth = json.loads((committed / "truth.json").read_text())
+    assert truth == json.loads((invoices / "truth.json").read_text())
+    assert names == {"truth.json", *(one["file"] for one in truth)}
+    for name in names:
+        if name.endswith(".pdf"):
+            assert text_of(invoices / name) == text_of(committed / name)
+
+
+def test_the_invoices_are_of_all_kinds_and_small() -> None:
+    truth = json.loads((EXAMPLES / "invoices" / "truth.json").read_text())
+    looks = {(one["layout"], one["look"]) for one in truth}
+    assert len(looks) == len(truth) == 12
+    assert {(one["language"], one["look"]) for one in truth if one["held_out"]} == {
+        *(("de", look) for look in ("pdf", "scan", "photo")),
+        *(("en", look) for look in ("pdf", "scan", "photo")),
+    }
+    files = (EXAMPLES / "invoices").iterdir()
+    assert sum(path.stat().st_size for path in files) < 2_500_000
+
+
+def test_the_truth_of_an_invoice_is_printed_where_it_says() -> None:
+    for one in json.loads((EXAMPLES / "invoices" / "truth.json").read_text()):
+        if not one["file"].endswith(".pdf"):
+            continue
+        with pdfium.PdfDocument(EXAMPLES / "invoices" / one["file"]) as document:
+            page = document[0]
+            width, height = page.get_size()
+            text = page.get_textpage()
+            for path, boxes in one["boxes"].items():
+                x1, y1, x2, y2 = boxes[0]
+                sides = (x1 * width, height - y2 * height, x2 * width, height - y1 * height)
+                assert text.get_text_bounded(*sides).strip(), (one["file"], path)
+            x1, y1, x2, y2 = one["boxes"]["invoice_number"][0]
+            left, bottom = x1 * width - 1, height - y2 * height - 1
+            right, top = x2 * width + 1, height - y1 * height + 1
+            printed = text.get_text_bounded(left, bottom, right, top).strip()
+            assert printed == one["fields"]["invoice_number"]

@@ -23,10 +23,13 @@ from llm_ocr.cli.options import (
     RETRY,
     RUN,
     SERVER,
+    TASK,
     VLLM,
     takes,
 )
+from llm_ocr.cli.parsing import parse
 from llm_ocr.cli.planning import plan
+from llm_ocr.cli.schemas import schemas
 from llm_ocr.cli.showing import errors, listed, note, show, terminal
 
 if TYPE_CHECKING:
@@ -89,10 +92,13 @@ def extract(inputs: Inputs, out: Out, given: Given, json_logs: JsonLogs = False)
 
 
 @app.command()
-@takes(MODEL, SERVER, LAUNCH, VLLM, ASKING, OUTPUT)
+@takes(TASK, MODEL, SERVER, LAUNCH, VLLM, ASKING, OUTPUT)
 def describe(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
-    """Describe the figures of an earlier run; `assemble` then puts them into the documents."""
+    """Ask about the figures of an earlier run; `assemble` then puts it into the documents."""
     _execute(given, json_logs, inputs=None, out=out, stages=("describe",))
+
+
+app.command()(parse)
 
 
 @app.command()
@@ -189,6 +195,9 @@ def models(
             typer.echo(json.dumps([profile_facts(one) for one in profiles.values()], indent=2))
         else:
             terminal().print(render_profiles(profiles))
+
+
+app.command()(schemas)
 
 
 @app.command()

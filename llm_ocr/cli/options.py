@@ -94,11 +94,57 @@ ASKING: Options = {
         str | None, typer.Option(help="Where that listens; 0.0.0.0 for all interfaces.")
     ],
 }
+# Of a task of one's own, and what its name is elsewhere than in `describe`.
+OWN_TASK: Options = {
+    "task_prompt": Annotated[
+        str | None, typer.Option(help="A prompt of your own about each figure: text or @FILE.")
+    ],
+    "task_schema": Annotated[
+        str | None,
+        typer.Option(help="A schema for its answers: a JSON Schema, a Python file, module:Class."),
+    ],
+    "classes": Annotated[
+        list[str] | None, typer.Option(help="For classify: chart,photo,logo and so on.")
+    ],
+    "min_figure_area": Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Share of its page below which a figure is skipped."),
+    ],
+}
+TASKS = "describe, caption, data, classify; with commas or given again"
+TASK: Options = {
+    "describe_task": Annotated[
+        list[str] | None, typer.Option("--task", help=f"{TASKS} (default: describe).")
+    ],
+    **OWN_TASK,
+}
+RECORD: Options = {
+    "parse_model": Annotated[str | None, typer.Option(help="Another profile for the records.")],
+    "record_per": Annotated[
+        str | None, typer.Option("--per", help="What a record is of: document (default) or page.")
+    ],
+    "record_from": Annotated[
+        str | None,
+        typer.Option("--from", help="What the model is shown: image, text, or both (default)."),
+    ],
+    "record_again": Annotated[
+        list[str] | None,
+        typer.Option("--again", help="Make records again that are failed, truncated or both."),
+    ],
+    "drop_unsupported": Annotated[
+        bool | None,
+        typer.Option("--drop-unsupported", help="Leave out values that the page does not show."),
+    ],
+}
 DESCRIBE: Options = {
     "describe_model": Annotated[str | None, typer.Option(help="Another profile for the figures.")],
     "describe": Annotated[
         bool | None, typer.Option("--describe/--no-describe", help="Describe the figures.")
     ],
+    "describe_task": Annotated[
+        list[str] | None, typer.Option(help=f"What is asked about figures: {TASKS}.")
+    ],
+    **OWN_TASK,
 }
 RETRY: Options = {
     "status": Annotated[

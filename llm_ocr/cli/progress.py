@@ -31,9 +31,11 @@ from llm_ocr.report.summary import STATUS_STYLES
 LINE_SECONDS = 10.0
 ITEM_NAMES = {
     "plan": "documents",
+    "copy": "files",
     "extract": "pages",
-    "describe": "figures",
+    "describe": "descriptions",
     "assemble": "documents",
+    "parse": "records",
 }
 
 

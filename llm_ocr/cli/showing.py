@@ -50,6 +50,7 @@ def _outputs(out: str) -> Iterator[tuple[str, str]]:
     for name, what in (
         ("index.html", "the viewer: pages beside their Markdown"),
         ("markdown", "one Markdown file a document, with its figures"),
+        ("records", "the records, as JSON lines, CSV and Parquet"),
         ("data", "the tables, as Parquet"),
     ):
         if store.exists(name) or any(True for _ in store.list(name)):
@@ -68,10 +69,13 @@ def errors() -> Iterator[None]:
     from pydantic import ValidationError
 
     from llm_ocr.inference.replies import EngineFailedError, WrongServerError
+    from llm_ocr.parsing.errors import SchemaError
+    from llm_ocr.pipeline.describing import NoSuchTaskError
     from llm_ocr.pipeline.interruption import BudgetSpentError, StoppedError
     from llm_ocr.pipeline.retrying import NoSuchStatusError
     from llm_ocr.pipeline.share import NoSuchShareError
     from llm_ocr.platforms.base import PlatformError
+    from llm_ocr.platforms.batch_job import BatchJobError
     from llm_ocr.platforms.cluster import ClusterError, NoSuchPlaceError
     from llm_ocr.platforms.measured import NothingMeasuredError
     from llm_ocr.platforms.prices import NoSuchPriceError
@@ -90,13 +94,16 @@ def errors() -> Iterator[None]:
             _say(f"{option}: {problem['msg'].removeprefix('Value error, ')}")
         raise typer.Exit(2) from error
     except (
+        BatchJobError,
         NoInputError,
         NoRunError,
         NoSuchPlaceError,
         NoSuchPriceError,
         NoSuchShareError,
         NoSuchStatusError,
+        NoSuchTaskError,
         NothingMeasuredError,
+        SchemaError,
         SettingsMismatchError,
         TableFileError,
         RunInUseError,

@@ -12,16 +12,18 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
 import aiohttp
 
+from llm_ocr.inference.guides import Guides
 from llm_ocr.inference.replies import Answer, EngineFailedError, TryAgainError, read_answer, refusal
 from llm_ocr.inference.retry import RetryPolicy
 from llm_ocr.inference.streaming import STREAMED, Draft, read_stream
 from llm_ocr.inference.suspects import PROVEN, Suspects, guilt_of
+from llm_ocr.inference.traffic import Traffic
 from llm_ocr.inference.window import Window
 from llm_ocr.records import ErrorCode, PageError
 
@@ -35,43 +37,36 @@ QUIET_TIMES = 2
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One image (JPEG bytes) and one prompt; `sampling` goes into the body as it is.
+    """One image (JPEG bytes, or none) and one prompt; `sampling` goes into the body.
 
     A streamed answer longer than `watched_from` characters is stopped when it runs into a loop;
-    None: never.
+    None: never. `guide` goes into the body too, to bind the answer to a form; `unguided` is the
+    prompt for a server that refuses to (400).
     """
 
     prompt: str
-    jpeg: bytes
+    jpeg: bytes | None
     max_tokens: int
     sampling: Mapping[str, object] = field(default_factory=dict)
     watched_from: int | None = None
+    guide: Mapping[str, object] = field(default_factory=dict)
+    unguided: str = ""
 
+    @property
+    def bound(self) -> Mapping[str, object]:
+        """`sampling` and `guide` as they go together.
 
-@dataclass
-class Traffic:
-    """What went over the wire so far. `seconds` is a recent mean of one answer's time.
+        A logits processor of a model's own (DeepSeek-OCR's ban of n-grams) knows no form: where it
+        bans the one token that the form allows, vLLM 0.32 ends the request with an error. And what
+        repeats in data stands there twice.
+        """
+        without = ("vllm_xargs",) if self.guide else ()
+        kept = {key: value for key, value in self.sampling.items() if key not in without}
+        return {**kept, **self.guide}
 
-    `push_backs` are refusals for load (429, 503) and time-outs; `between_tries` are the requests
-    that wait for their next attempt now; `answered_at` is a `time.monotonic()`.
-    """
-
-    answers: int = 0
-    retries: int = 0
-    push_backs: int = 0
-    between_tries: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    seconds: float = 0.0
-    answered_at: float = 0.0
-
-    def count(self, answer: Answer) -> None:
-        self.answers += 1
-        self.prompt_tokens += answer.prompt_tokens
-        self.completion_tokens += answer.completion_tokens
-        self.answered_at = time.monotonic()
-        share = 1 / min(self.answers, 32)
-        self.seconds += share * (answer.seconds - self.seconds)
+    @property
+    def without_guide(self) -> "ChatRequest":
+        return replace(self, prompt=self.unguided, guide={}, unguided="")
 
 
 class _UnreachableError(Exception):
@@ -117,6 +112,7 @@ class ChatClient:
         self._recover = recover
         self._streams = streams
         self._suspects = Suspects()
+        self._guides = Guides()
         self._session: aiohttp.ClientSession | None = None
 
     def direct(self, base_url: str) -> None:
@@ -149,8 +145,17 @@ class ChatClient:
         time-outs and aborts are asked again with growing waits, then raise PageError. Where
         nobody answers, the engine is recovered if it is ours; an item that is found to kill it
         raises PageError; a server that stays away, or that lets
-        every request run out of time, raises EngineFailedError.
+        every request run out of time, raises EngineFailedError. Where a guide is refused, the
+        answer is to the request without it.
         """
+        return await self._guides.ask(
+            request.guide,
+            lambda: self._ask(request, urgency),
+            # Before others find out the same.
+            lambda: self._ask(request.without_guide, urgency + 1),
+        )
+
+    async def _ask(self, request: ChatRequest, urgency: int) -> Answer:
         draft = Draft(request.watched_from)
         attempt = failures = deaths = 0
         guilt = 0.0
@@ -159,6 +164,9 @@ class ChatClient:
             attempt += 1
             # As it is sent, not when it began to wait: a death before that was not its doing.
             sent: list[_Sent] = []
+            if request.guide:
+                # The form begins anew with each request: behind a draft it would stand within it.
+                draft.discard()
             begun = len(draft.text)
             try:
                 async with self._turn(guilt, urgency, sent):
@@ -211,7 +219,9 @@ class ChatClient:
     def _body(self, request: ChatRequest, draft: Draft) -> bytes:
         # The image goes in last: base64 needs no escaping, and looking for what does takes longer
         # than everything else here.
-        content: list[dict[str, object]] = [{"type": "image_url", "image_url": {"url": IMAGE}}]
+        content: list[dict[str, object]] = []
+        if request.jpeg is not None:
+            content.append({"type": "image_url", "image_url": {"url": IMAGE}})
         if request.prompt:
             content.append({"type": "text", "text": request.prompt})
         messages: list[dict[str, object]] = [{"role": "user", "content": content}]
@@ -221,7 +231,9 @@ class ChatClient:
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         body["max_tokens"] = max(1, request.max_tokens - draft.completion_tokens)
         body |= STREAMED if self._streams else {}
-        body |= request.sampling
+        body |= request.bound
+        if request.jpeg is None:
+            return json.dumps(body).encode()
         before, after = json.dumps(body).encode().split(IMAGE.encode(), 1)
         url = b"data:image/jpeg;base64," + base64.b64encode(request.jpeg)
         return b"".join((before, url, after))

@@ -6,8 +6,8 @@ import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from llm_ocr.inference.client import Traffic
 from llm_ocr.inference.metrics import ServerLoad
+from llm_ocr.inference.traffic import Traffic
 from llm_ocr.inference.window import Window
 
 log = logging.getLogger(__name__)

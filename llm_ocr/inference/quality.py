@@ -22,6 +22,7 @@ class Flaw(StrEnum):
     DISAGREES = "disagrees"
     CUT = "cut"
     LOOP = "loop"
+    UNREADABLE = "unreadable"
     NO_TEXT = "no_text"
     EMPTY = "empty"
 

@@ -1,6 +1,7 @@
 """What a server's replies mean: an answer, something that may pass, or an error for good."""
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,11 @@ class WrongServerError(EngineFailedError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server said. `seconds` counts the last attempt, from sending to the last byte."""
+    """What the server said. `seconds` counts the last attempt, from sending to the last byte.
+
+    `logprobs` are the answer's tokens with their natural log-probabilities, where they were asked
+    for and the server gave them.
+    """
 
     text: str
     finish_reason: str
@@ -35,6 +40,7 @@ class Answer:
     completion_tokens: int
     seconds: float
     attempts: int
+    logprobs: tuple[tuple[str, float], ...] = ()
 
 
 class TryAgainError(Exception):
@@ -84,9 +90,16 @@ def read_answer(raw: bytes, seconds: float, attempt: int) -> Answer:
         choice, usage = body["choices"][0], body.get("usage") or {}
         text, reason = choice["message"]["content"] or "", choice["finish_reason"]
         tokens = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
+        likely = tuple(token_logprobs(choice))
     except (ValueError, KeyError, TypeError, IndexError) as error:
         said = f"an answer that can't be read: {_message(raw)}"
         raise TryAgainError(ErrorCode.ENGINE_ERROR, said) from error
     if reason == "abort":
         raise TryAgainError(ErrorCode.ENGINE_ERROR, "the server aborted the request")
-    return Answer(text, reason or "stop", *tokens, seconds, attempt)
+    return Answer(text, reason or "stop", *tokens, seconds, attempt, likely)
+
+
+def token_logprobs(choice: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """The tokens of a choice (or of a piece of one) with their log-probabilities, if there."""
+    for one in (choice.get("logprobs") or {}).get("content") or ():
+        yield str(one["token"]), float(one["logprob"])

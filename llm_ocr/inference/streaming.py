@@ -11,7 +11,13 @@ from typing import Any
 from aiohttp import StreamReader
 
 from llm_ocr.inference.loops import find_loop
-from llm_ocr.inference.replies import Answer, TryAgainError, error_inside, refusal
+from llm_ocr.inference.replies import (
+    Answer,
+    TryAgainError,
+    error_inside,
+    refusal,
+    token_logprobs,
+)
 from llm_ocr.records import ErrorCode
 
 # Asked for with each request.
@@ -38,6 +44,7 @@ class Draft:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     finish_reason: str | None = None
+    logprobs: list[tuple[str, float]] = field(default_factory=list, repr=False)
     # What earlier attempts said: the server's usage counts only its own.
     _before: int = 0
     _looked: int = field(default=0, repr=False)
@@ -49,6 +56,7 @@ class Draft:
     def discard(self) -> None:
         """The next attempt begins anew."""
         self.text, self.completion_tokens, self._before, self._looked = "", 0, 0, 0
+        self.logprobs = []
 
     def take(self, event: Mapping[str, Any]) -> None:
         usage = event.get("usage") or {}
@@ -58,6 +66,7 @@ class Draft:
             self.prompt_tokens = self.prompt_tokens or int(usage.get("prompt_tokens") or 0)
         for choice in event.get("choices") or ():
             self.text += choice["delta"].get("content") or ""
+            self.logprobs += token_logprobs(choice)
             self.finish_reason = choice.get("finish_reason") or self.finish_reason
 
     @property
@@ -73,7 +82,7 @@ class Draft:
 
     def answer(self, reason: str, seconds: float, attempt: int) -> Answer:
         tokens = self.prompt_tokens, self.completion_tokens
-        return Answer(self.text, reason, *tokens, seconds, attempt)
+        return Answer(self.text, reason, *tokens, seconds, attempt, tuple(self.logprobs))
 
 
 async def read_stream(stream: StreamReader, draft: Draft, attempt: int) -> str:

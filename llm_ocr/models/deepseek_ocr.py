@@ -120,6 +120,8 @@ DEEPSEEK_OCR = ModelProfile(
         Task.FREE_OCR: Prompt("Free OCR.", 6144),
         Task.FIGURE: Prompt("Parse the figure.", 2048),
         Task.DESCRIBE: Prompt("Describe this image in detail.", 1024),
+        # Of a chart or a table it makes a table, as it was trained to.
+        Task.DATA: Prompt("Parse the figure.", 4096, guided=False),
     },
     sampling={
         "temperature": 0.0,

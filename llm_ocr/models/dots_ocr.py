@@ -182,6 +182,7 @@ DOTS_OCR = ModelProfile(
     sampling={"temperature": 0.1, "top_p": 0.9},
     # 200 dpi of an A4 page, as the model card wants it.
     image=ImagePolicy(longest_side=2352, jpeg_quality=92, smallest_side=0),
+    prefix=_IMAGE,
     parse=parse,
     parser_version=1,
     ladder=(

@@ -40,6 +40,7 @@ class _Table(BaseModel):
 class PromptTable(_Table):
     text: str
     max_tokens: PositiveInt
+    guided: bool = True
 
 
 class ImageTable(_Table):
@@ -131,7 +132,10 @@ def _read(path: Path) -> object:
 def _laid_over(
     base: ModelProfile, table: ProfileTable, parsing: tuple[Parser, int]
 ) -> ModelProfile:
-    prompts = {task: Prompt(given.text, given.max_tokens) for task, given in table.prompts.items()}
+    prompts = {
+        task: Prompt(given.text, given.max_tokens, given.guided)
+        for task, given in table.prompts.items()
+    }
     ladder = None if table.ladder is None else tuple(_rung(rung) for rung in table.ladder)
     return replace(
         base,

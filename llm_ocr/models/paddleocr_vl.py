@@ -103,6 +103,7 @@ PADDLEOCR_VL = ModelProfile(
         # It has no prompt for descriptions: charts become tables, anything else its text. Take
         # another model to describe.
         Task.DESCRIBE: Prompt("Chart Recognition:", 1024),
+        Task.DATA: Prompt("Chart Recognition:", 2048, guided=False),
     },
     sampling={"temperature": 0.0},
     image=ImagePolicy(longest_side=1904, jpeg_quality=92, smallest_side=0),

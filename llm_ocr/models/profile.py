@@ -18,6 +18,14 @@ class Task(StrEnum):
     FREE_OCR = "free_ocr"
     FIGURE = "figure"
     DESCRIBE = "describe"
+    PARSE = "parse"
+    CAPTION = "caption"
+    DATA = "data"
+    CLASSIFY = "classify"
+
+
+# What can be asked about a figure.
+FIGURE_TASKS = (Task.DESCRIBE, Task.CAPTION, Task.DATA, Task.CLASSIFY)
 
 
 class Gives(StrEnum):
@@ -30,10 +38,44 @@ class Gives(StrEnum):
 
 @dataclass(frozen=True)
 class Prompt:
-    """The text that stands beside the image, and how many tokens an answer may have."""
+    """The text that stands beside the image, and how many tokens an answer may have.
+
+    `guided` is whether the answer may be bound to the task's form; not where the model was trained
+    to answer in one of its own.
+    """
 
     text: str
     max_tokens: int
+    guided: bool = True
+
+
+# What a profile without prompts of its own for these asks. `{classes}` becomes their list.
+TASK_PROMPTS: Mapping[Task, Prompt] = {
+    Task.CAPTION: Prompt(
+        "Write an alternative text for this figure, for people who can't see it: one sentence of "
+        "at most 20 words that names what kind of figure it is and what it shows. Don't "
+        "interpret it. Answer with the sentence alone.",
+        128,
+    ),
+    Task.DATA: Prompt(
+        "Read the data in this figure. Of a chart, give the title, the labels of the axes, and "
+        "each series with its points; of a table, the columns and the rows, as they are printed. "
+        "Give null for what can't be read; guess nothing. If there is neither a chart nor a table "
+        'in it, the kind is "none".',
+        4096,
+    ),
+    Task.CLASSIFY: Prompt(
+        "Which of these classes does this figure belong to: {classes}? Answer with the class "
+        "alone.",
+        32,
+    ),
+    Task.PARSE: Prompt(
+        "Fill in the JSON schema from this document. Copy what stands there; numbers without "
+        "thousands separators, dates as YYYY-MM-DD. Give null for what it does not say. Answer "
+        "with one JSON object and nothing else.",
+        4096,
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -41,7 +83,8 @@ class Rung:
     """One way of asking again about a page whose answer was bad.
 
     `sampling` is laid over the profile's own; `scale` makes the page image smaller (0 < scale
-    <= 1); `bands` cuts it into that many strips between its lines, which are asked one by one.
+    <= 1); `bands` cuts it into that many strips between its lines, which are asked one by one;
+    `longer` leaves more room for an answer that was cut.
     """
 
     name: str
@@ -49,6 +92,7 @@ class Rung:
     sampling: Mapping[str, object] = field(default_factory=dict)
     scale: float = 1.0
     bands: int = 1
+    longer: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,7 +147,8 @@ class ModelProfile:
     answer about an image of that size in pixels into blocks in its pixels, and never raises;
     `parser_version` grows when it reads the same answer differently. `ladder` is climbed when an
     answer is bad. `prompts` has at least `Task.DOCUMENT` and `Task.DESCRIBE`. `may_loop` is false
-    for an engine that generates nothing: what repeats in its answers stands on the page.
+    for an engine that generates nothing: what repeats in its answers stands on the page. `prefix`
+    stands before prompts that are not the profile's own.
     """
 
     id: str
@@ -117,9 +162,25 @@ class ModelProfile:
     serving: Serving
     card: Card
     may_loop: bool = True
+    prefix: str = ""
+
+    def prompt(self, task: Task) -> Prompt:
+        """The profile's own prompt for a task, or the usual one."""
+        own = self.prompts.get(task)
+        if own is not None:
+            return own
+        usual = TASK_PROMPTS[task]
+        return self.any_prompt(usual.text, usual.max_tokens)
+
+    def any_prompt(self, text: str, max_tokens: int) -> Prompt:
+        """Any text as a prompt for this model, with room for the image beside the answer."""
+        return Prompt(self.prefix + text, min(max_tokens, self.serving.max_model_len // 2))
 
     def prompt_hash(self, task: Task) -> str:
         """12 hex digits that change with the prompt, its token limit or the sampling."""
-        prompt = self.prompts[task]
+        return self.hash_of(self.prompt(task))
+
+    def hash_of(self, prompt: Prompt) -> str:
+        """As `prompt_hash`, of any prompt."""
         asked = [self.model, prompt.text, prompt.max_tokens, dict(self.sampling)]
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]

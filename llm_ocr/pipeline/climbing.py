@@ -11,7 +11,7 @@ from llm_ocr.inference.quality import Flaw
 from llm_ocr.inference.replies import Answer, EngineFailedError
 from llm_ocr.models.profile import Rung
 from llm_ocr.records import ErrorCode, PageError, ParsedAnswer
-from llm_ocr.stages.stage import FIRST, AskedItem, Question, Reader, Reading, Spent
+from llm_ocr.stages.stage import FIRST, Asked, Question, Reader, Reading, Spent
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Climber:
     def __init__(self, main: Way, stand_ins: Sequence[StandIn]) -> None:
         self._main, self._stand_ins = main, stand_ins
 
-    async def best(self, item: AskedItem, spent: Spent) -> Reading | None:
+    async def best(self, item: Asked, spent: Spent) -> Reading | None:
         """The best reading; None if there was nothing to ask. Raises PageError.
 
         `spent` counts what it took, also where this raises.
@@ -73,7 +73,7 @@ class Climber:
             raise PageError(refused.code, refused.message)
         return best
 
-    async def _climb(self, item: AskedItem, spent: Spent) -> Reading | None:
+    async def _climb(self, item: Asked, spent: Spent) -> Reading | None:
         """Up the ladder until an answer is good; the best of those that came."""
         best = await _ask(item, self._main, FIRST, spent, urgency=0)
         doubts = 0
@@ -83,7 +83,7 @@ class Climber:
             flaw = best.verdict.flaw
             if flaw is None or (flaw is Flaw.DISAGREES and doubts == DOUBTS):
                 break
-            if flaw is Flaw.CUT and rung.bands == 1:
+            if flaw is Flaw.CUT and rung.bands == 1 and not rung.longer:
                 continue  # the same page in the same space would be cut again
             doubts += flaw is Flaw.DISAGREES
             try:
@@ -97,7 +97,7 @@ class Climber:
                 best = again
         return best
 
-    async def _stand_in(self, item: AskedItem, spent: Spent) -> Reading | None:
+    async def _stand_in(self, item: Asked, spent: Spent) -> Reading | None:
         for stand_in in self._stand_ins:
             if stand_in is None:
                 reading = item.without_model()
@@ -115,9 +115,7 @@ class Climber:
         return None
 
 
-async def _ask(
-    item: AskedItem, way: Way, rung: Rung, spent: Spent, *, urgency: int
-) -> Reading | None:
+async def _ask(item: Asked, way: Way, rung: Rung, spent: Spent, *, urgency: int) -> Reading | None:
     questions = await item.questions(way.reader.profile, rung)
     if not questions:
         return None

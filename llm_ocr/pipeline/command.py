@@ -36,15 +36,19 @@ def command_of(
     says how many there are.
     """
     alone = stages[0] if len(stages) == 1 or (stages and inputs is None) else "run"
-    name = command or alone
+    name = command or ("parse" if "parse" in stages else alone)
     words = ["llm-ocr", name]
     shown = list(inputs or ())
     more = len(shown) - INPUTS_SHOWN
     words += [shlex.quote(without_secrets(one)) for one in shown[:INPUTS_SHOWN]]
     words += [HIDDEN] if more > 0 else []
     words += [shlex.quote(out)] if inputs is None else ["--out", shlex.quote(out)]
+    if name == "parse":
+        words += ["--schema", shlex.quote(settings.record_schema or "")]
     before: list[str] = []
     for key, value in _chosen(settings):
+        if key == "record_schema":
+            continue
         # Of the other commands' options each has only some.
         if value == HIDDEN or key in WITHOUT_OPTION or name != "run":
             said = value if value == HIDDEN else shlex.quote(_text(value))

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -14,21 +15,23 @@ from llm_ocr.engines.embedded.command import available_cores
 from llm_ocr.inference.window import Window
 from llm_ocr.models.catalogue import profile_named
 from llm_ocr.pipeline.again import Again
+from llm_ocr.pipeline.asked import parse_stage
 from llm_ocr.pipeline.askers import Askers
 from llm_ocr.pipeline.asking import Asker
+from llm_ocr.pipeline.describing import describe_stage
 from llm_ocr.pipeline.due import read_shard
 from llm_ocr.pipeline.events import Notify
 from llm_ocr.pipeline.interruption import Stop
 from llm_ocr.pipeline.loop import ReadItem, StageLoop, Tempo, Work
 from llm_ocr.pipeline.pace import Moment, Pace
-from llm_ocr.pipeline.targets import Target, target_of
+from llm_ocr.pipeline.targets import Target, model_for, target_of
 from llm_ocr.pipeline.telemetry import Telemetry
 from llm_ocr.report.summary import Session
 from llm_ocr.settings import Settings
 from llm_ocr.sources.pool import RenderLimits, RenderPool
 from llm_ocr.stages.assemble import AssembleStage
-from llm_ocr.stages.describe import DescribeStage
 from llm_ocr.stages.extract import ExtractStage
+from llm_ocr.stages.parse import ParseStage, read_record
 from llm_ocr.stages.reparse import ReparseStage
 from llm_ocr.stages.stage import AnyItem, Item, Reading, Spent, Stage
 from llm_ocr.stages.twins import OnceStage
@@ -92,8 +95,10 @@ def stage_named(name: str, site: Site, again: Again | None = None) -> Stage[Any]
     settings = site.settings
     if name == "assemble":
         return AssembleStage(rows_of)
+    if name == "parse":
+        return parse_stage(site.store, settings, rows_of)
     if name == "describe":
-        return DescribeStage(rows_of)
+        return describe_stage(site.store, site.ledger, settings, rows_of)
     if again is not None and not again.asks:
         return again.stage(ExtractStage(site.pool, profile_named(settings.model)))
     profile = _target(name, settings).reader.profile
@@ -102,8 +107,7 @@ def stage_named(name: str, site: Site, again: Again | None = None) -> Stage[Any]
 
 
 def _target(stage: str, settings: Settings) -> Target:
-    described_by = settings.describe_model if stage == "describe" else None
-    return target_of(settings, described_by or settings.model)
+    return target_of(settings, model_for(settings, stage))
 
 
 class Here:
@@ -146,6 +150,10 @@ class Here:
         target = await asyncio.to_thread(_target, stage.name, self._site.settings)
         asker = await self._askers.asker(target)
         best = self._askers.climber(asker, stage.name).best
+        if isinstance(stage, ParseStage):
+            # Of long documents a part at a time, of whichever document it is.
+            places = self._slots(asker)
+            best = partial(read_record, best, places, target.reader.profile)
         return await self._loop(stage, best, work, asker)
 
     async def _loop(

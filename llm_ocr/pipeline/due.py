@@ -1,9 +1,14 @@
 """What of a plan a stage still has to do, from the store alone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
+from llm_ocr.parsing.record import RecordPer
+from llm_ocr.pipeline.describing import Asked, standing, still_stands, with_wanted
 from llm_ocr.pipeline.loop import Work, none_kept
+from llm_ocr.stages.describe import DescribeStage
+from llm_ocr.stages.parse import ParseStage
 from llm_ocr.stages.stage import AnyItem, Stage
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.commits import read_commit, unchanged_since
@@ -15,22 +20,33 @@ from llm_ocr.tables.read import read_piece, read_shard_rows
 from llm_ocr.tables.schema import Row
 from llm_ocr.tables.shards import publish, sweep
 
-# Stages in the order in which they run, each with those that it is made from.
-INPUTS = {"extract": (), "describe": ("extract",), "assemble": ("extract", "describe")}
+INPUTS = {
+    "extract": (),
+    "describe": ("extract",),
+    "assemble": ("extract", "describe"),
+    "parse": ("extract",),
+}
 STAGES = tuple(INPUTS)
+# Those of `run`.
+USUAL = ("extract", "describe", "assemble")
+# What the shards of stages are wanted to be asked, by stage.
+Wanted = Mapping[str, Asked]
+NOTHING: Wanted = MappingProxyType({})
 # Table -> the stage that makes it.
 MAKER = {
     "pages": "extract",
     "figures": "extract",
     "descriptions": "describe",
     "documents": "assemble",
+    "records": "parse",
 }
 
 
 def due(
-    store: Store, ledger: Ledger, stage: Stage[AnyItem], plan: Plan
+    store: Store, ledger: Ledger, stage: Stage[AnyItem], plan: Plan, again: Collection[str] = ()
 ) -> tuple[list[Work], Counts]:
-    """The shards that are not committed from what their inputs are now; the others' counts.
+    """The shards that are not committed from what their inputs are now, or were not asked all that
+    is wanted; the others' counts. Records whose status is in `again` are due too.
 
     Commits that a dead worker did not publish are published.
     """
@@ -39,14 +55,24 @@ def due(
     work: list[Work] = []
     for shard, made_of in _doable(ledger, plan, stage.name):
         entry = entries.get(shard.name)
+        asked: dict[str, str] = {}
+        if isinstance(stage, DescribeStage | ParseStage):
+            asked = dict(stage.asked(shard.name))
         if entry is None:
-            work.append(Work(shard, 0, made_of))
-        elif entry.inputs == made_of:
+            work.append(Work(shard, 0, made_of, asked=asked))
+            continue
+        is_current = entry.inputs == made_of and (not asked or asked == standing(entry))
+        is_again = stage.name == "parse" and not entry.counts.statuses.keys().isdisjoint(again)
+        if is_current and not is_again:
             done.add(entry.counts)
-        else:
-            known = partial(_described, shard.name, entry, made_of)
-            kept = known if stage.name == "describe" else none_kept
-            work.append(Work(shard, entry.generation + 1, made_of, kept))
+            continue
+        kept, purpose = none_kept, ""
+        if stage.name == "describe":
+            kept = partial(_described, shard.name, entry, made_of, asked)
+        elif stage.name == "parse" and entry.asked == asked:
+            kept = partial(_recorded, shard.name, entry, made_of, frozenset(again))
+            purpose = ",".join(sorted(again))
+        work.append(Work(shard, entry.generation + 1, made_of, kept, purpose, asked))
     return work, done
 
 
@@ -93,12 +119,42 @@ def _doable(ledger: Ledger, plan: Plan, stage: str) -> Iterator[tuple[Shard, dic
             yield shard, made_of
 
 
-def _described(name: str, entry: Entry, made_of: dict[str, int], store: Store) -> frozenset[str]:
-    """Figures whose pages are what they were when they were described."""
-    pages = unchanged_since(store, "extract", name, entry.inputs["extract"], made_of["extract"])
-    columns = ["figure_id", "page_id"]
+def _described(
+    name: str, entry: Entry, made_of: dict[str, int], asked: Asked, store: Store
+) -> frozenset[str]:
+    """Descriptions that answer what is asked, of pages that are what they were by then."""
+    was, now = entry.inputs["extract"], made_of["extract"]
+    pages = None if was == now else unchanged_since(store, "extract", name, was, now)
+    before = standing(entry)
+    columns = ["description_id", "page_id", "task", "status"]
     rows = read_shard_rows(store, "descriptions", name, entry.generation, columns)
-    return frozenset(row["figure_id"] for row in rows if row["page_id"] in pages)
+    return frozenset(
+        row["description_id"]
+        for row in rows
+        # Runs from before there were tasks have no such column.
+        if row.get("description_id") is not None
+        and (pages is None or row["page_id"] in pages)
+        and still_stands(row, before, asked)
+    )
+
+
+def _recorded(
+    name: str, entry: Entry, made_of: dict[str, int], again: Collection[str], store: Store
+) -> frozenset[str]:
+    """Records that are not to be made again, of pages that are what they were by then."""
+    was, now = entry.inputs["extract"], made_of["extract"]
+    changed: set[str] = set()
+    if was != now:
+        same = unchanged_since(store, "extract", name, was, now)
+        for row in read_shard_rows(store, "pages", name, now, ["page_id", "doc_id"]):
+            if row["page_id"] not in same:
+                changed |= {row["page_id"], row["doc_id"]}
+    rows = read_shard_rows(store, "records", name, entry.generation, ["record_id", "status"])
+    return frozenset(
+        row["record_id"]
+        for row in rows
+        if row["record_id"] not in changed and row["status"] not in again
+    )
 
 
 def read_shard(
@@ -130,32 +186,60 @@ def expected_items(ledger: Ledger, stage: str, work: Work) -> int:
     """How many items the stage will have of that shard, as far as it is known."""
     if stage == "extract":
         return work.shard.expected_pages
-    if stage == "assemble":
+    if stage == "parse" and work.asked["parse"].startswith(f"{RecordPer.PAGE}-"):
+        return ledger.entries("extract")[work.shard.name].counts.items
+    if stage in ("assemble", "parse"):
         return work.shard.document_count or work.shard.expected_pages
-    return ledger.entries("extract")[work.shard.name].counts.rows.get("figures", 0)
+    figures = ledger.entries("extract")[work.shard.name].counts.rows.get("figures", 0)
+    return figures * len(work.asked)
 
 
-def undone(ledger: Ledger, plan: Plan, stages: Sequence[str]) -> list[Shard]:
-    """Shards that one of `stages` could do now and has not done from what its inputs are now."""
+def outdated(ledger: Ledger, plan: Plan, stage: str) -> int:
+    """How many shards the stage has done from what their inputs are no more."""
+    entries = ledger.entries(stage)
+    made = ((entries.get(shard.name), of) for shard, of in _doable(ledger, plan, stage))
+    return sum(entry is not None and entry.inputs != of for entry, of in made)
+
+
+def undone(
+    ledger: Ledger, plan: Plan, stages: Sequence[str], wanted: Wanted = NOTHING
+) -> list[Shard]:
+    """Shards that one of `stages` could do now and has not done from what its inputs are now, or
+    not asked what is `wanted`."""
     found: dict[int, Shard] = {}
     for stage in stages:
         entries = ledger.entries(stage)
         for shard, made_of in _doable(ledger, plan, stage):
-            entry = entries.get(shard.name)
-            if entry is None or entry.inputs != made_of:
+            if not _is_current(entries.get(shard.name), made_of, stage, wanted):
                 found[shard.number] = shard
     return list(found.values())
 
 
-def missing(ledger: Ledger, plan: Plan, stages: Sequence[str]) -> dict[str, int]:
-    """Stage -> how many shards it has not done, where there are such."""
+def _is_current(entry: Entry | None, made_of: dict[str, int], stage: str, wanted: Wanted) -> bool:
+    if entry is None or entry.inputs != made_of:
+        return False
+    asked = wanted.get(stage)
+    if asked is None:
+        return True
+    return entry.asked == asked if stage == "parse" else not _is_more(entry, asked)
+
+
+def _is_more(entry: Entry, asked: Asked) -> bool:
+    """Whether figures are to be asked what they were not."""
+    return with_wanted(standing(entry), asked) != standing(entry)
+
+
+def missing(
+    ledger: Ledger, plan: Plan, stages: Sequence[str], wanted: Wanted = NOTHING
+) -> dict[str, int]:
+    """Stage -> how many shards it has not done, where there are such; `wanted` as in `undone`."""
     counts: dict[str, int] = {}
     for stage in stages:
         entries = ledger.entries(stage)
         current = {
             shard.name
             for shard, made_of in _doable(ledger, plan, stage)
-            if shard.name in entries and entries[shard.name].inputs == made_of
+            if _is_current(entries.get(shard.name), made_of, stage, wanted)
         }
         if len(current) < len(plan.shards):
             counts[stage] = len(plan.shards) - len(current)

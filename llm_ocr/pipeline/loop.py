@@ -6,7 +6,7 @@ There is one stream of items over all shards, so that the window stays full acro
 import asyncio
 import logging
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from llm_ocr.inference.replies import EngineFailedError
@@ -35,7 +35,8 @@ class Work:
 
     `kept` says which items are as they were in the generation before, or None where there is
     nothing to do; it reads the store, and raises FileNotFoundError where another worker has
-    done the shard meanwhile. `purpose` sets attempts apart that would do different things.
+    done the shard meanwhile. `purpose` sets attempts apart that would do different things; `asked`
+    is what the shard is asked, by task, where the stage has several.
     """
 
     shard: Shard
@@ -43,6 +44,7 @@ class Work:
     inputs: dict[str, int]
     kept: Callable[[Store], frozenset[str] | None] = none_kept
     purpose: str = ""
+    asked: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,7 @@ class StageLoop(Generic[AnyItem]):
             inputs=work.inputs,
             kept=kept,
             purpose=work.purpose,
+            asked=work.asked,
         )
         opened = self._open[work.shard.name] = _OpenShard(writer)
         for status, count in writer.staged_counts.statuses.items():

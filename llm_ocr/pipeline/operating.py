@@ -20,6 +20,9 @@ from llm_ocr.storage.store import Store
 from llm_ocr.tables.ledger import Ledger
 from llm_ocr.tables.plan import Plan, SettingsMismatchError
 
+# A retry asks about figures what the run was asked, and nothing else.
+NO_NEW_TASKS = {"describe_task": "", "task_prompt": None, "task_schema": None, "classes": None}
+
 
 def retry(
     out: str | Path,
@@ -31,13 +34,13 @@ def retry(
 ) -> Summary:
     """Ask again about the pages of the run at `out` with these statuses (and error codes).
 
-    A page keeps the better of its readings. Later stages follow for the shards that changed. What
-    the settings leave open is as in the run. Raises NoRunError, NoSuchStatusError, and what
-    `llm_ocr.run` raises.
+    A page keeps the better of its readings. Later stages follow for the shards that changed; their
+    figures are asked what the run was asked before. What the settings leave open is as in the run.
+    Raises NoRunError, NoSuchStatusError, and what `llm_ocr.run` raises.
     """
     given = settings or Settings()
     store = destination_of(str(out), given).store
-    chosen = settings_of_run(standing_plan(store), given)
+    chosen = settings_of_run(standing_plan(store), given).model_copy(update=NO_NEW_TASKS)
     reader = target_of(chosen, chosen.model).reader
     asked = {"model": reader.model, "profile": reader.profile.id}
     wanted = wanted_pages(statuses, errors, asked)

@@ -3,22 +3,24 @@
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from llm_ocr import __version__
-from llm_ocr.models.profile import Task
+from llm_ocr.models.profile import Prompt, Task
 from llm_ocr.pipeline.command import command_of
 from llm_ocr.pipeline.crew import Crew
+from llm_ocr.pipeline.describing import chosen_tasks
 from llm_ocr.pipeline.interruption import BudgetSpentError
 from llm_ocr.pipeline.share import Share
-from llm_ocr.pipeline.targets import target_of
+from llm_ocr.pipeline.targets import model_for, target_of
 from llm_ocr.report.sessions import SessionRecord, delete_session, write_session
 from llm_ocr.report.summary import Session
 from llm_ocr.settings import Settings
 from llm_ocr.stages.stage import Reader
+from llm_ocr.stages.tasks import task_of
 from llm_ocr.storage.store import StorageError, Store
 from llm_ocr.tables.schema import Row
 
@@ -32,18 +34,12 @@ def new_record(
     command: str | None = None,
 ) -> SessionRecord:
     """What can be said before the work begins. Raises EngineFailedError as `target_of` does."""
-    asked = {"extract": settings.model, "describe": settings.describe_model or settings.model}
-    tasks = {"extract": Task.DOCUMENT, "describe": Task.DESCRIBE}
     return SessionRecord(
         started=datetime.now(UTC).isoformat(timespec="milliseconds"),
         command=command_of(inputs, out, settings, stages, command),
         version=__version__,
         stages=list(stages),
-        readers={
-            stage: _facts(target_of(settings, model).reader, tasks[stage])
-            for stage, model in asked.items()
-            if stage in stages
-        },
+        readers=dict(_readers(settings, stages)),
         source_license=settings.source_license,
         price_per_hour=settings.price_per_hour,
         worker=share.index,
@@ -51,15 +47,30 @@ def new_record(
     )
 
 
-def _facts(reader: Reader, task: Task) -> Row:
+def _readers(settings: Settings, stages: Sequence[str]) -> Iterator[tuple[str, Row]]:
+    """Who is asked what in each stage, and about figures in each task."""
+    if "extract" in stages:
+        reader = target_of(settings, settings.model).reader
+        yield "extract", _facts(reader, reader.profile.prompt(Task.DOCUMENT))
+    if "describe" in stages:
+        reader = target_of(settings, model_for(settings, "describe")).reader
+        for name, choice in chosen_tasks(settings).items():
+            stage = "describe" if name == Task.DESCRIBE else f"describe ({name})"
+            yield stage, _facts(reader, task_of(choice).prompt(reader.profile))
+    if "parse" in stages:
+        reader = target_of(settings, model_for(settings, "parse")).reader
+        yield "parse", _facts(reader, reader.profile.prompt(Task.PARSE))
+
+
+def _facts(reader: Reader, prompt: Prompt) -> Row:
     profile = reader.profile
     return {
         "model": reader.model,
         "revision": reader.revision,
         "profile": profile.id,
         "licence": profile.card.licence,
-        "prompt": profile.prompts[task].text,
-        "max_tokens": profile.prompts[task].max_tokens,
+        "prompt": prompt.text,
+        "max_tokens": prompt.max_tokens,
         "sampling": dict(profile.sampling),
     }
 

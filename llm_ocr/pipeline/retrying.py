@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 
-from llm_ocr.pipeline.due import STAGES, undone
+from llm_ocr.pipeline.due import USUAL, undone
 from llm_ocr.pipeline.loop import Work
 from llm_ocr.pipeline.share import Share
 from llm_ocr.records import ErrorCode, PageStatus
@@ -85,7 +85,7 @@ class Retry:
 
     def is_done(self, ledger: Ledger, plan: Plan) -> bool:
         shards = tuple(shard for shard in plan.shards if shard.name in self.shards)
-        later = [stage for stage in STAGES[1:] if ledger.committed(stage)]
+        later = [stage for stage in USUAL[1:] if ledger.committed(stage)]
         return not self.left(ledger) and not undone(ledger, Plan(shards, {}), later)
 
 

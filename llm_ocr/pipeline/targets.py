@@ -9,9 +9,12 @@ from llm_ocr.engines.gpu import Gpu, find_gpus
 from llm_ocr.engines.vllm import READY_TIMEOUT, VllmOptions, find_vllm
 from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.models.catalogue import profile_named
-from llm_ocr.models.profile import Task
+from llm_ocr.models.profile import FIGURE_TASKS, Task
 from llm_ocr.settings import DEFAULT_MODEL, EngineChoice, Settings
 from llm_ocr.stages.stage import Reader
+
+# A run may be asked these later.
+LATER_TASKS = frozenset(FIGURE_TASKS) - {Task.DESCRIBE}
 
 
 class EngineKind(StrEnum):
@@ -72,10 +75,16 @@ def vllm_options(settings: Settings) -> VllmOptions:
     )
 
 
+def model_for(settings: Settings, stage: str) -> str:
+    """The profile that answers a stage's questions."""
+    others = {"describe": settings.describe_model, "parse": settings.parse_model}
+    return others.get(stage) or settings.model
+
+
 def identity(settings: Settings, inputs: list[str]) -> dict[str, object]:
     """What decides a run's rows, by name; two runs with the same identity are one run."""
     reader = target_of(settings, settings.model).reader
-    describer = target_of(settings, settings.describe_model or settings.model).reader
+    describer = target_of(settings, model_for(settings, "describe")).reader
     profile = reader.profile
     return {
         "inputs": inputs,
@@ -90,7 +99,11 @@ def identity(settings: Settings, inputs: list[str]) -> dict[str, object]:
         "image_longest_side": profile.image.longest_side,
         "image_jpeg_quality": profile.image.jpeg_quality,
         "image_smallest_side": profile.image.smallest_side,
-        "prompts": {task.value: profile.prompt_hash(task) for task in sorted(profile.prompts)},
+        "prompts": {
+            task.value: profile.prompt_hash(task)
+            for task in sorted(profile.prompts)
+            if task not in LATER_TASKS
+        },
         "describe_prompt": describer.profile.prompt_hash(Task.DESCRIBE),
         "ladder": [rung.name for rung in profile.ladder],
         "parser_version": profile.parser_version,

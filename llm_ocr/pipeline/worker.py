@@ -11,14 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.pipeline.again import Again, Prepare
+from llm_ocr.pipeline.asked import statuses_of, wanted_by
 from llm_ocr.pipeline.budget import Budget, budget_of, within
 from llm_ocr.pipeline.crew import Crew, Here, Hire, Site, render_pool, stage_named
 from llm_ocr.pipeline.destination import destination_of
 from llm_ocr.pipeline.due import (
     STAGES,
+    USUAL,
+    Wanted,
     due,
     expected_items,
     missing,
+    outdated,
     settle,
     sweep_orphans,
     undone,
@@ -29,16 +33,18 @@ from llm_ocr.pipeline.loop import Work
 from llm_ocr.pipeline.planning import Planning, absolute, make_plan, standing_plan, updated_plan
 from llm_ocr.pipeline.record import new_record, recorded
 from llm_ocr.pipeline.share import share_of
-from llm_ocr.report.outputs import write_outputs
+from llm_ocr.report.outputs import records_as_written, write_outputs
 from llm_ocr.report.sessions import read_sessions
 from llm_ocr.report.summary import SUMMARY_PATH, Session, Summary, summarise
 from llm_ocr.settings import Settings
 from llm_ocr.sources.pool import RenderPool
 from llm_ocr.stages.stage import AnyItem, Stage
+from llm_ocr.tables.compact import split_ahead
 from llm_ocr.tables.counts import Counts
 from llm_ocr.tables.ledger import Ledger
 from llm_ocr.tables.plan import Plan, Shard
 
+STALE = "records of pages as they were before; `llm-ocr parse` on this run makes those anew"
 # A folder on the Hub should not have more: https://huggingface.co/docs/hub/storage-limits
 MOST_FILES = 10_000
 
@@ -48,7 +54,7 @@ def run(
     out: str | Path,
     settings: Settings | None = None,
     *,
-    stages: Sequence[str] = STAGES,
+    stages: Sequence[str] = USUAL,
     update: bool = False,
     notify: Notify | None = None,
     hire: Hire = Here,
@@ -59,9 +65,9 @@ def run(
     `inputs` are files, folders, globs or list files (`@files.txt`). With `update`, documents that
     they hold since the run was planned are added. `overrides` are fields of `Settings`; `hire`
     says who does the shards. Works in a notebook, where an event loop runs already. Raises
-    NoInputError, SettingsMismatchError or RunInUseError before anything is done; EngineFailedError,
-    StorageError, BalanceError or StoppedError (BudgetSpentError, with `max_cost`) when the run
-    can't go on. Failed pages are rows, not exceptions.
+    NoSuchTaskError, NoInputError, SettingsMismatchError or RunInUseError before anything is done;
+    EngineFailedError, StorageError, BalanceError or StoppedError (BudgetSpentError, with
+    `max_cost`) when the run can't go on. Failed pages are rows, not exceptions.
     """
     chosen = (
         Settings(**overrides)
@@ -108,9 +114,11 @@ class Worker:
         self._ledger = Ledger(self._store, STAGES)
         self._prepare, self._make_plan = prepare, plan
         self._again: Again | None = None
+        self._wanted: Wanted = {}
 
     def run(self, inputs: list[str] | None, stages: Sequence[str]) -> Summary:
         """Do what is due of `stages`; `inputs` None takes the plan that stands."""
+        self._wanted = wanted_by(self._settings, stages)
         alone = self._store.sole_writer() if self._share.count == 1 else nullcontext()
         with alone:
             return run_until_stopped(
@@ -164,13 +172,13 @@ class Worker:
 
     def _undone(self, plan: Plan, stages: Sequence[str]) -> list[Shard]:
         if self._prepare is None:
-            return undone(self._ledger, plan, stages)
+            return undone(self._ledger, plan, stages, self._wanted)
         again = self._again.work(plan) if self._again else []
         return [one.shard for one in again] or undone(self._ledger, plan, stages[1:])
 
     def _stages_again(self) -> list[str]:
         """Extract, and the later stages that the run has been through so far."""
-        later = [name for name in STAGES[1:] if self._ledger.committed(name)]
+        later = [name for name in USUAL[1:] if self._ledger.committed(name)]
         wanted = [name for name in later if self._settings.describe or name != "describe"]
         return ["extract", *wanted]
 
@@ -183,16 +191,21 @@ class Worker:
             self._ledger.refresh()
         done = summarise(self._store, self._ledger, plan, self._session)
         summary = replace(done, out=self._destination.uri)
-        left = missing(self._ledger, plan, stages)
+        left = missing(self._ledger, plan, stages, self._wanted)
         if left:
             self._notify(Note(_unfinished(left, len(plan.shards))))
             return summary
         self._notify(Note("writing Markdown, viewer, card and summary"))
         if self._session.did_anything or not self._store.exists(SUMMARY_PATH):
-            write_outputs(
+            summary = write_outputs(
                 *(self._store, summary, plan.settings, self._settings.viewer_pages),
                 markdown=self._writes_markdown(summary.documents),
             )
+        else:
+            summary = summary.with_records(records_as_written(self._store))
+        stale = outdated(self._ledger, plan, "parse")
+        if stale:
+            self._notify(Note(f"{stale:,} shards have {STALE}"))
         self._ledger.gather()
         sweep_orphans(self._store, self._ledger)
         self._destination.publish(self._notify)
@@ -218,7 +231,9 @@ class Worker:
         if name == "extract" and self._prepare is not None:
             work, done, expected = await asyncio.to_thread(self._work_again, stage, plan)
         else:
-            work, done = await asyncio.to_thread(due, self._store, self._ledger, stage, plan)
+            work, done = await asyncio.to_thread(
+                due, self._store, self._ledger, stage, plan, statuses_of(self._settings)
+            )
             ahead = sum(expected_items(self._ledger, name, one) for one in work)
             expected = done.items + ahead
         if work and site.stop.closed is not None:
@@ -229,6 +244,8 @@ class Worker:
         if work:
             # Written last and from everything: until then there is none.
             self._store.delete([SUMMARY_PATH])
+        replaced = frozenset(one.shard.name for one in work if one.generation > 0)
+        await asyncio.to_thread(split_ahead, self._store, stage.tables, replaced)
         committed = await crew.do(stage, work)
         if work and self._hire is not Here:
             # Others committed it.

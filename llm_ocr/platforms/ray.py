@@ -10,7 +10,7 @@ from typing import Any
 
 from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.pipeline import worker
-from llm_ocr.pipeline.due import STAGES
+from llm_ocr.pipeline.due import USUAL
 from llm_ocr.pipeline.events import Note, Notify, ignore
 from llm_ocr.pipeline.interruption import StoppedError
 from llm_ocr.pipeline.targets import EngineKind
@@ -41,7 +41,7 @@ def run(
     settings: Settings | None = None,
     wanted: Wanted | None = None,
     *,
-    stages: Sequence[str] = STAGES,
+    stages: Sequence[str] = USUAL,
     update: bool = False,
     notify: Notify | None = None,
 ) -> Summary:
@@ -162,7 +162,7 @@ def _from_anywhere(settings: Settings) -> Settings:
         for name in ("weights", "log_dir")
         if getattr(settings, name) is not None
     }
-    for name in ("model", "describe_model", "fallback_model"):
+    for name in ("model", "describe_model", "parse_model", "fallback_model"):
         value = getattr(settings, name)
         if value is not None and value.endswith(PROFILE_FILES):
             changes[name] = str(Path(value).expanduser().absolute())

@@ -7,11 +7,12 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import PurePosixPath
 
 import yaml
 
+from llm_ocr.report.record_counts import WHOLE
 from llm_ocr.report.sessions import SessionRecord, read_sessions, total_cost
 from llm_ocr.report.summary import Summary
 from llm_ocr.storage.store import Store
@@ -26,9 +27,13 @@ SHOWN = 10
 TABLES = {
     "pages": "a row a page: its image, Markdown, blocks with boxes, status, and what it cost",
     "figures": "a row a figure: its image, cut from the source, box and caption",
-    "descriptions": "a row a figure: what it shows, in words",
+    "descriptions": "a row a figure and task: what it shows, in words, as data or as a class",
     "documents": "a row a document: its pages joined to one Markdown text",
+    "records": "a row a document or page: its fields as JSON, what is wrong in them, and evidence",
 }
+# Files that are derived from a table, as a config beside it.
+DERIVED = {"records": ("records_typed", "records/records.parquet")}
+DERIVED_ROWS = {"records_typed": "the same records, a column a field, of the field's type"}
 # Names of licences that the Hub takes; any other is `other` there, with its name beside it.
 _LICENSES = """
 afl-3.0 agpl-3.0 apache-2.0 bsd-2-clause bsd-3-clause bsl-1.0 c-uda cc cc-by-2.0 cc-by-2.5 cc-by-3.0
@@ -76,6 +81,7 @@ def render_card(
         ["## Tables", "", *_table(("Config", "Rows", ""), _contents(summary, tables))],
         ["## Load it", "", *_loading(summary.out, tables)],
         ["## What became of the pages", "", *_outcomes(summary)],
+        *_records(summary),
         ["## Source", "", *_source(summary, planned_with, license_)],
         ["## How it was made", "", *_making(planned_with, sessions)],
         ["## Speed and cost", "", *_spending(summary, sessions)],
@@ -96,12 +102,17 @@ def _head(summary: Summary, tables: Sequence[str], license_: str | None) -> list
         "tags": ["ocr", "documents", "markdown", "llm_ocr"],
         "size_categories": [_size(summary.pages)],
         "configs": [
-            {"config_name": name, "data_files": f"data/{name}/*.parquet"}
-            | ({"default": True} if k == 0 else {})
-            for k, name in enumerate(tables)
+            {"config_name": name, "data_files": files} | ({"default": True} if k == 0 else {})
+            for k, (name, files) in enumerate(_configs(tables))
         ],
     }
     return ["---", yaml.safe_dump(head, sort_keys=False, allow_unicode=True).strip(), "---"]
+
+
+def _configs(tables: Sequence[str]) -> list[tuple[str, str]]:
+    """Each config's name and files."""
+    derived = [DERIVED[name] for name in tables if name in DERIVED]
+    return [*((name, f"data/{name}/*.parquet") for name in tables), *derived]
 
 
 def _size(rows: int) -> str:
@@ -125,7 +136,12 @@ def _opening(summary: Summary) -> str:
 
 
 def _contents(summary: Summary, tables: Sequence[str]) -> list[Sequence[str]]:
-    return [(_code(name), f"{summary.rows[name]:,}", TABLES[name]) for name in tables]
+    rows: list[Sequence[str]]
+    rows = [(_code(name), f"{summary.rows[name]:,}", TABLES[name]) for name in tables]
+    for name in (one for one in tables if one in DERIVED):
+        config, _ = DERIVED[name]
+        rows.append((_code(config), f"{summary.rows[name]:,}", DERIVED_ROWS[config]))
+    return rows
 
 
 def _loading(out: str, tables: Sequence[str]) -> list[str]:
@@ -146,12 +162,22 @@ def _loading(out: str, tables: Sequence[str]) -> list[str]:
 
 
 def _outcomes(summary: Summary) -> list[str]:
-    counts = [
-        (_code(status), f"{count:,}") for status, count in summary.pages_by_status.items() if count
-    ]
-    errors = [(_code(code), f"{count:,}") for code, count in summary.errors.items()]
-    lines = _table(("Status", "Pages"), counts)
-    return [*lines, "", *_table(("Error", "Pages"), errors)] if errors else lines
+    statuses = {status: count for status, count in summary.pages_by_status.items() if count}
+    return [*_counts("Status", "Pages", statuses), *_counts("Error", "Pages", summary.errors)]
+
+
+def _records(summary: Summary) -> Iterator[list[str]]:
+    counts = summary.records
+    fields = {name or WHOLE: n for name, n in islice(counts.errors_by_field.items(), SHOWN)}
+    if counts.total:
+        statuses = _counts("Status", "Records", counts.by_status)
+        yield ["## What became of the records", "", *statuses, *_counts("Field", "Errors", fields)]
+
+
+def _counts(what: str, of: str, counts: Mapping[str, int]) -> list[str]:
+    """A table of counts, with a line before the next; nothing where nothing was counted."""
+    rows = [(_code(name), f"{count:,}") for name, count in counts.items()]
+    return [*_table((what, of), rows), ""] if rows else []
 
 
 def _source(

@@ -7,9 +7,13 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path, PurePath
 
+from llm_ocr.models.profile import Task
 from llm_ocr.records import PageStatus
 from llm_ocr.report.card import write_card
 from llm_ocr.report.export import Write, export_markdown, into
+from llm_ocr.report.figure_data import DATA_COLUMNS, RowsOf, with_data
+from llm_ocr.report.record_counts import RecordCounts
+from llm_ocr.report.records import write_records
 from llm_ocr.report.summary import SUMMARY_PATH, Summary
 from llm_ocr.report.viewer import write_viewer
 from llm_ocr.storage.store import StorageError, Store
@@ -27,8 +31,9 @@ def write_outputs(
     viewer_pages: int,
     *,
     markdown: bool = True,
-) -> None:
-    """Write `markdown/`, `index.html`, `README.md` and, last, `summary.json` from the run's tables.
+) -> Summary:
+    """Write `markdown/`, `records/`, `index.html`, `README.md` and, last, `summary.json` from the
+    run's tables; the summary as it was written, with the records counted.
 
     `planned_with` are the settings in the run's plan.
     """
@@ -36,7 +41,12 @@ def write_outputs(
         if markdown:
             figures = _InStep(read_table(store, "figures"), "doc_id")
             with _markdown(store) as write:
-                export_markdown(read_table(store, "documents"), figures.of, write)
+                files_of: RowsOf = figures.of
+                if Task.DATA in summary.tasks:
+                    described = read_table(store, "descriptions", DATA_COLUMNS)
+                    files_of = with_data(figures.of, _InStep(described, "doc_id").of)
+                export_markdown(read_table(store, "documents"), files_of, write)
+        summary = summary.with_records(write_records(store))
         if viewer_pages:
             _put_viewer(store, summary, viewer_pages)
     except OSError as error:
@@ -46,6 +56,13 @@ def write_outputs(
         ) from error
     write_card(store, summary, planned_with)
     store.put(SUMMARY_PATH, json.dumps(summary.as_dict(), indent=2).encode())
+    return summary
+
+
+def records_as_written(store: Store) -> RecordCounts:
+    """The records' account in the `summary.json` that stands."""
+    standing = json.loads(store.get(SUMMARY_PATH))
+    return RecordCounts(**standing.get("records", {}))
 
 
 @contextmanager
@@ -84,7 +101,12 @@ def _write_viewer(store: Store, summary: Summary, limit: int, path: Path) -> Non
     figures = _InStep(_of_pages(store, "figures", chosen), "page_id")
     descriptions = _InStep(_of_pages(store, "descriptions", chosen), "page_id")
     pages = _of_pages(store, "pages", chosen)
-    write_viewer(pages, figures.of, descriptions.of, summary.as_dict(), path, max_pages=limit)
+    records = _InStep(_records_of(store, chosen), "doc_id")
+    write_viewer(
+        *(pages, figures.of, descriptions.of, summary.as_dict(), path),
+        records_of=records.of,
+        max_pages=limit,
+    )
 
 
 def _pages_to_show(store: Store, limit: int) -> Collection[str]:
@@ -101,6 +123,12 @@ def _pages_to_show(store: Store, limit: int) -> Collection[str]:
 
 def _of_pages(store: Store, table: str, page_ids: Collection[str]) -> Iterator[Row]:
     return read_table(store, table, only=("page_id", page_ids))
+
+
+def _records_of(store: Store, page_ids: Collection[str]) -> Iterator[Row]:
+    """The records of pages, and those of the documents that they are of."""
+    documents = {page_id.partition("/")[0] for page_id in page_ids}
+    return read_table(store, "records", only=("record_id", documents.union(page_ids)))
 
 
 class _InStep:

@@ -169,7 +169,8 @@ def _outputs(run: Store) -> Iterator[StoredObject]:
     for table in SCHEMAS:
         latest = {piece.path for piece in published(run, table).values()}
         yield from (one for one in run.list(f"data/{table}") if one.path in latest)
-    yield from run.list("markdown")
+    for folder in ("markdown", "records"):
+        yield from run.list(folder)
     for path in FILES:
         if run.exists(path):
             yield run.look(path)

@@ -8,12 +8,13 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from rich.console import Group
 from rich.table import Table
 
+from llm_ocr.report.descriptions import by_status
 from llm_ocr.report.summary import SUMMARY_PATH
 from llm_ocr.storage.hub_address import is_repository, run_place
 from llm_ocr.storage.store import StorageError, Store, StoredObject, open_store
@@ -23,7 +24,9 @@ from llm_ocr.tables.data import published
 from llm_ocr.tables.ledger import AT_ONCE, Ledger
 from llm_ocr.tables.plan import Plan, read_plan
 
-STAGES = ("extract", "describe", "assemble")
+STAGES = ("extract", "describe", "assemble", "parse")
+# Told only where it was begun.
+ON_DEMAND = ("parse",)
 MOST_READS = 1_000
 # A shard of which nothing was staged for so long is stalled: parts come every minute, or after a
 # page that took long.
@@ -43,7 +46,8 @@ class StageStatus:
     Shards that are not committed are `running` if they have parts that are a few minutes old,
     `stalled` if all their parts are older. `shards_outdated` are to be done again, because an
     earlier stage moved on. `items_staged` are finished in shards that are not committed;
-    `shards_uncounted` were too many to be read, so that their items are missing here.
+    `shards_uncounted` were too many to be read, so that their items are missing here. `tasks` has
+    the items by task and status, where the stage has several tasks.
     """
 
     shards_committed: int
@@ -54,6 +58,7 @@ class StageStatus:
     items_committed: int
     items_staged: int
     statuses: Mapping[str, int]
+    tasks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,11 @@ def read_status(out: str, staging: str | None = None) -> RunStatus:
         expected_pages=plan.expected_pages,
         pages_per_second=speed,
         seconds_left=_pages_left(ledger, staged["extract"], plan) / speed if speed else None,
-        stages={name: _stage(ledger, name, staged[name], now) for name in STAGES},
+        stages={
+            name: _stage(ledger, name, staged[name], now)
+            for name in STAGES
+            if name not in ON_DEMAND or ledger.committed(name) or staged[name]
+        },
     )
 
 
@@ -137,6 +146,9 @@ def _published_status(out: str) -> RunStatus:
         "describe": ("descriptions", summary["figures"], {"ok": summary["descriptions"]}),
         "assemble": ("documents", summary["documents"], {}),
     }
+    records = summary.get("records", {}).get("by_status")
+    if records:
+        items["parse"] = ("records", sum(records.values()), records)
     return RunStatus(
         out=out,
         documents=summary["documents"],
@@ -202,6 +214,7 @@ def _stage(ledger: Ledger, stage: str, staged: list[_Staged], now: float) -> Sta
         items_committed=items,
         items_staged=fresh.items,
         statuses=counts.statuses,
+        tasks=counts.by_task,
     )
 
 
@@ -232,7 +245,7 @@ def render_status(status: RunStatus) -> Group:
     for column in ("stage", "shards", "committed", "staged", "by status"):
         table.add_column(column, justify="left" if column in ("stage", "by status") else "right")
     for name, stage in status.stages.items():
-        statuses = ", ".join(f"{count:,} {key}" for key, count in stage.statuses.items())
+        statuses = _by_status(stage)
         shards = f"{stage.shards_committed:,} of {status.shards:,}"
         table.add_row(
             name, shards, f"{stage.items_committed:,}", f"{stage.items_staged:,}", statuses
@@ -240,6 +253,13 @@ def render_status(status: RunStatus) -> Group:
     head = f"{status.documents:,} documents, about {status.expected_pages:,} pages in {status.out}"
     copies = [f"{status.duplicates:,} documents are copies of others"] if status.duplicates else []
     return Group(head, table, *copies, *_remarks(status))
+
+
+def _by_status(stage: StageStatus) -> str:
+    """By task too, where there are others than to describe."""
+    if set(stage.tasks) <= {"describe"}:
+        return by_status(stage.statuses)
+    return "; ".join(f"{task}: {by_status(found)}" for task, found in stage.tasks.items())
 
 
 def _remarks(status: RunStatus) -> list[str]:

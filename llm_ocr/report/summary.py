@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 
 from rich.console import Group
@@ -11,9 +11,12 @@ from rich.text import Text
 
 from llm_ocr import __version__
 from llm_ocr.records import PageStatus
+from llm_ocr.report.balance import check_run
+from llm_ocr.report.descriptions import told
+from llm_ocr.report.record_counts import RecordCounts
 from llm_ocr.report.sessions import read_sessions, total_cost
 from llm_ocr.storage.store import Store
-from llm_ocr.tables.counts import BalanceError, Counts, total
+from llm_ocr.tables.counts import Counts, total
 from llm_ocr.tables.data import published
 from llm_ocr.tables.ledger import Entry, Ledger
 from llm_ocr.tables.plan import Plan
@@ -27,8 +30,10 @@ STATUS_STYLES = {
     PageStatus.TRUNCATED: "yellow",
     PageStatus.REPETITIVE: "yellow",
     PageStatus.FALLBACK: "cyan",
+    PageStatus.SKIPPED: "dim",
     PageStatus.FAILED: "red",
 }
+OF_PAGES = [status for status in PageStatus if status is not PageStatus.SKIPPED]
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,8 @@ class Summary:
     `seconds_down` is from the engine's deaths until it answered again. `held_back` says at which
     share (0..1) of the moments the engine, rendering, the network or storage held the run back;
     `gpu_busy` is the GPUs' mean utilisation (0..1). `rows` are those of each table; `cost` is in US
-    dollars, of all sessions whose price is known (None: of none)."""
+    dollars, of all sessions whose price is known (None: of none). `tasks` are the figures of each
+    task of Describe by status. `records` are counted when they are all there."""
 
     out: str
     documents: int
@@ -59,6 +65,7 @@ class Summary:
     errors: Mapping[str, int]
     figures: int
     descriptions: int
+    tasks: Mapping[str, Mapping[str, int]]
     prompt_tokens: int
     completion_tokens: int
     attempts: Mapping[str, int]
@@ -78,15 +85,22 @@ class Summary:
     model: str
     version: str
     look_at: tuple[Problem, ...]
+    records: RecordCounts = field(default_factory=RecordCounts)
 
     @property
     def failed_ratio(self) -> float:
-        """Share of pages that failed, 0..1."""
-        return self.pages_by_status.get(PageStatus.FAILED, 0) / self.pages if self.pages else 0.0
+        """Share of pages that failed, or of records if it is more, 0..1."""
+        records = self.records.by_status.get(PageStatus.FAILED, 0)
+        pages = self.pages_by_status.get(PageStatus.FAILED, 0)
+        return max(pages / max(1, self.pages), records / max(1, self.records.total))
 
     def as_dict(self) -> dict[str, object]:
         """The content of `summary.json`."""
         return asdict(self)
+
+    def with_records(self, records: RecordCounts) -> "Summary":
+        """The same with the records' account."""
+        return replace(self, records=records)
 
 
 @dataclass
@@ -112,9 +126,11 @@ class Session:
 
 def summarise(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Summary:
     """The account of the run in `store`, from its commits; raises BalanceError if it is off."""
-    stages = {name: _planned(ledger, name, plan) for name in ("extract", "describe", "assemble")}
-    _check_run(plan, **stages)
-    pages, described, assembled = (
+    stages = {
+        name: _planned(ledger, name, plan) for name in ("extract", "describe", "assemble", "parse")
+    }
+    check_run(plan, **stages)
+    pages, described, assembled, parsed = (
         total(entry.counts for entry in stages[name].values()) for name in stages
     )
     seconds = max(1e-9, time.monotonic() - session.started)
@@ -125,12 +141,13 @@ def summarise(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Sum
         documents=_documents(plan, stages["assemble"]),
         duplicates=plan.duplicates,
         pages=pages.items,
-        pages_by_status={status.value: pages.statuses.get(status, 0) for status in PageStatus},
+        pages_by_status={status.value: pages.statuses.get(status, 0) for status in OF_PAGES},
         errors=dict(sorted(pages.errors.items())),
         figures=pages.rows.get("figures", 0),
         descriptions=described.statuses.get(PageStatus.OK, 0),
-        prompt_tokens=pages.prompt_tokens + described.prompt_tokens,
-        completion_tokens=pages.completion_tokens + described.completion_tokens,
+        tasks=described.by_task,
+        prompt_tokens=sum(one.prompt_tokens for one in (pages, described, parsed)),
+        completion_tokens=sum(one.completion_tokens for one in (pages, described, parsed)),
         attempts=dict(sorted(pages.attempts.items())),
         seconds=seconds,
         pages_done=fresh.items,
@@ -143,7 +160,7 @@ def summarise(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Sum
         widest_window=session.widest_window,
         gpu_busy=session.gpu_busy,
         held_back=session.held_back,
-        rows=total((pages, described, assembled)).rows,
+        rows=total((pages, described, assembled, parsed)).rows,
         cost=total_cost(read_sessions(store)),
         model=str(plan.settings["model"]),
         version=__version__,
@@ -166,45 +183,6 @@ def _planned(ledger: Ledger, stage: str, plan: Plan) -> dict[str, Entry]:
     return {shard.name: found[shard.name] for shard in plan.shards if shard.name in found}
 
 
-def _check_run(
-    plan: Plan,
-    extract: Mapping[str, Entry],
-    describe: Mapping[str, Entry],
-    assemble: Mapping[str, Entry],
-) -> None:
-    """What one stage put out of a shard went into the next one, and came out of it."""
-    documents = {shard.name: shard.document_count for shard in plan.shards}
-    documents |= {  # where nobody counted a file's rows, those that came of it are what there is
-        shard: assemble[shard].counts.items
-        for shard, count in documents.items()
-        if count is None and shard in assemble
-    }
-    figures = {shard: entry.counts.rows.get("figures", 0) for shard, entry in extract.items()}
-    pages = {shard: entry.counts.items for shard, entry in extract.items()}
-    for what, given, ended in (
-        ("pages", pages, extract),
-        ("figures", figures, describe),
-        ("documents", documents, assemble),
-    ):
-        for shard, entry in ended.items():
-            if _is_outdated(entry, extract.get(shard)):
-                continue
-            counts = entry.counts
-            if not given.get(shard) == counts.items == sum(counts.statuses.values()):
-                raise BalanceError(
-                    f"shard {shard}: {given.get(shard)} {what} went in, {counts.items} came out "
-                    f"with {sum(counts.statuses.values())} statuses; please report this"
-                )
-
-
-def _is_outdated(entry: Entry, extracted: Entry | None) -> bool:
-    """Whether what it was made from has moved on: it is due again."""
-    return extracted is not None and entry.inputs.get("extract") not in (
-        None,
-        extracted.generation,
-    )
-
-
 def _problem_pages(store: Store, shards: Mapping[str, Entry]) -> Iterator[Problem]:
     """Pages to look at, of the shards that have such: others are not read."""
     columns = ["source_uri", "page_number", "status", "error"]
@@ -224,7 +202,7 @@ def render_summary(summary: Summary) -> Group:
     copies = f", {summary.duplicates:,} of them copies of others" if summary.duplicates else ""
     grid.add_row("Documents", f"{summary.documents:,}{copies}")
     grid.add_row("Pages", Text.assemble(f"{summary.pages:,}  ", *_statuses(summary)))
-    grid.add_row("Figures", f"{summary.figures:,}, {summary.descriptions:,} described")
+    grid.add_row("Figures", told(summary.figures, summary.descriptions, summary.tasks))
     grid.add_row("Tokens", f"{summary.prompt_tokens:,} in, {summary.completion_tokens:,} out")
     grid.add_row("This session", _speed(summary))
     if summary.retries or summary.engine_restarts:
@@ -232,6 +210,8 @@ def render_summary(summary: Summary) -> Group:
         grid.add_row("Retries", f"{summary.retries} requests, {restarts}")
     if summary.cost is not None:
         grid.add_row("Cost", f"${summary.cost:,.2f}")
+    for said in summary.records.said():
+        grid.add_row(*said)
     if summary.held_back and summary.pages_done:
         grid.add_row("Held back by", _brakes(summary))
     parts: list[Table | Text] = [grid]

@@ -9,6 +9,7 @@ const STATUSES = ["failed", "truncated", "repetitive", "fallback", "ok", "blank"
 const HUES = {
   title: 215, text: 205, list: 190, table: 150, image: 28, figure: 28, chart: 28, formula: 285,
   image_caption: 45, figure_caption: 45, table_caption: 130, header: 330, footer: 330, page_number: 330,
+  field: 318,
 };
 const FURNITURE = new Set(["header", "footer", "page_number"]);
 
@@ -57,6 +58,8 @@ function showRun() {
     facts.lastChild.prepend(paint(make("span", { class: "dot" }), status));
   }
   if (summary.figures != null) add(number.format(summary.figures), summary.figures === 1 ? "figure" : "figures");
+  const records = Object.values(summary.records?.by_status || {}).reduce((sum, count) => sum + count, 0);
+  if (records) add(number.format(records), records === 1 ? "record" : "records");
   if (summary.pages_per_second != null) add(Number(summary.pages_per_second).toPrecision(3), "pages/s");
   if (summary.model) add(summary.model, "");
 }
@@ -81,7 +84,8 @@ function showFilters() {
 function textOf(k) {
   const page = read(`p${k}`);
   const figures = page.figures.flatMap((f) => [f.name, f.caption, ...f.descriptions.map((d) => d.html)]);
-  return [page.name, page.source_uri, page.markdown, page.error, ...figures].join("\n").toLowerCase();
+  const values = recordsOf(page).flatMap((record) => record.fields.map((field) => field.value));
+  return [page.name, page.source_uri, page.markdown, page.error, ...figures, ...values].join("\n").toLowerCase();
 }
 
 function filter() {

@@ -25,6 +25,8 @@ from markdown_it.rules_inline import StateInline
 from PIL import Image
 
 from llm_ocr.records import CAPTION_LABELS, FIGURE_LABELS
+from llm_ocr.report.descriptions import description_markdown, why_empty
+from llm_ocr.report.viewer_records import shown_record
 from llm_ocr.tables.schema import Row
 
 PAGE_SIDE = 1000
@@ -32,7 +34,7 @@ FIGURE_SIDE = 640
 JPEG_QUALITY = 70
 
 _SUMMARY_KEYS = (
-    "out", "model", "documents", "pages_by_status", "figures", "pages_per_second",
+    "out", "model", "documents", "pages_by_status", "figures", "pages_per_second", "records",
 )  # fmt: skip
 _PAGE_KEYS = (
     "name", "page_number", "source_uri", "status", "error_code", "error", "notes", "markdown",
@@ -52,6 +54,10 @@ _SPANS = {"colspan", "rowspan"}
 _ATTRIBUTES = {"a": {"href"}, "td": _SPANS, "th": _SPANS, "ol": {"start"}}
 
 
+def _none(_: str) -> Iterable[Row]:
+    return ()
+
+
 def write_viewer(
     pages: Iterable[Row],
     figures_of: RowsOf,
@@ -59,31 +65,56 @@ def write_viewer(
     summary: Mapping[str, object],
     out: Path | BinaryIO,
     *,
+    records_of: RowsOf = _none,
     max_pages: int = 300,
 ) -> int:
     """Writes the first `max_pages` of `pages` and returns how many that were.
 
-    `figures_of` and `descriptions_of` give the rows of a `page_id`; pages are read, written and
-    forgotten one by one. Of `summary` (see `Summary.as_dict`) it shows what is there of `out`,
-    `model`, `documents`, `pages`, `pages_by_status`, `figures` and `pages_per_second`; `pages` is
-    the number of pages of the whole run. A file at `out` appears only when it is complete.
+    `figures_of` and `descriptions_of` give the rows of a `page_id`, `records_of` those of a
+    `doc_id`; pages are read, written and forgotten one by one. Of `summary` (see
+    `Summary.as_dict`) it shows what is there of `out`, `model`, `documents`, `pages`,
+    `pages_by_status`, `figures`, `records` and `pages_per_second`; `pages` is the number of pages
+    of the whole run. A file at `out` appears only when it is complete.
     """
     with _opened(out) as target:
         template = files("llm_ocr.report")
-        parts = ("viewer_page.js", "viewer.js")
+        parts = ("viewer_record.js", "viewer_page.js", "viewer.js")
         script = "".join(template.joinpath(part).read_text("utf-8") for part in parts)
         style = template.joinpath("viewer.css").read_text("utf-8")
         head, tail = template.joinpath("viewer.html").read_text("utf-8").split("<!--pages-->")
         policy = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         _put(target, head.replace("/*style*/", style).replace("SCRIPT_HASH", policy))
         index = []
+        records = _Records(target, records_of)
         for k, page in enumerate(itertools.islice(pages, max_pages)):
-            _write_page(target, k, page, list(figures_of(page["page_id"])), descriptions_of)
+            shown = records.of(page)
+            _write_page(target, k, page, list(figures_of(page["page_id"])), descriptions_of, shown)
             index.append({key: page[key] for key in ("doc_id", "name", "page_number", "status")})
-        shown = {key: summary[key] for key in _SUMMARY_KEYS if key in summary}
-        run = {"summary": shown, "total": summary.get("pages", len(index)), "pages": index}
+        told = {key: summary[key] for key in _SUMMARY_KEYS if key in summary}
+        run = {"summary": told, "total": summary.get("pages", len(index)), "pages": index}
         _put(target, _data("run", run) + tail.replace("/*script*/", script))
     return len(index)
+
+
+class _Records:
+    """Records as `r12`, each written once, before the first page that it is shown at."""
+
+    def __init__(self, target: BinaryIO, records_of: RowsOf) -> None:
+        self._target, self._records_of = target, records_of
+        self._document: str | None = None
+        self._places: dict[str, int] = {}
+        self._written = 0
+
+    def of(self, page: Row) -> list[int]:
+        """The numbers of the records of a page, and of its document."""
+        if page["doc_id"] != self._document:
+            self._document, self._places = page["doc_id"], {}
+            for row in self._records_of(page["doc_id"]):
+                _put(self._target, _data(f"r{self._written}", shown_record(row)))
+                self._places[row["record_id"]] = self._written
+                self._written += 1
+        ids = (page["doc_id"], page["page_id"])
+        return [self._places[one] for one in ids if one in self._places]
 
 
 @contextmanager
@@ -111,12 +142,20 @@ def _data(element_id: str, value: object) -> str:
 
 
 def _write_page(
-    target: BinaryIO, k: int, page: Row, figures: Sequence[Row], descriptions_of: RowsOf
+    target: BinaryIO,
+    k: int,
+    page: Row,
+    figures: Sequence[Row],
+    descriptions_of: RowsOf,
+    records: Sequence[int],
 ) -> None:
     """Text as `p12` and pictures as `i12`: a search reads all texts and decodes no picture."""
     descriptions = list(descriptions_of(page["page_id"])) if figures else []
     record = {key: page.get(key) for key in _PAGE_KEYS}
     record["blocks"] = _shown_blocks(page, figures)
+    if records:
+        size = (page.get("width"), page.get("height"))
+        record |= {"records": records, "size": size if all(size) else None}
     record["figures"] = [_shown_figure(page, figure, descriptions) for figure in figures]
     pictures = {
         "page": _picture(page.get("image"), PAGE_SIDE),
@@ -165,8 +204,8 @@ def _shown_figure(page: Row, figure: Row, descriptions: Sequence[Row]) -> dict[s
         "descriptions": [
             {
                 "task": row["task"],
-                "html": safe_html(row["text"] or ""),
-                "error": row.get("error") or "",
+                "html": safe_html(description_markdown(row)),
+                "error": why_empty(row),
             }
             for row in descriptions
             if row["figure_id"] == figure["figure_id"]

@@ -13,7 +13,7 @@ function show(k) {
   showHead(page);
   showTrouble(page);
   showSheet(page, pictures.page);
-  showText(page, pictures.figures);
+  showText(page, pictures.figures, k);
   showTurns();
   markFound();
 }
@@ -69,10 +69,11 @@ function box(block, j) {
   return element;
 }
 
-function showText(page, pictures) {
+function showText(page, pictures, k) {
   const place = byId("text");
   place.replaceChildren();
   place.scrollTop = 0;
+  showRecords(page, k);
   if (asMarkdown) {
     place.append(make("pre", {}, page.markdown || ""));
     return;
@@ -80,7 +81,7 @@ function showText(page, pictures) {
   page.blocks.forEach((block, j) => {
     if (block.html || block.figure != null) place.append(said(block, j, page, pictures));
   });
-  if (place.childElementCount) return;
+  if (place.querySelector(".block")) return;
   const words = { blank: "This page is blank.", failed: "This page has no text, because it failed." };
   place.append(make("p", { class: "empty" }, words[page.status] || "This page has no text."));
 }
@@ -127,7 +128,7 @@ function partners(from) {
 }
 
 function scrollToPartner(event) {
-  if (event.target.closest("a") || String(getSelection())) return;
+  if (event.target.closest("a") || String(getSelection()) || goToField(event)) return;
   const from = event.target.closest("[data-block]");
   for (const element of partners(from)) {
     if (element !== from) element.scrollIntoView({ block: "center", behavior: "smooth" });

@@ -4,6 +4,9 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from llm_ocr.models.profile import Task
+from llm_ocr.parsing.figure_data import from_json
+from llm_ocr.parsing.figure_tables import as_html
 from llm_ocr.records import (
     CAPTION_LABELS,
     FURNITURE_LABELS,
@@ -26,7 +29,20 @@ PAGE_COLUMNS = [
     *("page_number", "blocks", "status", "error_code", "error"),
 ]
 FIGURE_COLUMNS = ["figure_id", "page_id", "name", "caption"]
-DESCRIPTION_COLUMNS = ["figure_id", "text"]
+DESCRIPTION_COLUMNS = ["figure_id", "task", "text", "data"]
+
+
+@dataclass(frozen=True)
+class FigureText:
+    """What a document says of a figure, as far as it was asked: its description, an alternative
+    text, and its data as a table."""
+
+    description: str = ""
+    alternative: str = ""
+    table: str = ""
+
+
+NOTHING = FigureText()
 
 
 @dataclass(frozen=True)
@@ -46,9 +62,21 @@ class AssembleStage:
         for doc_id, rows in groupby(pages, key=lambda row: str(row["doc_id"])):
             yield DocumentItem(doc_id, list(rows), figures, descriptions)
 
-    def _descriptions(self, shard: Shard) -> Mapping[str, str]:
-        rows = self.rows_of("descriptions", shard.name, DESCRIPTION_COLUMNS)
-        return {row["figure_id"]: row["text"] for row in rows if row["text"]}
+    def _descriptions(self, shard: Shard) -> Mapping[str, FigureText]:
+        found: dict[str, dict[str, Row]] = {}
+        for row in self.rows_of("descriptions", shard.name, DESCRIPTION_COLUMNS):
+            found.setdefault(row["figure_id"], {})[row["task"]] = row
+        return {figure_id: _figure_text(tasks) for figure_id, tasks in found.items()}
+
+
+def _figure_text(tasks: Mapping[str, Row]) -> FigureText:
+    texts = {task: row["text"] or "" for task, row in tasks.items()}
+    data = tasks[Task.DATA]["data"] if Task.DATA in tasks else None
+    return FigureText(
+        texts.get(Task.DESCRIBE, ""),
+        texts.get(Task.CAPTION, ""),
+        as_html(from_json(data)) if data else "",
+    )
 
 
 @dataclass(frozen=True)
@@ -58,7 +86,7 @@ class DocumentItem:
     doc_id: str
     pages: Sequence[Row]
     figures: Mapping[str, Sequence[Row]]
-    descriptions: Mapping[str, str]
+    descriptions: Mapping[str, FigureText]
 
     @property
     def item_id(self) -> str:
@@ -113,7 +141,9 @@ def document_outcome(pages: Sequence[Row]) -> tuple[PageStatus, PageError | None
     return PageStatus.OK, None
 
 
-def page_pieces(page: Row, figures: Sequence[Row], descriptions: Mapping[str, str]) -> list[Piece]:
+def page_pieces(
+    page: Row, figures: Sequence[Row], descriptions: Mapping[str, FigureText]
+) -> list[Piece]:
     """A page's anchor, then its blocks in reading order, running headers and footers left out."""
     pieces = [Piece(Kind.ANCHOR, f'<a id="page-{page["page_number"]}"></a>')]
     if page["status"] == PageStatus.FAILED:
@@ -124,20 +154,24 @@ def page_pieces(page: Row, figures: Sequence[Row], descriptions: Mapping[str, st
     owners = captions_of(blocks)
     for k, block in enumerate(blocks):
         if k in rows:
-            pieces.append(Piece(Kind.FLOAT, figure_piece(rows[k], descriptions)))
+            said = descriptions.get(rows[k]["figure_id"], NOTHING)
+            pieces.append(Piece(Kind.FLOAT, figure_piece(rows[k], said)))
         if block.text and k not in owners.values() and block.label not in FURNITURE_LABELS:
             pieces.append(Piece(_kind(block), block_markdown(block)))
     return pieces
 
 
-def figure_piece(figure: Row, descriptions: Mapping[str, str]) -> str:
-    """The figure with a short alternative text, its caption below, its description quoted."""
-    caption, description = figure["caption"], descriptions.get(figure["figure_id"])
-    lines = [figure_markdown(figure["name"], caption or alt_text(description or ""))]
+def figure_piece(figure: Row, said: FigureText) -> str:
+    """The figure with an alternative text, its caption below, its description quoted, its data."""
+    caption, description = figure["caption"], said.description
+    alternative = said.alternative or caption or alt_text(description)
+    lines = [figure_markdown(figure["name"], alternative)]
     if caption:
         lines.append(f"*{caption.strip('*_ ')}*")
     if description:
         lines.append("\n".join(f"> {line}".rstrip() for line in description.splitlines()))
+    if said.table:
+        lines.append(said.table)
     return "\n\n".join(lines)
 
 

@@ -161,7 +161,7 @@ class PageItem:
         ]
 
     def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
-        answer, profile = joined(asked), reader.profile
+        answer, profile = joined([answer for _, answer in asked]), reader.profile
         parsed = merged(placed(profile, *one) for one in asked)
         verdict = judge(answer, parsed.blocks, self._evidence(profile))
         if verdict.flaw is Flaw.LOOP:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from llm_ocr.parsing.record import Evidence
 from llm_ocr.records import Block, Box, Figure, Page, PageImage
 from llm_ocr.stages.figures import caption_text, captions_of, figure_blocks
 from llm_ocr.stages.markdown import page_markdown
@@ -80,3 +81,10 @@ def block_of(row: Row) -> Block:
     """The block that an element of the column `blocks` is."""
     corners = row["x1"], row["y1"], row["x2"], row["y2"]
     return Block(row["label"], row["text"], None if None in corners else Box(*corners))
+
+
+def evidence_row(one: Evidence) -> dict[str, object]:
+    """Where a value of a record stands, as the table has it."""
+    box = vars(one.box) if one.box else dict.fromkeys(("x1", "y1", "x2", "y2"))
+    plain = {key: value for key, value in vars(one).items() if key != "box"}
+    return {**plain, "found": one.found.value if one.found else None, **box}

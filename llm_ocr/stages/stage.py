@@ -26,6 +26,7 @@ BY_FLAW = {
     Flaw.DISAGREES: PageStatus.OK,
     Flaw.CUT: PageStatus.TRUNCATED,
     Flaw.LOOP: PageStatus.REPETITIVE,
+    Flaw.UNREADABLE: PageStatus.FAILED,
     Flaw.NO_TEXT: PageStatus.FAILED,
     Flaw.EMPTY: PageStatus.FAILED,
 }
@@ -104,8 +105,8 @@ class Item(Protocol):
         ...
 
 
-class AskedItem(Item, Protocol):
-    """An item that a model is asked about."""
+class Asked(Protocol):
+    """What a model is asked about: an item, or a part of one."""
 
     def ladder(self, profile: ModelProfile) -> Sequence[Rung]:
         """The ways of the profile's ladder that suit this item."""
@@ -122,6 +123,10 @@ class AskedItem(Item, Protocol):
     def without_model(self) -> Reading | None:
         """What can be read without any model."""
         ...
+
+
+class AskedItem(Item, Asked, Protocol):
+    """An item that a model is asked about as a whole."""
 
 
 AnyItem = TypeVar("AnyItem", bound=Item)
@@ -142,9 +147,8 @@ class Stage(Protocol[Items]):
         ...
 
 
-def joined(asked: Sequence[tuple[Question, Answer]]) -> Answer:
+def joined(answers: Sequence[Answer]) -> Answer:
     """The answers to an item's questions as one; it ended as badly as the worst of them."""
-    answers = [answer for _, answer in asked]
     if len(answers) == 1:
         return answers[0]
     reasons = {answer.finish_reason for answer in answers}
@@ -191,4 +195,5 @@ def item_result(item_id: str, row: Row, rows: dict[str, Sequence[Row]]) -> ItemR
         completion_tokens=row.get("completion_tokens", 0),
         attempts=row.get("attempts", 0),
         error_code=row["error_code"],
+        task=row.get("task"),
     )

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from llm_ocr.storage.store import Store
@@ -29,7 +29,8 @@ class Commit:
     """A shard's commit of one stage.
 
     `inputs` are the generations of the earlier stages that it was made from: when one of them
-    moves on, the shard is due again. `kept` are items that were not done anew.
+    moves on, the shard is due again. `kept` are items that were not done anew. `asked` says what
+    each item was asked, by task, where a stage has several tasks.
     """
 
     stage: str
@@ -39,6 +40,7 @@ class Commit:
     parts: tuple[Part, ...]
     counts: Counts
     kept: frozenset[str] = frozenset()
+    asked: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -58,6 +60,7 @@ class Commit:
             "counts": asdict(self.counts),
             "parts": [asdict(part) for part in self.parts],
             "kept": sorted(self.kept),
+            "asked": dict(self.asked),
         }
         return json.dumps(body).encode()
 
@@ -89,7 +92,8 @@ def read_commit(store: Store, stage: str, shard: str, generation: int) -> Commit
     raw = json.loads(store.get(commit_path(stage, shard, generation)))
     parts = tuple(_part(part) for part in raw["parts"])
     counts, kept = Counts(**raw["counts"]), frozenset(raw.get("kept", ()))
-    return Commit(stage, shard, generation, raw["inputs"], parts, counts, kept)
+    asked = raw.get("asked", {})
+    return Commit(stage, shard, generation, raw["inputs"], parts, counts, kept, asked)
 
 
 def staged_parts(store: Store, stage: str, shard: str, attempts: str) -> list[Part]:

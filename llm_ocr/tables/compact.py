@@ -58,18 +58,41 @@ def compact(store: Store, table: str, file_bytes: int) -> Iterator[int]:
         yield done
 
 
+def split_ahead(store: Store, tables: Sequence[str], shards: frozenset[str]) -> None:
+    """Split the large files that hold any of `shards`, before these are read and replaced."""
+    if not shards or not store.exists(COMPACTED_PATH):
+        return
+    for table in tables:
+        for file in data_files(store, table):
+            if len(file.pieces) > 1 and not shards.isdisjoint(one.shard for one in file.pieces):
+                _split(store, table, file)
+
+
 def split(store: Store, table: str, shard: str) -> None:
     """Give each shard of the large files that hold `shard` a file of its own again."""
     for file in large_files(store, table, shard):
-        for piece in file.pieces:
-            path = data_path(table, piece.shard, piece.generation)
-            if not store.exists(path):
-                with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
-                    target = Path(folder) / "rows.parquet"
-                    with store.open(file.path) as source:
-                        _write(target, table, row_groups(source, piece))
-                    store.put(path, target)
-        store.delete([file.path])
+        _split(store, table, file)
+
+
+def _split(store: Store, table: str, file: DataFile) -> None:
+    try:
+        _write_pieces(store, table, file)
+    except FileNotFoundError:
+        # Another process has split it meanwhile.
+        if store.exists(file.path):
+            raise
+    store.delete([file.path])
+
+
+def _write_pieces(store: Store, table: str, file: DataFile) -> None:
+    for piece in file.pieces:
+        path = data_path(table, piece.shard, piece.generation)
+        if not store.exists(path):
+            with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
+                target = Path(folder) / "rows.parquet"
+                with store.open(file.path) as source:
+                    _write(target, table, row_groups(source, piece))
+                store.put(path, target)
 
 
 def _groups(files: Sequence[DataFile], file_bytes: int) -> Iterator[list[DataFile]]:

@@ -14,7 +14,8 @@ class BalanceError(Exception):
 class ItemResult:
     """What became of one item: its rows by table, its status, and what it cost.
 
-    `stands`: it was done anew and got no better, so that its earlier rows and status stand.
+    `task` is what was asked, where several things may be. `stands`: it was done anew and got no
+    better, so that its earlier rows and status stand.
     """
 
     item_id: str
@@ -25,17 +26,22 @@ class ItemResult:
     attempts: int = 0
     error_code: str | None = None
     stands: bool = False
+    task: str | None = None
 
 
 @dataclass
 class Counts:
-    """Items by status and what they cost; adds up over parts, shards and runs."""
+    """Items by status and what they cost; adds up over parts, shards and runs.
+
+    `tasks` counts them by task and status, as `data ok`, where they have a task.
+    """
 
     items: int = 0
     statuses: dict[str, int] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
+    tasks: dict[str, int] = field(default_factory=dict)
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
@@ -44,6 +50,8 @@ class Counts:
         _tally(self.statuses, result.status, 1)
         if result.error_code is not None:
             _tally(self.errors, result.error_code, 1)
+        if result.task is not None:
+            _tally(self.tasks, f"{result.task} {result.status}", 1)
         _tally(self.attempts, str(result.attempts), 1)
         for table, rows in result.rows.items():
             _tally(self.rows, table, len(rows))
@@ -54,9 +62,18 @@ class Counts:
         self.items += other.items
         self.prompt_tokens += other.prompt_tokens
         self.completion_tokens += other.completion_tokens
-        for name in ("statuses", "errors", "attempts", "rows"):
+        for name in ("statuses", "errors", "attempts", "rows", "tasks"):
             for key, value in getattr(other, name).items():
                 _tally(getattr(self, name), key, value)
+
+    @property
+    def by_task(self) -> dict[str, dict[str, int]]:
+        """Task -> status -> items."""
+        found: dict[str, dict[str, int]] = {}
+        for key, count in sorted(self.tasks.items()):
+            task, _, status = key.partition(" ")
+            found.setdefault(task, {})[status] = count
+        return found
 
 
 def _tally(into: dict[str, int], key: str, value: int) -> None:

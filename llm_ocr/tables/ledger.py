@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from llm_ocr.storage.store import Store, StoredObject
@@ -35,6 +35,7 @@ class Entry:
     generation: int
     inputs: Mapping[str, int]
     counts: Counts
+    asked: Mapping[str, str] = field(default_factory=dict)
 
 
 class Ledger:
@@ -95,7 +96,7 @@ class Ledger:
     def note(self, commit: Commit) -> None:
         """A commit that is published."""
         key = commit.stage, commit.shard
-        entry = Entry(commit.generation, commit.inputs, commit.counts)
+        entry = _brief(commit)
         with self._lock:
             at = self._committed[commit.stage].get(commit.shard, -1)
             self._committed[commit.stage][commit.shard] = max(at, commit.generation)
@@ -158,8 +159,7 @@ class Ledger:
 
     def _read_entry(self, key: _Key) -> Entry:
         stage, shard = key
-        commit = read_commit(self._store, stage, shard, self._committed[stage][shard])
-        return Entry(commit.generation, commit.inputs, commit.counts)
+        return _brief(read_commit(self._store, stage, shard, self._committed[stage][shard]))
 
     def _gathered(self, found: StoredObject) -> dict[_Key, Entry]:
         try:
@@ -168,7 +168,9 @@ class Ledger:
             # Another session has just made one object of all.
             return {}
         return {
-            (stage, shard): Entry(one["generation"], one["inputs"], Counts(**one["counts"]))
+            (stage, shard): Entry(
+                one["generation"], one["inputs"], Counts(**one["counts"]), one.get("asked", {})
+            )
             for stage, shards in raw.items()
             for shard, one in shards.items()
         }
@@ -178,5 +180,10 @@ class Ledger:
         for (stage, shard), entry in sorted(entries.items()):
             counts = {key: value for key, value in vars(entry.counts).items() if value}
             one = {"generation": entry.generation, "inputs": dict(entry.inputs), "counts": counts}
+            one |= {"asked": dict(entry.asked)} if entry.asked else {}
             body.setdefault(stage, {})[shard] = one
         self._store.put(path, gzip.compress(json.dumps(body).encode(), compresslevel=5))
+
+
+def _brief(commit: Commit) -> Entry:
+    return Entry(commit.generation, commit.inputs, commit.counts, commit.asked)

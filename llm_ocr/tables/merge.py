@@ -13,7 +13,7 @@ from llm_ocr.storage.store import Store
 from llm_ocr.tables.parquet import ROW_GROUP, write_options
 from llm_ocr.tables.schema import SCHEMAS, id_column, sort_key
 
-_Keyed = tuple[tuple[int, ...], int, pa.RecordBatch | None]
+_Keyed = tuple[tuple[int | str, ...], int, pa.RecordBatch | None]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Reading a run's tables back: each shard's highest published generation, in order."""
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,13 @@ def load_descriptions(run: str | Path) -> Iterator[Row]:
 def load_documents(run: str | Path) -> Iterator[Row]:
     """The rows of `documents` of a run, streamed; `markdown` is the whole document."""
     return read_table(open_snapshot(str(run)), "documents")
+
+
+def load_records(run: str | Path) -> Iterator[Row]:
+    """The rows of `records` of a run, streamed; `fields` is a dict by the schema, None where there
+    is no record."""
+    for row in read_table(open_snapshot(str(run)), "records"):
+        yield {**row, "fields": None if row["fields"] is None else json.loads(row["fields"])}
 
 
 # A column and the values of it that are wanted.

@@ -17,6 +17,23 @@ IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 BOX = [(corner, pa.float64()) for corner in ("x1", "y1", "x2", "y2")]
 BLOCKS = pa.list_(pa.struct([("label", pa.string()), ("text", pa.string()), *BOX]))
 
+ERRORS = pa.list_(
+    pa.struct([("path", pa.string()), ("value", pa.string()), ("reason", pa.string())])
+)
+EVIDENCE = pa.list_(
+    pa.struct(
+        [
+            ("path", pa.string()),
+            ("found", pa.string()),
+            ("confidence", pa.float32()),
+            ("page_id", pa.string()),
+            ("page_number", pa.int32()),
+            ("quote", pa.string()),
+            *BOX,
+        ]
+    )
+)
+
 # What every item that was asked about carries: what became of it, and what it cost.
 OUTCOME = [
     ("status", pa.string()),
@@ -93,13 +110,19 @@ FIGURES = _schema(
     ]
 )
 
+# `data` is JSON; `raw_answer` is kept where `text` is not what the model said.
 DESCRIPTIONS = _schema(
     [
+        ("description_id", pa.string()),
         ("figure_id", pa.string()),
         ("page_id", pa.string()),
         ("doc_id", pa.string()),
         ("task", pa.string()),
         ("text", pa.string()),
+        ("data", pa.string()),
+        ("confidence", pa.float32()),
+        ("errors", ERRORS),
+        ("raw_answer", pa.string()),
         *OUTCOME,
     ]
 )
@@ -120,11 +143,29 @@ DOCUMENTS = _schema(
     ]
 )
 
+# `fields` is JSON by the user's schema, `record_id` the id of the document or of the page.
+RECORDS = _schema(
+    [
+        ("record_id", pa.string()),
+        ("doc_id", pa.string()),
+        ("source_uri", pa.string()),
+        ("name", pa.string()),
+        ("schema", pa.string()),
+        ("schema_hash", pa.string()),
+        ("fields", pa.string()),
+        ("errors", ERRORS),
+        ("evidence", EVIDENCE),
+        ("raw_answer", pa.string()),
+        *OUTCOME,
+    ]
+)
+
 SCHEMAS: Mapping[str, pa.Schema] = {
     "pages": PAGES,
     "figures": FIGURES,
     "descriptions": DESCRIPTIONS,
     "documents": DOCUMENTS,
+    "records": RECORDS,
 }
 
 
@@ -133,7 +174,7 @@ def id_column(table: str) -> str:
     return str(SCHEMAS[table].names[0])
 
 
-def sort_key(row_id: str, order: Mapping[str, int]) -> tuple[int, ...]:
-    """`doc_id/page/figure` -> (place of the document in `order`, page, figure)."""
-    doc_id, *numbers = row_id.split("/")
-    return (order[doc_id], *(int(number) for number in numbers))
+def sort_key(row_id: str, order: Mapping[str, int]) -> tuple[int | str, ...]:
+    """`doc_id/page/figure/task` -> (place of the document in `order`, page, figure, task)."""
+    doc_id, *parts = row_id.split("/")
+    return (order[doc_id], *(int(part) if part.isdecimal() else part for part in parts))

@@ -32,7 +32,7 @@ class ShardWriter:
     ends the attempt. The last two block on the store and may run in another thread. Rows are
     sorted by `order` (doc_id -> place in the shard), then by the numbers in their ids. The items
     `kept` are not done anew: their rows are the published ones. Attempts take over each other's
-    parts where they are made from the same `inputs` for the same `purpose`.
+    parts where they are made from the same `inputs` for the same `purpose`, and `asked` the same.
     """
 
     def __init__(
@@ -47,12 +47,14 @@ class ShardWriter:
         inputs: Mapping[str, int] | None = None,
         kept: Collection[str] = frozenset(),
         purpose: str = "",
+        asked: Mapping[str, str] | None = None,
     ) -> None:
         self.stage, self.shard, self.tables, self.order = stage, shard, tables, order
         self._store = store
         self._generation = generation
         self._inputs, self._kept = dict(inputs or {}), frozenset(kept)
-        kind = f"{generation}-{_digest(self._inputs, purpose)}-"
+        self._asked = dict(asked or {})
+        kind = f"{generation}-{_digest(self._inputs, purpose, self._asked)}-"
         self._attempt = kind + uuid.uuid4().hex[:12]
         self._parts = staged_parts(store, stage, shard, kind)
         self._held: list[ItemResult] = []
@@ -118,7 +120,8 @@ class ShardWriter:
         what = f"{self.stage} shard {self.shard}"
         _check_balance(what, [*self._kept, *items], [*self._kept, *_items(parts)], counts)
         commit = Commit(
-            *(self.stage, self.shard, self._generation, self._inputs, parts, counts, self._kept)
+            *(self.stage, self.shard, self._generation, self._inputs, parts, counts, self._kept),
+            asked=self._asked,
         )
         if self._store.create(commit.path, commit.encoded()):
             return commit
@@ -141,7 +144,7 @@ class ShardWriter:
         return counts
 
 
-COUNTED = ("status", "error_code", "attempts", "prompt_tokens", "completion_tokens")
+COUNTED = ("status", "error_code", "attempts", "prompt_tokens", "completion_tokens", "task")
 
 
 def _counted(row: Row, item: str) -> ItemResult:
@@ -154,11 +157,13 @@ def _counted(row: Row, item: str) -> ItemResult:
         completion_tokens=row["completion_tokens"] or 0,
         attempts=row["attempts"] or 0,
         error_code=row["error_code"],
+        task=row.get("task"),
     )
 
 
-def _digest(inputs: Mapping[str, int], purpose: str) -> str:
+def _digest(inputs: Mapping[str, int], purpose: str, asked: Mapping[str, str]) -> str:
     made_of = json.dumps(inputs, sort_keys=True) + purpose
+    made_of += json.dumps(asked, sort_keys=True) if asked else ""
     return hashlib.sha256(made_of.encode()).hexdigest()[:8]
 
 

@@ -31,8 +31,10 @@ from llm_ocr.inference.replies import Answer, EngineFailedError
 from llm_ocr.inference.window import Window
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.models.profile import Prompt, Task
+from llm_ocr.parsing.confidences import sureness
 from llm_ocr.records import ErrorCode, PageError
 from tests.conftest import ROOT
+from tests.servers.vllm_cpu.checkpoint import pushed
 
 # One event loop for all, as a server's start takes a minute and is shared.
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="module")]
@@ -68,8 +70,11 @@ async def engine(served: Served) -> Engine:
     return served.engine
 
 
-def client_of(engine: Engine, model: str = DEEPSEEK_OCR.model, width: int = 8) -> ChatClient:
-    return ChatClient(engine.base_url, model, window=Window(width), recover=engine.revive)
+def client_of(
+    engine: Engine, model: str = DEEPSEEK_OCR.model, width: int = 8, *, streams: bool = False
+) -> ChatClient:
+    window = Window(width)
+    return ChatClient(engine.base_url, model, window=window, recover=engine.revive, streams=streams)
 
 
 def page(width: int = 320, height: int = 240, text: str = "A page.") -> bytes:
@@ -245,6 +250,23 @@ async def test_json_of_a_schema_is_what_is_answered(engine: Engine) -> None:
     assert "\n" not in answer.text.replace(record["title"], "")
 
 
+@pytest.mark.parametrize("streams", [False, True])
+async def test_how_likely_each_value_is_comes_with_json(engine: Engine, streams: bool) -> None:
+    """Letters of two bytes, and what ends the answer, are tokens too."""
+    properties = {"title": {"type": "string"}, "kind": {"enum": ["invoice", "letter"]}}
+    schema = {"type": "object", "properties": properties, "required": [*properties]}
+    form = {"type": "json_schema", "json_schema": {"name": "record", "schema": schema}}
+    letters = pushed({'"': 11, "\xc3": 11, "\xa4": 11})
+    asking = asked(200, temperature=1.0, seed=2, logit_bias=letters, logprobs=True)
+    asking = replace(asking, guide={"response_format": form})
+    async with client_of(engine, streams=streams) as client:
+        answer = await client.ask(asking)
+    assert (answer.finish_reason, json.loads(answer.text).keys()) == ("stop", properties.keys())
+    assert "ä" in answer.text
+    found = sureness(answer.text, answer.logprobs)
+    assert found["title"] < found["kind"] < 0.9
+
+
 async def test_pages_are_read_side_by_side_and_cut_where_they_must_end(engine: Engine) -> None:
     requests = [asked(16, page(text=f"Page {number}.")) for number in range(8)]
     async with client_of(engine, width=4) as client:
@@ -329,10 +351,7 @@ async def test_no_page_is_lost_when_the_server_is_terminated_while_it_reads(engi
 async def test_an_answer_goes_on_with_what_the_server_said_before_it_died(engine: Engine) -> None:
     before = processes_of(engine)
     request = asked(512)
-    streaming = ChatClient(
-        engine.base_url, DEEPSEEK_OCR.model, window=Window(1), recover=engine.revive, streams=True
-    )
-    async with streaming as client:
+    async with client_of(engine, width=1, streams=True) as client:
         page = asyncio.create_task(client.ask(request))
         already = (await load_of(engine)).generation_tokens
         async with asyncio.timeout(60):

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 
-from llm_ocr.inference.client import Traffic
 from llm_ocr.inference.concurrency import BLIND_LIMIT, BLIND_START, Governor, Look, first_width
 from llm_ocr.inference.metrics import ServerLoad
 from llm_ocr.inference.replies import Answer
+from llm_ocr.inference.traffic import Traffic
 from llm_ocr.inference.window import Window
 
 

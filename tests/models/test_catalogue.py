@@ -13,7 +13,7 @@ from llm_ocr.models import deepseek_ocr, markdown_blocks
 from llm_ocr.models.catalogue import GROUP, PROFILES, all_profiles, profile_named
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.models.generic import GENERIC
-from llm_ocr.models.profile import Gives, ModelProfile, Task
+from llm_ocr.models.profile import TASK_PROMPTS, Gives, ModelProfile, Prompt, Task
 from llm_ocr.models.qwen_vl import QWEN_3_VL_8B
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
@@ -99,6 +99,14 @@ def test_a_toml_file_is_laid_over_its_base(tmp_path: Path) -> None:
     assert profile.card.licence == "MIT"
     assert profile.card.gives == frozenset({Gives.TABLES})
     assert profile.prompt_hash(Task.DOCUMENT) != QWEN_3_VL_8B.prompt_hash(Task.DOCUMENT)
+
+
+def test_a_file_may_have_prompts_for_the_tasks_about_figures(tmp_path: Path) -> None:
+    own = '[prompts.data]\ntext = "Chart:"\nmax_tokens = 9\nguided = false\n'
+    profile = profile_named(written(tmp_path, f'id = "mine"\nmodel = "m"\n{own}'))
+    assert profile.prompt(Task.DATA) == Prompt("Chart:", 9, guided=False)
+    assert profile.prompt(Task.CAPTION) == TASK_PROMPTS[Task.CAPTION]
+    assert profile.any_prompt("c", 10**6).max_tokens == profile.serving.max_model_len // 2
 
 
 def test_the_base_of_another_model_lends_no_revision(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from llm_ocr.models import dots_ocr, lighton_ocr, olmocr, paddleocr_vl, qwen_vl
 from llm_ocr.models.catalogue import PROFILES
-from llm_ocr.models.profile import ModelProfile, Prompt, Task
+from llm_ocr.models.profile import FIGURE_TASKS, TASK_PROMPTS, ModelProfile, Prompt, Task
 from llm_ocr.models.readers import PARSERS
 from llm_ocr.models.resizing import Resizing
 
@@ -53,6 +53,21 @@ def test_the_hash_follows_prompt_limit_and_sampling(profile: ModelProfile) -> No
     ]
     hashes = [other.prompt_hash(Task.DOCUMENT) for other in (profile, *others)]
     assert len(set(hashes)) == 4
+
+
+@every
+def test_every_task_about_figures_has_a_prompt_that_leaves_room_for_the_image(
+    profile: ModelProfile,
+) -> None:
+    for task in FIGURE_TASKS:
+        prompt = profile.prompt(task)
+        assert prompt.text.startswith(profile.prefix)
+        assert prompt.max_tokens <= profile.serving.max_model_len // 2
+    usual = profile.prompt(Task.CLASSIFY)
+    assert usual.text == profile.prefix + TASK_PROMPTS[Task.CLASSIFY].text
+    own = replace(profile, prompts={**profile.prompts, Task.CLASSIFY: Prompt("Which?", 7)})
+    assert own.prompt(Task.CLASSIFY) == Prompt("Which?", 7)
+    assert own.prompt_hash(Task.CLASSIFY) != profile.prompt_hash(Task.CLASSIFY)
 
 
 @every

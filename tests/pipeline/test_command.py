@@ -14,7 +14,7 @@ from llm_ocr.settings import Settings
 ALL = ("extract", "describe", "assemble")
 GROUPS = (
     options.PAGES, options.MODEL, options.DESCRIBE, options.SERVER, options.LAUNCH,
-    options.VLLM, options.ASKING, options.RUN, options.OUTPUT, options.PRICES,
+    options.VLLM, options.RECORD, options.ASKING, options.RUN, options.OUTPUT, options.PRICES,
 )  # fmt: skip
 
 
@@ -38,7 +38,8 @@ def test_every_setting_is_an_option_of_run_or_known_to_be_none() -> None:
         name for name, one in Settings.model_fields.items() if "SecretStr" in str(one.annotation)
     }
     hidden = {"log_dir", "stop_seconds"}
-    assert set(Settings.model_fields) - known - secret - hidden == WITHOUT_OPTION
+    of_parse = {"record_schema"}  # its --schema
+    assert set(Settings.model_fields) - known - secret - hidden - of_parse == WITHOUT_OPTION
 
 
 def test_other_commands_take_their_settings_from_the_environment() -> None:
@@ -47,6 +48,16 @@ def test_other_commands_take_their_settings_from_the_environment() -> None:
         "LLM_OCR_BASE_URL=http://h/v1 LLM_OCR_PART_PAGES=3 llm-ocr describe '/my out'"
     )
     assert command("/in", part_pages=3) == "LLM_OCR_PART_PAGES=3 llm-ocr run /in --out /out"
+
+
+def test_parse_is_said_with_its_schema() -> None:
+    chosen = Settings(record_schema="my bill.py", skip_check=False, min_agreement=0.3)
+    assert command_of(("/in",), "/out", chosen, ("extract", "parse")) == (
+        "llm-ocr parse /in --out /out --schema 'my bill.py'"
+    )
+    assert command_of(None, "/out", chosen, ("parse",)) == (
+        "llm-ocr parse /out --schema 'my bill.py'"
+    )
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ def _place(
         yield f"s3://{BUCKET}/runs/once", s3.restart
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["disk", "s3"])
 def test_workers_killed_at_random_and_the_server_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

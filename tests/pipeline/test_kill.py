@@ -69,6 +69,7 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.long
 def test_twenty_kills_lose_and_repeat_nothing(documents: Path, tmp_path: Path) -> None:
     chance = random.Random(20)
     random_points = [

@@ -8,7 +8,7 @@ import pytest
 from llm_ocr import load_descriptions, load_pages, run
 from llm_ocr.engines.failures import STARTED
 from llm_ocr.inference.replies import EngineFailedError
-from llm_ocr.pipeline.targets import EngineKind, target_of
+from llm_ocr.pipeline.targets import EngineKind, identity, target_of
 from llm_ocr.settings import EngineChoice, Settings
 from llm_ocr.tables.plan import SettingsMismatchError
 from tests import documents
@@ -68,6 +68,13 @@ def test_figures_are_described_by_another_model_after_the_first_engine_has_ended
     assert descriptions
     assert {(row["model"], row["status"]) for row in descriptions} == {(QWEN, "ok")}
     assert (out / "logs" / "vllm.log").read_text().count(STARTED) == 2
+
+
+def test_tasks_that_a_run_may_be_asked_later_are_no_part_of_what_it_is() -> None:
+    chosen: dict[str, Any] = {"base_url": "http://there:8000/v1"}
+    asked = identity(Settings(**chosen), ["/in"])
+    assert identity(Settings(**chosen, describe_task="data", min_figure_area=0.5), ["/in"]) == asked
+    assert set(asked["prompts"]) == {"document", "free_ocr", "figure", "describe"}  # type: ignore[call-overload]
 
 
 def test_a_run_goes_on_only_with_the_same_models(tmp_path: Path) -> None:

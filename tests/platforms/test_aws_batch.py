@@ -27,7 +27,7 @@ from tests.servers.aws_batch import Batch
 from tests.servers.aws_batch_jobs import RECLAIMED
 from tests.servers.chat import serving_beside
 
-pytestmark = pytest.mark.platform
+pytestmark = pytest.mark.long
 
 
 @pytest.mark.parametrize("host_reason", [RECLAIMED, ""], ids=["reclaimed", "killed"])

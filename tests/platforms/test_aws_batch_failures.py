@@ -20,7 +20,7 @@ from tests.servers.aws import EXPIRED
 from tests.servers.aws_batch import Batch
 from tests.servers.aws_batch_jobs import OUT_OF_MEMORY
 
-pytestmark = pytest.mark.platform
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def path_of_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
-@pytest.mark.platform
+@pytest.mark.long
 @pytest.mark.usefixtures("path_of_tools")
 def test_sagemakers_notebook_with_a_worker_killed(
     tmp_path: Path, s3: dict[str, str], monkeypatch: pytest.MonkeyPatch
@@ -115,7 +115,7 @@ def test_sagemakers_notebook_with_a_worker_killed(
     assert_balanced(out)
 
 
-@pytest.mark.platform
+@pytest.mark.long
 @pytest.mark.usefixtures("path_of_tools")
 def test_batchs_notebook_with_a_machine_reclaimed(
     tmp_path: Path, s3: dict[str, str], monkeypatch: pytest.MonkeyPatch

@@ -17,7 +17,7 @@ from tests.servers.aws_sagemaker import ROLE, serving_sagemaker
 from tests.servers.chat import serving_beside
 from tests.servers.containers import BASE
 
-pytestmark = pytest.mark.platform
+pytestmark = pytest.mark.long
 
 REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com/llm-ocr:0.1.0"
 ENTRY = (BASE["PATH"].split(":")[0] + "/python", "-m", "llm_ocr.platforms.entry")

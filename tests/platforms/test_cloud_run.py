@@ -19,7 +19,7 @@ from tests.servers.chat import at_once
 from tests.servers.cloud_logging import PAGE_SIZE
 from tests.servers.google_accounts import PROJECT
 
-pytestmark = pytest.mark.platform
+pytestmark = pytest.mark.long
 
 README = Path(__file__).parents[2] / "google-cloud-run" / "README.md"
 

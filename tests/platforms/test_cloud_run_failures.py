@@ -11,7 +11,7 @@ from llm_ocr.platforms.clouds import Place, open_platform
 from tests.platforms.gcp import IMAGE, TOKEN, Cloud, put_documents, signed_in, spec
 from tests.servers.google_accounts import Accounts
 
-pytestmark = pytest.mark.platform
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture

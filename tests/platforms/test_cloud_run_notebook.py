@@ -20,7 +20,7 @@ NOTEBOOK = ROOT / "google-cloud-run" / "cloudrun-jobs-pipeline.ipynb"
 COMPARE = ROOT / "notebooks" / "compare-platforms.ipynb"
 
 
-@pytest.mark.platform
+@pytest.mark.long
 def test_the_notebook_reads_24_documents_with_three_tasks_of_which_one_is_killed(
     tmp_path: Path, gcs: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,7 +75,7 @@ def test_the_notebook_reads_24_documents_with_three_tasks_of_which_one_is_killed
     assert "Container called exit(0)." in executed.printed, "the log of a task"
 
 
-@pytest.mark.platform
+@pytest.mark.long
 def test_runs_are_compared(tmp_path: Path) -> None:
     assert is_paired(COMPARE)
     source = documents.pdf(tmp_path / "a.pdf", pages=4)

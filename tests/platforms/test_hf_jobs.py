@@ -27,7 +27,7 @@ from tests.servers.chat import PROBE_TOKENS, at_once, image_of
 from tests.servers.hub_images import script_image
 from tests.servers.hub_state import OWNER, Hub
 
-pytestmark = pytest.mark.platform
+pytestmark = pytest.mark.long
 
 DOCUMENTS, TASKS = 24, 3
 # Shards of four pages, and nothing that takes long.

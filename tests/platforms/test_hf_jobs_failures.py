@@ -16,7 +16,7 @@ from tests.platforms.hf import READ, SCANS, Cloud, ended, spec
 from tests.servers.hub_images import script_image
 from tests.servers.hub_state import EXPIRED, OWNER, READER
 
-pytestmark = pytest.mark.platform
+pytestmark = pytest.mark.long
 
 
 def test_if_a_task_is_not_taken_those_before_it_are_cancelled(tmp_path: Path, cloud: Cloud) -> None:

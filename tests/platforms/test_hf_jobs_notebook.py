@@ -25,7 +25,7 @@ EMBEDDED = {
 }
 
 
-@pytest.mark.platform
+@pytest.mark.long
 def test_it_reads_24_documents_with_three_tasks_of_which_one_is_killed(
     tmp_path: Path, cloud: Cloud, image: Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:

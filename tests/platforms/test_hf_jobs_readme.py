@@ -11,7 +11,7 @@ from tests import documents
 from tests.platforms.hf import Cloud
 from tests.platforms.readme import commands
 
-pytestmark = pytest.mark.platform
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "hf-jobs" / "README.md"

@@ -11,7 +11,7 @@ from llm_ocr.platforms.launching import priced
 from llm_ocr.report.status import read_status
 from tests.platforms.hf import READ, SCANS, Cloud, put_documents
 
-pytestmark = pytest.mark.platform
+pytestmark = pytest.mark.long
 
 OPTIONS = ("--shard-pages", "2", "--part-seconds", "0.2", "--viewer-pages", "0")
 LAUNCH = ("launch", "hf-jobs", SCANS, "--out", READ, *OPTIONS)

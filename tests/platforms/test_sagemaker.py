@@ -34,7 +34,7 @@ from tests.servers.aws import EXPIRED, Account
 from tests.servers.aws_sagemaker import ROLE, Processing, serving_sagemaker
 from tests.servers.chat import serving_beside
 
-pytestmark = pytest.mark.platform
+pytestmark = pytest.mark.long
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/llm-ocr:0.1.0-gpu-root"
 CPU_IMAGE = IMAGE.replace("gpu", "cpu")

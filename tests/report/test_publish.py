@@ -40,6 +40,7 @@ def run() -> Store:
     for shard in range(6):
         finish(store, shard, 0)
         store.put(f"markdown/{shard}.md", f"document {shard}".encode())
+    store.put("records/records.jsonl", b"{}")
     store.put("plans/000.parquet", b"a plan")
     store.put("summary.json", b"first")
     return store
@@ -54,7 +55,7 @@ def outputs(store: Store) -> dict[str, bytes]:
     return {
         one.path: store.get(one.path)
         for one in store.list("")
-        if one.path.startswith(("data/", "markdown/", "summary.json"))
+        if one.path.startswith(("data/", "markdown/", "records/", "summary.json"))
     }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from llm_ocr.parsing.figure_data import FigureData
 from llm_ocr.report.viewer import safe_html, write_viewer
 from llm_ocr.tables.schema import Row
 
@@ -92,12 +93,16 @@ def figure(box: tuple[float, float, float, float], caption: str | None = None) -
     }
 
 
-def view(pages: Sequence[Row], figures: Sequence[Row] = ()) -> Elements:
+DESCRIBED = {
+    "figure_id": "d/1/1", "task": "describe", "text": f"*A river* {HOSTILE}", "error": None
+}  # fmt: skip
+
+
+def view(
+    pages: Sequence[Row], figures: Sequence[Row] = (), descriptions: Sequence[Row] = (DESCRIBED,)
+) -> Elements:
     target = BytesIO()
     given = {"d/1": figures}
-    descriptions = [
-        {"figure_id": "d/1/1", "task": "describe", "text": f"*A river* {HOSTILE}", "error": None}
-    ]
     summary = {"out": "r", "pages": len(pages), "look_at": ["not shown"]}
     write_viewer(pages, lambda i: given.get(i, []), lambda _: descriptions, summary, target)
     return Elements(target.getvalue().decode())
@@ -126,6 +131,34 @@ def test_each_page_has_its_data() -> None:
     assert second["error"] == "stopped early"
     assert [entry["status"] for entry in elements.data("run")["pages"]] == ["ok", "truncated"]
     assert elements.data("run")["summary"] == {"out": "r"}
+
+
+def test_each_task_shows_what_came_of_it() -> None:
+    data = FigureData("table", columns=("River", HOSTILE), rows=(("Inn", 2),)).as_json()
+
+    def row(task: str, text: str | None, **columns: object) -> Row:
+        return {**DESCRIBED, "task": task, "text": text, "status": "ok", **columns}
+
+    rows = [
+        row("caption", None, status="skipped"),
+        row("classify", "chart", confidence=0.934),
+        row("data", "River,m", data=data),
+        row("levels", None, status="blank"),
+        row("own", None, data='{"name": "Inn"}'),
+        row("own2", None, status="failed", error="the server was away"),
+    ]
+    found = view([page()], [figure((0, 0, 20, 20))], rows).data("p0")["figures"][0]["descriptions"]
+    shown = {one["task"]: (one["html"], one["error"]) for one in found}
+    assert list(shown) == [one["task"] for one in rows]
+    assert shown["caption"] == ("", "Skipped, because it is small.")
+    assert shown["classify"][0] == "<p>chart (93%)</p>\n"
+    assert "<tr><th>River</th><th>" in shown["data"][0]
+    assert "<tr><td>Inn</td><td>2</td></tr>" in shown["data"][0]
+    assert shown["levels"] == ("", "There is nothing of that in it.")
+    assert '"name": "Inn"' in shown["own"][0].replace("&quot;", '"')
+    assert shown["own2"] == ("", "the server was away")
+    for html, _ in shown.values():
+        assert_harmless(html)
 
 
 def test_page_images_are_downsized() -> None:

@@ -1,6 +1,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from llm_ocr.parsing.figure_data import FigureData
 from llm_ocr.records import Block, Box, Document, PageStatus
 from llm_ocr.stages.assemble import AssembleStage, document_outcome
 from llm_ocr.stages.figures import captions_of
@@ -41,6 +42,10 @@ def figure(number: int, k: int, caption: str | None) -> Row:
     }
 
 
+def described(task: str, text: str | None, data: str | None = None) -> Row:
+    return {"figure_id": "d/1/1", "task": task, "text": text, "data": data}
+
+
 async def assembled(**tables: Sequence[Row]) -> Row:
     def read(table: str, shard: str, columns: Sequence[str] | None) -> Iterator[Row]:
         return iter(tables.get(table, ()))
@@ -67,7 +72,7 @@ async def test_figures_stand_at_their_place_with_caption_and_description() -> No
     document = await assembled(
         pages=[first],
         figures=[figure(1, 1, "Figure 1: The [gauge] in May")],
-        descriptions=[{"figure_id": "d/1/1", "text": "A chart.\nIt rises."}],
+        descriptions=[described("describe", "A chart.\nIt rises.")],
     )
     assert document["markdown"] == (
         '<a id="page-1"></a>\n\n# Levels\n\nBefore.\n\n'
@@ -82,12 +87,32 @@ async def test_without_a_caption_the_description_is_the_alternative_text() -> No
     document = await assembled(
         pages=[page(1, block("image", ""))],
         figures=[figure(1, 1, None)],
-        descriptions=[{"figure_id": "d/1/1", "text": "A bridge " + "over a river " * 20}],
+        descriptions=[described("describe", "A bridge " + "over a river " * 20)],
     )
     alt = document["markdown"].split("![")[1].split("]")[0]
     assert alt.startswith("A bridge over a river")
     assert alt.endswith("…")
     assert len(alt) <= 120
+
+
+async def test_a_caption_for_the_blind_and_the_data_stand_at_the_figure() -> None:
+    data = FigureData("table", columns=("River", "m<3>"), rows=(("Inn", 1), ("Isar", None)))
+    document = await assembled(
+        pages=[page(1, block("image", ""))],
+        figures=[figure(1, 1, "Figure 1: Rivers")],
+        descriptions=[
+            described("caption", "A table of two rivers."),
+            described("classify", "table"),
+            described("data", "River,m<3>", data.as_json()),
+            described("own", None, '{"x": 1}'),
+        ],
+    )
+    assert document["markdown"] == (
+        '<a id="page-1"></a>\n\n![A table of two rivers.](figures/d-p1-1.jpg)\n\n'
+        "*Figure 1: Rivers*\n\n"
+        "<table><tr><th>River</th><th>m&lt;3&gt;</th></tr>"
+        "<tr><td>Inn</td><td>1</td></tr><tr><td>Isar</td><td></td></tr></table>\n"
+    )
 
 
 async def test_a_failed_page_is_said_in_a_comment_and_in_the_status() -> None:

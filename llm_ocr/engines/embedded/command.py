@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from llm_ocr.engines.launch import EngineCommand
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
-from llm_ocr.models.profile import Card, Gives
+from llm_ocr.models.profile import TASK_PROMPTS, Card, Gives, Task
 
 # The name that it serves under, and that stands in the rows it made: it is no DeepSeek-OCR.
 MODEL_NAME = "llm-ocr-embedded"
@@ -20,6 +20,8 @@ EMBEDDED = replace(
     model=MODEL_NAME,
     sampling={},
     ladder=(),
+    # Asked for data it answers as the schema has it.
+    prompts={**DEEPSEEK_OCR.prompts, Task.DATA: TASK_PROMPTS[Task.DATA]},
     may_loop=False,
     card=Card(
         parameters="PP-OCRv6 and a CDLA layout model, on CPUs",

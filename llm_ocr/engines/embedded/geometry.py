@@ -19,11 +19,15 @@ class Word:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of text as it was recognised, with its confidence (0..1)."""
+    """A line of text as it was recognised, with its confidence (0..1).
+
+    `slope` is how many pixels it sinks for each that it runs to the right.
+    """
 
     text: str
     words: tuple[Word, ...]
     score: float
+    slope: float = 0.0
 
     @cached_property
     def rect(self) -> Rect:

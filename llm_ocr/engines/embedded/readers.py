@@ -2,13 +2,18 @@
 
 import asyncio
 import threading
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
 
 from llm_ocr.engines.embedded.answer import free_ocr, grounded
 from llm_ocr.engines.embedded.describe import description
+from llm_ocr.engines.embedded.figures import caption, classify, data
+from llm_ocr.engines.embedded.filling.answer import guided_by_lines, guided_by_text
 from llm_ocr.engines.embedded.reading import Reader
 from llm_ocr.engines.embedded.recognise import Image
 
@@ -17,6 +22,20 @@ MAX_PIXELS = 178_956_970
 
 class BadImageError(ValueError):
     """The request's image can't be read."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request: its text, an encoded image, and the JSON Schema of the answer, or the choices
+    that it is one of.
+
+    Without an image there is a schema, and the page's text is in the prompt.
+    """
+
+    prompt: str
+    image: bytes | None
+    schema: Mapping[str, Any] | None = None
+    choices: Sequence[str] = ()
 
 
 class Readers:
@@ -41,8 +60,8 @@ class Readers:
         for future in [self._threads.submit(load) for _ in range(threads)]:
             future.result()
 
-    async def answer(self, data: bytes, prompt: str) -> str:
-        """The answer about an encoded image; raises BadImageError."""
+    async def answer(self, asked: Asked) -> str:
+        """Raises BadImageError."""
         self.waiting += 1
         try:
             await self._places.acquire()
@@ -51,7 +70,7 @@ class Readers:
         self.running += 1
         try:
             loop = asyncio.get_running_loop()
-            work = loop.run_in_executor(self._threads, self._answer, data, prompt)
+            work = loop.run_in_executor(self._threads, self._answer, asked)
             # A client that left gives its place up only when its page is done: the thread is busy.
             work.add_done_callback(lambda _: self._done())
         except BaseException:
@@ -69,13 +88,25 @@ class Readers:
             reader = self._mine.reader = Reader()
         return reader
 
-    def _answer(self, data: bytes, prompt: str) -> str:
-        image = decoded(data)
+    def _answer(self, asked: Asked) -> str:
+        if asked.image is None:
+            return guided_by_text(asked.schema or {}, asked.prompt)
+        image, prompt = decoded(asked.image), asked.prompt.lower()
         reading = self._reader().read(image)
+        if asked.choices:
+            return classify(image, reading, asked.choices)
+        if "data in this figure" in prompt:
+            return data(image, reading)
+        if asked.schema is not None:
+            return guided_by_lines(asked.schema, reading.lines)
         if "<|grounding|>" in prompt:
             return grounded(reading)
-        if "free ocr" in prompt.lower():
+        if "free ocr" in prompt:
             return free_ocr(reading)
+        if "parse the figure" in prompt:
+            return data(image, reading) or description(image, reading)
+        if "alternative text" in prompt:
+            return caption(image, reading)
         return description(image, reading)
 
 

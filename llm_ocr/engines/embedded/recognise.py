@@ -59,7 +59,12 @@ def _lines(found: Any) -> Iterator[Line]:  # noqa: ANN401
             if word.strip()
             for left, _, right, _ in [_rect(np.asarray(box))]
         )
-        yield Line(text, parts or (Word(line, text),), float(score))
+        yield Line(text, parts or (Word(line, text),), float(score), _slope(corners))
+
+
+def _slope(corners: npt.NDArray[Any]) -> float:
+    across, down = (corners[1] - corners[0]) + (corners[2] - corners[3])
+    return float(down / across) if across > 0 else 0.0
 
 
 def _rect(corners: npt.NDArray[Any]) -> Rect:

@@ -1,18 +1,15 @@
 """The OpenAI chat API over HTTP, as much of it as a page needs, in vLLM's words."""
 
-import base64
-import binascii
-import json
 import logging
 import math
 import time
 import uuid
 from dataclasses import dataclass, field
-from typing import Any
 
 from aiohttp import web
 
-from llm_ocr.engines.embedded.readers import BadImageError, Readers
+from llm_ocr.engines.embedded.readers import Asked, BadImageError, Readers
+from llm_ocr.engines.embedded.requests import RefusedError, asked_in, body_of, limit_of
 
 log = logging.getLogger(__name__)
 
@@ -20,14 +17,6 @@ MAX_BODY = 256 << 20
 CHARACTERS_PER_TOKEN = 4
 # One image token stands for a square of about this many pixels a side.
 PIXELS_PER_TOKEN = 64
-
-
-class RefusedError(Exception):
-    """A request that can't be answered: HTTP status and message."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status, self.message = status, message
 
 
 @dataclass
@@ -70,36 +59,37 @@ class Server:
             return _error(500, "InternalServerError", f"{type(error).__name__}: {error}")
 
     async def _chat(self, request: web.Request) -> web.Response:
-        body = _body(await request.read())
+        body = body_of(await request.read())
         if body.get("model", self._model) != self._model:
             raise RefusedError(404, f"The model `{body['model']}` does not exist.")
         if body.get("stream"):
             raise RefusedError(400, "stream is not supported by the embedded engine")
-        limit = _limit(body)
-        image, prompt = _content(body)
+        limit = limit_of(body)
+        asked = asked_in(body)
         try:
-            text = await self._readers.answer(image, prompt)
+            text = await self._readers.answer(asked)
         except BadImageError as error:
             raise RefusedError(400, str(error)) from error
         name = request.headers.get("X-Request-Id", uuid.uuid4().hex)
-        return web.json_response(self._completion(name, prompt, image, text, limit))
+        return web.json_response(self._completion(name, asked, text, limit))
 
     def _completion(
-        self, name: str, prompt: str, image: bytes, text: str, limit: int | None
+        self, name: str, asked: Asked, text: str, limit: int | None
     ) -> dict[str, object]:
         tokens, reason = math.ceil(len(text) / CHARACTERS_PER_TOKEN), "stop"
         if limit is not None and tokens > limit:
             tokens, reason = limit, "length"
             text = text[: limit * CHARACTERS_PER_TOKEN]
-        asked = len(image) // PIXELS_PER_TOKEN**2 + math.ceil(len(prompt) / CHARACTERS_PER_TOKEN)
-        self._counters.prompt_tokens += asked
+        read = len(asked.image or b"") // PIXELS_PER_TOKEN**2
+        read += math.ceil(len(asked.prompt) / CHARACTERS_PER_TOKEN)
+        self._counters.prompt_tokens += read
         self._counters.generation_tokens += tokens
         self._counters.finished[reason] += 1
         message = {"role": "assistant", "content": text}
         usage = {
-            "prompt_tokens": asked,
+            "prompt_tokens": read,
             "completion_tokens": tokens,
-            "total_tokens": asked + tokens,
+            "total_tokens": read + tokens,
         }
         return {
             "id": f"chatcmpl-{name}",
@@ -143,52 +133,3 @@ class Server:
 def _error(status: int, kind: str, message: str) -> web.Response:
     body = {"message": message, "type": kind, "param": None, "code": status}
     return web.json_response({"error": body}, status=status)
-
-
-def _body(raw: bytes) -> dict[str, Any]:
-    try:
-        body = json.loads(raw)
-    except ValueError as error:
-        raise RefusedError(400, f"the body is not JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise RefusedError(400, "the body is not a JSON object")
-    return body
-
-
-def _limit(body: dict[str, Any]) -> int | None:
-    limit = body.get("max_completion_tokens", body.get("max_tokens"))
-    if limit is not None and (not isinstance(limit, int) or limit < 1):
-        raise RefusedError(400, f"max_tokens must be a whole number from 1, got {limit!r}")
-    return limit
-
-
-def _content(body: dict[str, Any]) -> tuple[bytes, str]:
-    """The one image and the text of the messages."""
-    images: list[bytes] = []
-    texts: list[str] = []
-    try:
-        for message in body["messages"]:
-            content: Any = message["content"]
-            parts: list[dict[str, Any]] = (
-                [{"text": content}] if isinstance(content, str) else content
-            )
-            for part in parts:
-                if "image_url" in part:
-                    images.append(_image(part["image_url"]["url"]))
-                else:
-                    texts.append(str(part["text"]).replace("<image>", ""))
-    except (KeyError, TypeError) as error:
-        raise RefusedError(400, f"messages are not of the chat API's form: {error!r}") from error
-    if len(images) != 1:
-        raise RefusedError(400, f"one image is needed, {len(images)} were sent")
-    return images[0], "\n".join(texts)
-
-
-def _image(url: str) -> bytes:
-    head, comma, data = url.partition(",")
-    if not head.startswith("data:") or not comma or not head.endswith(";base64"):
-        raise RefusedError(400, "the image must be a data: URL in base64; none are fetched")
-    try:
-        return base64.b64decode(data, validate=True)
-    except binascii.Error as error:
-        raise RefusedError(400, f"the image is not base64: {error}") from error

@@ -1,0 +1,54 @@
+"""`run-batch-job`: the command of a job on AWS Batch that is told everything by variables."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from llm_ocr.cli.showing import errors, show
+
+if TYPE_CHECKING:
+    from llm_ocr.pipeline.events import Notify
+    from llm_ocr.report.summary import Summary
+    from llm_ocr.settings import Settings
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def run_batch_job(
+    json_logs: Annotated[
+        bool, typer.Option("--json-logs", help="Logs and progress as JSON lines.")
+    ] = False,
+) -> None:
+    """Records of the images in S3, as JSON lines in S3.
+
+    Takes S3_BUCKET, S3_PREPROCESSED_IMAGES_DIR_PREFIX and S3_PROCESSED_DATASET_PREFIX from the
+    environment or .env, and, if they are set, MODEL_NAME, SCHEMA, PER, DROP_UNSUPPORTED,
+    BATCH_SIZE, GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS, MAX_MODEL_LEN and LLM_OCR_…; ends with
+    llm-ocr's exit codes.
+    """
+    from llm_ocr.platforms.batch_job import read_job
+
+    with errors():
+        job = read_job()
+
+    def work(settings: "Settings", notify: "Notify") -> "Summary":
+        from llm_ocr.pipeline.parsing import parse
+
+        return parse(
+            *(job.inputs, job.out, job.schema, settings),
+            per=job.per,
+            drop_unsupported=job.drop_unsupported,
+            notify=notify,
+        )
+
+    show(job.given, json_logs, work)
+
+
+def main() -> None:
+    """The `run-batch-job` command."""
+    app(prog_name="run-batch-job")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""The answer to a guided request: a JSON object of its schema."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llm_ocr.engines.embedded.filling.fill import filled
+from llm_ocr.engines.embedded.filling.phrases import paper_of_lines, paper_of_text
+from llm_ocr.engines.embedded.geometry import Line
+
+# Where a prompt has a page's text between its instructions: to the last end, for a page's own text
+# may have one in it. Where one page ends another may begin.
+_PAGE = re.compile(r"<(page|document)\b[^>]*>(.*)</\1\s*>", re.IGNORECASE | re.DOTALL)
+_NEXT_PAGE = re.compile(r"</(page|document)\s*>\s*<\1\b[^>]*>", re.IGNORECASE)
+_JSON_LINE = re.compile(r"^\s*\{.*\}\s*$", re.MULTILINE)
+
+
+def guided_by_lines(schema: Mapping[str, Any], lines: Sequence[Line]) -> str:
+    """What the lines of an image have for a schema."""
+    return _said(filled(schema, paper_of_lines(lines)))
+
+
+def guided_by_text(schema: Mapping[str, Any], prompt: str) -> str:
+    """What a page's text has for a schema.
+
+    The text is what stands between the first `<page>` and the last `</page>`, or `<document>` and
+    `</document>`; all of the prompt where there is neither, but for lines that are JSON: those are
+    the schema.
+    """
+    inner = [_NEXT_PAGE.sub("\n\n", match[2]) for match in _PAGE.finditer(prompt)]
+    text = "\n\n".join(inner) if inner else _JSON_LINE.sub("", prompt)
+    return _said(filled(schema, paper_of_text(text)))
+
+
+def _said(answer: Mapping[str, Any]) -> str:
+    return json.dumps(answer, ensure_ascii=False)

@@ -1,0 +1,97 @@
+"""Currencies by their codes and signs: which one a text names, and which one a page is in."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from llm_ocr.parsing.amounts import SIGNS
+from llm_ocr.parsing.shape import Kind, Leaf
+
+CODES = (
+    *("EUR", "GBP", "USD", "CHF", "JPY", "SEK", "NOK", "DKK", "PLN", "CZK", "CAD", "AUD", "INR"),
+    *("NZD", "HKD", "SGD", "ZAR", "BRL", "MXN", "CNY", "HUF", "KRW"),
+)
+# What may stand in front of a dollar sign, and whose dollar it is then.
+DOLLARS = {
+    "US": "USD",
+    "CA": "CAD",
+    "C": "CAD",
+    "AU": "AUD",
+    "A": "AUD",
+    "NZ": "NZD",
+    "HK": "HKD",
+    "S": "SGD",
+    "R": "BRL",
+    "MX": "MXN",
+}
+# More than one currency writes these signs.
+SHARED = {"$": frozenset({"USD", *DOLLARS.values()}), "¥": frozenset({"JPY", "CNY"})}
+_LONGEST_FIRST = sorted(DOLLARS, key=len, reverse=True)
+_SIGN = rf"(?<![^\W_])(?:{'|'.join(_LONGEST_FIRST)})\$|[{''.join(SIGNS)}]"
+_CODE = rf"(?<![^\W\d_])(?:{'|'.join(CODES)})(?![^\W\d_])"
+_MARK = re.compile(f"{_SIGN}|{_CODE}")
+_WORD_BEHIND = re.compile(r"\s+[^\W\d_]{2,}")
+_SAID_BEFORE = re.compile(r"(?:\d|\b(?:in|currency|währung)\b)\W*$", re.IGNORECASE)
+
+
+def currency(text: str) -> str | None:
+    """The code of the currency that a text names; by a code rather than by a sign."""
+    return next((code_of(mark) for mark in _codes_first(_MARK.findall(text))), None)
+
+
+def currency_for(leaf: Leaf, text: str) -> str | None:
+    """The currency that a text names: as it is, or as a code where only codes are allowed."""
+    return next(
+        (one for mark in _codes_first(_MARK.findall(text)) if (one := _as(leaf, mark))), None
+    )
+
+
+def page_currency(leaf: Leaf, texts: Iterable[str]) -> str | None:
+    """The currency that a page has most often.
+
+    A sign that several currencies share is the one that the page has a code of.
+    """
+    counted = [mark for mark, _ in Counter(_marks_in(texts)).most_common()]
+    sign = next((mark for mark in counted if mark not in CODES), None)
+    meant = SHARED.get(sign, frozenset({code_of(sign)})) if sign else frozenset[str]()
+    told = [mark for mark in counted if mark not in SHARED and code_of(mark) in meant]
+    ordered = [*_codes_first(told), *counted]
+    return next((one for mark in ordered if (one := _as(leaf, mark))), None)
+
+
+def code_of(mark: str) -> str:
+    if mark in CODES:
+        return mark
+    return DOLLARS[mark[:-1]] if len(mark) > 1 else SIGNS[mark]
+
+
+def has_mark(text: str) -> bool:
+    return _MARK.search(text) is not None
+
+
+def _codes_first(marks: Iterable[str]) -> list[str]:
+    return sorted(marks, key=lambda mark: mark not in CODES)
+
+
+def _marks_in(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        for match in _MARK.finditer(text):
+            # A code in front of another word may be no currency: `CAD drawings`.
+            is_name = _WORD_BEHIND.match(text, match.end())
+            if not is_name or match[0] not in CODES or _SAID_BEFORE.search(text[: match.start()]):
+                yield match[0]
+
+
+def _as(leaf: Leaf, mark: str) -> str | None:
+    wanted = (mark, code_of(mark))
+    if leaf.kind is Kind.CHOICE:
+        return next((one for one in wanted if one in leaf.members), None)
+    return next((one for one in wanted if fits(leaf.pattern or "", one)), None)
+
+
+def fits(pattern: str, text: str) -> bool:
+    """Whether a text matches a pattern; one that can't be read is none."""
+    try:
+        return re.search(pattern, text) is not None
+    except re.error:
+        return True

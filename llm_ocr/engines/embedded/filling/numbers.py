@@ -1,0 +1,214 @@
+"""Which number of a text is a field's value; or none of them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+
+from llm_ocr.engines.embedded.filling.currencies import CODES, has_mark
+from llm_ocr.parsing.amounts import Amount, amounts_in
+from llm_ocr.parsing.dates import dates_in
+from llm_ocr.parsing.notation import numbers_meant, tally
+from llm_ocr.parsing.shape import Kind, Leaf
+from llm_ocr.parsing.words import Word, bare, words_in
+
+PERCENT = frozenset(bare("percent percentage prozent satz steuersatz"))
+# What a rate is of, where it is one in per cent: the rate of a line is a price.
+TAXED = frozenset(bare("vat tax gst interest discount mwst ust"))
+# What sums of money are called, and the ends of such words in German.
+MONEY = frozenset(
+    bare(
+        "vat tax gst mwst ust subtotal price cost costs fee netto brutto steuer porto rabatt saldo "
+        "trinkgeld skonto"
+    )
+)
+_MONEY_ENDS = ("betrag", "summe", "preis", "steuer", "kosten", "saldo")
+# These are sums of money where nothing else is named with them: not in `total hours`.
+_SUMS = frozenset(bare("amount total net gross sum balance due discount shipping tip gesamt"))
+_PLAIN = frozenset(
+    bare(
+        "invoice bill order receipt line grand sub to pay paid payable incl excl including "
+        "excluding before after value of the in opening closing new old previous start end final "
+        "money eur usd gbp chf"
+    )
+)
+_COUNTED = frozenset(bare("id number no nr nummer count percent satz code"))
+# What may stand beside a number without making a sentence of it.
+LOOSE_WORDS = 2
+BOUNDS = frozenset(
+    bare("up from ab bis over über under unter min max least most less more not nicht kein keine")
+)
+REFERRING = frozenset(
+    bare("see siehe page pages seite seiten section item line note no nr number nummer room tel")
+)
+# Words that make another number of it.
+_MAGNITUDES = frozenset(bare("thousand million billion tausend mio mrd millionen milliarden dozen"))
+UNITS = frozenset(bare("g kg mg t ml cl l mm cm m km h hrs std stk st pcs oz lb lbs kwh min"))
+MONEY_WORDS = frozenset(
+    bare("euro euros dollar dollars cent cents pound pounds pence franken kr rs fr sfr zł kč")
+)
+_EACH = frozenset(bare("per pro je each a net netto gross brutto only"))
+# Digits in a row without a separator: more are no sum of money.
+_MOST_DIGITS = 6
+# Letters and no more digits than this may be a size: EU 42.
+_FEWEST_DIGITS = 4
+_CENTS = re.compile(r"[.,]\d{2}\)?-?$")
+_DASHES = re.compile(r"\s?[.,][-–—]{1,2}(?!\d)")
+# Capitals in front of digits: GB 312 4567 08.
+_LETTERED = re.compile(r"(?<![^\W_])([A-Z]{1,4})[ .:/-]{0,2}\d[\d ./-]*\d")
+_CLOCK = re.compile(r"\d{1,2}:\d{2}")
+# A number that the value is reckoned from: 19 % of 100.00, 2 x 5.00.
+_BASE = re.compile(
+    r"(?:%\)?\s*(?:of|von|aus|from)|\b(?:on|auf)|\d\s*[x×@à])\s*[^\w\s]?\s*(?:[A-Z]{3}\s*)?$"
+)
+
+
+@dataclass(frozen=True)
+class Notation:
+    """How a page writes what could be two things: 1.234 and 03/04/2024.
+
+    `marked`: its sums of money have decimals or a currency.
+    """
+
+    decimal_comma: bool = False
+    month_first: bool = False
+    marked: bool = False
+
+
+def notation_of(text: str) -> Notation:
+    """The notation that a page's unambiguous numbers and dates are in."""
+    told = tally(text)
+    marked = any(is_marked(line) for line in text.splitlines())
+    return Notation(told.commas > told.points, told.months_first > told.days_first, marked)
+
+
+def number(leaf: Leaf, text: str, notation: Notation) -> float | int | None:
+    """The number that a text has for a field: of several the last one."""
+    rate = is_rate(leaf)
+    found = [
+        one
+        for one in _outermost(text)
+        if one.percent == rate and (rate or not _is_another(text, one, leaf))
+    ]
+    if is_money(leaf):
+        found = _sums(leaf, text, found)
+    if not found or _is_prose(text, found[-1]):
+        return None
+    value = numbers_meant(found[-1].readings, notation.decimal_comma)[0]
+    if rate and leaf.share:
+        value /= 100
+    if value == value.to_integral_value() and (leaf.kind is Kind.WHOLE or not _has_cents(value)):
+        return int(value)
+    return None if leaf.kind is Kind.WHOLE else float(value)
+
+
+def is_rate(leaf: Leaf) -> bool:
+    """Whether a number is in per cent."""
+    words = {word for phrase in leaf.names.own[:2] for word in phrase}
+    return bool(words & PERCENT) or ("rate" in words and bool(words & TAXED))
+
+
+def is_money(leaf: Leaf) -> bool:
+    """Whether a field is a sum of money, by its names."""
+    words = {word for phrase in leaf.names.own for word in phrase}
+    if leaf.kind is not Kind.NUMBER or is_rate(leaf) or words & _COUNTED:
+        return False
+    if any(word in MONEY or word.endswith(_MONEY_ENDS) for word in words):
+        return True
+    return any(_SUMS & {*phrase} and {*phrase} <= _SUMS | _PLAIN for phrase in leaf.names.own)
+
+
+def is_marked(text: str) -> bool:
+    """Whether a text has a number with decimals, or with a currency."""
+    return any(not one.percent and _is_marked(text, one) for one in _outermost(text))
+
+
+def first_number(text: str) -> int:
+    """Where the first number of a text begins."""
+    return min((one.start for one in _outermost(text)), default=len(text))
+
+
+def loose_words(text: str) -> list[Word]:
+    """The words of a text that are no number, date or currency."""
+    taken = [(one.start, one.end) for one in _outermost(text)]
+    taken += [(one.start, one.end) for one in dates_in(text)]
+    return [
+        word
+        for word in words_in(text)
+        if not any(start < word.end and word.start < end for start, end in taken)
+        and word.text.upper() not in CODES
+        and word.text not in MONEY_WORDS
+    ]
+
+
+def _sums(leaf: Leaf, text: str, found: list[Amount]) -> list[Amount]:
+    """The sums of money among numbers: those that are written as such, else a number alone."""
+    marked = [one for one in found if _is_marked(text, one)]
+    if marked:
+        return marked
+    if len(found) != 1 or re.search(rf"\d{{{_MOST_DIGITS + 1}}}", text):
+        return []
+    allowed = UNITS if leaf.names.has("amount") else frozenset[str]()
+    for word in loose_words(text):
+        if word.text in _EACH and word.start >= found[0].end:
+            break
+        if word.text not in allowed:
+            return []
+    return found
+
+
+def _is_marked(text: str, one: Amount) -> bool:
+    before, written, after = text[: one.start], text[one.start : one.end], text[one.end :]
+    beside = re.split(r"[\s(]", before.rstrip())[-1] + " " + "".join(after.split()[:1])
+    named = bool(MONEY_WORDS.intersection(bare(beside)))
+    if has_mark(beside) or named or _DASHES.match(after):
+        return True
+    return _CENTS.search(written) is not None
+
+
+def _is_another(text: str, one: Amount, leaf: Leaf) -> bool:
+    """Whether a number is part of a date, a time or an identifier, or what the value is of."""
+    if _BASE.search(text[: one.start]):
+        return True
+    dated = [] if leaf.names.has("year", "jahr") else [(d.start, d.end) for d in dates_in(text)]
+    timed = [match.span() for match in _CLOCK.finditer(text)]
+    if any(start <= one.start < end for start, end in (*dated, *timed)):
+        return True
+    return any(_is_part(match, one, leaf) for match in _LETTERED.finditer(text))
+
+
+def _is_part(identifier: re.Match[str], one: Amount, leaf: Leaf) -> bool:
+    letters = identifier[1]
+    if letters in CODES or letters.lower() in UNITS or letters.lower() in MONEY_WORDS:
+        return False
+    if not identifier.start() < one.start < identifier.end():
+        return False
+    if _CENTS.search(identifier.string[one.start : one.end]):
+        return False
+    return is_money(leaf) or len(re.sub(r"\D", "", identifier.group())) > _FEWEST_DIGITS
+
+
+def _outermost(text: str) -> Iterator[Amount]:
+    """The numbers of a text, none of them a part of another."""
+    amounts = sorted(amounts_in(text), key=lambda one: (one.start, -one.end))
+    end = -1
+    for one in amounts:
+        if one.start >= end:
+            end = one.end
+            yield one
+
+
+def _is_prose(text: str, found: Amount) -> bool:
+    """Whether there are more words beside the number than a unit or a currency, or ones that make
+    something else of it: `up to 12`, `see page 12`, `12 million`."""
+    loose = loose_words(text)
+    before = {word.text for word in loose if word.start < found.start}
+    if _MAGNITUDES.intersection(word.text for word in loose):
+        return True
+    return len(loose) > LOOSE_WORDS or bool(before & (BOUNDS | REFERRING))
+
+
+def _has_cents(value: Decimal) -> bool:
+    """Whether decimals were written, be they zeros."""
+    exponent = value.as_tuple().exponent
+    return isinstance(exponent, int) and exponent < 0

@@ -1,0 +1,153 @@
+"""Values beside, below or behind their labels."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from llm_ocr.engines.embedded.filling.labels import Label
+from llm_ocr.engines.embedded.filling.numbers import Notation, is_marked, is_money, loose_words
+from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
+from llm_ocr.engines.embedded.filling.values import is_identifier, read
+from llm_ocr.engines.embedded.filling.wording import (
+    has_value_elsewhere,
+    is_known_label,
+    is_same,
+    value_behind,
+)
+from llm_ocr.parsing.shape import Kind, Leaf
+from llm_ocr.parsing.synonyms import Phrase as Words
+
+BEHIND, BESIDE, BELOW = 3.0, 2.0, 1.5
+# How far below a label its value may stand, in heights of its line.
+REACH = 1.8
+# What is set larger than a line by this is a title: it has nothing beside or below it.
+TITLE = 1.5
+# What an identifier may begin with: GB 312 4567 08.
+_LETTERS = re.compile(r"[A-Z]{1,4}[.:/-]?")
+_PARTED = re.compile(r"^\s*[.)]?\s*[:#=]\s*")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A value that a label was found for, how good a find it is, and the phrase that it is in.
+
+    `wording`: the label's words.
+    """
+
+    leaf: Leaf
+    value: object
+    score: float
+    label: Phrase
+    phrase: Phrase
+    wording: Words
+
+
+def pairs_on(
+    paper: Paper,
+    labels: Mapping[int, Sequence[Label]],
+    taken: Collection[int],
+    notation: Notation,
+) -> list[Pair]:
+    """Every value that stands by a label, of phrases that are not taken; the best ones first."""
+    found: list[Pair] = []
+    own = {k for k, some in labels.items() if any(map(has_value_elsewhere, some))}
+    others = {one.number for one in paper.phrases if is_known_label(one.text)}
+    for number, some in labels.items():
+        if number in taken:
+            continue
+        for label in some:
+            if isinstance(label.field, Leaf):
+                ends = own if label.field.kind is Kind.CHOICE else own | others
+                found += _of_label(paper, label, label.field, ends, taken, notation)
+    return sorted(found, key=lambda pair: (_is_bare(pair), -pair.score, pair.label.number))
+
+
+def _is_bare(pair: Pair) -> bool:
+    """Whether a sum of money is not written as one."""
+    return is_money(pair.leaf) and not is_marked(pair.phrase.text)
+
+
+def _of_label(
+    paper: Paper,
+    label: Label,
+    leaf: Leaf,
+    ends: Collection[int],
+    taken: Collection[int],
+    notation: Notation,
+) -> Iterator[Pair]:
+    # Longer wordings say more; the first of two equal ones is the one at the top.
+    sure = label.weight + min(label.length, 30) / 100
+    behind = _behind(label, leaf, notation)
+    if behind is not None:
+        yield Pair(leaf, behind, BEHIND * sure, label.phrase, label.phrase, label.wording)
+        return
+    if not has_value_elsewhere(label):
+        return
+    if label.phrase.height > TITLE * paper.height:
+        return
+    open_to = [phrase for phrase in paper.right_of(label.phrase) if phrase.number not in taken]
+    beside = list(_values(open_to, label, leaf, ends, notation))
+    if beside:
+        # Sums stand at the end of a row, behind what they are reckoned from.
+        sums = [one for one in beside if is_money(leaf) and is_marked(one[1].text)]
+        value, phrase = (sums or beside)[-1 if leaf.kind is Kind.NUMBER else 0]
+        yield Pair(leaf, value, BESIDE * sure, label.phrase, phrase, label.wording)
+    below = _in_column(paper, label.phrase, ends) or paper.below(label.phrase, REACH)
+    open_to = [one for one in below if one.number not in taken]
+    for value, phrase in islice(_values(open_to, label, leaf, ends, notation), 1):
+        aligned = _in_strip(paper, label.phrase, ends)
+        score = BESIDE + 0.2 if aligned else BELOW
+        yield Pair(leaf, value, score * sure, label.phrase, phrase, label.wording)
+
+
+def _behind(label: Label, leaf: Leaf, notation: Notation) -> object:
+    """The value in the label's own phrase."""
+    if label.is_whole:
+        return None
+    if leaf.kind is not Kind.TEXT:
+        return value_behind(label, leaf, notation)
+    rest = _PARTED.sub("", label.rest).strip(" .")
+    if _PARTED.match(label.rest) is None:
+        # Without a colon only what can be nothing else: a number behind `Invoice no.`.
+        first = rest.split()[:1]
+        if not is_identifier(leaf) or not first or not re.search(r"\d", rest):
+            return None
+        if not re.search(r"\d", first[0]) and not _LETTERS.fullmatch(first[0]):
+            return None
+    return read(leaf, rest, notation)
+
+
+def _values(
+    phrases: Sequence[Phrase], label: Label, leaf: Leaf, ends: Collection[int], notation: Notation
+) -> Iterator[tuple[object, Phrase]]:
+    """The values of some phrases, to the first label or to words where a number is wanted: they
+    may be the label of what follows."""
+    wordless = leaf.kind in (Kind.NUMBER, Kind.WHOLE, Kind.DATE) or is_identifier(leaf)
+    for phrase in phrases:
+        if phrase.number in ends:
+            return
+        value = read(leaf, phrase.text, notation)
+        if value is not None:
+            yield value, phrase
+        elif wordless and loose_words(phrase.text) and not is_same(label, leaf, phrase.text):
+            return
+
+
+def _in_column(paper: Paper, phrase: Phrase, ends: Collection[int]) -> list[Phrase]:
+    """What stands below a label in a row of nothing but labels, above a row of as many values."""
+    labels = paper.rows[phrase.row]
+    values = paper.rows[phrase.row + 1] if phrase.row + 1 < len(paper.rows) else ()
+    if len(labels) < 2 or len(values) != len(labels):
+        return []
+    value = values[[one.number for one in labels].index(phrase.number)]
+    limit = phrase.rect[3] + REACH * max(phrase.height, paper.height)
+    is_strip = all(one.number in ends for one in labels)
+    return [value] if is_strip and value.rect[1] <= limit else []
+
+
+def _in_strip(paper: Paper, phrase: Phrase, plain: Collection[int]) -> bool:
+    """Whether a label has another one beside it: their values stand below them."""
+    row = paper.rows[phrase.row]
+    at = next(k for k, one in enumerate(row) if one.number == phrase.number)
+    return any(row[k].number in plain for k in (at - 1, at + 1) if 0 <= k < len(row))

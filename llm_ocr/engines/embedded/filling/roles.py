@@ -1,0 +1,106 @@
+"""Who a part of a schema is about: who issued a document, whom it is for, or someone else."""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+
+from llm_ocr.parsing.shape import Group, Kind, Leaf, Names
+from llm_ocr.parsing.synonyms import synonyms
+from llm_ocr.parsing.words import bare
+
+ISSUER = frozenset(
+    bare(
+        "seller supplier vendor issuer merchant store shop sender company bank payee creditor "
+        "verkäufer lieferant aussteller absender rechnungssteller"
+    )
+)
+RECIPIENT = frozenset(
+    bare(
+        "buyer customer client recipient purchaser bill payer debtor kunde käufer empfänger "
+        "rechnungsempfänger auftraggeber besteller"
+    )
+)
+# These are someone's role only in the name of a group.
+_VAGUE = frozenset(bare("bill bank company store shop"))
+# Words that leave open whose a value is.
+OPEN = frozenset(
+    bare(
+        "email e mail address iban bic phone telephone tel telefon mobile fax number no nr nummer "
+        "id vat tax ust idnr reg registration name adresse anschrift contact kontakt account bank "
+        "main general"
+    )
+)
+# Groups that are the one person that a page is about.
+_ANYONE = frozenset(
+    bare("contact contacts person applicant candidate holder profile personal info details basics")
+)
+_BESIDE = frozenset(bare("to from by party details info data contact address"))
+# A word that begins like one of a role is of it, if it is long: Kundennummer.
+_LONG = 5
+
+
+class Role(StrEnum):
+    """What someone is on a page; OPEN where a name leaves it open, OTHER where it is another."""
+
+    ISSUER = "issuer"
+    RECIPIENT = "recipient"
+    OPEN = "open"
+    OTHER = "other"
+
+
+_WORDS = {Role.ISSUER: ISSUER, Role.RECIPIENT: RECIPIENT}
+_CALLED = {Role.ISSUER: ("seller",), Role.RECIPIENT: ("buyer",)}
+
+
+def role_of_group(group: Group) -> Role:
+    words = [{*phrase} - _BESIDE for phrase in group.names.own]
+    for role, known in _WORDS.items():
+        if any(some and some <= known for some in words):
+            return role
+    return Role.OPEN if all(some <= _ANYONE | OPEN for some in words) else Role.OTHER
+
+
+def role_of(leaf: Leaf, around: Sequence[Group]) -> Role:
+    """Whose a value is: of the group that it is in, else by its own name."""
+    roles = [role_of_group(group) for group in around]
+    known = [role for role in roles if role in _WORDS]
+    if known:
+        return known[-1]
+    words = {word for phrase in leaf.names.own for word in phrase}
+    for role, some in _WORDS.items():
+        if words & (some - _VAGUE) or (role is Role.RECIPIENT and {"bill", "to"} <= words):
+            return role
+    return Role.OPEN if words <= OPEN and Role.OTHER not in roles else Role.OTHER
+
+
+def says(wording: Iterable[str], role: Role) -> bool:
+    """Whether a label has a word of a role in it: `Customer no.`, `Kundennummer`."""
+    known = _WORDS.get(role, frozenset())
+    long = tuple(word for word in known if len(word) >= _LONG)
+    return any(word in known or word.startswith(long) for word in wording)
+
+
+def stand_ins(leaves: Sequence[Leaf], groups: Sequence[Group]) -> list[Group]:
+    """The issuer and the recipient where a schema asks for values of the one or the other, but not
+    for both with their names: what is the one's is not the other's."""
+    around = {leaf.path: [one for one in groups if is_in(leaf, one)] for leaf in leaves}
+    roles = {role_of(leaf, around[leaf.path]) for leaf in leaves}
+    if not roles & _WORDS.keys():
+        return []
+    named = {role_of_group(group) for group in groups if _has_name(group)}
+    return [_stand_in(role) for role in _WORDS if role not in named]
+
+
+def is_in(leaf: Leaf, group: Group) -> bool:
+    return leaf.path.startswith(f"{group.path}.")
+
+
+def _has_name(group: Group) -> bool:
+    inner = [one for one in group.fields.values() if isinstance(one, Leaf)]
+    return any(leaf.names.has("name", "address") for leaf in inner)
+
+
+def _stand_in(role: Role) -> Group:
+    called = (_CALLED[role],)
+    parts = ("name", "address")
+    fields = {part: Leaf(f"{role}.{part}", Names(((part,),)), Kind.TEXT) for part in parts}
+    return Group(f" {role}", Names(called, synonyms(called, column=False)), fields)

@@ -1,0 +1,152 @@
+"""What stands between a label and its value: does it leave the label what it is?
+
+`VAT 20%: 5.00` is a label with its value. `VAT Reg No 5`, `Total excl. tax 5.00` and `Date of
+birth` are other labels that begin like it.
+"""
+
+import re
+
+from llm_ocr.engines.embedded.filling.currencies import CODES
+from llm_ocr.engines.embedded.filling.labels import Label
+from llm_ocr.engines.embedded.filling.numbers import (
+    MONEY_WORDS,
+    UNITS,
+    Notation,
+    first_number,
+    is_marked,
+    is_money,
+    is_rate,
+)
+from llm_ocr.engines.embedded.filling.values import read
+from llm_ocr.parsing.dates import dates_in
+from llm_ocr.parsing.shape import Kind, Leaf
+from llm_ocr.parsing.synonyms import FIELDS
+from llm_ocr.parsing.words import bare
+
+# A rate beside an amount's label (VAT 20 %), and what it is of.
+_SUM = r"[^\w\s]?\s*(?:[A-Z]{3}\s*)?\d[\d.,' ]*"
+_RATE = re.compile(
+    r"(?:\b(?:at|of|mit|von)\s*)?\b\d+(?:[.,]\d+)?\s*%"
+    rf"(?:\)?\s*(?:of|von|aus)\s*{_SUM})?|\b(?:on|auf)\s*{_SUM}",
+    re.IGNORECASE,
+)
+# A number of a rate, of days or of items may follow a label of money: `Net 30`, `Total 3`.
+_COUNT = re.compile(r"[\s(]*\d{1,2}[\s).:]*")
+_PARTED = re.compile(r"(?<!\d)[:=#]|[:=#](?!\d)")
+_LEADING = frozenset(bare("in is ist are at @ of von mit the der die das zu approx ca circa about"))
+_PRICED = frozenset(
+    bare("amount betrag sum summe price preis value cost charge charges invoice now due payable")
+)
+_DUE = frozenset(bare("by on bis am zum"))
+_DATED = frozenset(
+    bare(
+        "on am den dem der vom by bis is ist the at until til till before dd mm yy yyyy tt jj jjjj "
+        "of issue issued monday tuesday wednesday thursday friday saturday sunday mon tue wed thu "
+        "fri sat sun montag dienstag mittwoch donnerstag freitag samstag sonntag mo di mi do fr sa "
+        "so"
+    )
+)
+_WITH_TAX = re.compile(
+    r"\b(?:incl|inc|including|inclusive|inkl|inklusive|einschl|einschließlich|mit|with)\b\.?\s*"
+    r"(?:of\s+)?(?:all\s+)?(?:vat|tax|taxes|gst|mwst|ust|steuern?|umsatzsteuer|mehrwertsteuer)\b\.?",
+    re.IGNORECASE,
+)
+_GROSS = frozenset({"incl", "including", "inkl", "brutto", "gross"})
+
+
+# What fields of any schema are called; but for words that are as often values.
+_VALUES = frozenset(
+    bare(
+        "bank store shop markt company mobile mail post porto frei service goods invoice rechnung "
+        "receipt bestellung from to an von start end tag note item items cost amount each text work"
+    )
+)
+_KNOWN = frozenset(
+    "".join(words)
+    for line in FIELDS.strip().splitlines()
+    for part in line.split(",")
+    if (words := bare(part)) and not (len(words) == 1 and words[0] in _VALUES)
+)
+
+
+def is_known_label(text: str) -> bool:
+    """Whether a text is, or begins before a colon with, what some field is called on paper."""
+    return "".join(bare(text.partition(":")[0])) in _KNOWN
+
+
+def has_value_elsewhere(label: Label) -> bool:
+    """Whether a phrase is a label alone, with no value in it."""
+    leaf = label.field
+    if label.is_whole:
+        return True
+    if not isinstance(leaf, Leaf) or leaf.kind not in (Kind.NUMBER, Kind.WHOLE, Kind.DATE):
+        return _RATE.fullmatch(label.rest.strip(" .():")) is not None
+    if is_money(leaf) and _COUNT.fullmatch(label.rest):
+        return True
+    return is_same(label, leaf, label.rest)
+
+
+def value_behind(label: Label, leaf: Leaf, notation: Notation) -> object:
+    """The value in a label's own phrase; for fields that are no texts."""
+    rest = label.rest
+    parted = _PARTED.search(rest)
+    if parted is not None and _is_before(leaf, rest, parted.start(), notation):
+        rest, parted = rest[: parted.start()], None
+    if parted is not None:
+        head, rest = rest[: parted.start()], rest[parted.end() :]
+    else:
+        head = rest[: _start(leaf, rest)]
+        # Where sums are marked as such, a number with neither colon nor mark is no sum.
+        if is_money(leaf) and notation.marked and not is_marked(rest):
+            return None
+    return read(leaf, rest.strip(" ."), notation) if is_same(label, leaf, head) else None
+
+
+def _is_before(leaf: Leaf, text: str, colon: int, notation: Notation) -> bool:
+    """Whether the value stands before a colon: `Total 5.00 (VAT: 1.00)`, not `Total 2023: 5`."""
+    before = text[:colon]
+    if read(leaf, before, notation) is None:
+        return False
+    is_plain = leaf.kind in (Kind.NUMBER, Kind.WHOLE) and not is_rate(leaf)
+    is_bare = is_plain and not is_marked(before)
+    return not (is_bare and any(char.isdigit() for char in text[colon:]))
+
+
+def _start(leaf: Leaf, text: str) -> int:
+    if leaf.kind in (Kind.NUMBER, Kind.WHOLE):
+        return first_number(text)
+    if leaf.kind is Kind.DATE:
+        return min((one.start for one in dates_in(text)), default=len(text))
+    return 0
+
+
+def is_same(label: Label, leaf: Leaf, head: str) -> bool:
+    """Whether the words behind a label say the same again, or nothing that matters."""
+    for one in reversed(list(dates_in(head)) if is_money(leaf) else []):
+        head = f"{head[: one.start]} {head[one.end :]}"
+    names = leaf.names.all
+    head = _RATE.sub(" ", head)
+    if any(_GROSS.intersection(name) for name in names):
+        head = _WITH_TAX.sub(" ", head)
+    words = bare(head)
+    if any(char.isdigit() for char in head):
+        return False
+    if frozenset(label.wording + words) in {frozenset(name) for name in names}:
+        return True
+    allowed = _allowed(leaf)
+    while words:
+        sizes = range(len(words), 0, -1)
+        size = next((n for n in sizes if words[:n] in names or (n == 1 and words[0] in allowed)), 0)
+        if not size:
+            return False
+        words = words[size:]
+    return True
+
+
+def _allowed(leaf: Leaf) -> frozenset[str]:
+    if leaf.kind is Kind.DATE:
+        return _DATED
+    if leaf.kind not in (Kind.NUMBER, Kind.WHOLE):
+        return frozenset()
+    money = _PRICED | _DUE if is_money(leaf) else UNITS
+    return _LEADING | MONEY_WORDS | {code.lower() for code in CODES} | money

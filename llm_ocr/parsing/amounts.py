@@ -1,0 +1,99 @@
+"""Numbers as documents write them: 1,234.50, 1.234,50, 1 234,50, 1'234.50, (12.00), 7-."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+# Spaces that stand between groups of three digits, and apostrophes (Switzerland).
+_GAP = "[ \u00a0\u2009\u202f'’]"
+_GROUPED = rf"\d{{1,3}}(?:{_GAP}\d{{3}})+(?:[.,]\d{{1,4}})?"
+_PLAIN = r"\d+(?:[.,]\d+)*"
+# A unit may touch a number behind it (12.5kg), a currency in front (EUR12.50), nothing else: the
+# parts of 2024-0381 are no numbers.
+_FRONT = r"(?<!\w[-/])(?:(?<![\w.,])|(?<=EUR)|(?<=GBP)|(?<=USD)|(?<=CHF))[-−–(]?"
+_BACK = r"(?!\d|[.,/-]\d|[/-]\w)"
+_NUMBER = re.compile(rf"{_FRONT}(?:{_GROUPED}|{_PLAIN}){_BACK}")
+_UNGROUPED = re.compile(rf"{_FRONT}{_PLAIN}{_BACK}")
+# Signs that may touch a number without being part of a word with it.
+SIGNS = {"€": "EUR", "£": "GBP", "$": "USD", "¥": "JPY", "₹": "INR", "₩": "KRW"}
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A number at `start` to `end` of a text, and what it may mean: 1.234 is two numbers.
+
+    `part`: it may as well be the end or the beginning of a longer one, as 146.50 in 2 146.50.
+    """
+
+    start: int
+    end: int
+    readings: tuple[Decimal, ...]
+    percent: bool = False
+    part: bool = False
+
+
+def amounts_in(text: str) -> Iterator[Amount]:
+    """The numbers in a text, from left to right.
+
+    Digits parted by spaces are told as one number and as several: `2 146.50` may be either.
+    """
+    seen = set()
+    for match in _NUMBER.finditer(text):
+        seen.add(match.span())
+        yield from _amount(text, match)
+    for match in _UNGROUPED.finditer(text):
+        if match.span() not in seen:
+            yield from _amount(text, match, part=True)
+
+
+def _amount(text: str, match: re.Match[str], *, part: bool = False) -> Iterator[Amount]:
+    written, end = match.group(), match.end()
+    negative = written[0] in "-−–"
+    # A dash between two words or numbers (2024-0381, 3 - 4) is no sign, one bracket no pair.
+    if written[0] == "(":
+        negative = text[end : end + 1] == ")"
+        end += negative
+    elif text[end : end + 1] == "-" and not text[end + 1 : end + 2].strip():
+        negative = True
+        end += 1
+    start = match.start() + (written[0] in "-−–(" and not negative)
+    readings = tuple(-one if negative else one for one in readings_of(written.strip("-−–(")))
+    if readings:
+        yield Amount(start, end, readings, text[end : end + 9].lstrip()[:1] == "%", part)
+
+
+def readings_of(written: str) -> tuple[Decimal, ...]:
+    """The numbers that digits with separators may mean, the likelier one first.
+
+    The last separator is a decimal one, unless it comes twice or has three digits behind it; with
+    three digits behind a single one both are told.
+    """
+    digits = re.sub(_GAP, "", written)
+    marks = [char for char in digits if char in ".,"]
+    if not marks:
+        return _decimals(digits)
+    last = marks[-1]
+    head, _, tail = digits.rpartition(last)
+    whole = re.sub("[.,]", "", digits)
+    as_decimal = re.sub("[.,]", "", head) + "." + tail
+    if marks.count(last) > 1:
+        return _decimals(whole) if _in_groups(digits) else ()
+    if len(set(marks)) > 1:
+        return _decimals(as_decimal) if _in_groups(head) else ()
+    if len(tail) == 3 and 1 <= len(head) <= 3 and head != "0":
+        # One comma is mostly between thousands, one point as often before decimals.
+        return _decimals(*((whole, as_decimal) if last == "," else (as_decimal, whole)))
+    return _decimals(as_decimal)
+
+
+def _in_groups(digits: str) -> bool:
+    first, *others = re.split("[.,]", digits)
+    return 1 <= len(first) <= 3 and all(len(group) == 3 for group in others)
+
+
+def _decimals(*texts: str) -> tuple[Decimal, ...]:
+    try:
+        return tuple(Decimal(text) for text in texts)
+    except InvalidOperation:
+        return ()

@@ -1,0 +1,116 @@
+"""Tables in a block's text, as HTML or Markdown -> rows of cells."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html.parser import HTMLParser
+
+WIDEST = 1000
+_RULE = re.compile(r"[\s|:+-]+")
+_TABLE = re.compile(r"<table\b.*?(?:</table\s*>|\Z)", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Text that begins in a column, counted from 0, and spans `columns` of them, and `rows`."""
+
+    column: int
+    columns: int
+    text: str
+    rows: int = 1
+
+
+Grid = Sequence[Sequence[Cell]]
+
+
+def html_grid(text: str) -> Grid:
+    """The rows of the HTML tables in a text that have cells of their own; those that span rows
+    stand in their first one."""
+    return [row for row in html_rows(text) if row]
+
+
+def html_rows(text: str) -> Grid:
+    """The rows of the HTML tables in a text, be they empty."""
+    reader = _TableReader()
+    # The parser raises on some of these, and pages have none that are to be read.
+    reader.feed(text.replace("<![", "&lt;!["))
+    reader.close()
+    reader.end_cell()
+    return reader.rows
+
+
+def markdown_grid(lines: Sequence[str]) -> Grid:
+    """The rows of a Markdown table, its ruler left out."""
+    rows = [line.strip().strip("|").split("|") for line in lines if not _RULE.fullmatch(line)]
+    return [[Cell(k, 1, text.strip()) for k, text in enumerate(row)] for row in rows]
+
+
+def is_markdown_row(line: str) -> bool:
+    return line.strip().startswith("|") and line.count("|") > 1
+
+
+def around_tables(text: str) -> list[tuple[bool, str]]:
+    """A text in pieces: whether each is an HTML table, and the piece."""
+    pieces: list[tuple[bool, str]] = []
+    at = 0
+    for match in _TABLE.finditer(text):
+        pieces += [(False, text[at : match.start()]), (True, match.group())]
+        at = match.end()
+    return [piece for piece in [*pieces, (False, text[at:])] if piece[1].strip()]
+
+
+class _TableReader(HTMLParser):
+    """Collects rows; takes any text, closed tags or not."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.rows: list[list[Cell]] = []
+        # For each column the rows that a cell from above still reaches into.
+        self._hanging: dict[int, int] = {}
+        self._parts: list[str] | None = None
+        self._column, self._span, self._depth = 0, 1, 1
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "tr":
+            self.end_cell()
+            self.rows.append([])
+            self._hanging = {k: n - 1 for k, n in self._hanging.items() if n > 1}
+            self._column = 0
+        elif tag in ("td", "th"):
+            self.end_cell()
+            if not self.rows:
+                self.rows.append([])
+            spans = {name: _count(value) for name, value in attrs}
+            self._span, self._depth = spans.get("colspan", 1), spans.get("rowspan", 1)
+            self._parts = []
+        elif tag == "br" and self._parts is not None:
+            self._parts.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th", "tr", "table"):
+            self.end_cell()
+
+    def handle_data(self, data: str) -> None:
+        if self._parts is not None:
+            self._parts.append(data)
+
+    def end_cell(self) -> None:
+        if self._parts is None:
+            return
+        while self._column in self._hanging:
+            self._column += 1
+        text = re.sub(r"[ \t]+", " ", "".join(self._parts)).strip()
+        self.rows[-1].append(Cell(self._column, self._span, text, self._depth))
+        if self._depth > 1:
+            reached = range(self._column, self._column + self._span)
+            # One more than it reaches: the next row takes one off.
+            self._hanging |= dict.fromkeys(reached, self._depth)
+        self._column += self._span
+        self._parts = None
+
+
+def _count(value: str | None) -> int:
+    """What a span says, within reason."""
+    if not value or not value.isdecimal():
+        return 1
+    return max(1, int(value)) if len(value) < len(str(WIDEST)) else WIDEST

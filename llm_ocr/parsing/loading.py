@@ -1,0 +1,286 @@
+"""A user's schema from where it is: a module, a Python file, a JSON Schema file, or a built-in."""
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args
+
+import jsonschema
+from jsonschema.validators import Draft202012Validator, validator_for
+from pydantic import BaseModel, RootModel
+from pydantic.errors import PydanticUserError
+
+from llm_ocr.parsing.errors import SchemaError
+from llm_ocr.parsing.guiding import guide
+from llm_ocr.parsing.json_schemas import CheckedJson
+from llm_ocr.parsing.lenient import Model
+from llm_ocr.parsing.models import Checked
+from llm_ocr.parsing.record import Merge, Schema
+from llm_ocr.parsing.resolving import Node, check_references, resolved
+
+__all__ = ["BUILT_IN", "LoadedSchema", "SchemaError", "load_schema", "of_json_schema", "of_model"]
+
+BUILT_IN: Mapping[str, str] = {
+    "invoice": "Invoice",
+    "receipt": "Receipt",
+    "bank_statement": "BankStatement",
+    "purchase_order": "PurchaseOrder",
+    "id_card": "IdCard",
+    "resume": "Resume",
+}
+_WAYS = "module:Class, a Python file (schema.py or schema.py:Class), or a JSON Schema (schema.json)"
+_HALF = re.compile(r"[\ud800-\udfff]")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True)
+class LoadedSchema(Schema):
+    """`schema_hash` is over the class's name, the guiding schema, which has the fields of classes
+    from elsewhere too, and the text that the schema was read from (the module's, the file's): so
+    it changes with a validator there, and is the same on every machine."""
+
+    schema_hash: str = ""
+    source: str = ""
+
+
+def load_schema(where: str) -> LoadedSchema:
+    """The schema that `where` names: a built-in, or as `_WAYS` lists; else SchemaError."""
+    if where in BUILT_IN:
+        module = importlib.import_module(f"llm_ocr.parsing.schemas.{where}")
+        return of_model(getattr(module, BUILT_IN[where]), name=where, source=_text(module))
+    if where.endswith(".json"):
+        return _of_json_file(where)
+    place, colon, name = where.rpartition(":")
+    if where.endswith(".py") or (colon and place.endswith(".py")):
+        module = _module_of_file(place or where) if colon else _module_of_file(where)
+        return _of_module(where, module, name if colon else "")
+    if colon and place and name:
+        return _of_module(where, _module(where, place), name)
+    built_in = ", ".join(BUILT_IN)
+    raise SchemaError(f"There is no schema {where!r}: give {_WAYS}, or one of {built_in}")
+
+
+def of_model(model: Model, name: str = "", source: str = "") -> LoadedSchema:
+    """The schema that a pydantic model is."""
+    what = f"The model {model.__module__}:{model.__qualname__}"
+    if issubclass(model, RootModel) or not model.model_fields:
+        raise SchemaError(f"{what} has no fields: give a model whose fields are the record's")
+    try:
+        checked = Checked.of(model)
+        json_schema = guide(checked.json_schema())
+    except (PydanticUserError, NameError, TypeError) as error:
+        said = str(error).split("\n")[0]
+        raise SchemaError(f"{what} has no JSON schema: {said}. Change that field's type") from error
+    extra = {field: info.json_schema_extra for field, info in model.model_fields.items()}
+    asked = {field: one.get("merge") for field, one in extra.items() if isinstance(one, dict)}
+    name = name or _plain(model.__name__)
+    source = source or _source(model) or json.dumps(json_schema, sort_keys=True)
+    rules = _rules(what, asked, json_schema["properties"])
+    hashed = _hash(name, model.__qualname__, json.dumps(json_schema), source)
+    return LoadedSchema(name, json_schema, checked, rules, hashed, source)
+
+
+def of_json_schema(schema: object, name: str = "", what: str = "The schema") -> LoadedSchema:
+    """The schema that a JSON Schema of an object is."""
+    if not isinstance(schema, dict):
+        raise SchemaError(f"{what} is no JSON Schema: it is not an object")
+    validator = validator_for(schema, default=Draft202012Validator)
+    try:
+        validator.check_schema(schema)
+    except RecursionError as error:
+        raise SchemaError(f"{what} is nested too deep") from error
+    except jsonschema.SchemaError as error:
+        at = ".".join(str(part) for part in error.absolute_path)
+        raise SchemaError(
+            f"{what} is no JSON Schema: at {at or 'its top'}: {error.message}"
+        ) from error
+    check_references(schema, what)
+    try:
+        json_schema = guide(schema)
+        top = resolved(schema, schema)
+    except (KeyError, RecursionError) as error:
+        raise SchemaError(f"{what} has references that lead in a circle to no type") from error
+    properties = json_schema.get("properties")
+    if not properties:
+        raise SchemaError(
+            f'{what} describes no fields: it needs "type": "object" and "properties" at its top'
+        )
+    asked = {
+        field: one.get("merge") for field, one in top["properties"].items() if isinstance(one, dict)
+    }
+    name = _plain(name or str(schema.get("title") or "")) or "schema"
+    source = json.dumps(schema, indent=2, ensure_ascii=False)
+    if _HALF.search(source):
+        raise SchemaError(f"{what} has half a character in it, which no file can hold")
+    rules = _rules(what, asked, properties)
+    hashed = _hash(name, json.dumps(json_schema), source)
+    return LoadedSchema(name, json_schema, CheckedJson(schema), rules, hashed, source)
+
+
+def _of_json_file(where: str) -> LoadedSchema:
+    path = Path(where)
+    try:
+        schema = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise SchemaError(f"The schema file {where} can't be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise SchemaError(f"The schema file {where} is not JSON: {error}") from error
+    title = schema.get("title") if isinstance(schema, dict) else ""
+    return of_json_schema(schema, str(title or path.stem), f"The schema file {where}")
+
+
+def _of_module(where: str, module: ModuleType, name: str) -> LoadedSchema:
+    if not name:
+        return of_model(_only_model(where, module), source=_text(module))
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is None:
+        raise SchemaError(f"The schema {where}: there is no {name} in it{_offer(module)}")
+    if not (inspect.isclass(found) and issubclass(found, BaseModel)):
+        raise SchemaError(
+            f"The schema {where}: {name} is not a pydantic model (a subclass of pydantic.BaseModel)"
+            f"{_offer(module)}"
+        )
+    return of_model(found, source=_text(module))
+
+
+def _offer(module: ModuleType) -> str:
+    names = ", ".join(model.__name__ for model in _models(module))
+    return f"; it has {names}" if names else "; it has no pydantic model"
+
+
+def _only_model(where: str, module: ModuleType) -> Model:
+    """The one model of a file that no other model there has in it or builds on."""
+    models = _models(module)
+    for model in models:
+        model.model_rebuild(raise_errors=False)  # a field's type may have been defined after it
+    parts = {part for model in models for part in _parts(model) if part is not model}
+    whole = [model for model in models if model not in parts]
+    if len(whole) == 1:
+        return whole[0]
+    if not models:
+        raise SchemaError(
+            f"The schema file {where} has no pydantic model: define a subclass of BaseModel"
+        )
+    names = " or ".join(f"{where}:{model.__name__}" for model in whole or models)
+    raise SchemaError(f"The schema file {where} has several models: say which, as {names}")
+
+
+def _models(module: ModuleType) -> list[Model]:
+    return [
+        one
+        for name, one in vars(module).items()
+        if inspect.isclass(one)
+        and issubclass(one, BaseModel)
+        and one.__module__ == module.__name__
+        and not name.startswith("_")
+    ]
+
+
+def _parts(model: Model) -> Iterator[Model]:
+    """The models that a model builds on or has in its fields."""
+    yield from (base for base in model.__mro__[1:] if issubclass(base, BaseModel))
+    todo: list[Any] = [info.annotation for info in model.model_fields.values()]
+    while todo:
+        kind = todo.pop()
+        if inspect.isclass(kind) and issubclass(kind, BaseModel):
+            yield kind
+        todo.extend(get_args(kind))
+
+
+def _module(where: str, name: str) -> ModuleType:
+    try:
+        with _importing(Path.cwd()):
+            return importlib.import_module(name)
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
+        missing = isinstance(error, ModuleNotFoundError) and error.name in (name, *_above(name))
+        if missing:
+            raise SchemaError(
+                f"The schema {where}: there is no module {name!r} here or installed. Give {_WAYS}"
+            ) from error
+        raise SchemaError(_failed(where, error)) from error
+
+
+def _above(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def _module_of_file(where: str) -> ModuleType:
+    path = Path(where).resolve()
+    if not path.is_file():
+        raise SchemaError(f"There is no schema file {where}: give {_WAYS}")
+    name = f"llm_ocr_schema_{_NOT_IN_NAMES.sub('_', path.stem)}_{_hash(str(path))}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise SchemaError(f"The schema file {where} can't be read as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where pydantic looks for what annotations name
+    try:
+        with _importing(path.parent):
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # a user's file may raise anything
+        del sys.modules[name]
+        raise SchemaError(_failed(where, error)) from error
+    return module
+
+
+def _failed(where: str, error: BaseException) -> str:
+    return f"The schema {where} can't be imported: {type(error).__name__}: {error}. Mend it first"
+
+
+@contextmanager
+def _importing(folder: Path) -> Iterator[None]:
+    """With a folder's own modules importable, as for a script in it."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+def _rules(what: str, asked: Mapping[str, object], fields: Node) -> dict[str, Merge]:
+    """The rules that fields set; SchemaError for one that there isn't, or that doesn't fit."""
+    rules: dict[str, Merge] = {}
+    for field, rule in asked.items():
+        if rule is None:
+            continue
+        if rule not in set(Merge):
+            known = ", ".join(Merge)
+            raise SchemaError(f'{what}: "merge" of {field} is {rule!r}; there is {known}')
+        kinds = {one.get("type") for one in (fields[field], *fields[field].get("anyOf", ()))}
+        needed = {Merge.CONCATENATE: "array", Merge.JOIN: "string"}.get(Merge(str(rule)))
+        if needed and needed not in kinds:
+            words = "lists are concatenated" if needed == "array" else "texts are joined"
+            raise SchemaError(f'{what}: "merge" of {field} is {rule}, and only {words}')
+        rules[field] = Merge(str(rule))
+    return rules
+
+
+def _plain(name: str) -> str:
+    return _NOT_IN_NAMES.sub("_", name).strip("_")
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+def _text(module: ModuleType) -> str:
+    """A module's source as its file has it now; empty where it has none."""
+    return Path(module.__file__).read_text("utf-8") if module.__file__ else ""
+
+
+def _source(model: Model) -> str:
+    """The source of a model's module; empty where it was typed in (a notebook, a REPL)."""
+    module = sys.modules.get(model.__module__)
+    return _text(module) if module and getattr(module, "__file__", None) else ""

@@ -1,0 +1,145 @@
+"""A pydantic model as a schema: what decoding is guided by, and validation that loses nothing."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
+
+from llm_ocr.parsing.lenient import Model, aliases, lenient, original
+from llm_ocr.parsing.mending import DEEPEST
+from llm_ocr.parsing.record import FieldError, Validated
+from llm_ocr.parsing.trail import TRAIL, Trail, as_json, reason
+
+UNKNOWN = "not a field of the schema"
+TWICE = "another name of a field that has its value already"
+MISSING = "missing, and the schema has no default for it"
+
+
+class _Guiding(GenerateJsonSchema):
+    """Decimals are numbers: a string could hold any way to write one."""
+
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> dict[str, Any]:
+        return {"type": "number"}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Holds raw objects against a model; what pydantic coerces is coerced."""
+
+    model: Model
+    twin: Model
+
+    @classmethod
+    def of(cls, model: Model) -> "Checked":
+        return cls(model, lenient(model))
+
+    def json_schema(self) -> dict[str, Any]:
+        """Of the model with its fields under their names, the aliases as hints."""
+        return self.twin.model_json_schema(by_alias=False, schema_generator=_Guiding)
+
+    def __call__(self, raw: Mapping[str, Any]) -> Validated:
+        trail = Trail()
+        token = TRAIL.set(trail)
+        try:
+            made = self._instance(dict(raw), trail)
+            errors = [*trail.errors, *_strange(made)]
+            fields, lost = self._dumped(made)
+        finally:
+            TRAIL.reset(token)
+        return Validated(fields, (*errors, *lost))
+
+    def _instance(self, raw: dict[str, Any], trail: Trail) -> BaseModel:
+        """The twin's instance; an empty one if even the twin can't take the object."""
+        try:
+            made = self.twin.model_validate(raw)
+            if isinstance(made, BaseModel):
+                return made
+            problem = f"a validator of the model made a {type(made).__name__} of it"
+        except Exception as error:  # noqa: BLE001 - a user's __init__ may raise anything
+            problem = reason(error)
+        trail.errors.append(FieldError("", as_json(raw), problem))
+        try:
+            return self.twin.model_construct()
+        except Exception as error:  # noqa: BLE001 - a user's private attributes may raise anything
+            trail.errors.append(FieldError("", None, reason(error)))
+            return _bare(self.twin)
+
+    def _dumped(self, made: BaseModel) -> tuple[dict[str, Any], list[FieldError]]:
+        """The fields as JSON has them; null for one that can't be."""
+        fields: dict[str, Any] = {}
+        errors: list[FieldError] = []
+        for name in (*type(made).model_fields, *(made.model_extra or ())):
+            try:
+                dumped = made.model_dump(
+                    mode="json",
+                    include={name},
+                    by_alias=False,
+                    warnings=False,
+                    exclude_computed_fields=True,
+                )
+            except Exception as error:  # noqa: BLE001 - a user's serializer may raise anything
+                errors.append(FieldError(name, as_json(getattr(made, name)), reason(error)))
+                dumped = {name: None}
+            if name in dumped:
+                fields[name] = finite(dumped[name], name, errors)
+        return fields, errors
+
+
+def _bare(model: Model) -> BaseModel:
+    """An instance all of whose fields are null, made without anything of the user's."""
+    made = BaseModel.__new__(model)
+    state: dict[str, Any] = {"fields_set": set(), "extra": {}, "private": None}
+    object.__setattr__(made, "__dict__", dict.fromkeys(model.model_fields))
+    for name, value in state.items():
+        object.__setattr__(made, f"__pydantic_{name}__", value)
+    return made
+
+
+def _strange(made: BaseModel) -> Iterator[FieldError]:
+    """Keys that the models don't know (taken out), and fields that should be there and aren't."""
+    todo: deque[tuple[object, tuple[str, ...]]] = deque([(made, ())])
+    while todo:
+        value, path = todo.popleft()
+        if isinstance(value, BaseModel):
+            yield from _of_model(value, path)
+        if len(path) < DEEPEST:
+            todo.extend((one, (*path, key)) for key, one in _inner(value))
+
+
+def _inner(value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, BaseModel):
+        yield from ((name, value.__dict__.get(name)) for name in type(value).model_fields)
+    elif isinstance(value, list | tuple):
+        yield from ((str(place), one) for place, one in enumerate(value))
+    elif isinstance(value, dict):
+        yield from ((str(key), one) for key, one in value.items())
+
+
+def _of_model(made: BaseModel, path: tuple[str, ...]) -> Iterator[FieldError]:
+    model = original(type(made))
+    extra = made.__pydantic_extra__ or {}
+    known = {name for field, info in model.model_fields.items() for name in (field, *aliases(info))}
+    for key in list(extra):
+        if key in known or model.model_config.get("extra") != "allow":
+            problem = TWICE if key in known else UNKNOWN
+            yield FieldError(".".join((*path, key)), as_json(extra.pop(key)), problem)
+    for name, info in model.model_fields.items():
+        if info.is_required() and name not in made.model_fields_set:
+            yield FieldError(".".join((*path, name)), None, MISSING)
+
+
+def finite(value: Any, path: str, errors: list[FieldError]) -> Any:  # noqa: ANN401
+    """A value without numbers that JSON doesn't have."""
+    if isinstance(value, float) and not isfinite(value):
+        errors.append(FieldError(path, str(value), "not a number that JSON has"))
+        return None
+    if isinstance(value, list):
+        return [finite(one, f"{path}.{place}", errors) for place, one in enumerate(value)]
+    if isinstance(value, dict):
+        return {key: finite(one, f"{path}.{key}", errors) for key, one in value.items()}
+    return value

@@ -1,0 +1,66 @@
+"""Words that say yes or no, and texts that differ by few characters and mean the opposite."""
+
+from collections.abc import Collection, Sequence
+
+from llm_ocr.parsing.words import distance
+
+YES = frozenset({"yes", "true", "ja", "wahr", "oui", "vrai", "si", "x", "y"})
+NO = frozenset({"no", "false", "nein", "falsch", "non", "faux", "nee", "n"})
+TICKED, EMPTY = "☑☒✓✔", "☐"
+_NEGATING = """
+not never nicht nie kein keine keinen keiner non pas ne sans senza sin sem nao niet geen without
+ohne zonder except
+"""
+NEGATIONS = frozenset(_NEGATING.split())
+# Including and excluding, imports and exports, increase and decrease, paid and unpaid.
+_PREFIXES = (("in", "ex"), ("im", "ex"), ("in", "de"))
+_DENYING = ("un", "in", "im", "ir", "non", "dis", "nicht")
+_PAIRS = (
+    ("net", "gross"),
+    ("netto", "brutto"),
+    ("with", "without"),
+    ("mit", "ohne"),
+    ("debit", "credit"),
+    ("before", "after"),
+    ("max", "min"),
+    ("maximum", "minimum"),
+)
+_OPPOSED = {pair for one, other in _PAIRS for pair in ((one, other), (other, one))}
+# What is left of a word without its prefix is a word from this length on.
+SHORTEST_STEM = 3
+# One character in this many may be wrong in a text that is still taken for another.
+CHARACTERS_PER_ERROR = 5
+
+
+def are_opposed(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two texts that are nearly the same say the opposite: including and excluding tax."""
+    if _negations(one) != _negations(other):
+        return True
+    mine, theirs = set(one) - set(other), set(other) - set(one)
+    return any(_is_opposite(word, against) for word in mine for against in theirs)
+
+
+def _negations(words: Collection[str]) -> int:
+    return sum(word in NEGATIONS for word in words)
+
+
+def _is_opposite(word: str, other: str) -> bool:
+    if (word, other) in _OPPOSED:
+        return True
+    return any(
+        _have(word, prefix, other, against) or _have(word, against, other, prefix)
+        for prefix, against in _PREFIXES
+    ) or any(
+        len(short) >= SHORTEST_STEM and long == prefix + short
+        for long, short in ((word, other), (other, word))
+        for prefix in _DENYING
+    )
+
+
+def _have(word: str, prefix: str, other: str, against: str) -> bool:
+    """Whether two words have these prefixes and behind them nearly the same."""
+    if not word.startswith(prefix) or not other.startswith(against):
+        return False
+    stem, against_stem = word[len(prefix) :], other[len(against) :]
+    most = len(stem) // CHARACTERS_PER_ERROR
+    return len(stem) >= SHORTEST_STEM and distance(stem, against_stem, most) <= most

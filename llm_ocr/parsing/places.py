@@ -1,0 +1,231 @@
+"""What was read of pages, as pieces of text with a place: a line, a paragraph, a table's cell.
+
+A block has one box, and its text may be a whole table. A piece's box is a part of it by
+proportion: rows share a table's height, columns its width by the text in them, and a paragraph's
+lines are counted from its shape.
+"""
+
+import math
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from llm_ocr.parsing.breaking import evenly_broken
+from llm_ocr.parsing.grids import (
+    Cell,
+    Grid,
+    around_tables,
+    html_grid,
+    is_markdown_row,
+    markdown_grid,
+)
+from llm_ocr.parsing.record import PageText
+from llm_ocr.records import FIGURE_LABELS, Block, Box
+
+_MARKUP = re.compile(r"^\s{0,3}#{1,6}\s+|</?center>|\*\*|__|^\s*[-*+]\s+", re.IGNORECASE)
+TITLES = frozenset({"title", "sub_title"})
+# A line's height is about this many widths of a character.
+LINE_HEIGHT = 2.4
+# Columns of a table of which nothing is known take this share of its width; gaps take the rest.
+INKED = 0.55
+# Of a paragraph with more words than this only the share of its text tells the line.
+MOST_WORDS = 60
+# How far off, in lines, that may be.
+SLACK = 0.3
+# Lines are not all as far apart: a box reaches this much over its own, in lines.
+NUDGE = 0.2
+# Lines set this far apart, in widths of a character: between those of prose and those of a table.
+LOOSE_LINE = 3.4
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A text, its page (an index), and where it stands; `box` None where nobody knows.
+
+    `row` is the same for the cells of one row of a table, and for nothing else; `heading` is the
+    text at the top of a cell's column. A piece without a row runs over `lines` lines.
+    """
+
+    text: str
+    page: int
+    box: Box | None
+    row: int | None = None
+    heading: str = ""
+    lines: int = 1
+
+    def part(self, start: int, end: int) -> Box | None:
+        """Where the characters from `start` to `end` stand: for one line of text by proportion,
+        for a paragraph the lines that they are likely in, for a cell all of it."""
+        if self.box is None or self.row is not None or not self.text:
+            return self.box
+        box, length = self.box, len(self.text)
+        if self.lines == 1:
+            width = box.x2 - box.x1
+            return Box(
+                box.x1 + start / length * width, box.y1, box.x1 + end / length * width, box.y2
+            )
+        breaks = self._breaks
+        if breaks is None:
+            top = max(0, math.floor(start / length * self.lines - SLACK))
+            bottom = min(self.lines, math.ceil(end / length * self.lines + SLACK))
+            return _band(box, top / self.lines, bottom / self.lines)
+        first = sum(one <= start for one in breaks)
+        last = sum(one < end for one in breaks) + 1
+        over, under = max(0.0, first - NUDGE), min(float(self.lines), last + NUDGE)
+        return _band(box, over / self.lines, under / self.lines)
+
+    @cached_property
+    def _breaks(self) -> tuple[int, ...] | None:
+        """Where the lines of a short paragraph begin but the first; None for a long one."""
+        starts = [match.start() for match in re.finditer(r"\S+", self.text)]
+        if len(starts) > MOST_WORDS:
+            return None
+        return evenly_broken([*starts, len(self.text) + 1], self.lines)
+
+
+def pieces_of(pages: Sequence[PageText]) -> list[Piece]:
+    """The pieces of all pages in reading order."""
+    pieces: list[Piece] = []
+    rows = 0
+    for number, page in enumerate(pages):
+        width = _character_width(page.blocks)
+        for block in page.blocks:
+            if block.label in FIGURE_LABELS and not block.text.strip():
+                continue
+            found = list(_of_block(block, number, rows, width))
+            rows = max([rows, *(piece.row + 1 for piece in found if piece.row is not None)])
+            pieces += found
+    return pieces
+
+
+def _of_block(block: Block, page: int, rows: int, width: float | None) -> Iterator[Piece]:
+    parts = _parts(block.text)
+    sizes = [_height(part) for part in parts]
+    top = 0.0
+    for part, size in zip(parts, sizes, strict=True):
+        bottom = top + size / sum(sizes)
+        box = _band(block.box, top, bottom) if block.box else None
+        if isinstance(part, str):
+            prose = block.label not in TITLES
+            yield Piece(part, page, box, lines=_line_count(part, box, width if prose else None))
+        else:
+            yield from _cells(part, page, box, rows, width)
+            rows += len(part)
+        top = bottom
+
+
+def _parts(text: str) -> list[str | Grid]:
+    """A block's lines and tables, from top to bottom."""
+    parts: list[str | Grid] = []
+    for is_table, piece in around_tables(text):
+        if is_table:
+            parts.append(html_grid(piece))
+            continue
+        table: list[str] = []
+        for line in [*piece.splitlines(), ""]:
+            if is_markdown_row(line):
+                table.append(line)
+                continue
+            if table:
+                parts.append(markdown_grid(table))
+                table = []
+            if clean := _MARKUP.sub("", line).strip():
+                parts.append(clean)
+    return [part for part in parts if part]
+
+
+def _height(part: str | Grid) -> float:
+    """How much of a block's height a part takes: a table's row as much as a line of 80."""
+    return math.ceil(len(part) / 80) if isinstance(part, str) else sum(_depths(part))
+
+
+def _depths(grid: Grid) -> list[int]:
+    """How many lines each row of a table has, from the longest of its cells."""
+    return [
+        max(1, *(cell.text.count("\n") + 1 for cell in row), *(len(c.text) // 60 for c in row))
+        for row in grid
+    ]
+
+
+def _cells(
+    grid: Grid, page: int, box: Box | None, rows: int, width: float | None
+) -> Iterator[Piece]:
+    depths, edges = _depths(grid), _edges(grid, box, width)
+    headings = {cell.column: cell.text for cell in grid[0]}
+    top = 0
+    for number, (row, depth) in enumerate(zip(grid, depths, strict=True)):
+        for cell in row:
+            inner = None
+            if box is not None:
+                band = _band(box, top / sum(depths), (top + depth) / sum(depths))
+                last = min(cell.column + cell.columns, len(edges) - 1)
+                inner = Box(edges[cell.column], band.y1, edges[last], band.y2)
+            heading = headings.get(cell.column, "") if number else ""
+            if cell.text:
+                yield Piece(cell.text, page, inner, rows + number, heading)
+        top += depth
+
+
+def _edges(grid: Grid, box: Box | None, width: float | None) -> list[float]:
+    """Where columns begin and end: each as wide as its text, with the gaps in proportion."""
+    count = max(cell.column + cell.columns for row in grid for cell in row)
+    texts = [1] * count
+    for cell in _single(grid):
+        longest = max(map(len, cell.text.split("\n")))
+        texts[cell.column] = max(texts[cell.column], min(60, longest))
+    if box is None:
+        return [0.0] * (count + 1)
+    whole = box.x2 - box.x1
+    inked = min((width or math.inf) * sum(texts), 0.9 * whole)
+    if width is None:
+        inked = INKED * whole
+    scale = inked / sum(texts)
+    # Wide columns are set with more room around them than narrow ones.
+    rooms = [one + other for one, other in pairwise(texts)]
+    edges, at = [box.x1], box.x1
+    for text, room in zip(texts, rooms, strict=False):
+        gap = (whole - inked) * room / sum(rooms)
+        at += text * scale + gap
+        edges.append(at - gap / 2)
+    return [*edges, box.x2]
+
+
+def _single(grid: Grid) -> Iterator[Cell]:
+    return (cell for row in grid for cell in row if cell.columns == 1)
+
+
+def _band(box: Box, top: float, bottom: float) -> Box:
+    height = box.y2 - box.y1
+    return Box(box.x1, box.y1 + top * height, box.x2, box.y1 + bottom * height)
+
+
+def _line_count(text: str, box: Box | None, width: float | None = None) -> int:
+    """How many lines a paragraph has, if its characters fill its box.
+
+    Where they would be much wider than the page's usual ones (`width`), its lines are short and
+    apart, as those of a column: then their distance tells how many there are.
+    """
+    if box is None or box.area <= 0:
+        return 1
+    wide, high = box.x2 - box.x1, box.y2 - box.y1
+    count = round(math.sqrt(len(text) * high / (LINE_HEIGHT * wide)))
+    if count > 1 and width is not None and wide * count / len(text) > 1.5 * width:
+        count = max(count, round(high / (LOOSE_LINE * width)))
+    return max(1, min(count, len(text.split())))
+
+
+def _character_width(blocks: Sequence[Block]) -> float | None:
+    """How wide a character is on this page, from the blocks that are a line or a paragraph."""
+    widths = [
+        (block.box.x2 - block.box.x1) * _line_count(block.text, block.box) / len(block.text)
+        for block in blocks
+        if block.box
+        and block.box.x2 > block.box.x1
+        and len(block.text) > 8
+        and "<" not in block.text
+        and "|" not in block.text
+    ]
+    return statistics.median(widths) if widths else None

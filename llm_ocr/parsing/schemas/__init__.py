@@ -1,0 +1,1 @@
+"""Schemas that come with llm_ocr; each file is an example of a user's own."""

@@ -1,0 +1,70 @@
+"""What the settings want to be asked, by stage; and the stage that makes records."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from llm_ocr.parsing.loading import LoadedSchema, SchemaError, load_schema
+from llm_ocr.pipeline.describing import wanted_of
+from llm_ocr.records import PageStatus
+from llm_ocr.settings import Settings
+from llm_ocr.stages.parse import ParseStage
+from llm_ocr.stages.record import Wanted
+from llm_ocr.stages.stage import ReadShard
+from llm_ocr.storage.store import Store
+from llm_ocr.tables.user_schemas import keep_schema
+
+OF_RECORDS = (PageStatus.OK, PageStatus.TRUNCATED, PageStatus.FALLBACK, PageStatus.FAILED)
+
+
+def wanted_by(settings: Settings, stages: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+    """Stage -> what its shards are to be asked, as their commits say it.
+
+    Raises NoSuchTaskError or SchemaError.
+    """
+    wanted: dict[str, Mapping[str, str]] = {}
+    if "describe" in stages:
+        wanted["describe"] = wanted_of(settings)
+    if "parse" in stages:
+        statuses_of(settings)
+        wanted["parse"] = {"parse": wanted_records(settings).asked}
+    return wanted
+
+
+def statuses_of(settings: Settings) -> frozenset[str]:
+    """Those of records that are to be made again. Raises SchemaError for one that they can't be."""
+    given = [one.strip() for one in (settings.record_again or "").split(",") if one.strip()]
+    for one in given:
+        if one not in OF_RECORDS:
+            raise SchemaError(
+                f"--again {one}: records are {', '.join(OF_RECORDS)}; of which shall be made again?"
+            )
+    return frozenset(given)
+
+
+def wanted_records(settings: Settings) -> Wanted:
+    """What the settings want to be parsed. Raises SchemaError."""
+    return Wanted(
+        load_schema(settings.record_schema or ""),
+        settings.record_per,
+        settings.record_from,
+        settings.drop_unsupported,
+        settings.parse_model,
+    )
+
+
+def parse_stage(store: Store, settings: Settings, rows_of: ReadShard) -> ParseStage:
+    """The stage; what its records' columns are of is kept in the run."""
+    wanted = wanted_records(settings)
+    schema = wanted.schema
+    keep_schema(store, schema.schema_hash, schema.name, _of_columns(schema))
+    return ParseStage(rows_of, wanted)
+
+
+def _of_columns(schema: LoadedSchema) -> Mapping[str, object]:
+    """The schema as its author wrote it: what guides an engine has no amounts, only numbers."""
+    model = getattr(schema.validate, "model", None)
+    if model is not None:
+        found: Mapping[str, object] = model.model_json_schema(by_alias=False)
+        return found
+    plain: Mapping[str, object] = json.loads(schema.source)
+    return plain

@@ -1,0 +1,211 @@
+"""Which tasks Describe has: those of the settings, and those that a run was asked before.
+
+    tasks/NAME-QUESTION.json     what a task is that is not as it comes: its prompt, schema, classes
+
+A commit says by task what its shard was asked, as `QUESTION@SMALLEST`: which question, and below
+which share of the page figures were skipped. A run may be described again with other tasks; what
+it was asked stays.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from llm_ocr.models.profile import ModelProfile, Prompt, Task
+from llm_ocr.records import ErrorCode, PageError, PageStatus
+from llm_ocr.settings import Settings
+from llm_ocr.stages.describe import DescribeStage, SizedTask
+from llm_ocr.stages.stage import ReadShard
+from llm_ocr.stages.tasks import (
+    NAMES,
+    FigureTask,
+    TaskChoice,
+    choice_from_json,
+    task_of,
+)
+from llm_ocr.storage.store import Store
+from llm_ocr.tables.ledger import Entry, Ledger
+from llm_ocr.tables.schema import Row
+
+if TYPE_CHECKING:
+    from llm_ocr.parsing.loading import LoadedSchema
+
+FOLDER = "tasks"
+# What a shard was asked whose commit is from before there were tasks: nothing was skipped.
+BEFORE: Mapping[str, str] = {Task.DESCRIBE.value: "@0"}
+OWN = "own"
+# Names stand in ids and file names, and sort as words.
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+
+Asked = Mapping[str, str]
+
+
+class NoSuchTaskError(ValueError):
+    """The settings name a task that there is none of, or one that says nothing."""
+
+
+def chosen_tasks(settings: Settings) -> Mapping[str, TaskChoice]:
+    """The tasks that the settings name; none for those of the run alone. Raises NoSuchTaskError."""
+    prompt, schema = settings.task_prompt, settings.task_schema
+    has_own = prompt is not None or schema is not None
+    if settings.describe_task is None:
+        names = [] if has_own else [Task.DESCRIBE.value]
+    else:
+        names = [one.strip() for one in settings.describe_task.split(",") if one.strip()]
+    foreign = [one for one in names if one not in NAMES]
+    if foreign and (len(foreign) > 1 or not has_own):
+        raise NoSuchTaskError(
+            f"--task {', '.join(foreign)}: there are {', '.join(NAMES)}; one more of your own is "
+            "what --task-prompt or --task-schema says"
+        )
+    loaded = None if schema is None else _loaded(schema)
+    choices = {name: _choice(name, settings) for name in names if name in NAMES}
+    if has_own:
+        name = foreign[0] if foreign else _named_by(loaded.name if loaded else OWN)
+        if not _NAME.fullmatch(name) or name in NAMES:
+            raise NoSuchTaskError(
+                f"--task {name}: a name of your own begins with a letter and has at most 40 "
+                f"of a-z, 0-9, - and _, and is none of {', '.join(NAMES)}"
+            )
+        choices[name] = TaskChoice(name, prompt, schema, loaded.schema_hash if loaded else None)
+    if settings.classes is not None and Task.CLASSIFY.value not in choices:
+        raise NoSuchTaskError("--classes: they are for --task classify, which is not asked for")
+    return choices
+
+
+def _choice(name: str, settings: Settings) -> TaskChoice:
+    if name != Task.CLASSIFY or settings.classes is None:
+        return TaskChoice(name)
+    classes = dict.fromkeys(one.strip() for one in settings.classes.split(",") if one.strip())
+    if len(classes) < 2:
+        raise NoSuchTaskError(f"--classes {settings.classes}: name two at least, with commas")
+    return TaskChoice(name, classes=tuple(classes))
+
+
+def _loaded(schema: str) -> "LoadedSchema":
+    # Takes jsonschema, which most runs don't need.
+    from llm_ocr.parsing.loading import SchemaError, load_schema
+
+    try:
+        return load_schema(schema)
+    except SchemaError as error:
+        raise NoSuchTaskError(f"--task-schema: {error}") from error
+
+
+def _named_by(schema: str) -> str:
+    """A schema's name as a task's: `BarChart` becomes `barchart`."""
+    return re.sub(r"[^a-z0-9_-]+", "-", schema.lower()).strip("-")[:40] or OWN
+
+
+def wanted_of(settings: Settings) -> dict[str, str]:
+    """What the settings want to be asked, as commits say it. Raises as `chosen_tasks`."""
+    smallest = settings.min_figure_area
+    found = chosen_tasks(settings)
+    return {name: f"{choice.question}@{smallest:g}" for name, choice in found.items()}
+
+
+def standing(entry: Entry) -> Asked:
+    """What a shard was asked."""
+    return entry.asked or BEFORE
+
+
+def with_wanted(before: Asked, wanted: Asked) -> dict[str, str]:
+    """What a shard is to be asked by now; equal to `before` if nothing is new.
+
+    The same question is new only if smaller figures are wanted than before.
+    """
+    asked = dict(before)
+    for name, one in wanted.items():
+        question, smallest = _parts(one)
+        was, smallest_was = _parts(before.get(name, ""))
+        if name not in before or question != was or smallest < smallest_was:
+            asked[name] = one
+    return asked
+
+
+def _parts(asked: str) -> tuple[str, float]:
+    question, _, smallest = asked.partition("@")
+    return question, float(smallest or 0)
+
+
+def still_stands(row: Row, before: Asked, asked: Asked) -> bool:
+    """Whether a description is what would be made of its figure now."""
+    task = row["task"]
+    was, now = before.get(task, ""), asked.get(task, "")
+    is_same_question = _parts(was)[0] == _parts(now)[0]
+    return was == now or (is_same_question and row["status"] != PageStatus.SKIPPED)
+
+
+def describe_stage(
+    store: Store, ledger: Ledger, settings: Settings, rows_of: ReadShard
+) -> DescribeStage:
+    """The stage as the settings want it, on top of what the run was asked so far."""
+    choices = chosen_tasks(settings)
+    for choice in choices.values():
+        if choice.question:
+            store.create(_path(choice.name, choice.question), choice.as_json().encode())
+    wanted, before = wanted_of(settings), ledger.entries("describe")
+    of_run: list[Asked] = []
+
+    def asked(shard: str) -> dict[str, str]:
+        if shard in before:
+            return with_wanted(standing(before[shard]), wanted)
+        if wanted:
+            return dict(wanted)
+        if not of_run:
+            of_run.append(_together(before.values()))
+        return dict(of_run[0])
+
+    return DescribeStage(rows_of, asked, _tasks_from(store, choices))
+
+
+def _together(entries: Iterable[Entry]) -> Asked:
+    """All that any shard was asked."""
+    asked: dict[str, str] = {}
+    for entry in entries:
+        asked |= standing(entry)
+    return asked or BEFORE
+
+
+def _path(name: str, question: str) -> str:
+    return f"{FOLDER}/{name}-{question}.json"
+
+
+def _tasks_from(
+    store: Store, choices: Mapping[str, TaskChoice]
+) -> Callable[[Asked], Sequence[SizedTask]]:
+    """Reads what the run was asked before, each task once."""
+    known: dict[tuple[str, str], FigureTask] = {
+        (one.name, one.question): task_of(one) for one in choices.values()
+    }
+
+    def tasks_of(asked: Asked) -> Sequence[SizedTask]:
+        found: list[SizedTask] = []
+        for name, one in sorted(asked.items()):
+            question, smallest = _parts(one)
+            if (name, question) not in known:
+                known[name, question] = _task_before(store, name, question)
+            found.append(SizedTask(known[name, question], smallest))
+        return found
+
+    return tasks_of
+
+
+def _task_before(store: Store, name: str, question: str) -> FigureTask:
+    """A task that the run was asked before; one that can't be asked again says why."""
+    if not question:
+        return task_of(TaskChoice(name))
+    try:
+        return task_of(choice_from_json(store.get(_path(name, question))))
+    except (ValueError, OSError, ImportError) as error:
+        return FigureTask(name, _Unasked(f"the task {name!r} can't be asked again: {error}"))
+
+
+class _Unasked:
+    """In place of a prompt that can't be made any more."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def __call__(self, profile: ModelProfile) -> Prompt:
+        raise PageError(ErrorCode.READ_ERROR, self._why)

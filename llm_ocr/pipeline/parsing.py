@@ -1,0 +1,80 @@
+"""Documents, or those of a run that stands, made into records of a schema."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from llm_ocr.parsing.loading import load_schema
+from llm_ocr.pipeline import worker
+from llm_ocr.pipeline.copying import copy_read
+from llm_ocr.pipeline.destination import destination_of
+from llm_ocr.pipeline.events import Notify, ignore
+from llm_ocr.report.summary import Summary
+from llm_ocr.settings import Settings
+from llm_ocr.sources.files import is_remote
+from llm_ocr.sources.open import NoInputError
+from llm_ocr.storage.hub_address import is_repository
+from llm_ocr.storage.store import StorageError, Store
+from llm_ocr.tables.plan import PLAN_PATH
+
+STAGES = ("extract", "parse")
+
+
+def parse(
+    inputs: str | Path | Sequence[str | Path],
+    out: str | Path | None,
+    schema: str,
+    settings: Settings | None = None,
+    *,
+    per: str | None = None,
+    source: str | None = None,
+    drop_unsupported: bool | None = None,
+    notify: Notify | None = None,
+) -> Summary:
+    """Read documents, and make a record of `schema` of each of them (or of each page).
+
+    `inputs` are as in `llm_ocr.run`, or the place of a run: then its pages are not read again, and
+    without `out` the records go into it. `schema` is a built-in's name, `module:Class`, a Python
+    file or a JSON Schema file. The rest goes before what `settings` say. The same call goes on
+    where it stopped; another schema, or another `per` or `source`, makes the records anew. Raises
+    SchemaError, NoRunError, and what `llm_ocr.run` raises.
+    """
+    load_schema(schema)
+    given = {
+        "record_schema": schema,
+        "record_per": per,
+        "record_from": source,
+        "drop_unsupported": drop_unsupported,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    chosen = Settings(**{**(settings or Settings()).model_dump(), **changes})
+    several = [inputs] if isinstance(inputs, str | Path) else inputs
+    places = [str(one) for one in several]
+    if out is None:
+        if len(places) != 1 or _run_in(places[0], chosen) is None:
+            said = f"{', '.join(places)}: no place of a run, whose documents could be parsed"
+            raise NoInputError(f"{said}; to read documents, give --out")
+        return worker.resume(places[0], chosen, stages=STAGES[1:], notify=notify)
+    runs = [run for one in places if (run := _run_in(one, chosen)) is not None]
+    if not runs:
+        return worker.run(places, out, chosen, stages=STAGES, notify=notify)
+    if len(places) > 1:
+        raise NoInputError(f"{runs[0].uri} holds a run: parse one run at a time, by itself")
+    destination = destination_of(str(out), chosen)
+    if destination.store.uri != runs[0].uri:
+        destination.prepare(private=not chosen.public)
+        copy_read(runs[0], destination.store, notify or ignore)
+    return worker.resume(out, chosen, stages=STAGES[1:], notify=notify)
+
+
+def _run_in(place: str, settings: Settings) -> Store | None:
+    """Where the run at a place is kept, if there is one."""
+    if not is_remote(place) and not Path(place).expanduser().is_dir():
+        return None
+    try:
+        store = destination_of(place, settings).store
+        return store if store.exists(PLAN_PATH) else None
+    except StorageError:
+        # No place of a run, such as the configuration of a dataset, or no bucket beside one.
+        if is_repository(place):
+            return None
+        raise

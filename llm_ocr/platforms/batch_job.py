@@ -1,0 +1,135 @@
+"""`run-batch-job`: records of the images under a prefix of a bucket, told what to do by variables.
+
+The variables are those by which such jobs are known; `LLM_OCR_…` sets everything else. They stand
+in the environment or in `.env`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, BeforeValidator, Field, StringConstraints, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from llm_ocr.models.catalogue import PROFILES, profile_named
+from llm_ocr.settings import Settings
+
+Prefix = Annotated[
+    str,
+    BeforeValidator(lambda value: value.strip("/") if isinstance(value, str) else value),
+    StringConstraints(min_length=1),
+]
+Positive = Annotated[int, Field(gt=0)]
+
+
+class BatchJobError(Exception):
+    """A variable that is missing, wrong, or can't be honoured; the message has a line for each."""
+
+
+class Variables(BaseSettings):
+    """What a job is told. Fields without a default are required."""
+
+    model_config = SettingsConfigDict(env_file=".env", extra="ignore", frozen=True)
+
+    s3_bucket: Annotated[str, StringConstraints(pattern="^[^/:]+$")]
+    s3_preprocessed_images_dir_prefix: Prefix
+    s3_processed_dataset_prefix: Prefix
+    model_name: str = "Qwen/Qwen2.5-VL-3B-Instruct"
+    record_schema: Annotated[str, Field(validation_alias="SCHEMA", min_length=1)] = "invoice"
+    per: Literal["document", "page"] = "document"
+    drop_unsupported: bool = False
+    batch_size: Positive | None = None
+    gpu_memory_utilization: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            le=1,
+            validation_alias=AliasChoices("GPU_MEMORY_UTILIZATION", "GPU_MEMORY_UTILISATION"),
+        ),
+    ] = None
+    max_num_seqs: Positive | None = None
+    max_model_len: Positive | None = None
+    temperature: float = 0.0
+    max_tokens: Positive | None = None
+
+
+@dataclass(frozen=True)
+class BatchJob:
+    """A job as `parse` takes it; `given` are fields of `Settings`."""
+
+    inputs: str
+    out: str
+    schema: str
+    per: str = "document"
+    drop_unsupported: bool = False
+    given: dict[str, Any] = field(default_factory=dict)
+
+
+def read_job() -> BatchJob:
+    """The job that the environment and `.env` tell of. Raises BatchJobError."""
+    try:
+        told = Variables()  # type: ignore[call-arg]
+    except ValidationError as error:
+        raise BatchJobError("\n".join(_said(one) for one in error.errors())) from error
+    inputs = f"s3://{told.s3_bucket}/{told.s3_preprocessed_images_dir_prefix}"
+    out = f"s3://{told.s3_bucket}/{told.s3_processed_dataset_prefix}"
+    _check(told, inputs, out)
+    given: dict[str, Any] = {"model": _profile(told.model_name)}
+    if told.batch_size is not None:
+        given["concurrency"] = told.batch_size
+    if arguments := _vllm_args(told):
+        # vLLM takes the last of those given twice.
+        given["vllm_args"] = f"{arguments} {Settings().vllm_args}".strip()
+    return BatchJob(inputs, out, told.record_schema, told.per, told.drop_unsupported, given)
+
+
+def _said(problem: Any) -> str:  # noqa: ANN401
+    name = str(problem["loc"][0]).upper()
+    if problem["type"] == "missing":
+        return f"{name} is not set: set it in the environment or in .env"
+    return f"{name}={problem['input']}: {problem['msg']}"
+
+
+def _check(told: Variables, inputs: str, out: str) -> None:
+    problems: list[str] = []
+    if f"{out}/".startswith(f"{inputs}/"):
+        problems.append(
+            f"S3_PROCESSED_DATASET_PREFIX={told.s3_processed_dataset_prefix} lies within "
+            f"S3_PREPROCESSED_IMAGES_DIR_PREFIX={told.s3_preprocessed_images_dir_prefix}: the next "
+            "job would read what this one writes; choose another"
+        )
+    if told.temperature != 0:
+        problems.append(
+            f"TEMPERATURE={told.temperature:g}: records are read at temperature 0; leave it out, "
+            "or give the `sampling` of a profile file, with its path as MODEL_NAME"
+        )
+    if told.max_tokens is not None:
+        problems.append(
+            f"MAX_TOKENS={told.max_tokens}: an answer may be as long as the model's profile says; "
+            "leave it out, or give `max_tokens` in a profile file, with its path as MODEL_NAME"
+        )
+    if problems:
+        raise BatchJobError("\n".join(problems))
+
+
+def _profile(model_name: str) -> str:
+    """The profile of that name, or of the model that is called so on the Hub."""
+    for profile in PROFILES.values():
+        if model_name == profile.model:
+            return profile.id
+    try:
+        profile_named(model_name)
+    except ValueError as error:
+        models = ", ".join(one.model for one in PROFILES.values() if "/" in one.model)
+        raise BatchJobError(
+            f"MODEL_NAME={model_name}: {error}; known models are {models}"
+        ) from error
+    return model_name
+
+
+def _vllm_args(told: Variables) -> str:
+    named = {
+        "--gpu-memory-utilization": told.gpu_memory_utilization,
+        "--max-num-seqs": told.max_num_seqs,
+        "--max-model-len": told.max_model_len,
+    }
+    return " ".join(f"{flag} {value}" for flag, value in named.items() if value is not None)

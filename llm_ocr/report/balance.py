@@ -1,0 +1,67 @@
+"""Whether what went into a run's stages came out of them."""
+
+from collections.abc import Mapping
+
+from llm_ocr.parsing.record import RecordPer
+from llm_ocr.tables.counts import BalanceError
+from llm_ocr.tables.ledger import Entry
+from llm_ocr.tables.plan import Plan
+
+# What shards were asked about figures before there were tasks.
+BEFORE_TASKS = ("describe",)
+
+
+def check_run(
+    plan: Plan,
+    extract: Mapping[str, Entry],
+    describe: Mapping[str, Entry],
+    assemble: Mapping[str, Entry],
+    parse: Mapping[str, Entry],
+) -> None:
+    """What one stage put out of a shard went into the next one, and came out of it.
+
+    Raises BalanceError.
+    """
+    documents = {shard.name: shard.document_count for shard in plan.shards}
+    documents |= {  # where nobody counted a file's rows, those that came of it are what there is
+        shard: assemble[shard].counts.items
+        for shard, count in documents.items()
+        if count is None and shard in assemble
+    }
+    figures = {  # each once for each task
+        shard: entry.counts.rows.get("figures", 0) * len(describe[shard].asked or BEFORE_TASKS)
+        for shard, entry in extract.items()
+        if shard in describe
+    }
+    pages = {shard: entry.counts.items for shard, entry in extract.items()}
+    parsed = {
+        shard: pages[shard] if _is_of_pages(entry) else documents[shard] or entry.counts.items
+        for shard, entry in parse.items()
+    }
+    for what, given, ended in (
+        ("pages", pages, extract),
+        ("figures", figures, describe),
+        ("documents", documents, assemble),
+        ("pages or documents to parse", parsed, parse),
+    ):
+        for shard, entry in ended.items():
+            if _is_outdated(entry, extract.get(shard)):
+                continue
+            counts = entry.counts
+            if not given.get(shard) == counts.items == sum(counts.statuses.values()):
+                raise BalanceError(
+                    f"shard {shard}: {given.get(shard)} {what} went in, {counts.items} came out "
+                    f"with {sum(counts.statuses.values())} statuses; please report this"
+                )
+
+
+def _is_of_pages(parsed: Entry) -> bool:
+    return parsed.asked["parse"].startswith(f"{RecordPer.PAGE}-")
+
+
+def _is_outdated(entry: Entry, extracted: Entry | None) -> bool:
+    """Whether what it was made from has moved on: it is due again."""
+    return extracted is not None and entry.inputs.get("extract") not in (
+        None,
+        extracted.generation,
+    )

@@ -1,0 +1,165 @@
+"""Records as CSV files: one of the records, one of each list of objects in them, one of the errors.
+
+The values are what documents say, and programs for spreadsheets take a text that begins with `=`
+for a formula: such a text gets an apostrophe in front.
+"""
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow as pa
+
+from llm_ocr.parsing.record import FieldError
+from llm_ocr.report.record_types import as_json, encodable
+
+RECORDS, ERRORS = "records", "errors"
+KEYS = ("source_uri", "record_id")
+# What OWASP names, https://owasp.org/www-community/attacks/CSV_Injection, and their wide forms.
+_FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")
+_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?%?")
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _List:
+    """A list of objects: where it stands in the one around it, and what becomes of its objects."""
+
+    path: tuple[str, ...]
+    file: str
+    leaves: tuple[tuple[str, ...], ...]
+    lists: tuple["_List", ...]
+
+
+def cell(value: object) -> str:
+    """A value as the text of a cell: nothing for null, JSON for lists and objects."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        return as_json(value)  # begins with a bracket, a digit or the sign of a number
+    text = encodable(value)
+    is_formula = _FORMULA.match(text) is not None and _NUMBER.fullmatch(text) is None
+    return f"'{text}" if is_formula else text
+
+
+class CsvFiles:
+    """The files in `folder` for records of a type, open until the block ends.
+
+    `own` are the columns of a record beside its fields, the first ones; `names` are those that
+    fields stand by, where they differ from their own.
+    """
+
+    def __init__(
+        self, folder: Path, kind: pa.DataType, own: Sequence[str], names: Mapping[str, str]
+    ) -> None:
+        self._folder, self._own, self._names = folder, tuple(own), names
+        taken = {RECORDS, ERRORS}
+        self._whole = _list_of(kind, (), RECORDS, taken, ())
+        self._files = ExitStack()
+        self._writers: dict[str, Any] = {}
+
+    def __enter__(self) -> "CsvFiles":
+        with ExitStack() as files:
+            self._open(files, RECORDS, [*self._own, *map(self._column, self._whole.leaves)])
+            self._open(files, ERRORS, [*KEYS, "path", "value", "reason"])
+            for one, above in _lists(self._whole, ()):
+                first = [*KEYS, *above]
+                columns = map(".".join, one.leaves)
+                named = (f"fields.{name}" if name.casefold() in first else name for name in columns)
+                self._open(files, one.file, [*first, *named])
+            self._files = files.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+    def write(self, own: Row, fields: Row, errors: Sequence[FieldError]) -> None:
+        """A record, with its lists and errors. `own` has the values of its own columns."""
+        leaves = (_at(fields, leaf) for leaf in self._whole.leaves)
+        self._put(RECORDS, [*(own[name] for name in self._own), *leaves])
+        key = [own[name] for name in KEYS]
+        for error in errors:
+            self._put(ERRORS, [*key, error.path, error.value, error.reason])
+        self._write_lists(self._whole, key, fields)
+
+    def _write_lists(self, above: _List, key: Sequence[object], fields: Row) -> None:
+        for one in above.lists:
+            found = _at(fields, one.path)
+            for number, inside in enumerate(found if isinstance(found, list) else (), 1):
+                values = (_at(inside, leaf) for leaf in one.leaves)
+                self._put(one.file, [*key, number, *values])
+                self._write_lists(one, [*key, number], inside)
+
+    def _column(self, leaf: tuple[str, ...]) -> str:
+        first, *others = leaf
+        return ".".join([self._names.get(first, first), *others])
+
+    def _open(self, files: ExitStack, name: str, columns: Sequence[str]) -> None:
+        file: TextIO = files.enter_context(
+            (self._folder / f"{name}.csv").open("w", encoding="utf-8", newline="")
+        )
+        self._writers[name] = csv.writer(file)
+        self._put(name, columns)
+
+    def _put(self, name: str, values: Sequence[object]) -> None:
+        self._writers[name].writerow([cell(value) for value in values])
+
+
+def _list_of(
+    kind: pa.DataType,
+    path: tuple[str, ...],
+    file: str,
+    taken: set[str],
+    above: tuple[str, ...],
+) -> _List:
+    """What becomes of objects of a type; `above` is the way to the list that they are in."""
+    leaves: list[tuple[str, ...]] = []
+    lists: list[_List] = []
+    for leaf, found in _leaves(kind, ()):
+        if pa.types.is_list(found) and pa.types.is_struct(found.value_type):
+            way = (*above, *leaf)
+            lists.append(_list_of(found.value_type, leaf, _file(way, taken), taken, way))
+        else:
+            leaves.append(leaf)
+    return _List(path, file, tuple(leaves), tuple(lists))
+
+
+def _leaves(
+    kind: pa.DataType, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
+    if not pa.types.is_struct(kind):
+        yield path, kind
+        return
+    for field in kind:
+        yield from _leaves(field.type, (*path, field.name))
+
+
+def _file(way: Sequence[str], taken: set[str]) -> str:
+    """A name for the file of a list, that no other has, on disks without capitals too."""
+    name = re.sub(r"[^\w.-]", "_", ".".join(way)).strip(".")[:100] or "list"
+    number = 1
+    free = name
+    while free.casefold() in taken:
+        number += 1
+        free = f"{name}-{number}"
+    taken.add(free.casefold())
+    return free
+
+
+def _lists(whole: _List, above: tuple[str, ...]) -> Iterator[tuple[_List, tuple[str, ...]]]:
+    """Every list, with the columns that number its rows and those of the lists around it."""
+    for one in whole.lists:
+        numbers = (*above, "row") if not above else (*above, f"row_{len(above) + 1}")
+        yield one, numbers
+        yield from _lists(one, numbers)
+
+
+def _at(value: object, path: Sequence[str]) -> object:
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,236 @@
+"""A JSON schema as Arrow types, and a record's values as these types.
+
+What has no type of its own (unions, free objects, recursion, `true`) is a string: text as it is,
+everything else as JSON.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from decimal import Context, Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+
+from llm_ocr.parsing.record import FieldError
+from llm_ocr.parsing.resolving import branches, followed, is_null, resolved
+
+Json = Mapping[str, Any]
+
+# Amounts as they are written: 29 digits before the point, and 9 behind it.
+DECIMAL = pa.decimal128(38, 9)
+_DIGITS = Context(prec=DECIMAL.precision)
+_PLAIN = {
+    "string": pa.string(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+}
+_NUMBERS = ("7", "12.5", "-12.5")
+_NO_NUMBERS = ("", "x", "1.2.3", "12.5 EUR", "2024-01-31")
+
+
+def arrow_type(json_schema: Json) -> pa.DataType:
+    """The type of what a JSON schema describes; an object's is a struct. Raises nothing: what
+    can't be told from the schema is a string."""
+    try:
+        return _type(json_schema, json_schema, frozenset())
+    except RecursionError:
+        return pa.string()
+
+
+def _type(node: object, root: Json, within: frozenset[str]) -> pa.DataType:
+    """`within` are the definitions that this one is a part of: one that has itself in it ends."""
+    if not isinstance(node, Mapping):
+        return pa.string()  # `true`, `false`: anything, nothing
+    try:
+        refs = followed(root, node)
+        if refs & within:
+            return pa.string()
+        node = resolved(root, node)
+    except (LookupError, ValueError, TypeError):  # it refers to nothing, or to no schema
+        return pa.string()
+    within |= refs
+    kind = _kind(node)
+    if kind:
+        return _of_kind(kind, node, root, within)
+    choices = branches(node) or _sequence(node.get("allOf"))
+    if choices:
+        given = [one for one in choices if not is_null(one)]
+        return _of_choices(given, root, within)
+    return _of_values(node)
+
+
+def _kind(node: Json) -> str:
+    """What a node itself says that its values are; empty where it leaves that to its choices."""
+    said = node.get("type")
+    kinds = [one for one in ([said] if isinstance(said, str) else _sequence(said)) if one != "null"]
+    kind = kinds[0] if len(kinds) == 1 else None
+    if isinstance(kind, str) and kind in _PLAIN:
+        return kind
+    if len(kinds) <= 1 and isinstance(node.get("properties"), Mapping) and kind in (None, "object"):
+        return "object"
+    return "array" if len(kinds) <= 1 and "items" in node and kind in (None, "array") else ""
+
+
+def _of_kind(kind: str, node: Json, root: Json, within: frozenset[str]) -> pa.DataType:
+    if kind == "object":
+        names = node["properties"]
+        if not all(map(_can_be_column, names)):
+            return pa.string()
+        inside = [pa.field(name, _type(one, root, within)) for name, one in names.items()]
+        # Parquet has no struct without fields.
+        return pa.struct(inside) if inside else pa.string()
+    if kind == "array":
+        items = node["items"]
+        of_one = isinstance(items, Mapping) and "prefixItems" not in node
+        return pa.list_(_type(items, root, within)) if of_one else pa.string()
+    if kind == "string" and node.get("format") == "date":
+        return pa.date32()
+    if kind == "string" and _takes_only_numbers(node):
+        return DECIMAL
+    return _PLAIN[kind]
+
+
+def _can_be_column(name: object) -> bool:
+    return isinstance(name, str) and encodable(name) == name
+
+
+def _of_choices(choices: Sequence[object], root: Json, within: frozenset[str]) -> pa.DataType:
+    typed = [(one, _type(one, root, within)) for one in choices]
+    kinds = {kind for _, kind in typed}
+    if len(kinds) == 1:
+        return kinds.pop()
+    if kinds == {pa.int64(), pa.float64()}:
+        return pa.float64()
+    # How pydantic writes a decimal number: a number, or a text, with or without its pattern.
+    others = [one for one, kind in typed if kind not in (pa.float64(), DECIMAL)]
+    return DECIMAL if pa.float64() in kinds and all(map(_is_text, others)) else pa.string()
+
+
+def _is_text(node: object) -> bool:
+    return (
+        isinstance(node, Mapping)
+        and node.get("type") == "string"
+        and not node.keys() & {"format", "enum", "const"}
+    )
+
+
+def _sequence(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()
+
+
+def _of_values(schema: Json) -> pa.DataType:
+    """The type of an enum, or of a constant, that says nothing of it."""
+    values = _sequence(schema.get("enum")) or [schema.get("const")]
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {bool}:
+        return pa.bool_()
+    if kinds == {int}:
+        return pa.int64()
+    return pa.float64() if kinds and kinds <= {int, float} else pa.string()
+
+
+def _takes_only_numbers(schema: Json) -> bool:
+    if schema.get("format") == "decimal":
+        return True
+    try:
+        pattern = re.compile(schema["pattern"])
+    except (KeyError, TypeError, re.error):
+        return False
+    return all(map(pattern.search, _NUMBERS)) and not any(map(pattern.search, _NO_NUMBERS))
+
+
+def fitted(value: object, kind: pa.DataType, path: str, misfits: list[FieldError]) -> object:
+    """A JSON value as Arrow takes it for a type.
+
+    What doesn't fit becomes None and is added to `misfits`: JSON has more values than types have.
+    """
+    if value is None:
+        return None
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        known = {field.name for field in kind}
+        for name in value.keys() - known:
+            misfits.append(_misfit(f"{path}.{name}", value[name], "the schema has no such field"))
+        return {
+            field.name: fitted(value.get(field.name), field.type, f"{path}.{field.name}", misfits)
+            for field in kind
+        }
+    if pa.types.is_list(kind) and isinstance(value, list):
+        return [fitted(one, kind.value_type, f"{path}.{k}", misfits) for k, one in enumerate(value)]
+    try:
+        return _READ[str(kind)](value)
+    except (KeyError, ValueError, TypeError, OverflowError, InvalidOperation):
+        misfits.append(_misfit(path, value, f"doesn't fit into a column of type {kind}"))
+        return None
+
+
+def _misfit(path: str, value: object, reason: str) -> FieldError:
+    return FieldError(encodable(path.removeprefix(".")), as_json(value), reason)
+
+
+def as_json(value: object) -> str:
+    return encodable(json.dumps(value, ensure_ascii=False))
+
+
+def encodable(text: str) -> str:
+    """Text without halves of characters, which JSON can escape and no file can hold."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _text(value: object) -> str:
+    return encodable(value) if isinstance(value, str) else as_json(value)
+
+
+def _integer(value: object) -> int:
+    number = int(value) if isinstance(value, str) else value
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
+    if not isinstance(number, int) or isinstance(number, bool) or not -(2**63) <= number < 2**63:
+        raise ValueError
+    return number
+
+
+def _number(value: object) -> float:
+    number = float(_numeric(value))
+    if not math.isfinite(number):
+        raise ValueError
+    return number
+
+
+def _decimal(value: object) -> Decimal:
+    # As it is written: 0.1 is a tenth.
+    number = Decimal(str(_numeric(value)))
+    if (fit := _DIGITS.quantize(number, Decimal(1).scaleb(-DECIMAL.scale))) != number:
+        raise ValueError
+    return fit
+
+
+def _numeric(value: object) -> int | float | str:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise TypeError
+    return value
+
+
+def _truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _date(value: object) -> date:
+    if not isinstance(value, str):
+        raise TypeError
+    return date.fromisoformat(value)
+
+
+_READ: Mapping[str, Callable[[object], object]] = {
+    str(pa.string()): _text,
+    str(pa.int64()): _integer,
+    str(pa.float64()): _number,
+    str(DECIMAL): _decimal,
+    str(pa.bool_()): _truth,
+    str(pa.date32()): _date,
+}

@@ -1,0 +1,215 @@
+"""The records of a run as files: JSON lines, CSV, and Parquet with the types of the schema.
+
+    records/records.jsonl      all of each record
+    records/records.parquet    a column a field, of the field's type
+    records/records.csv        a column a field, nested ones with dots; beside it errors.csv and
+                               a file for each list of objects
+    records/schema.json        the JSON schema
+
+They are derived from the table, whose rows are read one by one.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from llm_ocr.parsing.record import FieldError
+from llm_ocr.report.record_counts import RecordCounts, RecordTally
+from llm_ocr.report.record_csv import CsvFiles
+from llm_ocr.report.record_types import Json, arrow_type, as_json, encodable, fitted
+from llm_ocr.storage.store import Store
+from llm_ocr.tables.read import read_table
+from llm_ocr.tables.schema import ERRORS, Row
+from llm_ocr.tables.user_schemas import kept_schema
+
+FOLDER = "records"
+# A row group of the Parquet file, whichever comes first.
+GROUP_ROWS, GROUP_CHARACTERS = 1024, 16 << 20
+
+_FIRST = {
+    "source_uri": pa.string(),
+    "name": pa.string(),
+    "record_id": pa.string(),
+    "page_number": pa.int32(),
+    "schema": pa.string(),
+    "status": pa.string(),
+    "error": pa.string(),
+}
+_LAST = {"errors": ERRORS, "unsupported": pa.list_(pa.string())}
+# The one field of records whose schema is not known.
+_UNKNOWN: Json = {"type": "object", "properties": {"fields": {}}}
+
+
+def write_records(store: Store) -> RecordCounts:
+    """Write the files of the run's records, if it has any, in place of earlier ones."""
+    first = next(read_table(store, "records", ["schema_hash"]), None)
+    if first is None:
+        return RecordCounts()
+    json_schema = kept_schema(store, first["schema_hash"])
+    try:
+        return _put(store, json_schema, _of_one_schema(store, first["schema_hash"]))
+    except _SeveralSchemasError:
+        return _put(store, None, read_table(store, "records"))
+
+
+class _SeveralSchemasError(Exception):
+    """Records of several schemas, which no one type fits."""
+
+
+def _of_one_schema(store: Store, schema_hash: str) -> Iterator[Row]:
+    for row in read_table(store, "records"):
+        if row["schema_hash"] != schema_hash:
+            raise _SeveralSchemasError
+        yield row
+
+
+def _put(store: Store, json_schema: Json | None, rows: Iterator[Row]) -> RecordCounts:
+    with tempfile.TemporaryDirectory(prefix="llm-ocr-") as name:
+        folder = Path(name)
+        counts = _write(folder, json_schema, rows)
+        if json_schema is not None:
+            text = json.dumps(json_schema, indent=2, ensure_ascii=False)
+            (folder / "schema.json").write_text(encodable(text), "utf-8")
+        files: dict[str, bytes | Path] = {
+            f"{FOLDER}/{path.name}": path for path in sorted(folder.iterdir())
+        }
+        store.put_many(files, "Records")
+    store.delete([one.path for one in store.list(FOLDER) if one.path not in files])
+    return counts
+
+
+@dataclass(frozen=True)
+class _Record:
+    """A row with its fields read, as all files need it."""
+
+    row: Row
+    fields: Any
+    typed: Mapping[str, Any]
+    errors: tuple[FieldError, ...]
+    misfits: tuple[FieldError, ...]
+
+    @property
+    def unsupported(self) -> list[str]:
+        return [one["path"] for one in self.row["evidence"] or () if one["found"] is None]
+
+    @property
+    def page_number(self) -> int | None:
+        """None for the record of a whole document."""
+        _, _, page = self.row["record_id"].partition("/")
+        return int(page) if page else None
+
+    @property
+    def own(self) -> dict[str, object]:
+        values = {name: self.row.get(name) for name in _FIRST}
+        return {**values, "page_number": self.page_number}
+
+
+def _write(folder: Path, json_schema: Json | None, rows: Iterator[Row]) -> RecordCounts:
+    kind = arrow_type(json_schema or _UNKNOWN)
+    is_known = json_schema is not None and pa.types.is_struct(kind)
+    if not is_known:
+        kind = arrow_type(_UNKNOWN)
+    names = _names(kind) if is_known else {}
+    own = [*_FIRST, *_LAST]
+    tally = RecordTally()
+    with ExitStack() as files:
+        lines = files.enter_context((folder / "records.jsonl").open("w", encoding="utf-8"))
+        tables = files.enter_context(CsvFiles(folder, kind, own, names))
+        typed = files.enter_context(_Typed(folder / "records.parquet", kind, names))
+        for row in rows:
+            record = _read(row, kind, is_known)
+            lines.write(as_json(_line(record)) + "\n")
+            errors = record.errors + record.misfits
+            counted = {"errors": len(errors), "unsupported": len(record.unsupported)}
+            fields = record.fields if is_known else {"fields": record.fields}
+            tables.write({**record.own, **counted}, fields or {}, errors)
+            typed.write(record)
+            tally.add(row["status"], record.errors)
+    return tally.counts
+
+
+def _names(kind: pa.StructType) -> dict[str, str]:
+    """Fields that are called as a column of ours is; some readers don't tell capitals apart."""
+    ours = {*_FIRST, *_LAST}
+    taken = {one.name.casefold() for one in kind}
+    names: dict[str, str] = {}
+    for one in kind:
+        if one.name.casefold() in ours:
+            name = f"fields.{one.name}"
+            while name.casefold() in taken:
+                name = f"fields.{name}"
+            names[one.name] = name
+    return names
+
+
+def _read(row: Row, kind: pa.StructType, is_known: bool) -> _Record:
+    # NaN is no JSON: it stays, as a word.
+    fields = None if row["fields"] is None else json.loads(row["fields"], parse_constant=str)
+    misfits: list[FieldError] = []
+    within = fields if is_known or fields is None else {"fields": fields}
+    typed = fitted(within, kind, "", misfits)
+    errors = tuple(FieldError(**one) for one in row["errors"] or ())
+    return _Record(row, fields, typed if isinstance(typed, dict) else {}, errors, tuple(misfits))
+
+
+def _line(record: _Record) -> dict[str, object]:
+    """All of a record but what it cost; of one that failed, what the model said."""
+    row = record.row
+    line = {
+        **record.own,
+        "error_code": row["error_code"],
+        "fields": record.fields,
+        "errors": [asdict(error) for error in record.errors],
+        "evidence": [_evidence(one) for one in row["evidence"] or ()],
+    }
+    return line if record.fields is not None else {**line, "raw_answer": row["raw_answer"]}
+
+
+def _evidence(one: Row) -> dict[str, object]:
+    corners = [one[corner] for corner in ("x1", "y1", "x2", "y2")]
+    box = None if None in corners else corners
+    names = ("path", "found", "confidence", "page_id", "page_number", "quote")
+    # The table's is a float of 32 bits, whose further digits say nothing.
+    confidence = None if one["confidence"] is None else round(one["confidence"], 4)
+    return {**{name: one[name] for name in names}, "confidence": confidence, "box": box}
+
+
+class _Typed:
+    """The Parquet file, written a row group at a time."""
+
+    def __init__(self, path: Path, kind: pa.StructType, names: Mapping[str, str]) -> None:
+        fields = [(names.get(one.name, one.name), one.type) for one in kind]
+        self._schema = pa.schema([*_FIRST.items(), *fields, *_LAST.items()])
+        self._path, self._names = path, names
+        self._held: list[dict[str, object]] = []
+        self._characters = 0
+
+    def __enter__(self) -> "_Typed":
+        self._writer = pq.ParquetWriter(self._path, self._schema, compression="zstd")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._flush()
+        self._writer.close()
+
+    def write(self, record: _Record) -> None:
+        fields = {self._names.get(name, name): value for name, value in record.typed.items()}
+        errors = [asdict(error) for error in record.errors + record.misfits]
+        last = {"errors": errors, "unsupported": record.unsupported}
+        self._held.append({**record.own, **fields, **last})
+        self._characters += len(record.row["fields"] or "")
+        self._characters += sum(len(error.value or "") for error in record.errors)
+        if len(self._held) == GROUP_ROWS or self._characters >= GROUP_CHARACTERS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._held:
+            self._writer.write_table(pa.Table.from_pylist(self._held, schema=self._schema))
+        self._held, self._characters = [], 0

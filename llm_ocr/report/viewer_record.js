@@ -1,0 +1,92 @@
+"use strict";
+// The records of a page: a line a field; its box on the page lights up with it.
+
+function recordsOf(page) {
+  return (page.records || []).map((n) => read(`r${n}`));
+}
+
+function showRecords(page, k) {
+  const place = byId("text");
+  recordsOf(page).forEach((record, n) => {
+    place.append(recordCard(record, n, k));
+    record.fields.forEach((field, j) => {
+      const spot = field.box && field.page_number === page.page_number && percent(field.box, page.size);
+      if (spot) byId("sheet").querySelector(".sheet")?.append(proof(field, spot, `r${n}-${j}`));
+    });
+  });
+}
+
+function percent([x1, y1, x2, y2], size) {
+  if (!size) return null;
+  const [width, height] = size;
+  return [(100 * x1) / width, (100 * y1) / height, (100 * (x2 - x1)) / width, (100 * (y2 - y1)) / height];
+}
+
+function proof(field, [left, top, width, height], id) {
+  const element = make("button", { class: "box proof", type: "button", "data-label": field.path, "data-block": id, "aria-label": field.path });
+  element.classList.toggle("at-top", top < 2.5);
+  Object.assign(element.style, { left: `${left}%`, top: `${top}%`, width: `${width}%`, height: `${height}%`, zIndex: 3 });
+  element.style.setProperty("--hue", hue("field"));
+  return element;
+}
+
+function recordCard(record, n, k) {
+  const errors = record.fields.reduce((sum, field) => sum + (field.errors?.length || 0), record.errors.length);
+  const counts = [[errors, errors === 1 ? "error" : "errors"],
+    [record.fields.filter((field) => field.unsupported).length, "not on the page"]];
+  const facts = counts.filter(([count]) => count).map(([count, words]) => `${count} ${words}`).join(", ");
+  const badge = paint(make("span", { class: "badge" }, record.status), record.status);
+  const head = make("header", {}, make("h3", {}, record.schema || "Record"), badge, make("span", { class: "quiet" }, facts));
+  const card = make("section", { class: "record", "aria-label": "Record" }, head);
+  if (record.error) card.append(paint(make("p", { class: "error" }, record.error, make("code", {}, ` ${record.error_code || ""}`)), record.status));
+  for (const error of record.errors) card.append(complaint(error));
+  if (record.fields.length) card.append(make("table", {}, make("tbody", {}, ...record.fields.map((field, j) => line(field, `r${n}-${j}`, k)))));
+  if (record.raw) card.append(make("details", { class: "raw" }, make("summary", {}, "What the model said"), make("pre", {}, record.raw)));
+  return card;
+}
+
+function line(field, id, k) {
+  const cut = field.path.lastIndexOf(".") + 1;
+  const name = make("th", { scope: "row" }, make("span", { class: "quiet" }, field.path.slice(0, cut)), field.path.slice(cut));
+  const missing = field.value === null || field.value === undefined;
+  const value = make("td", {}, make("span", { class: missing ? "quiet" : "value" }, missing ? "–" : field.value));
+  for (const error of field.errors || []) value.append(complaint(error));
+  const row = make("tr", { "data-block": id, tabindex: "0", title: field.quote ? `On the page: ${field.quote}` : "" }, name, value, make("td", { class: "where" }, ...where(field, k)));
+  row.style.setProperty("--hue", hue("field"));
+  row.classList.toggle("wrong", Boolean(field.errors));
+  row.classList.toggle("unsupported", Boolean(field.unsupported));
+  row.classList.toggle("boxed", Boolean(field.box) && field.page_number === run.pages[k].page_number);
+  return row;
+}
+
+function complaint(error) {
+  const raw = error.value === null ? "" : make("code", {}, error.value);
+  return make("p", { class: "complaint" }, raw, raw ? ": " : "", error.reason);
+}
+
+function where(field, k) {
+  if (field.unsupported) return [make("span", { class: "mark", title: "The value was looked for and isn't on the page" }, "not on the page")];
+  const parts = [];
+  const there = run.pages.findIndex((page) => page.doc_id === run.pages[k].doc_id && page.page_number === field.page_number);
+  if (field.page_number && field.page_number !== run.pages[k].page_number) {
+    parts.push(there < 0 ? `page ${field.page_number}` : make("button", { type: "button", "data-page": there }, `page ${field.page_number}`));
+  }
+  if (field.confidence !== undefined) {
+    const words = `Found ${field.found || ""}, confidence ${field.confidence.toFixed(2)}`;
+    parts.push(make("span", { class: "quiet", title: words }, `${Math.round(100 * field.confidence)}%`));
+  }
+  return parts;
+}
+
+// A field that stands on another page: go there, and light it up.
+function goToField(event) {
+  const link = event.target.closest("[data-page]");
+  if (!link) return false;
+  const id = link.closest("[data-block]").dataset.block;
+  const scrolled = byId("text").scrollTop;
+  show(Number(link.dataset.page));
+  byId("text").scrollTop = scrolled; // The line stays under the mouse, which else lights another.
+  for (const element of document.querySelectorAll(`[data-block="${id}"]`)) element.classList.add("lit");
+  document.querySelector(`.box[data-block="${id}"]`)?.scrollIntoView({ block: "center" });
+  return true;
+}

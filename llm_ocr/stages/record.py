@@ -1,0 +1,298 @@
+"""One document, or one page, on its way to a record."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from llm_ocr.inference.quality import Flaw, Verdict
+from llm_ocr.inference.replies import Answer
+from llm_ocr.inference.window import Window
+from llm_ocr.models.profile import ModelProfile
+from llm_ocr.parsing.evidence import find_evidence
+from llm_ocr.parsing.leaves import leaves, without
+from llm_ocr.parsing.loading import LoadedSchema
+from llm_ocr.parsing.merging import merge_validated
+from llm_ocr.parsing.record import (
+    Evidence,
+    FieldError,
+    PageText,
+    RecordPer,
+    RecordSource,
+    Validated,
+)
+from llm_ocr.parsing.shape import labels_of
+from llm_ocr.parsing.windows import windows
+from llm_ocr.records import (
+    ErrorCode,
+    PageError,
+    PageStatus,
+    ParsedAnswer,
+)
+from llm_ocr.stages.record_images import Images
+from llm_ocr.stages.record_parts import Part, PartItem, PartReading, text_room
+from llm_ocr.stages.rows import block_of, evidence_row
+from llm_ocr.stages.stage import Asked, Reading, Spent, item_result, joined, outcome
+from llm_ocr.tables.counts import ItemResult
+from llm_ocr.tables.schema import Row
+
+# Who asks about a part, as well as can be.
+Best = Callable[[Asked, Spent], Awaitable[Reading | None]]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be parsed, from what, and into what; `model` where it is another than usual."""
+
+    schema: LoadedSchema
+    per: RecordPer = RecordPer.DOCUMENT
+    source: RecordSource = RecordSource.BOTH
+    drop_unsupported: bool = False
+    model: str | None = None
+
+    @property
+    def asked(self) -> str:
+        """The same for what gives the same records."""
+        what = [self.per, self.source, self.schema.name, self.schema.schema_hash]
+        if self.drop_unsupported:
+            what.append("dropped")
+        if self.model is not None:
+            what.append(self.model)
+        return "-".join(what)
+
+    @cached_property
+    def labels(self) -> Mapping[str, Sequence[str]]:
+        """What fields may be called on a page, by path."""
+        return labels_of(self.schema.json_schema)
+
+    @cached_property
+    def defaults(self) -> Mapping[str, object]:
+        """Values that stand in every record of which nothing else is known, by path."""
+        return dict(leaves(self.schema.validate({}).fields))
+
+
+@dataclass(frozen=True)
+class RecordReading(Reading):
+    """The record that the parts' answers make, and how sure the model was of its values."""
+
+    record: Validated | None = None
+    sureness: Mapping[str, float] | None = None
+
+
+class RecordItem:
+    """One document, or one page, on its way to a record."""
+
+    def __init__(self, record_id: str, pages: Iterable[Row], wanted: Wanted) -> None:
+        self._record_id, self._wanted = record_id, wanted
+        self._images = Images()
+        with_images = wanted.source is not RecordSource.TEXT
+        self._pages = [self._images.taken(row, keep=with_images) for row in pages]
+        self._reading: RecordReading | None = None
+
+    @property
+    def item_id(self) -> str:
+        return self._record_id
+
+    async def read(
+        self, best: Best, places: Window, profile: ModelProfile, spent: Spent
+    ) -> Reading:
+        """Each part asked about in a place of its own, as `best` does it, and made one record.
+
+        A part about which nobody could be asked is missing in it. Raises PageError where all are.
+        """
+
+        async def one(part: Part) -> Reading | None:
+            async with places.place():
+                return await best(PartItem(part, self._wanted.schema), spent)
+
+        parts = list(self._parts(text_room(profile)))
+        if not parts:
+            first = self._pages[0]
+            said = first["error"] or "nothing was read on its pages"
+            code = ErrorCode(first["error_code"] or ErrorCode.MISSING_PAGES)
+            raise PageError(code, f"{first['name']}: no record without pages: {said}")
+        if len(parts) == 1:
+            ended: list[Reading | BaseException | None] = [await one(parts[0])]
+        else:
+            # All of them end before a failure is told, so that all are counted.
+            ended = await asyncio.gather(*map(one, parts), return_exceptions=True)
+        failures = [one for one in ended if isinstance(one, BaseException)]
+        grave = [one for one in failures if not isinstance(one, PageError)]
+        if grave or len(failures) == len(parts):
+            raise (grave or failures)[0]
+        spent.attempts += sum(one.attempts for one in failures if isinstance(one, PageError))
+        return self._joined(parts, ended)
+
+    async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:
+        assert isinstance(reading, RecordReading), "every record is asked about"
+        # Whatever fails from here on, what was answered is in the row.
+        self._reading = reading
+        if reading.record is None:
+            error = PageError(
+                ErrorCode.UNREADABLE_ANSWER,
+                f"{self._pages[0]['name']}: the model's answer holds no JSON object; it is in "
+                "raw_answer",
+            )
+            return self._row(PageStatus.FAILED, reading, spent, error)
+        record, evidence = await asyncio.to_thread(self._supported, reading.record, reading)
+        return self._row(reading.status, reading, spent, record=record, evidence=evidence)
+
+    def failure(self, error: PageError, spent: Spent) -> ItemResult:
+        return self._row(PageStatus.FAILED, self._reading, spent, error)
+
+    def _parts(self, room: int) -> Iterator[Part]:
+        """Pages with their images, or their text in windows of at most `room` characters."""
+        name = str(self._pages[0]["name"])
+        if self._wanted.source is RecordSource.TEXT:
+            texts = [row["markdown"] for row in self._pages if row["markdown"]]
+            for number, window in enumerate(windows(texts, room), 1):
+                yield Part(f"{name}, part {number}", window.text, overlaps=window.overlaps)
+            return
+        for row in self._pages:
+            of = f"{name}, page {row['page_number']}"
+            text = row["markdown"] or "" if self._wanted.source is RecordSource.BOTH else ""
+            if row["image"] is not None:
+                # What is beyond the room for text, the image shows.
+                yield Part(of, text[:room], row["image"])
+            elif text:
+                for window in windows([text], room):
+                    yield Part(of, window.text, overlaps=window.overlaps)
+
+    def _lost(self) -> Iterator[str]:
+        """What of the document no model was shown."""
+        for row in self._pages:
+            is_shown = row["markdown"] or row["image"] is not None
+            if row["status"] == PageStatus.FAILED and not is_shown:
+                yield f"page {row['page_number']} could not be read: {row['error']}"
+
+    def _joined(
+        self, parts: Sequence[Part], ended: Sequence[Reading | BaseException | None]
+    ) -> RecordReading:
+        readings = [one for one in ended if isinstance(one, PartReading)]
+        read = [
+            (number, one.record, one.sureness or {})
+            for number, one in enumerate(ended)
+            if isinstance(one, PartReading) and one.record is not None
+        ]
+        missing = [*self._lost()]
+        missing += [
+            f"{part.name}: {_why(one)}"
+            for part, one in zip(parts, ended, strict=True)
+            if not (isinstance(one, PartReading) and one.record is not None)
+        ]
+        cut = [one for one in readings if one.verdict.flaw is Flaw.CUT]
+        notes = [note for one in readings for note in one.parsed.notes]
+        answer = joined([one.answer for one in readings if one.answer is not None])
+        record, sureness = self._merged(parts, read, [*missing, *notes]) if read else (None, {})
+        verdict = _verdict(answer, record, [*missing, *(one.verdict.why for one in cut)])
+        first = readings[0]
+        return RecordReading(
+            reader=first.reader,
+            way=next((one.way for one in readings if one.way != first.way), first.way),
+            prompt_hash=first.prompt_hash,
+            answer=answer,
+            parsed=ParsedAnswer((), tuple(notes)),
+            verdict=verdict,
+            is_fallback=verdict.is_good and any(one.is_fallback for one in readings),
+            record=record,
+            sureness=sureness or None,
+        )
+
+    def _merged(
+        self,
+        parts: Sequence[Part],
+        read: Sequence[tuple[int, Validated, Mapping[str, float]]],
+        notes: Sequence[str],
+    ) -> tuple[Validated, Mapping[str, float]]:
+        """The parts' records as one, with the notes among its errors, and how sure its values are.
+
+        A part overlaps the one before it only if that was read.
+        """
+        numbers = [number for number, _, _ in read]
+        overlaps = [
+            place
+            for place, number in enumerate(numbers)
+            if parts[number].overlaps and place and numbers[place - 1] == number - 1
+        ]
+        merged = merge_validated(self._wanted.schema, [one for _, one, _ in read], overlaps)
+        told = [FieldError("", None, note) for note in dict.fromkeys(notes)]
+        record = Validated(merged.record.fields, (*merged.record.errors, *told))
+        sure: dict[str, float] = {}
+        for path, _ in leaves(record.fields):
+            place, there = merged.home(path)
+            likely = read[place][2].get(there)
+            if likely is not None:
+                sure[path] = likely
+        return record, sure
+
+    def _supported(
+        self, record: Validated, reading: RecordReading
+    ) -> tuple[Validated, Sequence[Evidence]]:
+        """The record with the places of its values; without those that have none, if wanted.
+
+        A default of the schema's is not from the page, and is not looked for there in vain.
+        """
+        pages = [
+            PageText(row["page_id"], row["page_number"], [block_of(one) for one in row["blocks"]])
+            for row in self._pages
+        ]
+        wanted = self._wanted
+        values = dict(leaves(record.fields))
+        found = [
+            one
+            for one in find_evidence(record.fields, pages, reading.sureness, wanted.labels)
+            if one.found is not None
+            or one.path not in wanted.defaults
+            or wanted.defaults[one.path] != values[one.path]
+        ]
+        if not wanted.drop_unsupported:
+            return record, found
+        dropped = [one.path for one in found if one.found is None]
+        fields, gone = without(record.fields, dropped)
+        said = "the page does not show it (--drop-unsupported)"
+        errors = [FieldError(path, json.dumps(gone[path]), said) for path in dropped]
+        kept = [one for one in found if one.found is not None]
+        return Validated(fields, (*record.errors, *errors)), kept
+
+    def _row(
+        self,
+        status: PageStatus,
+        reading: RecordReading | None,
+        spent: Spent,
+        error: PageError | None = None,
+        record: Validated | None = None,
+        evidence: Sequence[Evidence] = (),
+    ) -> ItemResult:
+        first, schema = self._pages[0], self._wanted.schema
+        answer = reading.answer.text if reading and reading.answer else None
+        row: dict[str, Any] = {
+            "record_id": self._record_id,
+            "doc_id": first["doc_id"],
+            "source_uri": first["source_uri"],
+            "name": first["name"],
+            "schema": schema.name,
+            "schema_hash": schema.schema_hash,
+            "fields": json.dumps(record.fields, ensure_ascii=False) if record else None,
+            "errors": [vars(one) for one in record.errors] if record else [],
+            "evidence": [evidence_row(one) for one in evidence],
+            "raw_answer": answer,
+            **outcome(status, reading, spent, error),
+        }
+        return item_result(self.item_id, row, {"records": [row]})
+
+
+def _why(ended: Reading | BaseException | None) -> str:
+    if isinstance(ended, PageError):
+        return f"nobody could be asked about it: {ended.message}"
+    return "the answer holds no JSON object; it is in raw_answer"
+
+
+def _verdict(answer: Answer, record: Validated | None, why: Sequence[str]) -> Verdict:
+    if record is None:
+        return Verdict(Flaw.UNREADABLE, 0, None, "the answer holds no JSON object")
+    length = len(answer.text)
+    if why:
+        return Verdict(Flaw.CUT, length, None, "; ".join(dict.fromkeys(why)))
+    return Verdict(None, length, None)

@@ -1,0 +1,125 @@
+"""What a model is shown of a document at once, to make a record of: a page, or some of its text."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from llm_ocr.inference.client import ChatRequest
+from llm_ocr.inference.quality import Flaw, Verdict
+from llm_ocr.inference.replies import Answer
+from llm_ocr.models.profile import ModelProfile, Prompt, Rung, Task
+from llm_ocr.parsing.answers import AROUND, keys_of, read_answer
+from llm_ocr.parsing.confidences import sureness
+from llm_ocr.parsing.record import Schema, Validated
+from llm_ocr.parsing.windows import WINDOW_CHARACTERS
+from llm_ocr.records import ParsedAnswer
+from llm_ocr.stages.stage import Question, Reader, Reading, joined
+
+# Where there was no JSON, or it was cut: once more, with what was wrong and room for more. At a
+# temperature, as one that ran into a loop would do so again.
+AGAIN = Rung("again", sampling={"temperature": 0.3, "seed": 1}, longer=True)
+# Tokens that the prompt may take more when it is asked again.
+_SPARE = 256
+# Characters of text a token is at least, and tokens that an image and the schema take at most.
+_TOKEN_CHARACTERS = 3
+_BESIDE = 2_000
+
+
+@dataclass(frozen=True)
+class Part:
+    """`name` says which it is; `overlaps` if it begins with what the part before it ends with."""
+
+    name: str
+    text: str
+    image: Callable[[], bytes] | None = None
+    overlaps: bool = False
+
+
+@dataclass(frozen=True)
+class PartReading(Reading):
+    """The record in an answer, and how sure the model was of its values (by path, 0..1)."""
+
+    record: Validated | None = None
+    sureness: Mapping[str, float] | None = None
+
+
+class PartItem:
+    """A part that a model is asked about."""
+
+    def __init__(self, part: Part, schema: Schema) -> None:
+        self.part = part
+        self._schema = schema
+        self._last: PartReading | None = None
+
+    def ladder(self, profile: ModelProfile) -> Sequence[Rung]:
+        return [AGAIN]
+
+    async def questions(self, profile: ModelProfile, rung: Rung) -> Sequence[Question]:
+        prompt = profile.prompt(Task.PARSE)
+        limit = prompt.max_tokens
+        if rung is AGAIN and self._was_cut:
+            limit = self._room(profile, 2 * limit)
+            if limit <= prompt.max_tokens:
+                return []
+        return [self._question(prompt, limit, {**profile.sampling, **rung.sampling})]
+
+    def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
+        answer = joined([answer for _, answer in asked])
+        found = read_answer(answer.text, keys_of(self._schema))
+        self._last = PartReading(
+            reader=reader,
+            way=rung.name,
+            prompt_hash=reader.profile.prompt_hash(Task.PARSE),
+            answer=answer,
+            parsed=ParsedAnswer((), tuple(one for one in found.notes if one != AROUND)),
+            verdict=_verdict(answer, found.value is not None, found.cut),
+            record=None if found.value is None else self._schema.validate(found.value),
+            sureness=sureness(answer.text, answer.logprobs),
+        )
+        return self._last
+
+    def without_model(self) -> None:
+        return None
+
+    @property
+    def _was_cut(self) -> bool:
+        return self._last is not None and self._last.verdict.flaw is Flaw.CUT
+
+    def _room(self, profile: ModelProfile, wanted: int) -> int:
+        """Tokens for an answer, beside the prompt as the server counted it."""
+        taken = self._last.answer.prompt_tokens if self._last and self._last.answer else 0
+        return min(wanted, profile.serving.max_model_len - taken - _SPARE)
+
+    def _question(self, prompt: Prompt, limit: int, sampling: Mapping[str, object]) -> Question:
+        schema, part = self._schema, self.part
+        text = f"What was read on it:\n\n<page>\n{part.text}\n</page>" if part.text else ""
+        said = f"The JSON schema:\n{json.dumps(schema.json_schema)}"
+        again = f"Asked before, {self._last.verdict.why}. Mind that." if self._last else ""
+        form = {"name": schema.name, "schema": schema.json_schema}
+        request = ChatRequest(
+            prompt="\n\n".join(filter(None, (prompt.text, text, again))),
+            jpeg=part.image() if part.image else None,
+            max_tokens=limit,
+            sampling=sampling,
+            guide={
+                "response_format": {"type": "json_schema", "json_schema": form},
+                "logprobs": True,
+            },
+            unguided="\n\n".join(filter(None, (prompt.text, said, text, again))),
+        )
+        return Question(request)
+
+
+def text_room(profile: ModelProfile) -> int:
+    """Characters of text that a model can be shown beside a page's image, and answer about."""
+    left = profile.serving.max_model_len - profile.prompt(Task.PARSE).max_tokens - _BESIDE
+    return max(2_000, min(WINDOW_CHARACTERS, left * _TOKEN_CHARACTERS))
+
+
+def _verdict(answer: Answer, is_read: bool, is_cut: bool) -> Verdict:
+    length = len(answer.text)
+    if not is_read:
+        return Verdict(Flaw.UNREADABLE, 0, None, "the answer holds no JSON object")
+    if is_cut or answer.finish_reason in ("length", "repetition"):
+        return Verdict(Flaw.CUT, length, None, "the answer was cut")
+    return Verdict(None, length, None)

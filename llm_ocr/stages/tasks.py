@@ -1,0 +1,201 @@
+"""What can be asked about a figure: how the question goes, and how the answer is read."""
+
+import hashlib
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from llm_ocr.inference.replies import Answer
+from llm_ocr.models.profile import FIGURE_TASKS, ModelProfile, Prompt, Task
+from llm_ocr.parsing import figure_data
+from llm_ocr.parsing.answers import read_answer
+from llm_ocr.parsing.figure_data import NoDataError
+from llm_ocr.parsing.figure_tables import as_csv
+from llm_ocr.parsing.record import FieldError, Schema
+
+DEFAULT_CLASSES = ("chart", "table", "diagram", "photo", "logo", "other")
+NAMES = tuple(task.value for task in FIGURE_TASKS)
+OWN_TOKENS = 2048
+FILL_IN = (
+    "Read this figure from a document and fill in the fields. Give null for what it doesn't show."
+)
+
+
+@dataclass(frozen=True)
+class TaskChoice:
+    """A task as its user chose it. `schema` is what `load_schema` takes; `schema_hash` says what
+    was in it."""
+
+    name: str
+    prompt: str | None = None
+    schema: str | None = None
+    schema_hash: str | None = None
+    classes: tuple[str, ...] = ()
+
+    @property
+    def question(self) -> str:
+        """12 hex digits that change with what is asked; empty for a built-in task as it is."""
+        asked = [self.prompt, self.schema_hash, list(self.classes)]
+        if not any(asked):
+            return ""
+        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def choice_from_json(text: str | bytes) -> TaskChoice:
+    """What `TaskChoice.as_json` wrote."""
+    raw = json.loads(text)
+    return TaskChoice(**{**raw, "classes": tuple(raw["classes"])})
+
+
+@dataclass(frozen=True)
+class Said:
+    """What an answer says: columns of its row. `unreadable` is why it can't be read as the task
+    wants it; `is_blank`: there is nothing in the figure that was asked for."""
+
+    text: str | None = None
+    data: str | None = None
+    confidence: float | None = None
+    errors: tuple[FieldError, ...] = ()
+    unreadable: str = ""
+    is_blank: bool = False
+
+
+@dataclass(frozen=True)
+class FigureTask:
+    """One task. `guide` goes into the request to bind the answer to a form, `form` tells the form
+    in words where the server can't. An answer without a form (`read` None) is a text."""
+
+    name: str
+    prompt: Callable[[ModelProfile], Prompt]
+    read: Callable[[Answer], Said] | None = None
+    guide: Mapping[str, object] = field(default_factory=dict)
+    form: str = ""
+
+
+def task_of(choice: TaskChoice) -> FigureTask:
+    """The task that was chosen. What `load_schema` raises comes when an own one is first used."""
+    if choice.name == Task.CLASSIFY:
+        return _classify(choice.classes or DEFAULT_CLASSES)
+    if choice.name == Task.DATA:
+        return _data()
+    if choice.name in NAMES:
+        built_in = Task(choice.name)
+        return FigureTask(choice.name, lambda profile: profile.prompt(built_in))
+    return _own(choice)
+
+
+def _data() -> FigureTask:
+    return FigureTask(
+        Task.DATA.value,
+        lambda profile: profile.prompt(Task.DATA),
+        _read_data,
+        _guided_by(figure_data.SCHEMA_NAME, figure_data.SCHEMA),
+        _json_form(figure_data.SCHEMA),
+    )
+
+
+def _read_data(answer: Answer) -> Said:
+    try:
+        data, notes = figure_data.read_answer(answer.text)
+    except NoDataError as error:
+        return Said(unreadable=str(error))
+    if data.kind == figure_data.NONE:
+        return Said(is_blank=True)
+    if data.is_empty:
+        return Said(unreadable=f"the answer speaks of a {data.kind}, but has no values of it")
+    return Said(as_csv(data), data.as_json(), errors=_noted(notes))
+
+
+def _noted(notes: Sequence[str]) -> tuple[FieldError, ...]:
+    """What was mended in an answer, as errors of the whole."""
+    return tuple(FieldError("", None, note) for note in notes)
+
+
+def _classify(classes: Sequence[str]) -> FigureTask:
+    listed = ", ".join(classes)
+
+    def prompt(profile: ModelProfile) -> Prompt:
+        asked = profile.prompt(Task.CLASSIFY)
+        text = asked.text.replace("{classes}", listed)
+        # A user's own may not say where they go.
+        text = text if text != asked.text else f"{text}\nThe classes: {listed}."
+        return Prompt(text, asked.max_tokens, asked.guided)
+
+    guide = {"structured_outputs": {"choice": list(classes)}, "logprobs": True}
+    return FigureTask(
+        Task.CLASSIFY.value,
+        prompt,
+        lambda answer: _read_class(answer, classes),
+        guide,
+        f"Answer with one of these, and nothing else: {listed}.",
+    )
+
+
+def _read_class(answer: Answer, classes: Sequence[str]) -> Said:
+    """The class that the answer is, or else the only one that it names."""
+    said = _words(answer.text)
+    known = {_words(one): one for one in classes}
+    named = known.get(said)
+    if named is None:
+        found = [one for key, one in known.items() if f" {key} " in f" {said} "]
+        if len(found) != 1:
+            return Said(unreadable=f"{answer.text.strip()[:80]!r} is not one of the classes")
+        return Said(found[0])
+    return Said(named, confidence=_confidence(answer))
+
+
+def _words(text: str) -> str:
+    plain = unicodedata.normalize("NFKC", re.sub(r"<[^>]*>", " ", text)).casefold()
+    return " ".join(re.findall(r"\w+", plain))
+
+
+def _confidence(answer: Answer) -> float | None:
+    """How likely the model found its words: the product of their tokens' probabilities. What
+    ends the answer is left out."""
+    likely = [logprob for token, logprob in answer.logprobs if _words(token)]
+    return math.exp(min(0.0, sum(likely))) if likely else None
+
+
+def _own(choice: TaskChoice) -> FigureTask:
+    if choice.schema is None:
+        text = choice.prompt or ""
+        return FigureTask(choice.name, lambda profile: profile.any_prompt(text, OWN_TOKENS))
+    # Takes jsonschema, which most runs don't need.
+    from llm_ocr.parsing.loading import load_schema
+
+    schema = load_schema(choice.schema)
+    if choice.schema_hash not in (None, schema.schema_hash):
+        raise ValueError(f"the schema {choice.schema} is another one by now")
+    text = choice.prompt or FILL_IN
+    return FigureTask(
+        choice.name,
+        lambda profile: profile.any_prompt(text, OWN_TOKENS),
+        lambda answer: _read_fields(answer, schema),
+        _guided_by(schema.name, schema.json_schema),
+        _json_form(schema.json_schema),
+    )
+
+
+def _read_fields(answer: Answer, schema: Schema) -> Said:
+    properties = schema.json_schema.get("properties")
+    read = read_answer(answer.text, list(properties) if isinstance(properties, dict) else ())
+    if read.value is None:
+        return Said(unreadable=f"the answer can't be read as JSON: {'; '.join(read.notes)}")
+    validated = schema.validate(read.value)
+    data = json.dumps(dict(validated.fields), ensure_ascii=False)
+    return Said(data=data, errors=(*_noted(read.notes), *validated.errors))
+
+
+def _guided_by(name: str, schema: Mapping[str, object]) -> Mapping[str, object]:
+    json_schema = {"name": name, "schema": schema}
+    return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
+
+
+def _json_form(schema: Mapping[str, object]) -> str:
+    return f"Answer with JSON of this schema, and nothing else:\n{json.dumps(schema)}"

@@ -1,0 +1,39 @@
+"""How sure a model was of its values, out of what the server says of its tokens."""
+
+import pytest
+
+from llm_ocr.parsing.confidences import sureness
+
+SAID = [
+    ('{"', -0.1),
+    ("name", 0.0),
+    ('":"', -0.2),
+    ("Ma", -0.5),
+    ("rlow", -1.0),
+    ('","', -0.3),
+    ('at":[', 0.0),
+    ("12", -2.0),
+    (",nu", -0.4),
+    ("ll]", 0.0),
+    ("}", 0.0),
+]
+TEXT = "".join(token for token, _ in SAID)
+FOUND = {"name": 0.3679, "at.0": 0.1353, "at.1": 0.6703}
+
+
+@pytest.mark.parametrize("end", [[], [("<end of text>", -3.0)]])
+def test_a_value_is_as_likely_as_its_least_likely_token(end: list[tuple[str, float]]) -> None:
+    """What ends the answer is a token too, and none of the text."""
+    found = sureness(TEXT, [*SAID, *end])
+    assert {path: round(sure, 4) for path, sure in found.items()} == FOUND
+
+
+def test_of_what_is_cut_the_values_that_are_whole_are_told() -> None:
+    cut = SAID[:8]
+    assert set(sureness("".join(token for token, _ in cut), cut)) == {"name", "at.0"}
+
+
+def test_nothing_is_told_of_another_text() -> None:
+    assert sureness(TEXT, SAID[1:]) == {}
+    assert sureness(TEXT, SAID[:-1]) == {}
+    assert sureness(TEXT, []) == {}

@@ -1,0 +1,282 @@
+"""What counts as evidence and what doesn't: parts of numbers, notations, opposites, currencies;
+and how much work that is in long documents."""
+
+import random
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import pytest
+
+from llm_ocr.parsing.evidence import find_evidence
+from llm_ocr.parsing.loading import load_schema
+from llm_ocr.parsing.record import Evidence, Found, PageText
+from llm_ocr.parsing.shape import labels_of
+from llm_ocr.records import Block, Box
+
+WIDE = Box(100, 100, 900, 130)
+
+
+def page(*texts: str, number: int = 1) -> PageText:
+    return PageText(f"doc/{number}", number, [Block("text", one, WIDE) for one in texts])
+
+
+def evidence_of(value: object, *texts: str) -> Evidence:
+    [found] = find_evidence({"field": value}, [page(*texts)])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("234.50", "Total: 1,234.50 EUR"),
+        ("234,50", "Total: 1.234,50 EUR"),
+        ("500", "Total: 1,500 EUR"),
+        ("500.00", "Total: 1.500.00 EUR"),
+        ("50", "Total: 12.50 EUR"),
+        ("12", "Total: 12.50 EUR"),
+        ("12.50", "Total: -12.50 EUR"),
+        ("12.50", "Total: (12.50) EUR"),
+        ("12.50", "Total: 12.50- EUR"),
+        ("-12.50", "Total: 12.50 EUR"),
+        ("12.50", "12 and 50"),
+        ("19", "0.19"),
+        ("24", "Invoice 2024-24-7"),
+        ("0381", "page 381"),
+        ("0381", "Invoice 2024-0381"),
+    ],
+)
+def test_a_part_of_a_number_is_no_evidence_for_it(value: str, text: str) -> None:
+    assert evidence_of(value, text).found is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "found", "quote"),
+    [
+        ("1234.5", "Total: 1,234.50 EUR", Found.NORMALISED, "1,234.50"),
+        ("1.234,5", "Total: 1,234.50 EUR", Found.NORMALISED, "1,234.50"),
+        ("1.234,50", "Total: 1.234,50 EUR", Found.EXACT, "1.234,50"),
+        ("12.50", "Total: EUR12.50.", Found.EXACT, "12.50"),
+        ("-12.50", "Total: (12.50) EUR", Found.NORMALISED, "(12.50)"),
+        ("0381", "Order 0381, of May", Found.EXACT, "0381"),
+        ("0381", "Order INV-0381", Found.EXACT, "0381"),
+        ("0381", "Order 12 0381", Found.EXACT, "0381"),
+        ("381", "Invoice 2024-0381 page 381", Found.EXACT, "381"),
+        ("4711", "No.4711", Found.EXACT, "4711"),
+    ],
+)
+def test_a_text_that_is_a_number_is_found_where_it_stands_whole(
+    value: str, text: str, found: Found, quote: str
+) -> None:
+    one = evidence_of(value, text)
+    assert (one.found, one.quote, one.confidence) == (
+        found,
+        quote,
+        1.0 if found is Found.EXACT else 0.95,
+    )
+
+
+def test_wrong_amounts_of_a_built_in_schema_are_unsupported() -> None:
+    loaded = load_schema("invoice")
+    record = loaded.validate({"total": 234.5, "subtotal": 500, "vat": 50, "lines": []})
+    fields = {name: record.fields[name] for name in ("total", "subtotal", "vat")}
+    texts = page("Subtotal 1,500.00 EUR", "VAT 12.50 EUR", "Total: 1,234.50 EUR")
+    assert [one.found for one in find_evidence(fields, [texts])] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("value", "texts", "confidence"),
+    [
+        ("2024-03-01", ["Due 01/03/2024"], 0.76),
+        ("2024-01-03", ["Due 01/03/2024"], 0.76),
+        ("2024-03-01", ["Due 01/03/2024", "Sent 25/02/2024"], 0.95),
+        ("2024-01-03", ["Due 01/03/2024", "Sent 25/02/2024"], 0.2),
+        ("2024-01-03", ["Due 01/03/2024", "Sent 02/25/2024"], 0.95),
+        ("2024-01-03", ["Due 01/03/2024", "Sent 02/25/2024", "and 25/02/2024"], 0.76),
+        (1.234, ["1.234 EUR"], 0.8),
+        (1234, ["1.234 EUR"], 0.76),
+        (1234, ["1.234 EUR", "7,50 EUR"], 0.95),
+        (1.234, ["1.234 EUR", "7,50 EUR"], 0.2),
+        (1.234, ["1.234 EUR", "7.50 EUR"], 1.0),
+        (500.0, ["Total 1 500.00 EUR"], 0.76),
+        (1500.0, ["Total 1 500.00 EUR"], 0.95),
+    ],
+)
+def test_what_can_be_read_in_two_ways_is_read_as_the_page_writes_or_doubted(
+    value: object, texts: list[str], confidence: float
+) -> None:
+    assert evidence_of(value, *texts).confidence == pytest.approx(confidence)
+
+
+def test_a_page_that_does_not_tell_its_notation_has_that_of_the_others() -> None:
+    pages = [page("Sent 25/02/2024, 1,50 EUR"), page("Due 01/03/2024, 1.234 EUR", number=2)]
+    fields = {"a": "2024-03-01", "b": "2024-01-03", "c": 1234, "d": 1.234}
+    found = [one.found is not None for one in find_evidence(fields, pages)]
+    assert found == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("including tax", "excluding tax"),
+        ("Total excluding all tax", "Total incluling all tax"),
+        ("Unpaid order", "Paid order"),
+        ("not approved by the board", "approved by the board"),
+        ("Invoice amount netto", "Invoice amount brutto"),
+        ("with value added tax", "without value added tax"),
+    ],
+)
+def test_texts_of_opposite_meaning_are_not_alike(value: str, text: str) -> None:
+    assert evidence_of(value, text).found is None
+    assert evidence_of(text, value).found is not Found.FUZZY
+
+
+def test_words_that_were_read_badly_are_alike_all_the_same() -> None:
+    for value, text in [
+        ("internal invoice", "nternal invoice"),
+        ("invoice for imports", "imvoice for imports"),
+        ("including tax", "inciuding tax"),
+    ]:
+        assert evidence_of(value, text).found is Found.FUZZY, text
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "quote"),
+    [
+        (True, "Field: no, x", None),
+        (True, "Not field: yes", None),
+        (True, "Field: not true", None),
+        (True, "Field: yes/no", None),
+        (False, "Field: yes / no", None),
+        (True, "Field: ☐ yes ☒ no", None),
+        (False, "Field: ☐ yes ☒ no", "no"),
+        (True, "Field (y/n): y", "y"),
+        (False, "Field: no, x", "no"),
+        (True, "Field ☒", "☒"),
+        (True, "Other: no. Field: yes", "yes"),
+    ],
+)
+def test_a_boolean_is_said_by_the_answer_that_is_given(
+    value: bool, text: str, quote: str | None
+) -> None:
+    assert evidence_of(value, text).quote == quote
+
+
+@pytest.mark.parametrize(
+    ("value", "texts", "quote"),
+    [
+        ("USD", ["Total CA$ 12"], None),
+        ("CAD", ["Total CA$ 12"], "CA$"),
+        ("AUD", ["Total A$12"], "A$"),
+        ("USD", ["Total US$ 12"], "US$"),
+        ("USD", ["Total $12", "All amounts in CAD"], None),
+        ("USD", ["Total $12"], "$"),
+        ("$", ["Total CA$ 12"], None),
+        ("JPY", ["¥500", "Prices in CNY"], None),
+    ],
+)
+def test_a_sign_is_a_currency_unless_it_is_said_to_be_another(
+    value: str, texts: list[str], quote: str | None
+) -> None:
+    assert evidence_of(value, *texts).quote == quote
+
+
+def test_a_sign_that_says_whose_it_is_comes_before_one_that_does_not() -> None:
+    assert evidence_of("USD", "Total $12, CA$ 15 and US$ 11").quote == "US$"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<table><![foo[<tr><td>AB-17</td></tr></table>",
+        "<table><tr><![if x]><td>AB-17",
+        f"<table><tr><td colspan={'9' * 5000}>AB-17</td></tr></table>",
+    ],
+)
+def test_tables_that_no_browser_takes_are_read(text: str) -> None:
+    assert evidence_of("AB-17", text).found is Found.EXACT
+
+
+def test_a_row_has_all_of_an_items_values_though_one_of_them_stands_everywhere() -> None:
+    rows = "".join(f"<tr><td>Part {k}</td><td>1</td><td>{k % 7}.50</td></tr>" for k in range(200))
+    pages = [page(f"<table><tr><th>Item</th><th>Qty</th><th>Price</th></tr>{rows}</table>")]
+    items = [{"item": f"Part {k}", "qty": 1, "price": k % 7 + 0.5} for k in range(200)]
+    found = {one.path: one for one in find_evidence({"lines": items}, pages)}
+    for k in range(200):
+        boxes = [found[f"lines.{k}.{name}"].box for name in ("item", "qty", "price")]
+        assert len({(box.y1, box.y2) for box in boxes if box}) == 1
+        assert found[f"lines.{k}.price"].confidence == 0.95, "no other in its row"
+
+
+def test_a_row_has_most_of_an_items_values_though_the_rarest_stands_elsewhere() -> None:
+    cells = [("1", "7.50"), ("2", "7.50"), ("2", "8.50"), ("3", "8.50")]
+    rows = "".join(f"<tr><td>{qty}</td><td>{price}</td></tr>" for qty, price in cells)
+    pages = [page("All parts are of AB-17", f"<table>{rows}</table>")]
+    item = {"part": "AB-17", "qty": 2, "price": 7.5}
+    found = {one.path: one for one in find_evidence({"lines": [item]}, pages)}
+    qty, price = found["lines.0.qty"].box, found["lines.0.price"].box
+    assert qty is not None
+    assert price is not None
+    assert qty.y1 == price.y1 > WIDE.y1
+
+
+def test_equal_values_of_a_long_list_have_a_place_each() -> None:
+    pages = [page(*["EUR"] * 300)]
+    found = find_evidence({"tags": ["EUR"] * 300}, pages)
+    assert all(one.found is Found.EXACT for one in found)
+    pages = [PageText("doc/1", 1, [Block("text", "EUR", Box(0, k, 9, k + 1)) for k in range(300)])]
+    boxes = [one.box for one in find_evidence({"tags": ["EUR"] * 300}, pages)]
+    assert len({box.y1 for box in boxes if box}) == 300
+
+
+def calls_in(work: Callable[[], object]) -> int:
+    """How many functions are called."""
+    count = 0
+
+    def counted(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(counted)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("kind", ["found", "missing"])
+def test_twice_the_pages_and_items_are_about_twice_the_work(kind: str) -> None:
+    def steps(count: int) -> int:
+        chance = random.Random(1)
+
+        def word() -> str:
+            return "".join(chance.choices("abcdefghijklmnop", k=chance.randint(5, 9)))
+
+        pages, items = [], []
+        for number in range(count):
+            rows = ""
+            for _ in range(4):
+                name, price = f"{word()} {word()}", f"{chance.randint(1, 9)}.00"
+                rows += f"<tr><td>{name}</td><td>1</td><td>{price}</td></tr>"
+                said = name if kind == "found" else f"{word()} {word()}"
+                items.append({"name": said, "quantity": "1", "price": price, "fee": "EUR"})
+            prose = " ".join(word() for _ in range(60))
+            pages.append(page(f"{prose} EUR", f"<table>{rows}</table>", number=number + 1))
+        return calls_in(lambda: find_evidence({"lines": items}, pages))
+
+    assert steps(80) < 2.6 * steps(40), "4 times if it were quadratic"
+
+
+def test_types_that_refer_to_each_other_have_labels_without_end_and_at_once() -> None:
+    names = [f"type{k}" for k in range(8)]
+    fields = {name: {"$ref": f"#/$defs/{name}"} for name in names}
+    types = {
+        name: {"type": "object", "properties": {**fields, "due": {"type": "string"}}}
+        for name in names
+    }
+    schema = {"$defs": types, "$ref": "#/$defs/type0"}
+    assert calls_in(lambda: labels_of(schema)) < 2_000_000, "8 ** 6 types, a hundred calls for each"
+    labels = labels_of(schema)
+    assert "due" in labels["type1.due"]
+    assert calls_in(lambda: labels_of(schema)) < 100, "known"

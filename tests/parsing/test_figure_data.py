@@ -1,0 +1,123 @@
+import json
+
+import pytest
+
+from llm_ocr.parsing.figure_data import FigureData, NoDataError, Series, from_json, read_answer
+from llm_ocr.parsing.figure_tables import as_csv, as_html
+
+RAIN = {
+    "kind": "chart",
+    "title": "Rain",
+    "x_label": "Month",
+    "y_label": "mm",
+    "series": [
+        {"name": "Ulm", "points": [{"x": "May", "y": 71}, {"x": "June", "y": 94.5}]},
+        {"name": "Graz", "points": [{"x": "June", "y": "1,094"}, {"x": "July", "y": None}]},
+    ],
+    "columns": [],
+    "rows": [],
+}
+
+
+def read(answer: str) -> FigureData:
+    return read_answer(answer)[0]
+
+
+def test_a_chart_becomes_a_row_for_each_x_and_a_column_for_each_series() -> None:
+    data = read(json.dumps(RAIN))
+    assert as_csv(data) == 'Month,Ulm,Graz\r\nMay,71,\r\nJune,94.5,"1,094"\r\nJuly,,\r\n'
+    assert json.loads(data.as_json()) == RAIN
+    assert from_json(data.as_json()) == data
+
+
+def test_a_single_series_is_called_by_its_axis_and_points_of_one_x_stay_apart() -> None:
+    line = FigureData("chart", y_label="mm", series=(Series(None, ((1, 2), (2, 4))),))
+    assert as_csv(line) == "x,mm\r\n1,2\r\n2,4\r\n"
+    cloud = FigureData("chart", series=(Series("a", ((1, 2), (1, 3))), Series("b", ((1, 5),))))
+    assert as_csv(cloud) == "series,x,y\r\na,1,2\r\na,1,3\r\nb,1,5\r\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "So: <table><tr><th>River</th><th>m</th></tr><tr><td>Inn</td><td>2</td></tr></table>",
+        "| River | m |\n|---|---:|\n| Inn | 2 |\n\nThat is all.",
+        "River | m\nInn | 2",
+        '```json\n{"kind": "table", "columns": ["River", "m"], "rows": [["Inn", "2"]]}\n```',
+    ],
+)
+def test_what_a_model_says_in_its_own_form_is_a_table_all_the_same(answer: str) -> None:
+    data = read(answer)
+    assert (data.columns, data.rows) == (("River", "m"), (("Inn", "2"),))
+
+
+def test_cells_that_span_stand_in_each_place() -> None:
+    table = (
+        "<table><!-- --><![river[x]]><tr><th rowspan=2>River</th><th colspan='2'>Level</th></tr>"
+        "<tr><th>low</th><th>high</th></tr><tr><td>Inn<td>1<td>2</table><table><tr><td>other"
+    )
+    data = read(table)
+    assert data.columns == ("River", "Level", "Level")
+    assert data.rows == (("River", "low", "high"), ("Inn", "1", "2"))
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "There is a river.", '{"kind": "poem"}', "<table></table>", "[1, 2]", "a | b"]
+)
+def test_what_is_no_data_is_refused(answer: str) -> None:
+    with pytest.raises(NoDataError, match="neither JSON of the schema nor a table"):
+        read(answer)
+
+
+def test_values_that_are_none_are_kept_as_far_as_they_go() -> None:
+    odd = '{"kind": "table", "columns": ["a", 1], "rows": [[true, {"b": 1}], "no row", [NaN]]}'
+    data, notes = read_answer(odd)
+    assert data.columns == ("a", "1")
+    assert data.rows == (("true", '{"b": 1}'), ("no row",), (None,))
+    assert notes == ("NaN read as null",)
+    assert as_html(data) == (
+        '<table><tr><th>a</th><th>1</th></tr><tr><td>true</td><td>{"b": 1}</td></tr>'
+        "<tr><td>no row</td><td></td></tr><tr><td></td><td></td></tr></table>"
+    )
+
+
+@pytest.mark.parametrize("columns", [["Year", "Sales"], []])
+def test_rows_that_are_objects_are_read_by_column(columns: list[str]) -> None:
+    rows = [{"Year": 2020, "Sales": 5}, {"Sales": 6, "Year": 2021}, {"Year": 2022}]
+    body = {"kind": "table", "columns": columns, "rows": rows}
+    data, notes = read_answer(json.dumps(body))
+    assert data.columns == ("Year", "Sales")
+    assert data.rows == ((2020, 5), (2021, 6), (2022, None))
+    assert notes == ()
+
+
+def test_what_is_left_out_is_noted_with_its_value() -> None:
+    points = [{"x": 1, "y": 2, "error": 0.5}, [3, 4], [5, 6, 7], {"value": 8}, 9]
+    series = [{"name": "a", "points": points, "colour": "red"}, "b", {"points": {"May": 1}}]
+    body = {"kind": "chart", "series": series, "rows": "none", "source": ["x"]}
+    data, notes = read_answer(json.dumps(body))
+    assert data.series == (Series("a", ((1, 2), (3, 4))), Series(None, ()))
+    assert set(notes) == {
+        "the answer, 'source' left out: [\"x\"]",
+        'rows left out: "none"',
+        "series 1, 'colour' left out: \"red\"",
+        "series 1, point 1, 'error' left out: 0.5",
+        "series 1, point 3 left out: [5, 6, 7]",
+        'series 1, point 4 left out: {"value": 8}',
+        "series 1, point 5 left out: 9",
+        'series 2 left out: "b"',
+        'series 3, points left out: {"May": 1}',
+    }
+    table = {"kind": "table", "columns": ["a"], "rows": [{"a": 1, "b": "x" * 300}]}
+    assert read_answer(json.dumps(table))[1] == (f"row 1, 'b' left out: \"{'x' * 199}…",)
+
+
+def test_rows_without_a_cell_are_empty() -> None:
+    assert read('{"kind": "table", "columns": ["a"], "rows": [[], {}, null]}').is_empty is False
+    assert read('{"kind": "table", "columns": ["a"], "rows": [[], null]}').is_empty
+
+
+def test_nothing_to_read_is_empty() -> None:
+    assert read('{"kind": "none"}').is_empty
+    assert read('{"kind": "chart", "series": [{"name": "a", "points": []}]}').is_empty
+    assert not read(json.dumps(RAIN)).is_empty

@@ -1,0 +1,25 @@
+"""Settings that are changed where they are read, so that they hold elsewhere."""
+
+from pathlib import Path
+
+import pytest
+
+from llm_ocr.settings import Settings
+
+
+@pytest.mark.parametrize("field", ["record_schema", "task_schema"])
+@pytest.mark.parametrize("name", ["bill.py", "bill.py:Bill", "bill.py:Bill.Line", "bill.json"])
+def test_a_schema_s_file_is_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str, name: str
+) -> None:
+    (tmp_path / name.partition(":")[0]).write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for given in (name, f"~/{name}", f"{tmp_path}/{name}"):
+        found = Settings.model_validate({field: given})
+        assert getattr(found, field) == f"{tmp_path}/{name}"
+
+
+@pytest.mark.parametrize("name", ["invoice", "bills:Bill", "gone.py", "gone.py:Bill", "gone.json"])
+def test_a_schema_that_is_no_file_here_is_as_it_was_given(name: str) -> None:
+    assert Settings(record_schema=name).record_schema == name

@@ -133,6 +133,7 @@ class Workers:
                     return codes
 
 
+@pytest.mark.long
 def test_every_page_is_published_once_though_workers_overlap_and_are_killed(tmp_path: Path) -> None:
     for k in range(SHARDS):
         documents.pdf(tmp_path / "in" / f"{k:02d}.pdf", pages=1)

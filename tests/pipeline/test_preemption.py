@@ -92,6 +92,7 @@ def platform(
     return Platform(tmp_path, f"s3://{BUCKET}/runs/{uuid.uuid4().hex}", environment)
 
 
+@pytest.mark.long
 def test_what_is_finished_is_staged_and_the_successor_does_the_rest(platform: Platform) -> None:
     job = platform.start_and_wait()
     job.send_signal(signal.SIGTERM)

@@ -12,9 +12,7 @@ from nbclient import NotebookClient
 from reportlab.pdfgen.canvas import Canvas
 
 ROOT = Path(__file__).parents[2]
-# Where they become pages of the docs, those that take long to read are among them.
-EXAMPLES = ("report.pdf", "invoice.jpg")
-SHOWN = (*EXAMPLES, "letters.tiff", "rotated-scan.pdf")
+EXAMPLES = ("report.pdf", "invoice.jpg", "letters.tiff", "rotated-scan.pdf")
 DOCUMENTS = 24
 
 
@@ -30,8 +28,7 @@ class Executed:
 def scans(folder: Path) -> list[Path]:
     """24 documents: some of examples/, and letters of a page."""
     folder.mkdir()
-    names = SHOWN if "LLM_OCR_EXECUTED" in os.environ else EXAMPLES
-    files = [ROOT / "examples" / name for name in names]
+    files = [ROOT / "examples" / name for name in EXAMPLES]
     return files + [_letter(folder / f"{n:02d}.pdf", n) for n in range(DOCUMENTS - len(files))]
 
 

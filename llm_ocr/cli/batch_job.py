@@ -1,9 +1,10 @@
 """`run-batch-job`: the command of a job on AWS Batch that is told everything by variables."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from llm_ocr.cli.options import JsonLogs
 from llm_ocr.cli.showing import errors, show
 
 if TYPE_CHECKING:
@@ -16,9 +17,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 
 @app.command()
 def run_batch_job(
-    json_logs: Annotated[
-        bool, typer.Option("--json-logs", help="Logs and progress as JSON lines.")
-    ] = False,
+    json_logs: JsonLogs = False,
 ) -> None:
     """Records of the images in S3, as JSON lines in S3.
 

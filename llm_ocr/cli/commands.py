@@ -25,12 +25,14 @@ from llm_ocr.cli.options import (
     SERVER,
     TASK,
     VLLM,
+    JsonLogs,
     takes,
 )
 from llm_ocr.cli.parsing import parse
 from llm_ocr.cli.planning import plan
 from llm_ocr.cli.schemas import schemas
-from llm_ocr.cli.showing import errors, listed, note, show, terminal
+from llm_ocr.cli.serving import check, engine
+from llm_ocr.cli.showing import errors, listed, show, terminal
 
 if TYPE_CHECKING:
     from llm_ocr.pipeline.events import Notify
@@ -61,7 +63,6 @@ Out = Annotated[
         "--out", "-o", help="Where the run goes, or goes on: a folder, s3://, gs://, hf://."
     ),
 ]
-JsonLogs = Annotated[bool, typer.Option("--json-logs", help="Logs and progress as JSON lines.")]
 Given = dict[str, Any]
 
 
@@ -155,28 +156,10 @@ def compact(
             console.print(f"{done.out}/data/{table}: {files:,} files, now {done.after[table]:,}")
 
 
+app.command()(check)
+app.command()(engine)
 app.command("launch")(launch)
 app.add_typer(jobs, name="jobs")
-
-
-@app.command()
-@takes(MODEL, SERVER, LAUNCH, VLLM)
-def check(given: Given) -> None:
-    """Ask a server, or an engine that is started for it, about known pages; report what is off."""
-    from llm_ocr.cli.progress import watch
-    from llm_ocr.pipeline.serving import check_target
-    from llm_ocr.settings import Settings
-
-    console = terminal()
-    with errors():
-        with watch(console, False) as notify:
-            where, findings = check_target(Settings(**given), notify)
-        console.print(where)
-        for one in findings:
-            said = f"[red]{one.problem}[/]" if one.problem else f"as expected, {one.seconds:.1f} s"
-            console.print(f"  {one.probe}: {said}", highlight=False)
-    if any(finding.problem for finding in findings):
-        raise typer.Exit(2)
 
 
 @app.command()
@@ -234,37 +217,6 @@ def view(
 
     with errors():
         serve(out, port, browser, terminal().print)
-
-
-@app.command()
-@takes(MODEL, LAUNCH, VLLM)
-def engine(
-    given: Given,
-    port: Annotated[int, typer.Option(help="Where it listens on --host.")] = 8000,
-    host: Annotated[str, typer.Option(help="127.0.0.1 keeps it to this machine.")] = "127.0.0.1",
-    model_name: Annotated[
-        str | None, typer.Option(help="The name that the embedded engine serves under.")
-    ] = None,
-    print_command: Annotated[
-        bool,
-        typer.Option("--print-command", help="Only show the command, each argument explained."),
-    ] = False,
-) -> None:
-    """Start an engine alone, for use with curl or --base-url; Ctrl-C ends it."""
-    import os
-
-    from llm_ocr.pipeline.serving import engine_command, explain
-    from llm_ocr.settings import Settings
-
-    with errors():
-        settings = Settings(**given)
-        if print_command:
-            typer.echo(explain(settings, host, port))
-            return
-        command = engine_command(settings, note, model_name)
-    argv = [*command.argv, "--host", host, "--port", str(port)]
-    terminal().print(f"{command.name} answers at http://{host}:{port}/v1 once it is ready.")
-    os.execve(argv[0], argv, {**os.environ, **command.env})
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+JsonLogs = Annotated[bool, typer.Option("--json-logs", help="Logs and progress as JSON lines.")]
 Options = Mapping[str, Any]
 
 PAGES: Options = {

@@ -14,6 +14,7 @@ from llm_ocr.cli.options import (
     RUN,
     SERVER,
     VLLM,
+    JsonLogs,
     takes,
 )
 from llm_ocr.cli.showing import show
@@ -38,9 +39,7 @@ def parse(
         str | None,
         typer.Option("--out", "-o", help="Where the run goes, or goes on (default: into the run)."),
     ] = None,
-    json_logs: Annotated[
-        bool, typer.Option("--json-logs", help="Logs and progress as JSON lines.")
-    ] = False,
+    json_logs: JsonLogs = False,
 ) -> None:
     """Documents to records of a schema, with the place of each value; or those of a run."""
     from llm_ocr.pipeline import parsing

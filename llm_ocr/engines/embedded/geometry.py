@@ -19,15 +19,18 @@ class Word:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of text as it was recognised, with its confidence (0..1).
+    """A line of text with its confidence (0..1; 1 for what a text layer says).
 
-    `slope` is how many pixels it sinks for each that it runs to the right.
+    `slope` is how many pixels it sinks for each that it runs to the right. `is_exact` is whether
+    it comes from the page's text layer: then `bold` is known too, and else False.
     """
 
     text: str
     words: tuple[Word, ...]
     score: float
     slope: float = 0.0
+    is_exact: bool = False
+    bold: bool = False
 
     @cached_property
     def rect(self) -> Rect:

@@ -48,6 +48,7 @@ class ErrorCode(StrEnum):
     EMPTY_ANSWER = "empty_answer"
     UNREADABLE_ANSWER = "unreadable_answer"
     MISSING_PAGES = "missing_pages"
+    NO_TEXT_LAYER = "no_text_layer"
     INTERNAL_ERROR = "internal_error"
 
 
@@ -199,43 +200,14 @@ class Page:
 class ImagePolicy:
     """The page image a model wants: longest side in pixels (never exceeded), JPEG quality.
 
-    An image whose longest side is shorter than `smallest_side` is enlarged to it.
+    An image whose longest side is shorter than `smallest_side` is enlarged to it. `with_lines` is
+    whether the lines of the page's text layer are wanted beside it.
     """
 
     longest_side: int
     jpeg_quality: int = 90
     smallest_side: int = 0
-
-
-@dataclass(frozen=True)
-class TextLayer:
-    """The text that a PDF itself holds for a page, in its own order.
-
-    `under_image` is whether an image covers most of the page: then the text is some earlier OCR's.
-    """
-
-    text: str
-    under_image: bool
-
-
-@dataclass(frozen=True)
-class PageImage:
-    """A rendered page: upright, at most `ImagePolicy.longest_side` pixels on its longest side.
-
-    `ink` is the share of pixels that differ clearly from the background (0..1). `width_pt` and
-    `height_pt` are the upright page's size in points (1/72 inch), None for an image without a
-    resolution; `rotation` is the clockwise turn in degrees that was applied to make it upright
-    (from /Rotate or EXIF). `text_layer` is None where the page has no text of its own.
-    """
-
-    jpeg: bytes
-    width: int
-    height: int
-    ink: float
-    width_pt: float | None
-    height_pt: float | None
-    rotation: int
-    text_layer: TextLayer | None = None
+    with_lines: bool = False
 
 
 @dataclass(frozen=True)
@@ -252,6 +224,92 @@ class Box:
         return max(0.0, self.x2 - self.x1) * max(0.0, self.y2 - self.y1)
 
 
+class TextLayerUse(StrEnum):
+    """What a PDF's own text is used for; `auto`: wherever it can be trusted, and to check answers;
+    `only`: nothing is read but it."""
+
+    AUTO = "auto"
+    OFF = "off"
+    ONLY = "only"
+
+
+@dataclass(frozen=True)
+class TextWord:
+    """A word of a page's own text, and where it stands."""
+
+    text: str
+    box: Box
+
+
+@dataclass(frozen=True)
+class TextLine:
+    """A line of a page's own text. `bold` is whether (nearly) all of it is."""
+
+    text: str
+    words: tuple[TextWord, ...]
+    bold: bool = False
+
+
+# A text layer with less than this is a page number or a stamp.
+FEWEST_CHARACTERS = 25
+MOST_DAMAGE = 0.05
+# Broken layers agreed 0.20 to 0.22 with what their pages show, good ones 0.85 and more.
+TRUSTED = 0.5
+
+
+@dataclass(frozen=True)
+class TextLayer:
+    """The text that a PDF itself holds for a page, in its own order.
+
+    `under_image` is whether an image covers most of the page: then the text is some earlier OCR's.
+    `damage` is the share of its characters that are no text. `trust` (0..1) is how far the text can
+    be taken for what the page shows, by what the PDF tells alone, and `doubts` say what speaks
+    against it. `lines` are what runs along the page's rows, `pictures` the images on it; both only
+    where `ImagePolicy.with_lines` asks for them.
+    """
+
+    text: str
+    under_image: bool
+    damage: float = 0.0
+    trust: float = 1.0
+    doubts: tuple[str, ...] = ()
+    lines: tuple[TextLine, ...] = ()
+    pictures: tuple[Box, ...] = ()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether there is enough of it, and it is no rubbish from a font without a character
+        map."""
+        enough = sum(not one.isspace() for one in self.text) >= FEWEST_CHARACTERS
+        return enough and self.damage < MOST_DAMAGE
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether it can stand for what the page shows, unless the page itself says otherwise."""
+        return self.is_usable and self.trust >= TRUSTED
+
+
+@dataclass(frozen=True)
+class PageImage:
+    """A rendered page: upright, at most `ImagePolicy.longest_side` pixels on its longest side.
+
+    `ink` is the share of pixels that differ clearly from the background (0..1). `width_pt` and
+    `height_pt` are the upright page's size in points (1/72 inch), None for an image without a
+    resolution; `rotation` is the clockwise turn in degrees that was applied to make it upright
+    (from /Rotate, EXIF, or the way its text runs). `text_layer` is None where the page has no text
+    of its own.
+    """
+
+    jpeg: bytes
+    width: int
+    height: int
+    ink: float
+    width_pt: float | None
+    height_pt: float | None
+    rotation: int
+    text_layer: TextLayer | None = None
+
+
 # The canonical labels of blocks. Other labels that a model invents are kept as they come.
 FIGURE_LABELS = frozenset({"image", "figure", "chart"})
 CAPTION_LABELS = frozenset({"image_caption", "figure_caption", "table_caption"})
@@ -260,11 +318,24 @@ FURNITURE_LABELS = frozenset({"header", "footer", "page_number"})
 
 @dataclass(frozen=True)
 class Block:
-    """A labelled box on a page with its Markdown; `box` is None where the model gave none."""
+    """A labelled box on a page with its Markdown; `box` is None where the model gave none.
+
+    `confidence` (0..1) is how sure its reader was of the text, where it says so.
+    """
 
     label: str
     text: str
     box: Box | None
+    confidence: float | None = None
+
+
+@dataclass(frozen=True)
+class PageLine:
+    """A line of text as it was read on a page, how sure its reader was of it (0..1), and where."""
+
+    text: str
+    confidence: float
+    box: Box
 
 
 @dataclass(frozen=True)

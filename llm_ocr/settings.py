@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from llm_ocr.models.catalogue import profile_named
 from llm_ocr.parsing.record import RecordPer, RecordSource
+from llm_ocr.records import TextLayerUse
 from llm_ocr.sources.open import PageSelection, parse_pages
 
 DEFAULT_MODEL = "deepseek-ocr"
@@ -142,6 +143,10 @@ class Settings(BaseSettings):
     fallback: Annotated[Fallback, Field(description="Who reads a page that no model can.")] = (
         Fallback.AUTO
     )
+    text_layer: Annotated[
+        TextLayerUse,
+        Field(description="Use of a PDF's own text: auto, off, only. Decides rows."),
+    ] = TextLayerUse.AUTO
     min_agreement: Annotated[
         float,
         Field(ge=0, le=1, description="Agreement with a PDF's own text below which to ask again."),

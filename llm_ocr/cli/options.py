@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from llm_ocr.records import TextLayerUse
+
 JsonLogs = Annotated[bool, typer.Option("--json-logs", help="Logs and progress as JSON lines.")]
 Options = Mapping[str, Any]
 
@@ -27,6 +29,10 @@ PAGES: Options = {
     "render_timeout": Annotated[float | None, typer.Option(help="Seconds to draw one page.")],
     "max_pixels": Annotated[
         int | None, typer.Option(min=1, help="Pixels that a page's images may decode to.")
+    ],
+    "text_layer": Annotated[
+        TextLayerUse | None,
+        typer.Option(help="A PDF's own text: used where it can be trusted, not at all, or alone."),
     ],
     "min_agreement": Annotated[
         float | None,

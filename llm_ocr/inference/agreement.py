@@ -5,10 +5,6 @@ import re
 import unicodedata
 from collections import Counter
 
-# A text layer with less than this is a page number or a stamp.
-FEWEST_CHARACTERS = 25
-MOST_BAD_CODE_POINTS = 0.05
-
 _TAGS = re.compile(r"<\|ref\|>.*?<\|/ref\|>|<\|det\|>.*?<\|/det\|>|</?[a-zA-Z][^<>]{0,200}>")
 _LINKS = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _COMMAND = re.compile(r"\\[a-zA-Z]+|[\\$^_{}]")
@@ -31,21 +27,6 @@ def agreement(markdown: str, layer: str) -> float:
     said, held = Counter(_words(_plain(markdown))), Counter(_words(layer))
     total = said.total() + held.total()
     return 2 * (said & held).total() / total if total else 1.0
-
-
-def layer_is_usable(layer: str) -> bool:
-    """Whether there is enough of it, and it is no rubbish from a font without a character map."""
-    characters = [one for one in layer if not one.isspace()]
-    if len(characters) < FEWEST_CHARACTERS:
-        return False
-    bad = sum(_is_bad(one) for one in characters)
-    return bad < MOST_BAD_CODE_POINTS * len(characters)
-
-
-def _is_bad(character: str) -> bool:
-    if character in "\ufffe\u0002":
-        return False
-    return character == "\ufffd" or unicodedata.category(character) in ("Cc", "Co", "Cn", "Cs")
 
 
 def _plain(markdown: str) -> str:

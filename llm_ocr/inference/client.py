@@ -19,7 +19,14 @@ from typing import Self
 import aiohttp
 
 from llm_ocr.inference.guides import Guides
-from llm_ocr.inference.replies import Answer, EngineFailedError, TryAgainError, read_answer, refusal
+from llm_ocr.inference.replies import (
+    EXTENSION,
+    Answer,
+    EngineFailedError,
+    TryAgainError,
+    read_answer,
+    refusal,
+)
 from llm_ocr.inference.retry import RetryPolicy
 from llm_ocr.inference.streaming import STREAMED, Draft, read_stream
 from llm_ocr.inference.suspects import PROVEN, Suspects, guilt_of
@@ -41,7 +48,7 @@ class ChatRequest:
 
     A streamed answer longer than `watched_from` characters is stopped when it runs into a loop;
     None: never. `guide` goes into the body too, to bind the answer to a form; `unguided` is the
-    prompt for a server that refuses to (400).
+    prompt for a server that refuses to (400). `extension` is for the embedded engine alone.
     """
 
     prompt: str
@@ -51,6 +58,7 @@ class ChatRequest:
     watched_from: int | None = None
     guide: Mapping[str, object] = field(default_factory=dict)
     unguided: str = ""
+    extension: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def bound(self) -> Mapping[str, object]:
@@ -232,6 +240,7 @@ class ChatClient:
         body["max_tokens"] = max(1, request.max_tokens - draft.completion_tokens)
         body |= STREAMED if self._streams else {}
         body |= request.bound
+        body |= {EXTENSION: request.extension} if request.extension else {}
         if request.jpeg is None:
             return json.dumps(body).encode()
         before, after = json.dumps(body).encode().split(IMAGE.encode(), 1)

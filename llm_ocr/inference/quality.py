@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from llm_ocr.inference.agreement import agreement, layer_is_usable
+from llm_ocr.inference.agreement import agreement
 from llm_ocr.inference.loops import find_loop
 from llm_ocr.inference.replies import Answer
 from llm_ocr.records import FIGURE_LABELS, Block, TextLayer
@@ -100,7 +100,7 @@ def before_loop(answer: Answer) -> Answer:
 
 
 def _agreement(blocks: Sequence[Block], layer: TextLayer | None) -> float | None:
-    if layer is None or not layer_is_usable(layer.text):
+    if layer is None or not layer.is_usable:
         return None
     return agreement("\n\n".join(block.text for block in blocks), layer.text)
 

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from llm_ocr.inference.retry import RETRYABLE_STATUS
 from llm_ocr.records import ErrorCode, PageError
 
+# Where requests and answers have what only the embedded engine understands.
+EXTENSION = "llm_ocr"
 # What a server says when it is asked for more than it can take.
 PUSH_BACK = frozenset({429, 503})
 # Refusals that no other page would escape, and what to do about them.
@@ -31,7 +33,7 @@ class Answer:
     """What the server said. `seconds` counts the last attempt, from sending to the last byte.
 
     `logprobs` are the answer's tokens with their natural log-probabilities, where they were asked
-    for and the server gave them.
+    for and the server gave them. `extension` is what an embedded engine says beside the answer.
     """
 
     text: str
@@ -41,6 +43,7 @@ class Answer:
     seconds: float
     attempts: int
     logprobs: tuple[tuple[str, float], ...] = ()
+    extension: Mapping[str, Any] = field(default_factory=dict)
 
 
 class TryAgainError(Exception):
@@ -91,12 +94,13 @@ def read_answer(raw: bytes, seconds: float, attempt: int) -> Answer:
         text, reason = choice["message"]["content"] or "", choice["finish_reason"]
         tokens = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
         likely = tuple(token_logprobs(choice))
+        extension: Mapping[str, Any] = dict(body.get(EXTENSION) or {})
     except (ValueError, KeyError, TypeError, IndexError) as error:
         said = f"an answer that can't be read: {_message(raw)}"
         raise TryAgainError(ErrorCode.ENGINE_ERROR, said) from error
     if reason == "abort":
         raise TryAgainError(ErrorCode.ENGINE_ERROR, "the server aborted the request")
-    return Answer(text, reason or "stop", *tokens, seconds, attempt, likely)
+    return Answer(text, reason or "stop", *tokens, seconds, attempt, likely, extension)
 
 
 def token_logprobs(choice: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

@@ -148,7 +148,8 @@ class ModelProfile:
     `parser_version` grows when it reads the same answer differently. `ladder` is climbed when an
     answer is bad. `prompts` has at least `Task.DOCUMENT` and `Task.DESCRIBE`. `may_loop` is false
     for an engine that generates nothing: what repeats in its answers stands on the page. `prefix`
-    stands before prompts that are not the profile's own.
+    stands before prompts that are not the profile's own. `takes_text_layer` is for the embedded
+    engine, which is sent the lines of a page's own text.
     """
 
     id: str
@@ -163,6 +164,7 @@ class ModelProfile:
     card: Card
     may_loop: bool = True
     prefix: str = ""
+    takes_text_layer: bool = False
 
     def prompt(self, task: Task) -> Prompt:
         """The profile's own prompt for a task, or the usual one."""

@@ -102,7 +102,9 @@ def stage_named(name: str, site: Site, again: Again | None = None) -> Stage[Any]
     if again is not None and not again.asks:
         return again.stage(ExtractStage(site.pool, profile_named(settings.model)))
     profile = _target(name, settings).reader.profile
-    extract = ExtractStage(site.pool, profile, settings.selection, settings.min_agreement)
+    extract = ExtractStage(
+        site.pool, profile, settings.selection, settings.min_agreement, settings.text_layer
+    )
     return again.stage(extract) if again is not None else OnceStage(extract)
 
 

@@ -10,6 +10,7 @@ from llm_ocr.engines.vllm import READY_TIMEOUT, VllmOptions, find_vllm
 from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.models.catalogue import profile_named
 from llm_ocr.models.profile import FIGURE_TASKS, Task
+from llm_ocr.records import TextLayerUse
 from llm_ocr.settings import DEFAULT_MODEL, EngineChoice, Settings
 from llm_ocr.stages.stage import Reader
 
@@ -44,6 +45,8 @@ def target_of(settings: Settings, model: str) -> Target:
     Raises EngineFailedError where a model other than the default is wanted and nothing here can
     serve it.
     """
+    if settings.text_layer is TextLayerUse.ONLY and model == settings.model:
+        return _text_layer_only(settings)
     profile = profile_named(model)
     revision = settings.revision if model == settings.model else None
     if settings.base_url is not None:
@@ -59,6 +62,15 @@ def target_of(settings: Settings, model: str) -> Target:
         raise EngineFailedError(
             f"{model} needs a GPU and vLLM, or a server: no GPU with vLLM was found here. Give "
             "--base-url, or --engine embedded to read without that model"
+        )
+    return EMBEDDED_TARGET
+
+
+def _text_layer_only(settings: Settings) -> Target:
+    if settings.base_url is not None or settings.engine is EngineChoice.VLLM:
+        raise EngineFailedError(
+            "--text-layer only reads with the embedded engine, which needs no model: leave "
+            "--base-url and --engine vllm out, or choose --text-layer auto"
         )
     return EMBEDDED_TARGET
 
@@ -93,6 +105,7 @@ def identity(settings: Settings, inputs: list[str]) -> dict[str, object]:
         "profile": profile.id,
         "describe_model": describer.model,
         "pages": settings.pages,
+        "text_layer": settings.text_layer.value,
         "limit": settings.limit,
         "sample": settings.sample,
         "seed": None if settings.sample is None else settings.seed,

@@ -25,10 +25,16 @@ class Album:
             return image.render(1, policy)
 
     def crop(
-        self, number: int, size: tuple[int, int], boxes: Sequence[Box], dpi: int, max_side: int
+        self,
+        number: int,
+        size: tuple[int, int],
+        boxes: Sequence[Box],
+        dpi: int,
+        max_side: int,
+        rotation: int | None = None,
     ) -> list[Crop]:
         with self._page(number) as image:
-            return image.crop(1, size, boxes, dpi, max_side)
+            return image.crop(1, size, boxes, dpi, max_side, rotation)
 
     @contextmanager
     def _page(self, number: int) -> Iterator[ImageFile]:

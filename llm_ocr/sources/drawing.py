@@ -44,8 +44,16 @@ class OpenFile(Protocol):
     def render(self, number: int, policy: ImagePolicy) -> PageImage: ...
 
     def crop(
-        self, number: int, size: tuple[int, int], boxes: list[Box], dpi: int, max_side: int
-    ) -> list[Crop]: ...
+        self,
+        number: int,
+        size: tuple[int, int],
+        boxes: list[Box],
+        dpi: int,
+        max_side: int,
+        rotation: int | None = None,
+    ) -> list[Crop]:
+        """Parts of a page of `size`, which was turned by `rotation` (None: as it is rendered)."""
+        ...
 
     def close(self) -> None: ...
 
@@ -69,10 +77,16 @@ class Draughtsman:
         return self._file(document).render(number, policy)
 
     def crop(
-        self, document: Document, number: int, size: tuple[int, int], boxes: list[Box], dpi: int
+        self,
+        document: Document,
+        number: int,
+        size: tuple[int, int],
+        boxes: list[Box],
+        dpi: int,
+        rotation: int | None = None,
     ) -> list[Crop]:
         side = self._limits.max_figure_side
-        return self._file(document).crop(number, size, boxes, dpi, side)
+        return self._file(document).crop(number, size, boxes, dpi, side, rotation)
 
     def _file(self, document: Document) -> OpenFile:
         _check_version(document)

@@ -12,7 +12,15 @@ from PIL import Image, ImageOps, JpegImagePlugin, PngImagePlugin, TiffImagePlugi
 from PIL import UnidentifiedImageError as NoImageError
 
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError, PageImage
-from llm_ocr.sources.raster import FIGURE_QUALITY, Crop, encode, enlarged, ink, pixels_of
+from llm_ocr.sources.raster import (
+    FIGURE_QUALITY,
+    Crop,
+    encode,
+    enlarged,
+    ink,
+    pixels_of,
+    turned,
+)
 
 FORMATS = tuple(
     plugin.format
@@ -64,13 +72,20 @@ class ImageFile:
         return PageImage(jpeg, *image.size, ink(image), *page.points, page.rotation)
 
     def crop(
-        self, number: int, size: tuple[int, int], boxes: Sequence[Box], dpi: int, max_side: int
+        self,
+        number: int,
+        size: tuple[int, int],
+        boxes: Sequence[Box],
+        dpi: int,
+        max_side: int,
+        rotation: int | None = None,
     ) -> list[Crop]:
-        """Boxes on a page rendered at `size`, cut at the file's own resolution up to `dpi`."""
+        """Boxes on a page of `size`, cut at the file's own resolution up to `dpi`."""
         page = self._decode(number, None)
         width_pt = page.points[0]
         scale = min(1.0, dpi * width_pt / 72 / page.image.width) if width_pt else 1.0
-        return [_cut(page.image, size, box, scale, max_side) for box in boxes]
+        image = turned(page.image, 0 if rotation is None else rotation - page.rotation)
+        return [_cut(image, size, box, scale, max_side) for box in boxes]
 
     def _decode(self, number: int, side: int | None) -> "_Decoded":
         """The page upright in RGB; a JPEG no larger than needed for `side` pixels."""
@@ -83,13 +98,13 @@ class ImageFile:
             image.load()
             upright = _upright_rgb(image)
             rotation = ROTATIONS.get(orientation, 0)
-            turned = rotation in (90, 270)
+            sideways = rotation in (90, 270)
             return _Decoded(
                 upright,
                 rotation,
                 # A TIFF's own size is the upright one already, that of a JPEG is not.
-                upright.size if image.size == stored else (stored[::-1] if turned else stored),
-                dpi if dpi is None or not turned else dpi[::-1],
+                upright.size if image.size == stored else (stored[::-1] if sideways else stored),
+                dpi if dpi is None or not sideways else dpi[::-1],
                 sendable=_is_plain_jpeg(image) and orientation == 1,
             )
 

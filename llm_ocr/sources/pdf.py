@@ -5,7 +5,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,14 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 from PIL import Image
 
-from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError, PageImage, TextLayer
-from llm_ocr.sources.raster import FIGURE_QUALITY, Crop, encode, ink, pixels_of
+from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError, PageImage
+from llm_ocr.sources.raster import FIGURE_QUALITY, Crop, encode, ink, pixels_of, turned
+from llm_ocr.sources.text_layer import PageText
 
 POINTS_PER_INCH = 72
 # Images nested deeper than this in form objects are not looked for when pixels are estimated.
 FORM_DEPTH = 8
 LAST_PAGE_SIDE = 16
-# The share of a page that an image covers if the text is under it.
-PAGE_SIZED = 0.7
 
 
 class PdfFile:
@@ -44,26 +43,34 @@ class PdfFile:
         """The page upright, its longest side exactly what the policy wants."""
         try:
             with self._page(number) as page:
-                width_pt, height_pt = page.get_size()
-                rotation = int(page.get_rotation())
-                # pdfium rounds up: a little less keeps the longest side from being one too many.
-                image = _draw(page, (policy.longest_side - 0.01) / max(width_pt, height_pt))
-                layer = _text_layer(page)
+                with closing(PageText(page)) as text:
+                    turn = text.turn()
+                    points = _upright(page.get_size(), turn)
+                    # pdfium rounds up: a little less keeps the longest side from being one more.
+                    image = _draw(page, (policy.longest_side - 0.01) / max(points), turn)
+                    layer = text.layer(turn, image.size, with_lines=policy.with_lines)
+                rotation = (int(page.get_rotation()) + turn) % 360
         except pdfium.PdfiumError:
             return self._render_with_poppler(number, policy)
         jpeg = encode(image, policy.jpeg_quality)
-        points = (width_pt, height_pt)
         return PageImage(jpeg, *image.size, ink(image), *points, rotation, layer)
 
     def crop(
-        self, number: int, size: tuple[int, int], boxes: Sequence[Box], dpi: int, max_side: int
+        self,
+        number: int,
+        size: tuple[int, int],
+        boxes: Sequence[Box],
+        dpi: int,
+        max_side: int,
+        rotation: int | None = None,
     ) -> list[Crop]:
-        """Boxes on a page rendered at `size`, drawn anew at `dpi`."""
+        """Boxes on a page of `size`, drawn anew at `dpi`."""
         try:
             with self._page(number) as page:
-                return [_draw_box(page, size, box, dpi, max_side) for box in boxes]
+                turn = _turn(page) if rotation is None else rotation - int(page.get_rotation())
+                return [_draw_box(page, turn, size, box, dpi, max_side) for box in boxes]
         except pdfium.PdfiumError:
-            image = self._poppler(number, max(size))
+            image = turned(self._poppler(number, max(size)), rotation or 0)
             cuts = [image.crop(pixels_of(box, size, image.size)) for box in boxes]
             return [Crop(encode(cut, FIGURE_QUALITY), *cut.size) for cut in cuts]
 
@@ -178,45 +185,38 @@ def _image_sizes(
             yield from _image_sizes(item, *inside, depth - 1)
 
 
-def _text_layer(page: Any) -> TextLayer | None:  # noqa: ANN401
-    text_page = page.get_textpage()
-    try:
-        text = str(text_page.get_text_bounded())
-    finally:
-        text_page.close()
-    return TextLayer(text, _is_under_image(page)) if text.strip() else None
+def _turn(page: Any) -> int:  # noqa: ANN401
+    with closing(PageText(page)) as text:
+        return text.turn()
 
 
-def _is_under_image(page: Any) -> bool:  # noqa: ANN401
-    """Whether one of the page's own images covers most of it."""
-    whole = page.get_width() * page.get_height()
-    edges = [ctypes.c_float() for _ in range(4)]
-    for index in range(pdfium_c.FPDFPage_CountObjects(page)):
-        item = pdfium_c.FPDFPage_GetObject(page, index)
-        if pdfium_c.FPDFPageObj_GetType(item) != pdfium_c.FPDF_PAGEOBJ_IMAGE:
-            continue
-        if pdfium_c.FPDFPageObj_GetBounds(item, *edges):
-            left, bottom, right, top = (edge.value for edge in edges)
-            if (right - left) * (top - bottom) > PAGE_SIZED * whole:
-                return True
-    return False
+def _upright(size: tuple[float, float], turn: int) -> tuple[float, float]:
+    return size if turn % 180 == 0 else (size[1], size[0])
 
 
-def _draw(page: Any, scale: float, crop: tuple[float, ...] = (0, 0, 0, 0)) -> Image.Image:  # noqa: ANN401
+def _draw(
+    page: Any,  # noqa: ANN401
+    scale: float,
+    turn: int,
+    crop: tuple[float, ...] = (0, 0, 0, 0),
+) -> Image.Image:
     # Pillow takes four bytes a pixel as they are (it keeps the buffer alive), and copies three.
-    bitmap = page.render(scale=scale, crop=crop, rev_byteorder=True, prefer_bgrx=True)
+    bitmap = page.render(
+        scale=scale, rotation=turn % 360, crop=crop, rev_byteorder=True, prefer_bgrx=True
+    )
     image: Image.Image = bitmap.to_pil()
     return image
 
 
 def _draw_box(
     page: Any,  # noqa: ANN401
+    turn: int,
     size: tuple[int, int],
     box: Box,
     dpi: int,
     max_side: int,
 ) -> Crop:
-    width_pt, height_pt = page.get_size()
+    width_pt, height_pt = _upright(page.get_size(), turn)
     sides_pt = (box.x2 - box.x1) / size[0] * width_pt, (box.y2 - box.y1) / size[1] * height_pt
     # One pixel less than allowed, as both edges are rounded.
     scale = min(dpi / POINTS_PER_INCH, max(1, max_side - 1) / max(*sides_pt, 1e-6))
@@ -225,5 +225,5 @@ def _draw_box(
     # pypdfium2 takes margins in points and rounds them up to pixels: half a pixel less than
     # meant gives what is meant.
     margins = [(one - 0.5) / scale for one in (left, height - bottom, width - right, top)]
-    image = _draw(page, scale, tuple(margins))
+    image = _draw(page, scale, turn, tuple(margins))
     return Crop(encode(image, FIGURE_QUALITY), *image.size)

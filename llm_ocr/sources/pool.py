@@ -186,11 +186,22 @@ class RenderPool:
         return cast(PageImage, await self._ask("render", page.document, page.number, policy))
 
     async def crop(
-        self, page: Page, width: int, height: int, boxes: Sequence[Box], dpi: int = 200
+        self,
+        page: Page,
+        width: int,
+        height: int,
+        boxes: Sequence[Box],
+        dpi: int = 200,
+        rotation: int | None = None,
     ) -> list[Crop]:
-        """Parts of a page that was rendered at `width` x `height`, from the source at `dpi`."""
+        """Parts of a page that is `width` x `height` pixels, from the source at `dpi`.
+
+        `rotation` as in `PageImage`, where it is another than the page was rendered with.
+        """
         size = (width, height)
-        answer = await self._ask("crop", page.document, page.number, size, list(boxes), dpi)
+        answer = await self._ask(
+            "crop", page.document, page.number, size, list(boxes), dpi, rotation
+        )
         return cast(list[Crop], answer)
 
     async def _ask(self, name: str, document: Document, *rest: Any) -> object:  # noqa: ANN401

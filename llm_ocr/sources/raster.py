@@ -54,6 +54,19 @@ def enlarged(image: Image.Image, smallest_side: int) -> Image.Image:
     return image.resize(size, Image.Resampling.BICUBIC)
 
 
+QUARTERS = {
+    90: Image.Transpose.ROTATE_270,
+    180: Image.Transpose.ROTATE_180,
+    270: Image.Transpose.ROTATE_90,
+}
+
+
+def turned(image: Image.Image, degrees: int) -> Image.Image:
+    """The image turned clockwise by a multiple of 90 degrees."""
+    turn = QUARTERS.get(degrees % 360)
+    return image if turn is None else image.transpose(turn)
+
+
 def ink(image: Image.Image) -> float:
     """The share of pixels (0..1) whose luminance is far from the commonest one."""
     # Every third pixel of every third row is enough to tell, and nine times as fast.

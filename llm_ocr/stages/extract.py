@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 
 from llm_ocr.models.profile import ModelProfile
-from llm_ocr.records import Document, ErrorCode, Page, PageError
+from llm_ocr.records import Document, ErrorCode, Page, PageError, TextLayerUse
 from llm_ocr.sources.open import PageSelection
 from llm_ocr.sources.pool import DocumentInfo, RenderPool
 from llm_ocr.stages.page import HowToRead, PageItem
@@ -15,13 +15,15 @@ from llm_ocr.tables.plan import Shard
 class ExtractStage:
     """Pages of the shard's documents, rendered, asked about, read and cut.
 
-    The page image of `profile` is the one that is stored; `min_agreement` as in `Evidence`.
+    The page image of `profile` is the one that is stored; `min_agreement` as in `Evidence`,
+    `text_layer` as in `HowToRead`.
     """
 
     pool: RenderPool
     profile: ModelProfile
     selection: PageSelection | None = None
     min_agreement: float = 0.0
+    text_layer: TextLayerUse = TextLayerUse.AUTO
     name: str = "extract"
     tables: Sequence[str] = ("pages", "figures")
 
@@ -63,7 +65,7 @@ class ExtractStage:
         unfinished: set[int] | None = None,
     ) -> PageItem:
         """A page; as one that can't be read, with `error`."""
-        how = HowToRead(self.pool, self.profile, self.min_agreement)
+        how = HowToRead(self.pool, self.profile, self.min_agreement, self.text_layer)
         return PageItem(how, page, info, error, unfinished)
 
     def _numbers(self, document: Document, info: DocumentInfo) -> Sequence[int]:

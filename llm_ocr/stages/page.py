@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llm_ocr.inference.agreement import layer_is_usable
 from llm_ocr.inference.client import ChatRequest
 from llm_ocr.inference.quality import (
     SPECKLED_INK,
@@ -25,12 +24,15 @@ from llm_ocr.records import (
     PageImage,
     PageStatus,
     ParsedAnswer,
+    TextLayer,
+    TextLayerUse,
 )
 from llm_ocr.sources.pool import DocumentInfo, RenderPool
 from llm_ocr.sources.raster import BLANK_INK
 from llm_ocr.stages.figures import figure_blocks, figures_of
+from llm_ocr.stages.layer import check_text, layer_beside, told
 from llm_ocr.stages.placing import merged, placed
-from llm_ocr.stages.rows import image_columns, page_columns, page_rows
+from llm_ocr.stages.rows import image_columns, page_columns, page_rows, told_columns
 from llm_ocr.stages.stage import (
     Question,
     Reader,
@@ -41,6 +43,7 @@ from llm_ocr.stages.stage import (
     outcome,
 )
 from llm_ocr.stages.strips import cut
+from llm_ocr.stages.turning import turned_page
 from llm_ocr.tables.counts import ItemResult
 
 # Characters from which on an answer that still runs is watched for loops: most pages end before.
@@ -49,12 +52,26 @@ LONG_ANSWER = 3_000
 
 @dataclass(frozen=True)
 class HowToRead:
-    """What draws the pages, which profile's page image is stored, and `min_agreement` as in
-    `Evidence`."""
+    """What draws the pages, which profile's page image is stored, `min_agreement` as in
+    `Evidence`, and what a PDF's own text is used for."""
 
     pool: RenderPool
     profile: ModelProfile
     min_agreement: float = 0.0
+    text_layer: TextLayerUse = TextLayerUse.AUTO
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What a model is shown: the JPEG, its size, where it stands on the page image as in
+    `Question`, and the text layer of a whole page."""
+
+    jpeg: bytes
+    width: int
+    height: int
+    top: float
+    scale: float
+    layer: TextLayer | None = None
 
 
 class PageItem:
@@ -75,6 +92,7 @@ class PageItem:
         self._how, self._page, self._info, self._error = how, page, info, error
         self._unfinished = unfinished or set()
         self._image: PageImage | None = None
+        self._is_layer_broken = False
         self._ended: asyncio.Future[ItemResult] | None = None
 
     @property
@@ -112,25 +130,40 @@ class PageItem:
         image = await self._rendered()
         if image.ink < BLANK_INK:
             return ()
+        if self._how.text_layer is TextLayerUse.ONLY:
+            check_text(self._page, image.text_layer)
         prompt = profile.prompts[rung.task]
         sampling = {**profile.sampling, **rung.sampling}
-        watched = self._watched_from(image) if profile.may_loop else None
+        watched = self._watched_from() if profile.may_loop else None
         strips = await self._shown(image, profile, rung)
         return [
             Question(
-                ChatRequest(prompt.text, jpeg, prompt.max_tokens, sampling, watched),
-                width,
-                height,
-                top,
-                scale,
+                ChatRequest(
+                    prompt.text,
+                    one.jpeg,
+                    prompt.max_tokens,
+                    sampling,
+                    watched,
+                    extension=layer_beside(profile, one.layer, self._how.text_layer),
+                ),
+                one.width,
+                one.height,
+                one.top,
+                one.scale,
             )
-            for jpeg, width, height, top, scale in strips
+            for one in strips
         ]
 
-    @staticmethod
-    def _watched_from(image: PageImage) -> int:
+    @property
+    def _layer(self) -> TextLayer | None:
+        """The page's own text, where it may be asked."""
+        if self._image is None or self._is_layer_broken:
+            return None
+        return None if self._how.text_layer is TextLayerUse.OFF else self._image.text_layer
+
+    def _watched_from(self) -> int:
         """Until an answer is longer than its page's own text, what repeats may stand there."""
-        layer = image.text_layer
+        layer = self._layer
         return max(LONG_ANSWER, 0 if layer is None else int(1.5 * len(layer.text)))
 
     @property
@@ -143,43 +176,49 @@ class PageItem:
             self._image = await self._how.pool.render(self._page, self._how.profile.image)
         return self._image
 
-    async def _shown(
-        self, image: PageImage, profile: ModelProfile, rung: Rung
-    ) -> list[tuple[bytes, int, int, float, float]]:
-        """What the model is shown: JPEG, width, height, and where it stands on the page image."""
+    async def _shown(self, image: PageImage, profile: ModelProfile, rung: Rung) -> "list[_Shown]":
         shown = image
         if profile.image != self._how.profile.image:
             shown = await self._how.pool.render(self._page, profile.image)
         ratio = image.width / shown.width
         if rung.scale == 1.0 and rung.bands == 1:
-            return [(shown.jpeg, shown.width, shown.height, 0.0, ratio)]
+            size = shown.width, shown.height
+            return [_Shown(shown.jpeg, *size, 0.0, ratio, shown.text_layer)]
         strips = await asyncio.to_thread(
             cut, shown.jpeg, profile.image, scale=rung.scale, bands=rung.bands
         )
         return [
-            (one.jpeg, one.width, one.height, one.top * ratio, one.scale * ratio) for one in strips
+            _Shown(one.jpeg, one.width, one.height, one.top * ratio, one.scale * ratio)
+            for one in strips
         ]
 
     def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
         answer, profile = joined([answer for _, answer in asked]), reader.profile
+        beside = told(answer.extension, asked[0][0].scale)
+        if beside is not None and beside.turned % 180:
+            asked = [(_sideways(question), one) for question, one in asked]
+        self._is_layer_broken = beside is not None and beside.is_layer_used is False
         parsed = merged(placed(profile, *one) for one in asked)
         verdict = judge(answer, parsed.blocks, self._evidence(profile))
         if verdict.flaw is Flaw.LOOP:
             kept = [(question, before_loop(one)) for question, one in asked]
             parsed = merged(placed(profile, *one) for one in kept)
             verdict = replace(verdict, kept=sum(len(one.text) for _, one in kept))
+        if beside is not None:
+            parsed = ParsedAnswer(beside.of(parsed.blocks), (*beside.notes, *parsed.notes))
         if verdict.why:
             parsed = ParsedAnswer(parsed.blocks, (*parsed.notes, verdict.why))
-        return Reading(reader, rung.name, profile.prompt_hash(rung.task), answer, parsed, verdict)
+        prompt = profile.prompt_hash(rung.task)
+        return Reading(reader, rung.name, prompt, answer, parsed, verdict, told=beside)
 
     def _evidence(self, profile: ModelProfile) -> Evidence:
         page, least = self._drawn, self._how.min_agreement
-        return Evidence(page.ink, page.text_layer, least, may_loop=profile.may_loop)
+        return Evidence(page.ink, self._layer, least, may_loop=profile.may_loop)
 
     def without_model(self) -> Reading | None:
         """The PDF's own text, as one block without layout."""
-        layer = self._image.text_layer if self._image else None
-        if layer is None or not layer_is_usable(layer.text):
+        layer = self._layer
+        if layer is None or not layer.is_usable:
             return None
         text = "\n".join(line.strip() for line in layer.text.splitlines()).strip()
         parsed = ParsedAnswer((Block("text", text, None),), ("from the PDF's own text",))
@@ -190,7 +229,11 @@ class PageItem:
         image = self._drawn
         if reading is None:
             return self._rows(PageStatus.BLANK, None, spent)
-        blocks = [Block(one.label, one.text.strip(), one.box) for one in reading.parsed.blocks]
+        blocks = [replace(one, text=one.text.strip()) for one in reading.parsed.blocks]
+        if reading.told is not None and reading.told.turned:
+            quality = self._how.profile.image.jpeg_quality
+            turn = reading.told.turned
+            image = self._image = await asyncio.to_thread(turned_page, image, turn, quality)
         if not blocks and image.ink < SPECKLED_INK:
             return self._rows(PageStatus.BLANK, reading, spent)
         if reading.status is PageStatus.FAILED:
@@ -218,7 +261,8 @@ class PageItem:
         if not boxes:
             return []
         page, document = self._page, self._page.document
-        crops = await self._how.pool.crop(page, image.width, image.height, boxes)
+        size = image.width, image.height
+        crops = await self._how.pool.crop(page, *size, boxes, rotation=image.rotation)
         return figures_of(document.doc_id, document.name, page.number, blocks, crops)
 
     def _rows(
@@ -251,5 +295,10 @@ class PageItem:
             "raw_answer": reading.answer.text if reading and reading.answer else None,
             "parser_version": reader.profile.parser_version if reader else None,
             "agreement": reading.verdict.agreement if reading else None,
+            **told_columns(reading.told if reading else None, self._image),
             **outcome(status, reading, spent, error),
         }
+
+
+def _sideways(question: Question) -> Question:
+    return replace(question, width=question.height, height=question.width)

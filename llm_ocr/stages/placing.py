@@ -1,17 +1,18 @@
 """Answers about a page image, or strips of it, as blocks on the stored page image."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import ModelProfile
-from llm_ocr.records import Block, Box, ParsedAnswer
+from llm_ocr.records import Box, ParsedAnswer
 from llm_ocr.stages.stage import Question
 
 
 def placed(profile: ModelProfile, question: Question, answer: Answer) -> ParsedAnswer:
     """The answer's blocks, with boxes in pixels of the stored page image."""
     parsed = profile.parse(answer.text, question.width, question.height)
-    blocks = [Block(one.label, one.text, _moved(one.box, question)) for one in parsed.blocks]
+    blocks = [replace(one, box=_moved(one.box, question)) for one in parsed.blocks]
     return ParsedAnswer(tuple(blocks), parsed.notes)
 
 

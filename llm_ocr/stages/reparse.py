@@ -63,8 +63,12 @@ def read_anew(row: Row, profile: ModelProfile) -> NewReading | None:
         parsed = ParsedAnswer(parsed.blocks, (*parsed.notes, verdict.why))
     is_fallback = row["status"] == PageStatus.FALLBACK
     status = PageStatus.FALLBACK if is_fallback else BY_FLAW[verdict.flaw]
+    before = [block_of(one) for one in row["blocks"] or ()]
     blocks = tuple(replace(one, text=one.text.strip()) for one in parsed.blocks)
-    if status == row["status"] and list(blocks) == [block_of(one) for one in row["blocks"] or ()]:
+    if len(blocks) == len(before):
+        pairs = zip(blocks, before, strict=True)
+        blocks = tuple(replace(one, confidence=old.confidence) for one, old in pairs)
+    if status == row["status"] and list(blocks) == before:
         return None
     return NewReading(row, status, blocks, parsed.notes, profile.parser_version)
 
@@ -136,7 +140,8 @@ class ReparsedItem:
     async def _cut(self, page: Row, boxes: Sequence[Box]) -> tuple[Mapping[Box, Crop], list[str]]:
         there = Page(self.document, page["page_number"])
         try:
-            crops = await self.stage.pool.crop(there, page["width"], page["height"], boxes)
+            size, turn = (page["width"], page["height"]), page["rotation"]
+            crops = await self.stage.pool.crop(there, *size, boxes, rotation=turn)
             return dict(zip(boxes, crops, strict=True)), []
         except PageError as error:
             jpeg = page["image"]["bytes"]

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from llm_ocr.parsing.record import Evidence
-from llm_ocr.records import Block, Box, Figure, Page, PageImage
+from llm_ocr.records import Block, Box, Figure, Page, PageImage, PageLine
 from llm_ocr.stages.figures import caption_text, captions_of, figure_blocks
+from llm_ocr.stages.layer import Told
 from llm_ocr.stages.markdown import page_markdown
 from llm_ocr.tables.schema import Row
 
@@ -58,7 +59,23 @@ def block_row(block: Block) -> Row:
     """An element of the column `blocks`."""
     box = block.box
     corners = {"x1": None, "y1": None, "x2": None, "y2": None} if box is None else vars(box)
-    return {"label": block.label, "text": block.text, **corners}
+    return {"label": block.label, "text": block.text, **corners, "confidence": block.confidence}
+
+
+def told_columns(beside: Told | None, image: PageImage | None) -> Row:
+    """What the engine's lines say, how sure it is of them, and how far the page's own text can be
+    trusted."""
+    layer = image.text_layer if image else None
+    held = beside.layer_agreement if beside else None
+    return {
+        "lines": None if beside is None else [_line_row(line) for line in beside.lines],
+        "confidence": beside.confidence if beside else None,
+        "text_layer": None if layer is None else min(layer.trust, 1.0 if held is None else held),
+    }
+
+
+def _line_row(line: PageLine) -> Row:
+    return {"text": line.text, "confidence": line.confidence, **vars(line.box)}
 
 
 def figure_row(figure: Figure, caption: str | None) -> Row:
@@ -80,7 +97,8 @@ def figure_row(figure: Figure, caption: str | None) -> Row:
 def block_of(row: Row) -> Block:
     """The block that an element of the column `blocks` is."""
     corners = row["x1"], row["y1"], row["x2"], row["y2"]
-    return Block(row["label"], row["text"], None if None in corners else Box(*corners))
+    box = None if None in corners else Box(*corners)
+    return Block(row["label"], row["text"], box, row.get("confidence"))
 
 
 def evidence_row(one: Evidence) -> dict[str, object]:

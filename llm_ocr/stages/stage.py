@@ -12,6 +12,7 @@ from llm_ocr.inference.quality import Flaw, Verdict
 from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import ModelProfile, Rung
 from llm_ocr.records import PageError, PageStatus, ParsedAnswer
+from llm_ocr.stages.layer import Told
 from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
@@ -59,7 +60,8 @@ class Question:
 @dataclass(frozen=True)
 class Reading:
     """What was read of an item, by whom, in which way (a rung's name), and what is to be held of
-    it. `answer` joins the answers to all its questions; None if no model was asked."""
+    it. `answer` joins the answers to all its questions; None if no model was asked. `told` is what
+    the engine said beside it."""
 
     reader: Reader | None
     way: str
@@ -68,6 +70,7 @@ class Reading:
     parsed: ParsedAnswer
     verdict: Verdict
     is_fallback: bool = False
+    told: Told | None = None
 
     @property
     def status(self) -> PageStatus:

@@ -15,7 +15,11 @@ Row = Mapping[str, Any]
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 BOX = [(corner, pa.float64()) for corner in ("x1", "y1", "x2", "y2")]
-BLOCKS = pa.list_(pa.struct([("label", pa.string()), ("text", pa.string()), *BOX]))
+BLOCKS = pa.list_(
+    pa.struct([("label", pa.string()), ("text", pa.string()), *BOX, ("confidence", pa.float32())])
+)
+# `text` and `confidence` of each line, from an engine that reads line by line.
+LINES = pa.list_(pa.struct([("text", pa.string()), ("confidence", pa.float32()), *BOX]))
 
 ERRORS = pa.list_(
     pa.struct([("path", pa.string()), ("value", pa.string()), ("reason", pa.string())])
@@ -87,9 +91,12 @@ PAGES = _schema(
         ("rotation", pa.int32()),
         ("markdown", pa.string()),
         ("blocks", BLOCKS),
+        ("lines", LINES),
+        ("confidence", pa.float32()),
         ("notes", pa.list_(pa.string())),
         ("raw_answer", pa.string()),
         ("agreement", pa.float32()),
+        ("text_layer", pa.float32()),
         ("parser_version", pa.int32()),
         *OUTCOME,
     ]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llm_ocr.engines.embedded.blocks import PageBlock
-from llm_ocr.engines.embedded.geometry import Rect
+from llm_ocr.engines.embedded.geometry import Line, Rect
 from llm_ocr.engines.embedded.paragraphs import is_list, paragraphs
 from llm_ocr.engines.embedded.reading import Reading
 from llm_ocr.engines.embedded.tables import table_html
@@ -34,6 +34,34 @@ def grounded(reading: Reading) -> str:
         tag = f"<|ref|>{one.label}<|/ref|><|det|>[[{corners}]]<|/det|>\n"
         pieces.append(f"{tag}{one.text}\n" if one.text else tag)
     return "\n".join(pieces)
+
+
+def extension(reading: Reading) -> dict[str, object]:
+    """What is said beside an answer: how sure each block and each line is, and what became of the
+    text layer that came with the page."""
+    beside: dict[str, object] = {
+        "confidences": [_confidence(block.lines) for block in reading.blocks],
+        "lines": [
+            [line.text, round(line.score, 3), *(round(value, 1) for value in line.rect)]
+            for line in reading.lines
+        ],
+    }
+    if reading.held is not None:
+        held = reading.held
+        beside["text_layer"] = {
+            "used": held.is_used,
+            "agreement": held.agreement,
+            "mended": held.mended,
+            "added": held.added,
+        }
+    return beside
+
+
+def _confidence(lines: Sequence[Line]) -> float | None:
+    """Of a block's lines, each by its length."""
+    length = sum(len(line.text) for line in lines)
+    whole = sum(line.score * len(line.text) for line in lines)
+    return round(whole / length, 3) if length else None
 
 
 def free_ocr(reading: Reading) -> str:

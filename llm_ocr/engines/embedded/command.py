@@ -23,6 +23,8 @@ EMBEDDED = replace(
     # Asked for data it answers as the schema has it.
     prompts={**DEEPSEEK_OCR.prompts, Task.DATA: TASK_PROMPTS[Task.DATA]},
     may_loop=False,
+    image=replace(DEEPSEEK_OCR.image, with_lines=True),
+    takes_text_layer=True,
     card=Card(
         parameters="PP-OCRv6 and a CDLA layout model, on CPUs",
         licence="Apache-2.0",

@@ -10,11 +10,12 @@ from typing import Any
 import cv2
 import numpy as np
 
-from llm_ocr.engines.embedded.answer import free_ocr, grounded
+from llm_ocr.engines.embedded.answer import extension, free_ocr, grounded
 from llm_ocr.engines.embedded.describe import description
 from llm_ocr.engines.embedded.figures import caption, classify, data
 from llm_ocr.engines.embedded.filling.answer import guided_by_lines, guided_by_text
-from llm_ocr.engines.embedded.reading import Reader
+from llm_ocr.engines.embedded.given import Given
+from llm_ocr.engines.embedded.reading import Reader, Reading
 from llm_ocr.engines.embedded.recognise import Image
 
 MAX_PIXELS = 178_956_970
@@ -27,7 +28,7 @@ class BadImageError(ValueError):
 @dataclass(frozen=True)
 class Asked:
     """A request: its text, an encoded image, and the JSON Schema of the answer, or the choices
-    that it is one of.
+    that it is one of; and the text layer that came with it.
 
     Without an image there is a schema, and the page's text is in the prompt.
     """
@@ -36,6 +37,15 @@ class Asked:
     image: bytes | None
     schema: Mapping[str, Any] | None = None
     choices: Sequence[str] = ()
+    given: Given | None = None
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The answer's text, and what is said beside it about how a page was read."""
+
+    text: str
+    extension: Mapping[str, Any] | None = None
 
 
 class Readers:
@@ -60,7 +70,7 @@ class Readers:
         for future in [self._threads.submit(load) for _ in range(threads)]:
             future.result()
 
-    async def answer(self, asked: Asked) -> str:
+    async def answer(self, asked: Asked) -> Answered:
         """Raises BadImageError."""
         self.waiting += 1
         try:
@@ -88,19 +98,24 @@ class Readers:
             reader = self._mine.reader = Reader()
         return reader
 
-    def _answer(self, asked: Asked) -> str:
+    def _answer(self, asked: Asked) -> Answered:
         if asked.image is None:
-            return guided_by_text(asked.schema or {}, asked.prompt)
-        image, prompt = decoded(asked.image), asked.prompt.lower()
-        reading = self._reader().read(image)
+            return Answered(guided_by_text(asked.schema or {}, asked.prompt))
+        image = decoded(asked.image)
+        reading = self._reader().read(image, asked.given)
+        prompt = asked.prompt.lower()
+        if asked.schema is None and not asked.choices and "<|grounding|>" in prompt:
+            return Answered(grounded(reading), extension(reading))
+        return Answered(self._about(asked, prompt, image, reading))
+
+    @staticmethod
+    def _about(asked: Asked, prompt: str, image: Image, reading: Reading) -> str:
         if asked.choices:
             return classify(image, reading, asked.choices)
         if "data in this figure" in prompt:
             return data(image, reading)
         if asked.schema is not None:
             return guided_by_lines(asked.schema, reading.lines)
-        if "<|grounding|>" in prompt:
-            return grounded(reading)
         if "free ocr" in prompt:
             return free_ocr(reading)
         if "parse the figure" in prompt:

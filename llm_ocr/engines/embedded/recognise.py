@@ -1,6 +1,6 @@
 """Lines of text on an image: PP-OCRv6 through RapidOCR, with the models in its wheel."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,16 @@ class Recogniser:
             image, use_det=True, use_cls=False, use_rec=True, return_word_box=True
         )
         return [] if found.boxes is None else list(_lines(found))
+
+    def texts(self, crops: Sequence[Image]) -> list[tuple[str, float]]:
+        """What each of some images of one line says, with its confidence (0..1)."""
+        return [self._text(crop) for crop in crops]
+
+    def _text(self, crop: Image) -> tuple[str, float]:
+        found: Any = self._engine(
+            crop, use_det=False, use_cls=False, use_rec=True, return_word_box=False
+        )
+        return (str(found.txts[0]), float(found.scores[0])) if found.txts else ("", 0.0)
 
 
 def _lines(found: Any) -> Iterator[Line]:  # noqa: ANN401

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from llm_ocr.engines.embedded.given import given_in
 from llm_ocr.engines.embedded.readers import Asked
 
 
@@ -40,7 +41,11 @@ def asked_in(body: dict[str, Any]) -> Asked:
     schema = _schema(body)
     if len(images) > 1 or (not images and schema is None):
         raise RefusedError(400, f"one image is needed, {len(images)} were sent")
-    return Asked(prompt, images[0] if images else None, schema, _choices(body))
+    try:
+        given = given_in(body)
+    except ValueError as error:
+        raise RefusedError(400, str(error)) from error
+    return Asked(prompt, images[0] if images else None, schema, _choices(body), given)
 
 
 def _choices(body: dict[str, Any]) -> Sequence[str]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from llm_ocr.engines.embedded.readers import Asked, BadImageError, Readers
+from llm_ocr.engines.embedded.readers import Answered, Asked, BadImageError, Readers
 from llm_ocr.engines.embedded.requests import RefusedError, asked_in, body_of, limit_of
+from llm_ocr.inference.replies import EXTENSION
 
 log = logging.getLogger(__name__)
 
@@ -67,15 +68,16 @@ class Server:
         limit = limit_of(body)
         asked = asked_in(body)
         try:
-            text = await self._readers.answer(asked)
+            answered = await self._readers.answer(asked)
         except BadImageError as error:
             raise RefusedError(400, str(error)) from error
         name = request.headers.get("X-Request-Id", uuid.uuid4().hex)
-        return web.json_response(self._completion(name, asked, text, limit))
+        return web.json_response(self._completion(name, asked, answered, limit))
 
     def _completion(
-        self, name: str, asked: Asked, text: str, limit: int | None
+        self, name: str, asked: Asked, answered: Answered, limit: int | None
     ) -> dict[str, object]:
+        text = answered.text
         tokens, reason = math.ceil(len(text) / CHARACTERS_PER_TOKEN), "stop"
         if limit is not None and tokens > limit:
             tokens, reason = limit, "length"
@@ -98,6 +100,7 @@ class Server:
             "model": self._model,
             "choices": [{"index": 0, "message": message, "finish_reason": reason}],
             "usage": usage,
+            **({EXTENSION: answered.extension} if answered.extension else {}),
         }
 
     async def models(self, request: web.Request) -> web.Response:

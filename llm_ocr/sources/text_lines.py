@@ -1,0 +1,200 @@
+"""The lines of a PDF's text page, each with its words and their boxes on the drawn page."""
+
+import ctypes
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pypdfium2.raw as pdfium_c
+
+from llm_ocr.records import Box, TextLine, TextWord
+from llm_ocr.sources.text_frame import Frame
+from llm_ocr.sources.text_trust import SOFT_HYPHENS
+
+SOFT_HYPHEN = "\u00ad"
+# Parts of a character's height: how far off the next one of a line may be, what parts two words,
+# how far lines that stand on one row are one, and how much higher or lower an index stands.
+SAME_LINE, SAME_WORD, SAME_ROW, HIGHER = 1.3, 0.22, 0.45, 0.6
+# Of a line's words at least so many (by characters) are bold in a bold line.
+MOSTLY = 0.7
+BOLD_WEIGHT = 600
+BOLD_NAMES = (b"bold", b"black", b"heavy", b"demi")
+# Smaller than this, in pixels of a page, no text is read by anybody.
+SMALLEST = 0.5
+# What is printed twice, for its shadow or to look bold, stands closer to itself than this.
+TWICE = 0.15
+_NAME_BYTES = 128
+
+
+@dataclass(frozen=True)
+class _Char:
+    text: str
+    box: Box
+    index: int
+
+    @property
+    def size(self) -> float:
+        return self.box.y2 - self.box.y1
+
+    @property
+    def middle(self) -> float:
+        return (self.box.y1 + self.box.y2) / 2
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Part of a row: words with whether they are bold."""
+
+    words: tuple[tuple[TextWord, bool], ...]
+    text: str
+    box: Box
+    size: float
+
+
+def lines_of(raw: Any, frame: Frame) -> tuple[TextLine, ...]:  # noqa: ANN401
+    """What runs along the rows of the drawn page, in the PDF's order; each text once."""
+    pieces = [_piece(raw, run) for run in _runs(raw, frame)]
+    return tuple(_line(piece) for piece in _rows(_without_shadows(pieces)))
+
+
+def _runs(raw: Any, frame: Frame) -> Iterator[list[_Char | None]]:  # noqa: ANN401
+    """Characters that follow each other on a row; None for a space between two of them."""
+    run: list[_Char | None] = []
+    last: _Char | None = None
+    for char in _characters(raw, frame):
+        if char is None or (last is not None and char.text != " " and _is_elsewhere(last, char)):
+            if last is not None:
+                yield run
+            run, last = [], None
+        if char is None:
+            continue
+        if char.text == " ":
+            if run:
+                run.append(None)
+        else:
+            run.append(char)
+            last = char
+    if last is not None:
+        yield run
+
+
+def _characters(raw: Any, frame: Frame) -> Iterator[_Char | None]:  # noqa: ANN401
+    """What stands on the page, upright; None where a line ends, and for what runs another way."""
+    unicode, angle = pdfium_c.FPDFText_GetUnicode, pdfium_c.FPDFText_GetCharAngle
+    loose, edges = pdfium_c.FPDFText_GetLooseCharBox, pdfium_c.FS_RECTF()
+    ways: dict[float, int | None] = {}
+    for k in range(pdfium_c.FPDFText_CountChars(raw)):
+        text = _character(unicode(raw, k))
+        if text in ("\r", "\n"):
+            yield None
+            continue
+        turned = round(angle(raw, k), 2)
+        if turned not in ways:
+            ways[turned] = frame.direction(turned)
+        if ways[turned] != 0:
+            yield None
+            continue
+        if not loose(raw, k, edges):
+            continue
+        box = frame.box(edges.left, edges.bottom, edges.right, edges.top)
+        if text.isspace():
+            yield _Char(" ", box, k)
+        elif box.y2 - box.y1 > SMALLEST:
+            yield _Char(text, box, k)
+
+
+def _character(code: int) -> str:
+    text = chr(code) if 0 < code <= 0x10FFFF else "\ufffd"
+    if text in SOFT_HYPHENS:
+        return SOFT_HYPHEN
+    # Ligatures as their letters.
+    return unicodedata.normalize("NFKC", text) if "\ufb00" <= text <= "\ufb06" else text
+
+
+def _is_elsewhere(last: _Char, char: _Char) -> bool:
+    size = max(last.size, char.size)
+    gap = char.box.x1 - last.box.x2
+    return abs(char.middle - last.middle) > HIGHER * size or not -2 * size < gap < SAME_LINE * size
+
+
+def _piece(raw: Any, run: Sequence[_Char | None]) -> _Piece:  # noqa: ANN401
+    groups: list[list[_Char]] = []
+    last: _Char | None = None
+    for char in run:
+        if char is not None:
+            if last is None or char.box.x1 - last.box.x2 > SAME_WORD * max(last.size, char.size):
+                groups.append([])
+            groups[-1].append(char)
+        last = char
+    words = tuple((_word(group), _is_bold(raw, group[0].index)) for group in groups)
+    sizes = sorted(char.size for group in groups for char in group)
+    text = " ".join(word.text for word, _ in words)
+    return _Piece(words, text, _hull([word.box for word, _ in words]), sizes[len(sizes) // 2])
+
+
+def _word(group: Sequence[_Char]) -> TextWord:
+    return TextWord("".join(char.text for char in group), _hull([char.box for char in group]))
+
+
+def _hull(boxes: Sequence[Box]) -> Box:
+    x1, y1 = min(box.x1 for box in boxes), min(box.y1 for box in boxes)
+    return Box(x1, y1, max(box.x2 for box in boxes), max(box.y2 for box in boxes))
+
+
+def _is_bold(raw: Any, index: int) -> bool:  # noqa: ANN401
+    if pdfium_c.FPDFText_GetFontWeight(raw, index) >= BOLD_WEIGHT:
+        return True
+    name, flags = ctypes.create_string_buffer(_NAME_BYTES), ctypes.c_int()
+    pdfium_c.FPDFText_GetFontInfo(raw, index, name, _NAME_BYTES, flags)
+    return any(word in name.value.lower() for word in BOLD_NAMES)
+
+
+def _without_shadows(pieces: Sequence[_Piece]) -> list[_Piece]:
+    """Each piece once, however often it is printed on its own place."""
+    kept: list[_Piece] = []
+    by_text: dict[str, list[Box]] = {}
+    for piece in pieces:
+        near = TWICE * piece.size
+        places = by_text.setdefault(piece.text, [])
+        if not any(_is_at(place, piece.box, near) for place in places):
+            places.append(piece.box)
+            kept.append(piece)
+    return kept
+
+
+def _is_at(one: Box, other: Box, near: float) -> bool:
+    return abs(one.x1 - other.x1) < near and abs(one.y1 - other.y1) < near
+
+
+def _rows(pieces: Sequence[_Piece]) -> list[_Piece]:
+    """Pieces that a change of font or an index cut apart, joined where only a word's gap parts
+    them."""
+    rows: list[_Piece] = []
+    for piece in pieces:
+        if rows and _goes_on(rows[-1], piece):
+            rows[-1] = _joined(rows[-1], piece)
+        else:
+            rows.append(piece)
+    return rows
+
+
+def _goes_on(last: _Piece, piece: _Piece) -> bool:
+    shared = min(last.box.y2, piece.box.y2) - max(last.box.y1, piece.box.y1)
+    smaller = min(last.box.y2 - last.box.y1, piece.box.y2 - piece.box.y1)
+    gap = piece.box.x1 - last.box.x2
+    return shared > 0.5 * smaller and -0.5 * smaller <= gap <= SAME_ROW * max(last.size, piece.size)
+
+
+def _joined(last: _Piece, piece: _Piece) -> _Piece:
+    size = max(last.size, piece.size)
+    glue = " " if piece.box.x1 - last.box.x2 >= SAME_WORD * size else ""
+    longer = last if len(last.text) >= len(piece.text) else piece
+    box = _hull([last.box, piece.box])
+    return _Piece(last.words + piece.words, f"{last.text}{glue}{piece.text}", box, longer.size)
+
+
+def _line(piece: _Piece) -> TextLine:
+    total = sum(len(word.text) for word, _ in piece.words)
+    bold = sum(len(word.text) for word, is_bold in piece.words if is_bold)
+    return TextLine(piece.text, tuple(word for word, _ in piece.words), bold > MOSTLY * total)

@@ -1,0 +1,118 @@
+"""A page's text layer as the embedded engine takes it, and what that says beside its answer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from llm_ocr.models.profile import ModelProfile
+from llm_ocr.records import (
+    Block,
+    Box,
+    ErrorCode,
+    Page,
+    PageError,
+    PageLine,
+    TextLayer,
+    TextLayerUse,
+)
+from llm_ocr.tables.schema import Row
+
+
+def check_text(page: Page, layer: TextLayer | None) -> None:
+    """Where a page's own text is all that is wanted, there must be some. Raises PageError."""
+    if layer is not None and layer.is_usable:
+        return
+    found = "no text of its own" if layer is None else "hardly any text of its own"
+    if layer is not None and layer.damage:
+        found = f"text of its own of which {layer.damage:.0%} are no characters"
+    raise PageError(
+        ErrorCode.NO_TEXT_LAYER,
+        f"{page.document.source_uri}, page {page.number}: it has {found}; read it with "
+        "--text-layer auto",
+    )
+
+
+def layer_beside(profile: ModelProfile, layer: TextLayer | None, use: TextLayerUse) -> Row:
+    """What goes beside a request of a page's own text: nothing, where it is not to be used."""
+    if layer is None or not profile.takes_text_layer or use is TextLayerUse.OFF:
+        return {}
+    if use is TextLayerUse.AUTO and not layer.is_trusted:
+        return {}
+    return _extension(layer, verify=use is TextLayerUse.AUTO)
+
+
+def _extension(layer: TextLayer, *, verify: bool) -> Row:
+    """With `verify` the engine holds the layer against the image."""
+    lines = [
+        {
+            "text": line.text,
+            "bold": line.bold,
+            "words": [[word.text, *_corners(word.box)] for word in line.words],
+        }
+        for line in layer.lines
+    ]
+    pictures = [_corners(box) for box in layer.pictures]
+    return {"text_layer": {"lines": lines, "pictures": pictures, "verify": verify}}
+
+
+def _corners(box: Box) -> list[float]:
+    return [round(value, 1) for value in (box.x1, box.y1, box.x2, box.y2)]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an engine says beside its answer about a page image of which a pixel of the image that
+    it was shown is `scale`.
+
+    `turned` is the clockwise turn in degrees that makes the page upright: the answer's places are
+    on the page so turned. `layer_agreement` (0..1) is of the text layer with the page, None where
+    it was not or could not be found; `is_layer_used` is None where none was sent.
+    """
+
+    lines: tuple[PageLine, ...] = ()
+    confidences: tuple[float | None, ...] = ()
+    turned: int = 0
+    is_layer_used: bool | None = None
+    layer_agreement: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def confidence(self) -> float | None:
+        """Of the page's lines, each by its length."""
+        length = sum(len(line.text) for line in self.lines)
+        whole = sum(line.confidence * len(line.text) for line in self.lines)
+        return whole / length if length else None
+
+    def of(self, blocks: Sequence[Block]) -> tuple[Block, ...]:
+        """Blocks with their confidences."""
+        if len(self.confidences) != len(blocks):
+            return tuple(blocks)
+        pairs = zip(blocks, self.confidences, strict=True)
+        return tuple(replace(block, confidence=sure) for block, sure in pairs)
+
+
+def told(extension: Mapping[str, Any], scale: float) -> Told | None:
+    """What the extension of an answer says; None where there is none."""
+    if not extension:
+        return None
+    layer = extension.get("text_layer") or {}
+    return Told(
+        lines=tuple(
+            PageLine(text, confidence, Box(*(value * scale for value in corners)))
+            for text, confidence, *corners in extension["lines"]
+        ),
+        confidences=tuple(extension["confidences"]),
+        turned=extension.get("turned", 0),
+        is_layer_used=layer.get("used"),
+        layer_agreement=layer.get("agreement"),
+        notes=(*_about_layer(layer), *extension.get("notes", ())),
+    )
+
+
+def _about_layer(layer: Mapping[str, Any]) -> Sequence[str]:
+    if not layer:
+        return ()
+    if not layer["used"]:
+        return (f"the PDF's own text left alone: it agrees {layer['agreement']:.2f} with the page",)
+    counts = (("mended", "lines of the PDF's own text read anew"), ("added", "lines that it lacks"))
+    return [f"{layer[name]} {what}" for name, what in counts if layer.get(name)]

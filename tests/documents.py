@@ -3,6 +3,7 @@
 import io
 import struct
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image, ImageDraw
@@ -150,6 +151,29 @@ def marked_pdf(
         b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
         f"{page} /Rotate {rotation} /Contents 4 0 R >>".encode(),
         f"<< /Length {len(square)} >>\nstream\n{square}\nendstream".encode(),
+    )
+
+
+def misspelt_pdf(path: Path, lines: Sequence[str], shift: int = 1) -> Path:
+    """A page whose font says that each letter is the one `shift` places on: it shows `lines`, and
+    says something else."""
+    shown = "".join(f"({line}) Tj 0 -24 Td " for line in lines)
+    draw = f"BT /F1 14 Tf 60 700 Td {shown} ET".encode()
+    letters = [*range(65, 91), *range(97, 123)]
+    pairs = "".join(f"<{one:02x}> <{one + shift:04x}>\n" for one in letters)
+    cmap = (
+        "/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapType 2 def "
+        "1 begincodespacerange <00> <ff> endcodespacerange "
+        f"{len(letters)} beginbfchar\n{pairs}endbfchar endcmap end end"
+    ).encode()
+    return pdf_of(
+        path,
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R "
+        b"/Resources << /Font << /F1 5 0 R >> >> >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(draw), draw),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /ToUnicode 6 0 R >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(cmap), cmap),
     )
 
 

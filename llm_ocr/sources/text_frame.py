@@ -41,9 +41,9 @@ class Frame:
         return Box(max(0.0, box.x1), max(0.0, box.y1), min(width, box.x2), min(height, box.y2))
 
     def direction(self, angle: float) -> int | None:
-        """Clockwise degrees from the page's rows at which text of this angle (radians, in page
-        space) runs: 0, 90, 180 or 270; None for what is askew."""
-        across, up = math.cos(angle), math.sin(angle)
+        """Clockwise degrees from the page's rows at which text of this angle (radians, clockwise
+        in page space) runs: 0, 90, 180 or 270; None for what is askew."""
+        across, up = math.cos(angle), -math.sin(angle)
         x = self._along[0] * across + self._up[0] * up
         y = self._along[1] * across + self._up[1] * up
         length = math.hypot(x, y) * STRAIGHT

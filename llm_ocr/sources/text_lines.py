@@ -134,7 +134,10 @@ def _piece(raw: Any, run: Sequence[_Char | None]) -> _Piece:  # noqa: ANN401
 
 
 def _word(group: Sequence[_Char]) -> TextWord:
-    return TextWord("".join(char.text for char in group), _hull([char.box for char in group]))
+    text = "".join(char.text for char in group)
+    # Typesetters' way to double quotes.
+    text = text.replace("‘‘", "“").replace("’’", "”").replace("``", "“")
+    return TextWord(text, _hull([char.box for char in group]))
 
 
 def _hull(boxes: Sequence[Box]) -> Box:

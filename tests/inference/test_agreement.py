@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_ocr.inference.agreement import agreement, layer_is_usable
+from llm_ocr.inference.agreement import agreement
 
 LEFT = "The river rose by a metre in March and the lower meadows stood under water for weeks"
 RIGHT = (
@@ -117,29 +117,6 @@ def test_lines_of_a_script_without_spaces_may_end_anywhere() -> None:
 
 def test_characters_in_another_order_are_another_text() -> None:
     assert agreement("".join(sorted(CHINESE)), CHINESE) < 0.2
-
-
-@pytest.mark.parametrize("layer", [LEFT, CHINESE, "Straße — 50 %, naïve…\n" * 2])
-def test_a_layer_of_words_is_usable(layer: str) -> None:
-    assert layer_is_usable(layer)
-
-
-@pytest.mark.parametrize("layer", ["", "Page 3 of 12", "a b c d e f g h i j k l" + " " * 30])
-def test_a_layer_that_is_too_short_is_not_usable(layer: str) -> None:
-    assert not layer_is_usable(layer)
-
-
-@pytest.mark.parametrize("bad", ["\ue012", "\ufffd", "\x01"])
-def test_a_layer_of_code_points_that_mean_nothing_is_not_usable(bad: str) -> None:
-    """As from a font without a character map; one or two of them spoil nothing."""
-    assert not layer_is_usable(bad * 40)
-    assert not layer_is_usable("plain text with some of these" + bad * 3)
-    assert layer_is_usable(f"{LEFT} {bad}{bad}")
-
-
-@pytest.mark.parametrize("hyphen", ["\ufffe", "\x02"])
-def test_the_hyphens_of_pdfium_spoil_no_layer(hyphen: str) -> None:
-    assert layer_is_usable(f"mea{hyphen}sured, mea{hyphen}suring, mea{hyphen}surement")
 
 
 def test_entities_are_letters() -> None:

@@ -1,0 +1,239 @@
+"""A PDF's own text: where it stands on the page as drawn, what is told of it, and its trust."""
+
+import io
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from reportlab.lib.utils import ImageReader
+from reportlab.pdfgen.canvas import Canvas
+
+from llm_ocr.records import Box, ImagePolicy, TextLayer
+from tests.documents import marked_pdf, misspelt_pdf, pdf_of
+from tests.sources.drawn import colour, drawn
+
+LINES = ImagePolicy(longest_side=800, with_lines=True)
+PROSE = ("The gauge at the bridge was read", "every Sunday by two keepers", "of the water mill.")
+SIZE = (600, 800)
+
+
+class Sheet:
+    """A page of 600 x 800 points, so that a point is a pixel of it as `LINES` draws it."""
+
+    def __init__(self, path: Path, size: tuple[int, int] = SIZE) -> None:
+        self.path, self.canvas = path, Canvas(str(path), pagesize=size)
+
+    def write(self, x: float, y: float, text: str, font: str = "Helvetica", mode: int = 0) -> None:
+        """Text with its baseline `y` points below the upper edge."""
+        line = self.canvas.beginText(x, SIZE[1] - y)
+        line.setFont(font, 20)
+        line.setTextRenderMode(mode)
+        line.textOut(text)
+        self.canvas.drawText(line)
+
+    def prose(self, mode: int = 0) -> None:
+        for k, line in enumerate(PROSE):
+            self.write(60, 100 + 40 * k, line, mode=mode)
+
+    def picture(self, x: float, y: float, width: float, height: float) -> None:
+        sink = io.BytesIO()
+        Image.new("RGB", (40, 40), (200, 220, 240)).save(sink, "PNG")
+        self.canvas.drawImage(ImageReader(sink), x, SIZE[1] - y - height, width, height)
+
+    def layer(self) -> TextLayer:
+        self.canvas.save()
+        found = drawn(self.path, LINES).text_layer
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def sheet(tmp_path: Path) -> Sheet:
+    return Sheet(tmp_path / "page.pdf")
+
+
+def near(box: Box, x1: float, y1: float, x2: float, y2: float, off: float = 3.0) -> bool:
+    told = (box.x1, box.y1, box.x2, box.y2)
+    return told == pytest.approx((x1, y1, x2, y2), abs=off)
+
+
+def test_lines_have_their_words_where_they_are_drawn(sheet: Sheet) -> None:
+    sheet.write(60, 100, "Water rises")
+    sheet.write(60, 160, "Heading", font="Helvetica-Bold")
+    layer = sheet.layer()
+    assert [line.text for line in layer.lines] == ["Water rises", "Heading"]
+    water, rises = layer.lines[0].words
+    width = sheet.canvas.stringWidth
+    begins = 60 + width("Water ", "Helvetica", 20)
+    assert (water.text, rises.text) == ("Water", "rises")
+    assert near(water.box, 60, 82, 60 + width("Water", "Helvetica", 20), 104)
+    assert near(rises.box, begins, 82, begins + width("rises", "Helvetica", 20), 104)
+    assert [line.bold for line in layer.lines] == [False, True]
+
+
+def test_without_being_asked_for_lines_are_not_read(tmp_path: Path) -> None:
+    sheet = Sheet(tmp_path / "a.pdf")
+    sheet.prose()
+    sheet.canvas.save()
+    layer = drawn(sheet.path).text_layer
+    assert layer is not None
+    assert layer.lines == ()
+    assert "two keepers" in layer.text
+
+
+def test_columns_are_lines_of_their_own(sheet: Sheet) -> None:
+    sheet.write(60, 100, "on the left")
+    sheet.write(330, 100, "on the right")
+    assert [line.text for line in sheet.layer().lines] == ["on the left", "on the right"]
+
+
+def test_a_change_of_font_cuts_no_line(sheet: Sheet) -> None:
+    sheet.write(60, 100, "The ")
+    wide = sheet.canvas.stringWidth
+    at = 60 + wide("The ", "Helvetica", 20)
+    sheet.write(at, 100, "whole", font="Helvetica-Oblique")
+    sheet.write(at + wide("whole ", "Helvetica-Oblique", 20), 100, "line")
+    assert [line.text for line in sheet.layer().lines] == ["The whole line"]
+
+
+@pytest.mark.parametrize("rotation", [90, 180, 270])
+def test_rotate_is_seen_through(tmp_path: Path, rotation: int) -> None:
+    """Text that is upright only because of /Rotate is where it is seen."""
+    turns = {90: "0 1 -1 0 400 100", 180: "-1 0 0 -1 500 400", 270: "0 -1 1 0 100 700"}
+    draw = f"BT /F1 20 Tf {turns[rotation]} Tm (A gauge at the bridge of stones) Tj ET".encode()
+    path = pdf_of(
+        tmp_path / "a.pdf",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Rotate %d /Contents 4 0 R "
+        b"/Resources << /Font << /F1 5 0 R >> >> >>" % rotation,
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(draw), draw),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    )
+    image = drawn(path, LINES)
+    layer = image.text_layer
+    assert layer is not None
+    assert image.rotation == rotation
+    (line,) = layer.lines
+    assert line.text == "A gauge at the bridge of stones"
+    xs = [word.box.x1 for word in line.words]
+    assert xs == sorted(xs)
+    assert all(colour_inside(image.jpeg, word.box) for word in line.words)
+
+
+def colour_inside(jpeg: bytes, box: Box) -> bool:
+    """Whether something is drawn there."""
+    with Image.open(io.BytesIO(jpeg)) as page:
+        low, _ = page.convert("L").crop((box.x1, box.y1, box.x2, box.y2)).getextrema()
+    return bool(low < 100)
+
+
+@pytest.mark.parametrize(("turn", "angle"), [(90, 90), (180, 180), (270, 270)])
+def test_a_page_is_drawn_the_way_its_text_runs(tmp_path: Path, turn: int, angle: int) -> None:
+    sheet = Sheet(tmp_path / "a.pdf")
+    sheet.canvas.translate(300, 400)
+    sheet.canvas.rotate(angle)
+    sheet.canvas.translate(-200, -400)
+    sheet.prose()
+    sheet.canvas.setFillColorRGB(1, 0, 0)
+    sheet.canvas.rect(60, 720, 40, 40, stroke=0, fill=1)
+    layer = sheet.layer()
+    image = drawn(sheet.path, LINES)
+    assert image.rotation == turn
+    assert image.width_pt == (800 if turn % 180 else 600)
+    down = sorted(layer.lines, key=lambda line: line.words[0].box.y1)
+    assert [line.text for line in down] == list(PROSE)
+
+
+def test_crops_are_taken_from_the_page_as_it_is_turned(tmp_path: Path) -> None:
+    from tests.sources.drawn import cut
+
+    sheet = Sheet(tmp_path / "a.pdf")
+    sheet.canvas.translate(300, 400)
+    sheet.canvas.rotate(90)
+    sheet.canvas.translate(-300, -300)
+    sheet.prose()
+    sheet.canvas.setFillColorRGB(1, 0, 0)
+    sheet.canvas.rect(200, 300, 120, 80, stroke=0, fill=1)
+    sheet.canvas.save()
+    image = drawn(sheet.path, LINES)
+    with Image.open(io.BytesIO(image.jpeg)) as page:
+        red = page.convert("RGB").split()
+        mask = Image.eval(red[1], lambda value: 255 if value < 90 else 0)
+        bright = Image.eval(red[0], lambda value: 255 if value > 180 else 0)
+        x1, y1, x2, y2 = Image.composite(mask, Image.new("L", mask.size), bright).getbbox() or ()
+    (crop,) = cut(sheet.path, [Box(x1, y1, x2, y2)], policy=LINES)
+    assert (x2 - x1) > (y2 - y1)
+    assert crop.width > crop.height
+    assert {colour(crop, x, y) for x in (0.1, 0.9) for y in (0.1, 0.9)} == {"red"}
+
+
+def test_what_is_printed_twice_is_read_once(sheet: Sheet) -> None:
+    sheet.prose()
+    sheet.canvas.translate(0.8, -0.8)
+    sheet.prose()
+    layer = sheet.layer()
+    assert [line.text for line in layer.lines] == list(PROSE)
+    assert layer.trust == 1.0
+
+
+def test_plain_text_is_trusted(sheet: Sheet) -> None:
+    sheet.prose()
+    layer = sheet.layer()
+    assert (layer.trust, layer.doubts, layer.is_trusted) == (1.0, (), True)
+
+
+def test_an_earlier_ocr_under_a_scan_is_not_trusted(sheet: Sheet) -> None:
+    sheet.picture(0, 0, 600, 800)
+    sheet.prose(mode=3)
+    layer = sheet.layer()
+    assert layer.under_image
+    assert layer.is_usable
+    assert not layer.is_trusted
+    assert any("invisible" in doubt for doubt in layer.doubts)
+
+
+def test_text_that_an_image_hides_is_not_trusted(sheet: Sheet) -> None:
+    sheet.prose()
+    sheet.picture(0, 0, 600, 800)
+    layer = sheet.layer()
+    assert layer.under_image
+    assert not layer.is_trusted
+
+
+def test_text_on_a_picture_of_the_page_is_the_pages_own(sheet: Sheet) -> None:
+    sheet.picture(0, 0, 600, 800)
+    sheet.prose()
+    layer = sheet.layer()
+    assert not layer.under_image
+    assert layer.is_trusted
+
+
+def test_two_texts_on_one_place_are_not_trusted(sheet: Sheet) -> None:
+    sheet.prose()
+    for k, line in enumerate(reversed(PROSE)):
+        sheet.write(60, 100 + 40 * k, line[::-1])
+    layer = sheet.layer()
+    assert not layer.is_trusted
+    assert any("other text" in doubt for doubt in layer.doubts)
+
+
+def test_pictures_are_told_of(sheet: Sheet) -> None:
+    sheet.prose()
+    sheet.picture(100, 400, 300, 200)
+    sheet.picture(10, 780, 8, 8)
+    (picture,) = sheet.layer().pictures
+    assert near(picture, 100, 400, 400, 600)
+
+
+def test_a_font_that_says_other_letters_is_read_as_it_says(tmp_path: Path) -> None:
+    """What is wrong about it only the page can tell."""
+    layer = drawn(
+        misspelt_pdf(tmp_path / "a.pdf", ["Water rises in the spring", "of the year"]), LINES
+    ).text_layer
+    assert layer is not None
+    assert layer.lines[0].text == "Xbufs sjtft jo uif tqsjoh"
+    assert layer.is_trusted
+
+
+def test_a_page_without_text_has_no_layer(tmp_path: Path) -> None:
+    assert drawn(marked_pdf(tmp_path / "a.pdf", (300, 400)), LINES).text_layer is None

@@ -1,0 +1,121 @@
+"""`--text-layer`: what a PDF's own text is used for in a run, and what the rows tell of it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reportlab.pdfgen.canvas import Canvas
+
+from llm_ocr import load_pages, run
+from llm_ocr.inference.replies import EngineFailedError
+from llm_ocr.pipeline.targets import EngineKind, target_of
+from llm_ocr.records import TextLayerUse
+from llm_ocr.settings import EngineChoice, Settings
+from llm_ocr.tables.plan import SettingsMismatchError
+from tests.documents import misspelt_pdf, picture
+
+PROSE = [
+    "The gauge at the bridge was read on every",
+    "Sunday of the year by two keepers who",
+    "wrote the height of the water in a book",
+    "that lies in the archive of the town",
+]
+USES = ("auto", "off", "only")
+
+
+def plain(path: Path) -> Path:
+    sheet = Canvas(str(path), pagesize=(500, 300))
+    sheet.setFont("Helvetica", 16)
+    for k, line in enumerate(PROSE):
+        sheet.drawString(50, 240 - 24 * k, line)
+    sheet.save()
+    return path
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pages")
+    plain(folder / "plain.pdf")
+    misspelt_pdf(folder / "misspelt.pdf", PROSE)
+    picture(folder / "scan.png", "words", (400, 300))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rows(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    """The pages' rows by name, for each way to use the text."""
+    found = {}
+    for use in USES:
+        out = str(tmp_path_factory.mktemp(use) / "out")
+        settings = Settings(
+            engine=EngineChoice.EMBEDDED, text_layer=TextLayerUse(use), max_failed_ratio=1.0
+        )
+        run(str(inputs), out=out, settings=settings)
+        found[use] = {row["name"]: row for row in load_pages(out)}
+    return found
+
+
+def test_text_that_agrees_with_its_page_is_taken(rows: Mapping[str, Any]) -> None:
+    row = rows["auto"]["plain"]
+    assert row["status"] == "ok"
+    assert " ".join(PROSE) in row["markdown"]
+    assert row["text_layer"] == pytest.approx(1.0, abs=0.1)
+    assert row["confidence"] == 1.0
+    assert [line["text"] for line in row["lines"]] == PROSE
+    assert {block["confidence"] for block in row["blocks"]} == {1.0}
+
+
+def test_text_that_is_another_than_its_pages_is_left_alone(rows: Mapping[str, Any]) -> None:
+    row = rows["auto"]["misspelt"]
+    assert row["status"] == "ok"
+    assert "gauge at the bridge" in row["markdown"]
+    assert row["text_layer"] < 0.5
+    assert any("left alone" in note for note in row["notes"])
+    assert row["agreement"] is None
+
+
+def test_a_page_without_text_has_no_trust_to_tell_of(rows: Mapping[str, Any]) -> None:
+    row = rows["auto"]["scan"]
+    assert row["text_layer"] is None
+    assert "words" in row["markdown"]
+    assert 0.5 < row["confidence"] <= 1
+
+
+def test_off_looks_at_the_page_alone(rows: Mapping[str, Any]) -> None:
+    for name in ("plain", "misspelt"):
+        row = rows["off"][name]
+        assert "gauge at the bridge" in row["markdown"]
+        assert row["confidence"] < 1
+        assert row["agreement"] is None
+
+
+def test_only_takes_what_the_pdf_says(rows: Mapping[str, Any]) -> None:
+    assert " ".join(PROSE) in rows["only"]["plain"]["markdown"]
+    assert "hbvhf bu uif csjehf" in rows["only"]["misspelt"]["markdown"]
+
+
+def test_only_fails_a_page_that_has_no_text(rows: Mapping[str, Any]) -> None:
+    row = rows["only"]["scan"]
+    assert (row["status"], row["error_code"]) == ("failed", "no_text_layer")
+    assert "scan.png, page 1: it has no text of its own" in row["error"]
+    assert "--text-layer auto" in row["error"]
+
+
+def test_only_needs_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llm_ocr.pipeline.targets.find_gpus", lambda: [object()])
+    settings = Settings(text_layer=TextLayerUse.ONLY)
+    assert target_of(settings, settings.model).kind is EngineKind.EMBEDDED
+    for other in ({"base_url": "http://there:8000/v1"}, {"engine": EngineChoice.VLLM}):
+        asked = settings.model_copy(update=other)
+        with pytest.raises(EngineFailedError, match="--text-layer only reads with the embedded"):
+            target_of(asked, asked.model)
+
+
+def test_another_use_is_another_run(tmp_path: Path) -> None:
+    path, out = plain(tmp_path / "a.pdf"), str(tmp_path / "out")
+    settings = Settings(engine=EngineChoice.EMBEDDED, text_layer=TextLayerUse.ONLY)
+    run(str(path), out=out, settings=settings)
+    other = settings.model_copy(update={"text_layer": TextLayerUse.AUTO})
+    with pytest.raises(SettingsMismatchError, match="text_layer"):
+        run(str(path), out=out, settings=other)

@@ -88,8 +88,10 @@ def _levels(blocks: Sequence[PageBlock]) -> list[int]:
 
 
 def _on_grid(rect: Rect, reading: Reading) -> list[int]:
-    sides = (reading.width, reading.height) * 2
+    """A rectangle of the upright page on the grid over the image as it was sent."""
+    frame = reading.frame
+    sides = (frame.width, frame.height) * 2
     return [
         min(GRID, max(0, round(value / side * GRID)))
-        for value, side in zip(rect, sides, strict=True)
+        for value, side in zip(frame.back(rect), sides, strict=True)
     ]

@@ -1,7 +1,6 @@
-"""Threads that read, each with models of its own: as many requests at once as there are cores."""
+"""Threads that read, with the same models: as many requests at once as there are cores."""
 
 import asyncio
-import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -39,26 +38,15 @@ class Asked:
 
 
 class Readers:
-    """`threads` readers; `answer` waits for a free one."""
+    """Loads the models. `threads` requests are answered at once; others wait in `answer`."""
 
     def __init__(self, threads: int) -> None:
         # The threads are the parallelism: OpenCV's own would only compete with them.
         cv2.setNumThreads(1)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="read")
-        self._mine = threading.local()
+        self._reader = Reader()
         self._places = asyncio.Semaphore(threads)
         self.running = self.waiting = 0
-
-    def warm_up(self, threads: int) -> None:
-        """Load the models of every thread."""
-        together = threading.Barrier(threads)
-
-        def load() -> None:
-            together.wait()
-            self._reader()
-
-        for future in [self._threads.submit(load) for _ in range(threads)]:
-            future.result()
 
     async def answer(self, asked: Asked) -> str:
         """Raises BadImageError."""
@@ -82,17 +70,12 @@ class Readers:
         self.running -= 1
         self._places.release()
 
-    def _reader(self) -> Reader:
-        reader = getattr(self._mine, "reader", None)
-        if not isinstance(reader, Reader):
-            reader = self._mine.reader = Reader()
-        return reader
-
     def _answer(self, asked: Asked) -> str:
         if asked.image is None:
             return guided_by_text(asked.schema or {}, asked.prompt)
         image, prompt = decoded(asked.image), asked.prompt.lower()
-        reading = self._reader().read(image)
+        reading = self._reader.read(image)
+        image = reading.image
         if asked.choices:
             return classify(image, reading, asked.choices)
         if "data in this figure" in prompt:

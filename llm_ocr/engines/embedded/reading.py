@@ -8,6 +8,7 @@ from llm_ocr.engines.embedded.geometry import Line
 from llm_ocr.engines.embedded.layout import LayoutModel, Region
 from llm_ocr.engines.embedded.order import reading_order
 from llm_ocr.engines.embedded.recognise import Image, Recogniser
+from llm_ocr.engines.embedded.upright import Frame
 
 # An image whose pixels vary less than this (standard deviation, 0..255) has nothing on it.
 BLANK_DEVIATION = 1.5
@@ -15,27 +16,46 @@ BLANK_DEVIATION = 1.5
 
 @dataclass(frozen=True)
 class Reading:
-    """What was read on an image of `width` x `height` pixels."""
+    """What was read on an image: the upright page, `width` x `height` pixels, and what is on it.
 
-    width: int
-    height: int
+    `frame` leads back from the page to the image as it was sent.
+    """
+
+    image: Image
+    frame: Frame
     lines: Sequence[Line]
     regions: Sequence[Region]
     blocks: Sequence[PageBlock]
 
+    @property
+    def width(self) -> int:
+        return int(self.image.shape[1])
+
+    @property
+    def height(self) -> int:
+        return int(self.image.shape[0])
+
+    @property
+    def turned(self) -> int:
+        """The degrees, clockwise, that made the image upright: 0, 90, 180 or 270."""
+        return self.frame.turned
+
 
 class Reader:
-    """The models of one thread; reads one image at a time."""
+    """The models; may be used by several threads at once."""
 
     def __init__(self) -> None:
         self._recogniser, self._layout = Recogniser(), LayoutModel()
 
     def read(self, image: Image) -> Reading:
-        """Everything on the image (height x width x 3, BGR)."""
+        """Everything on the image (height x width x 3, BGR), which may be turned or askew."""
         height, width = image.shape[:2]
         if float(image.std()) < BLANK_DEVIATION:
-            return Reading(width, height, (), (), ())
-        lines, regions = self._recogniser.lines(image), self._layout.regions(image)
-        blocks = page_blocks(lines, regions, width, height)
+            return Reading(image, Frame(width, height), (), (), ())
+        page = self._recogniser.page(image)
+        regions = self._layout.regions(page.image)
+        across = [line for line in page.lines if not line.vertical]
+        height, width = page.image.shape[:2]
+        blocks = page_blocks(across, regions, width, height)
         order = reading_order([block.rect for block in blocks])
-        return Reading(width, height, lines, regions, [blocks[k] for k in order])
+        return Reading(page.image, page.frame, page.lines, regions, [blocks[k] for k in order])

@@ -47,7 +47,6 @@ async def _serve(host: str, port: int, threads: int, model: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, os._exit, 0)
     readers = Readers(threads)
-    await asyncio.to_thread(readers.warm_up, threads)
     runner = web.AppRunner(Server(readers, model).application(), access_log=None)
     await runner.setup()
     await web.TCPSite(runner, host, port).start()

@@ -39,10 +39,12 @@ def grounded(reading: Reading) -> str:
 def extension(reading: Reading) -> dict[str, object]:
     """What is said beside an answer: how sure each block and each line is, and what became of the
     text layer that came with the page."""
+    frame = reading.frame.righted
     beside: dict[str, object] = {
+        "turned": reading.turned,
         "confidences": [_confidence(block.lines) for block in reading.blocks],
         "lines": [
-            [line.text, round(line.score, 3), *(round(value, 1) for value in line.rect)]
+            [line.text, round(line.score, 3), *(round(value, 1) for value in frame.back(line.rect))]
             for line in reading.lines
         ],
     }
@@ -116,8 +118,10 @@ def _levels(blocks: Sequence[PageBlock]) -> list[int]:
 
 
 def _on_grid(rect: Rect, reading: Reading) -> list[int]:
-    sides = (reading.width, reading.height) * 2
+    """A rectangle of the upright page on the grid over the image, once that is turned upright."""
+    frame = reading.frame.righted
+    sides = (frame.width, frame.height) * 2
     return [
         min(GRID, max(0, round(value / side * GRID)))
-        for value, side in zip(rect, sides, strict=True)
+        for value, side in zip(frame.back(rect), sides, strict=True)
     ]

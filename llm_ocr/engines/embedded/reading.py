@@ -1,14 +1,15 @@
 """A page image -> its blocks in reading order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llm_ocr.engines.embedded.blocks import PageBlock, page_blocks
 from llm_ocr.engines.embedded.geometry import Line
 from llm_ocr.engines.embedded.given import Given
 from llm_ocr.engines.embedded.layout import LayoutModel, Region
 from llm_ocr.engines.embedded.order import reading_order
-from llm_ocr.engines.embedded.recognise import Image, Recogniser
+from llm_ocr.engines.embedded.recognise import Image, Page, Recogniser
+from llm_ocr.engines.embedded.upright import Frame
 from llm_ocr.engines.embedded.witness import Held, held_against
 
 # An image whose pixels vary less than this (standard deviation, 0..255) has nothing on it.
@@ -17,33 +18,61 @@ BLANK_DEVIATION = 1.5
 
 @dataclass(frozen=True)
 class Reading:
-    """What was read on an image of `width` x `height` pixels.
+    """What was read on an image: the upright page, `width` x `height` pixels, and what is on it.
 
-    `held` is what became of the text layer that came with it.
+    `frame` leads back from the page to the image as it was sent; `held` is what became of the text
+    layer that came with it.
     """
 
-    width: int
-    height: int
+    image: Image
+    frame: Frame
     lines: Sequence[Line]
     regions: Sequence[Region]
     blocks: Sequence[PageBlock]
     held: Held | None = None
 
+    @property
+    def width(self) -> int:
+        return int(self.image.shape[1])
+
+    @property
+    def height(self) -> int:
+        return int(self.image.shape[0])
+
+    @property
+    def turned(self) -> int:
+        """The degrees, clockwise, that made the image upright: 0, 90, 180 or 270."""
+        return self.frame.turned
+
 
 class Reader:
-    """The models of one thread; reads one image at a time."""
+    """The models; may be used by several threads at once."""
 
     def __init__(self) -> None:
         self._recogniser, self._layout = Recogniser(), LayoutModel()
 
     def read(self, image: Image, given: Given | None = None) -> Reading:
-        """Everything on the image (height x width x 3, BGR), with a text layer if there is one."""
+        """Everything on the image (height x width x 3, BGR), which may be turned or askew, unless
+        a text layer comes with it."""
         height, width = image.shape[:2]
         if float(image.std()) < BLANK_DEVIATION:
-            return Reading(width, height, (), (), ())
+            return Reading(image, Frame(width, height), (), (), ())
+        if given is None:
+            return self._read(self._recogniser.page(image))
         regions = self._layout.regions(image)
-        held = held_against(image, given, regions, self._recogniser) if given else None
-        lines = held.lines if held else self._recogniser.lines(image)
-        blocks = page_blocks(lines, regions, width, height)
+        held = held_against(image, given, regions, self._recogniser)
+        if not held.is_used:
+            return replace(self._read(self._recogniser.page(image)), held=held)
+        page = Page(image, held.lines, Frame(width, height))
+        return replace(self._arranged(page, regions), held=held)
+
+    def _read(self, page: Page) -> Reading:
+        return self._arranged(page, self._layout.regions(page.image))
+
+    @staticmethod
+    def _arranged(page: Page, regions: Sequence[Region]) -> Reading:
+        across = [line for line in page.lines if not line.vertical]
+        height, width = page.image.shape[:2]
+        blocks = page_blocks(across, regions, width, height)
         order = reading_order([block.rect for block in blocks])
-        return Reading(width, height, lines, regions, [blocks[k] for k in order], held)
+        return Reading(page.image, page.frame, page.lines, regions, [blocks[k] for k in order])

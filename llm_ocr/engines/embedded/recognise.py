@@ -1,83 +1,194 @@
-"""Lines of text on an image: PP-OCRv6 through RapidOCR, with the models in its wheel."""
+"""Lines of text on an image: PP-OCRv6's two models, from the wheel of rapidocr."""
 
-from collections.abc import Iterator, Sequence
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import cv2
 import numpy as np
-import numpy.typing as npt
-from rapidocr import RapidOCR
 
+from llm_ocr.engines.embedded.decode import Read, decoded
+from llm_ocr.engines.embedded.detect import Detector, Strip
+from llm_ocr.engines.embedded.detect import Image as Image
 from llm_ocr.engines.embedded.geometry import Line, Rect, Word
+from llm_ocr.engines.embedded.models import Model, characters, in_wheel, load
+from llm_ocr.engines.embedded.upright import TELLING, Frame, lies_on_its_side, skew_of
+from llm_ocr.engines.embedded.words import spans
 
-Image = npt.NDArray[np.uint8]
-
+# The recogniser's input: strips of this height, no narrower than this, in steps of this width.
+HEIGHT, NARROWEST, STEP = 48, 32, 16
+# Strips are shrunk with care from this factor on.
+SHRINKS = 1.6
+# What is read with less confidence is no text of a script that the recogniser knows.
 MIN_SCORE = 0.5
-# Taller than wide by this factor: text that runs along the margin, of which nothing good is read.
-VERTICAL = 1.6
+# A page is turned only if some lines are read with this confidence turned, and with so much less
+# as it was sent.
+SURE, WORSE = 0.8, 0.12
+PROBES, PROBE_LENGTH = 5, 16
+# A tall strip holds one character, which is read as it stands, up to this height in widths.
+ONE_CHARACTER = 3.0
 
-_PARAMETERS: dict[str, object] = {
-    "Global.log_level": "error",
-    # The image comes in the size that its client chose; shrinking it again only loses text.
-    "Global.max_side_len": 6000,
-    "Det.limit_type": "max",
-    "Det.limit_side_len": 1280,
-    # On one core a batch is no faster than its lines one by one, and pads them to the longest.
-    "Rec.rec_batch_num": 1,
-    # Parallel requests use the cores; threads within one would only get in each other's way.
-    "EngineConfig.onnxruntime.intra_op_num_threads": 1,
-    "EngineConfig.onnxruntime.inter_op_num_threads": 1,
-}
+
+@dataclass(frozen=True)
+class Page:
+    """An upright page and its lines, in no particular order, with how it became upright."""
+
+    image: Image
+    lines: list[Line]
+    frame: Frame
+
+
+@dataclass(frozen=True)
+class _Strung:
+    """What was read in a strip."""
+
+    strip: Strip
+    read: list[Read]
+    crop: Image
+
+    @property
+    def score(self) -> float:
+        return statistics.fmean(one.score for one in self.read) if self.read else 0.0
+
+    @property
+    def text(self) -> str:
+        return "".join(one.text for one in self.read)
 
 
 class Recogniser:
-    """Finds and reads the lines of an image. Not thread safe."""
+    """Finds and reads the lines of an image; may be used by several threads at once."""
 
     def __init__(self) -> None:
-        self._engine = RapidOCR(params=_PARAMETERS)
+        path = in_wheel("rapidocr", "models", "PP-OCRv6_rec_small.onnx")
+        self._detector = Detector()
+        self._model: Model = load(path)
+        self._characters = ("", *characters(path), " ")
+
+    def page(self, image: Image) -> Page:
+        """The page on an image (height x width x 3, BGR) that may be turned or askew."""
+        strips = self._detector.strips(image)
+        turned, known = self._turned(image, strips)
+        height, width = image.shape[:2]
+        strips = [strip.quarter_turned(-turned // 90 % 4) for strip in strips]
+        there = Frame(width, height, turned)
+        skew = skew_of([Strip(there.forth(strip.corners)) for strip in strips])
+        frame = Frame(width, height, turned, skew)
+        lines = self._lines(image, strips, frame, known)
+        return Page(frame.applied(image), lines, frame)
 
     def lines(self, image: Image) -> list[Line]:
-        """The lines on an image (height x width x 3, BGR), in no particular order."""
-        # Every flag each time: an instance keeps them from call to call.
-        found: Any = self._engine(
-            image, use_det=True, use_cls=False, use_rec=True, return_word_box=True
-        )
-        return [] if found.boxes is None else list(_lines(found))
+        """The lines on an upright image (height x width x 3, BGR), in no particular order."""
+        height, width = image.shape[:2]
+        return self._lines(image, self._detector.strips(image), Frame(width, height), {})
 
     def texts(self, crops: Sequence[Image]) -> list[tuple[str, float]]:
         """What each of some images of one line says, with its confidence (0..1)."""
-        return [self._text(crop) for crop in crops]
+        read = [self._read(crop, _whole(crop)) for crop in crops]
+        return [(one.text, one.score) for one in read]
 
-    def _text(self, crop: Image) -> tuple[str, float]:
-        found: Any = self._engine(
-            crop, use_det=False, use_cls=False, use_rec=True, return_word_box=False
-        )
-        return (str(found.txts[0]), float(found.scores[0])) if found.txts else ("", 0.0)
+    def _turned(self, image: Image, strips: Sequence[Strip]) -> tuple[int, dict[int, _Strung]]:
+        """How many degrees clockwise make the page upright, and what was read to know it."""
+        sideways = lies_on_its_side(strips)
+        probes = _probes(strips, sideways)
+        as_sent = {k: self._read(image, strips[k].quarter_turned(int(sideways))) for k in probes}
+        if not probes or (not sideways and _sureness(as_sent) >= SURE):
+            return 0, as_sent
+        other = {
+            k: self._read(image, strips[k].quarter_turned(3 if sideways else 2)) for k in probes
+        }
+        one_way, other_way = _sureness(as_sent), _sureness(other)
+        if max(one_way, other_way) < SURE or abs(one_way - other_way) < WORSE:
+            return 0, {} if sideways else as_sent
+        if one_way > other_way:
+            return (270 if sideways else 0), as_sent
+        return (90 if sideways else 180), other
+
+    def _read(self, image: Image, strip: Strip) -> _Strung:
+        crop = _crop(image, strip)
+        batch = (crop.astype(np.float32) / 127.5 - 1).transpose(2, 0, 1)[None]
+        steps = self._model(np.ascontiguousarray(batch))[0][0]
+        return _Strung(strip, decoded(steps, self._characters), crop)
+
+    def _lines(
+        self, image: Image, strips: Sequence[Strip], frame: Frame, known: dict[int, _Strung]
+    ) -> list[Line]:
+        read = [known.get(k) or self._best(image, strip) for k, strip in enumerate(strips)]
+        return [_line(one, frame) for one in read if one.score >= MIN_SCORE and one.text.strip()]
+
+    def _best(self, image: Image, strip: Strip) -> _Strung:
+        """A strip as it is read with the most confidence: text may run up or down in tall ones."""
+        if not strip.is_tall:
+            return self._read(image, strip)
+        best = _Strung(strip, [], image)
+        if strip.height < ONE_CHARACTER * strip.width:
+            best = self._read(image, strip)
+            if best.score >= SURE and len(best.text) == 1:
+                return best
+        for turns in (3, 1):
+            if best.score < SURE or len(best.text) == 1:
+                best = max(best, self._read(image, strip.quarter_turned(turns)), key=_believed)
+        return best
 
 
-def _lines(found: Any) -> Iterator[Line]:  # noqa: ANN401
-    rows = zip(found.boxes, found.txts, found.scores, found.word_results, strict=True)
-    for corners, text, score, words in rows:
-        height = float(np.linalg.norm(corners[0] - corners[3]))
-        width = float(np.linalg.norm(corners[0] - corners[1]))
-        vertical = height > VERTICAL * width and len(text) > 3
-        if score < MIN_SCORE or not text.strip() or vertical:
-            continue
-        line = _rect(corners)
-        parts = tuple(
-            Word((left, line[1], right, line[3]), word)
-            for word, _, box in words or ()
-            if word.strip()
-            for left, _, right, _ in [_rect(np.asarray(box))]
-        )
-        yield Line(text, parts or (Word(line, text),), float(score), _slope(corners))
+def _believed(one: _Strung) -> float:
+    """How far a reading is believed: single characters look alike from every side."""
+    return one.score if len(one.text) > 1 else one.score - 0.2
 
 
-def _slope(corners: npt.NDArray[Any]) -> float:
-    across, down = (corners[1] - corners[0]) + (corners[2] - corners[3])
-    return float(down / across) if across > 0 else 0.0
+def _whole(image: Image) -> Strip:
+    height, width = image.shape[:2]
+    return Strip(np.array([(0, 0), (width, 0), (width, height), (0, height)], dtype=np.float32))
 
 
-def _rect(corners: npt.NDArray[Any]) -> Rect:
-    x1, y1 = corners.min(axis=0)
-    x2, y2 = corners.max(axis=0)
-    return float(x1), float(y1), float(x2), float(y2)
+def _probes(strips: Sequence[Strip], sideways: bool) -> list[int]:
+    """Some of the longest strips, from all over the page."""
+    lengths = [
+        one.height / max(1.0, one.width) if sideways else one.width / max(1.0, one.height)
+        for one in strips
+    ]
+    least = max(TELLING, min(PROBE_LENGTH, max(lengths, default=0.0)) / 2)
+    long = [k for k, length in enumerate(lengths) if length >= least]
+    step = max(1.0, len(long) / PROBES)
+    return [long[int(k * step)] for k in range(min(PROBES, len(long)))]
+
+
+def _sureness(read: dict[int, _Strung]) -> float:
+    return statistics.fmean(one.score for one in read.values())
+
+
+def _crop(image: Image, strip: Strip) -> Image:
+    """A strip's pixels, lying, in the height that the recogniser takes."""
+    wide = HEIGHT * strip.width / max(1.0, strip.height)
+    width = max(NARROWEST, round(wide / STEP + 0.5) * STEP)
+    factor = max(1.0, strip.height / HEIGHT)
+    factor = factor if factor > SHRINKS else 1.0
+    size = int(width * factor), int(HEIGHT * factor)
+    onto = np.array([(0, 0), (size[0], 0), (0, size[1])], dtype=np.float32)
+    matrix = cv2.getAffineTransform(strip.corners[[0, 1, 3]], onto)
+    crop: Any = cv2.warpAffine(
+        image, matrix, size, flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
+    )
+    if factor > 1.0:
+        crop = cv2.resize(crop, (width, HEIGHT), interpolation=cv2.INTER_AREA)
+    lying: Image = crop
+    return lying
+
+
+def _line(one: _Strung, frame: Frame) -> Line:
+    parts = spans(one.read, one.crop)
+    words = tuple(Word(_part(one.strip, frame, part.begin, part.end), part.text) for part in parts)
+    begin, end = frame.forth(one.strip.corners[:2])
+    runs, sinks = (end - begin).tolist()
+    vertical = abs(sinks) > abs(runs)
+    slope = 0.0 if vertical or runs <= 0 else sinks / runs
+    return Line(" ".join(part.text for part in parts), words, one.score, slope, vertical=vertical)
+
+
+def _part(strip: Strip, frame: Frame, begin: float, end: float) -> Rect:
+    """The upright rectangle around a part of a strip, given as shares of its width."""
+    top, bottom = strip.corners[[0, 1]], strip.corners[[3, 2]]
+    shares = np.array([[1 - begin, begin], [1 - end, end]], dtype=np.float32)
+    points = frame.forth(np.concatenate([shares @ top, shares @ bottom]))
+    (x1, y1), (x2, y2) = points.min(axis=0).tolist(), points.max(axis=0).tolist()
+    return x1, y1, x2, y2

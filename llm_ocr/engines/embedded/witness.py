@@ -51,7 +51,7 @@ class Texts(Protocol):
 
 @dataclass(frozen=True)
 class Held:
-    """A page's lines, with what became of its text layer.
+    """A page's lines, with what became of its text layer; none where it is left alone.
 
     `agreement` (0..1) is of the layer with what was read in a few of its places; None where none
     could be read with confidence.
@@ -69,7 +69,7 @@ def held_against(image: Image, given: Given, regions: Sequence[Region], recognis
     lines = [line for line in given.lines if _is_seen(image, line)]
     agreement = _agreement(image, lines, recogniser) if given.verify else None
     if agreement is not None and agreement < AGREES:
-        return Held(recogniser.lines(image), False, agreement)
+        return Held([], False, agreement)
     lines, mended = _mended(image, lines, recogniser) if given.verify else (lines, 0)
     added = _missing(image, lines, regions, recogniser) if given.verify else []
     return Held([*lines, *added], True, agreement, mended, len(added))

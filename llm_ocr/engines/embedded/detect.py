@@ -1,0 +1,111 @@
+"""Where lines of text stand on an image: PP-OCRv6's detector, from the wheel of rapidocr."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from llm_ocr.engines.embedded.models import Array, Model, in_wheel, load
+
+Image = npt.NDArray[np.uint8]
+
+# The longest side that is searched, and what both sides must be multiples of.
+LONGEST_SIDE, STEP = 1280, 32
+# A pixel is text from this probability on, and a line is one if its pixels have this on average.
+IS_TEXT, IS_LINE = 0.3, 0.5
+# The detector marks the core of a line. Its whole is the core, moved outwards on all sides by
+# this share of area / perimeter.
+GROWN = 1.6
+SMALLEST_CORE, SMALLEST_LINE = 3.0, 5.0
+MOST_LINES = 3000
+# Taller than wide by this factor: the text runs up or down.
+UPRIGHT = 1.5
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A line's place: its corners, clockwise from where its text begins at the top (4 x 2)."""
+
+    corners: Array
+
+    @property
+    def width(self) -> float:
+        return float(np.linalg.norm(self.corners[1] - self.corners[0]))
+
+    @property
+    def height(self) -> float:
+        return float(np.linalg.norm(self.corners[3] - self.corners[0]))
+
+    @property
+    def slope(self) -> float:
+        """How many pixels it sinks for each that it runs to the right."""
+        across, down = self.corners[1] + self.corners[2] - self.corners[0] - self.corners[3]
+        return float(down / across) if across > 0 else 0.0
+
+    @property
+    def is_tall(self) -> bool:
+        return self.height > UPRIGHT * self.width
+
+    def quarter_turned(self, turns: int) -> "Strip":
+        """The same place, its text beginning `turns` corners further on."""
+        return Strip(np.roll(self.corners, -turns, axis=0))
+
+
+class Detector:
+    """Finds lines; may be used by several threads at once."""
+
+    def __init__(self, model: Model | None = None) -> None:
+        self._model = model or load(in_wheel("rapidocr", "models", "PP-OCRv6_det_small.onnx"))
+
+    def strips(self, image: Image) -> list[Strip]:
+        """Places of lines on an image (height x width x 3, BGR), in no particular order.
+
+        Each begins at the corner that is at the left and top of the image.
+        """
+        height, width = image.shape[:2]
+        shrink = min(1.0, LONGEST_SIDE / max(height, width))
+        size = [max(STEP, round(side * shrink / STEP) * STEP) for side in (width, height)]
+        small = cv2.resize(image, size, interpolation=cv2.INTER_LINEAR)
+        batch = (small.astype(np.float32) / 127.5 - 1).transpose(2, 0, 1)[None]
+        heat = self._model(np.ascontiguousarray(batch))[0][0, 0]
+        scale = np.array([width / size[0], height / size[1]], dtype=np.float32)
+        limit = np.array([width, height], dtype=np.float32)
+        return [Strip(np.clip(corners * scale, 0, limit)) for corners in _rectangles(heat)]
+
+
+def _rectangles(heat: Array) -> list[Array]:
+    """Corners of the lines on a map of text probabilities, in its pixels."""
+    mask = cv2.dilate((heat > IS_TEXT).astype(np.uint8), np.ones((2, 2), np.uint8))
+    outlines: Any
+    outlines, _ = cv2.findContours(mask, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
+    found = []
+    for outline in outlines[:MOST_LINES]:
+        middle, (width, height), angle = cv2.minAreaRect(outline)
+        if min(width, height) < SMALLEST_CORE:
+            continue
+        if _mean_inside(heat, cv2.boxPoints((middle, (width, height), angle))) < IS_LINE:
+            continue
+        out = GROWN * width * height / (width + height)
+        if min(width, height) + out >= SMALLEST_LINE:
+            found.append(
+                _from_left_top(cv2.boxPoints((middle, (width + out, height + out), angle)))
+            )
+    return found
+
+
+def _mean_inside(heat: Array, corners: npt.NDArray[Any]) -> float:
+    x1, y1 = np.maximum(np.floor(corners.min(axis=0)), 0).astype(int)
+    x2, y2 = np.ceil(corners.max(axis=0)).astype(int) + 1
+    part = heat[y1:y2, x1:x2]
+    inside = np.zeros(part.shape, np.uint8)
+    cv2.fillPoly(inside, [(corners - (x1, y1)).astype(np.int32)], 1)
+    return float(cv2.mean(part, inside)[0])
+
+
+def _from_left_top(corners: npt.NDArray[Any]) -> Array:
+    """A rectangle's corners, clockwise from the one that is at the left and top."""
+    by_x = corners[np.argsort(corners[:, 0], kind="stable")]
+    left, right = (half[np.argsort(half[:, 1], kind="stable")] for half in (by_x[:2], by_x[2:]))
+    return np.array([left[0], right[0], right[1], left[1]], dtype=np.float32)

@@ -1,0 +1,123 @@
+"""How a page lies on an image: quarter turns and skew, made good, and the way back."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from llm_ocr.engines.embedded.detect import Image, Strip
+from llm_ocr.engines.embedded.geometry import Rect
+from llm_ocr.engines.embedded.models import Array
+
+# Only strips at least this many times as long as high say which way the page lies.
+TELLING = 3.0
+# A page lies on its side if its tall strips are this many times as long as its wide ones together.
+SIDEWAYS, FEWEST_TALL = 3.0, 2
+# Skew in degrees: less is left alone, more is no scanner's doing. So much of the text must agree.
+LEAST_SKEW, MOST_SKEW, AGREEING, NEAR = 0.15, 5.0, 0.6, 0.6
+FEWEST_SKEWED = 3
+
+
+@dataclass(frozen=True)
+class Frame:
+    """How a page was made upright: `turned` degrees clockwise (0, 90, 180 or 270), then `skew`
+    degrees counterclockwise about its middle. `width` and `height` are of the image as sent.
+    """
+
+    width: int
+    height: int
+    turned: int = 0
+    skew: float = 0.0
+
+    @property
+    def upright_size(self) -> tuple[int, int]:
+        """Width and height of the upright page."""
+        return (self.height, self.width) if self.turned % 180 else (self.width, self.height)
+
+    @property
+    def righted(self) -> "Frame":
+        """The same for the image turned by quarters: what is left is the skew."""
+        return Frame(*self.upright_size, 0, self.skew)
+
+    def applied(self, image: Image) -> Image:
+        """The image as sent, made upright."""
+        turned = np.ascontiguousarray(np.rot90(image, -self.turned // 90))
+        if not self.skew:
+            return turned
+        matrix = self._matrix()[:2] @ np.linalg.inv(Frame(*self._sent, self.turned)._matrix())
+        upright: Any = cv2.warpAffine(
+            turned,
+            matrix,
+            self.upright_size,
+            flags=cv2.INTER_LINEAR,
+            borderMode=cv2.BORDER_REPLICATE,
+        )
+        made: Image = upright
+        return made
+
+    def forth(self, points: Array) -> Array:
+        """Points (n x 2) of the image as sent, on the upright page."""
+        return _mapped(self._matrix(), points)
+
+    def back(self, rect: Rect) -> Rect:
+        """The rectangle on the image as sent that holds one of the upright page."""
+        x1, y1, x2, y2 = rect
+        if not self.turned and not self.skew:
+            return rect
+        corners = np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], dtype=np.float32)
+        points = _mapped(np.asarray(np.linalg.inv(self._matrix()), np.float64), corners)
+        points = np.clip(points, 0, np.array(self._sent))
+        (left, top), (right, bottom) = points.min(axis=0).tolist(), points.max(axis=0).tolist()
+        return left, top, right, bottom
+
+    @property
+    def _sent(self) -> tuple[int, int]:
+        return self.width, self.height
+
+    def _matrix(self) -> npt.NDArray[np.float64]:
+        """From the image as sent to the upright page (3 x 3)."""
+        quarter = {0: (1, 0, 0, 1), 90: (0, -1, 1, 0), 180: (-1, 0, 0, -1), 270: (0, 1, -1, 0)}
+        a, b, c, d = quarter[self.turned]
+        wide, high = self.upright_size
+        middle = _moved(-self.width / 2, -self.height / 2)
+        turn = np.array([[a, b, 0], [c, d, 0], [0, 0, 1]], dtype=np.float64)
+        cos, sin = math.cos(math.radians(self.skew)), math.sin(math.radians(self.skew))
+        straighten = np.array([[cos, sin, 0], [-sin, cos, 0], [0, 0, 1]])
+        whole: npt.NDArray[np.float64] = _moved(wide / 2, high / 2) @ straighten @ turn @ middle
+        return whole
+
+
+def _moved(x: float, y: float) -> npt.NDArray[np.float64]:
+    return np.array([[1, 0, x], [0, 1, y], [0, 0, 1]], dtype=np.float64)
+
+
+def _mapped(matrix: npt.NDArray[np.float64], points: Array) -> Array:
+    mapped: Array = (points @ matrix[:2, :2].T + matrix[:2, 2]).astype(np.float32)
+    return mapped
+
+
+def lies_on_its_side(strips: Sequence[Strip]) -> bool:
+    """Whether nearly all of the text runs up or down."""
+    tall = [one.height for one in strips if one.height > TELLING * one.width]
+    wide = [one.width for one in strips if one.width > TELLING * one.height]
+    return len(tall) >= FEWEST_TALL and sum(tall) > SIDEWAYS * sum(wide)
+
+
+def skew_of(strips: Sequence[Strip]) -> float:
+    """The degrees by which the text sinks to the right; 0 where it hardly does, or disagrees."""
+    telling = [one for one in strips if one.width > TELLING * one.height]
+    if len(telling) < FEWEST_SKEWED:
+        return 0.0
+    angles = np.array([math.degrees(math.atan(one.slope)) for one in telling])
+    weights = np.array([one.width for one in telling])
+    order = np.argsort(angles)
+    reached = np.cumsum(weights[order])
+    middle = float(angles[order][np.searchsorted(reached, reached[-1] / 2)])
+    agreeing = float(weights[np.abs(angles - middle) < NEAR].sum() / reached[-1])
+    if not LEAST_SKEW <= abs(middle) <= MOST_SKEW or agreeing < AGREEING:
+        return 0.0
+    return middle

@@ -1,0 +1,89 @@
+"""The characters of a strip -> its words, and where each begins and ends by its ink."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from llm_ocr.engines.embedded.decode import Read
+from llm_ocr.engines.embedded.detect import Image
+
+# A pixel is ink if it is this far from the paper, as a share of the farthest; a row that is nearly
+# all ink is a rule.
+IS_INK, IS_RULE = 0.4, 0.8
+# White this wide between two characters, in heights of the strip, is a space that was not read.
+IS_SPACE = 0.5
+
+
+@dataclass(frozen=True)
+class Span:
+    """A word and where it begins and ends, as shares of its strip's width."""
+
+    text: str
+    begin: float
+    end: float
+
+
+def spans(read: Sequence[Read], crop: Image) -> list[Span]:
+    """The words of a strip whose pixels (height x width x 3) are `crop`."""
+    inked = inked_columns(crop)
+    width = len(inked)
+    pitch = _pitch(read) * width
+    found: list[Span] = []
+    text, begin, last = "", 0.0, 0.0
+    open_gap = True
+    for one in read:
+        at = one.place * width
+        if one.text.isspace():
+            open_gap = True
+            continue
+        if text:
+            end, start = _gap(inked, last, at)
+            if open_gap or start - end > IS_SPACE * crop.shape[0]:
+                found.append(Span(text, begin / width, end / width))
+                text, begin = "", start
+        else:
+            begin = _first_ink(inked, at, pitch)
+        text, last, open_gap = text + one.text, at, False
+    if text:
+        end = width - _first_ink(inked[::-1], width - last, pitch)
+        found.append(Span(text, begin / width, end / width))
+    return found
+
+
+def inked_columns(crop: Image) -> npt.NDArray[np.bool_]:
+    """Which columns have ink, whether it is darker or lighter than the paper."""
+    grey = crop.astype(np.int16).sum(axis=2)
+    paper = np.median(np.concatenate([grey[:3], grey[-3:]]))
+    ink = np.abs(grey - paper)
+    marked = ink > IS_INK * np.percentile(ink, 99)
+    marked[marked.mean(axis=1) > IS_RULE] = False
+    columns: npt.NDArray[np.bool_] = marked.any(axis=0)
+    return columns
+
+
+def _pitch(read: Sequence[Read]) -> float:
+    """How far a character is from the next, mostly, as a share of the strip."""
+    steps = [after.place - before.place for before, after in pairwise(read)]
+    return statistics.median(steps) if steps else 1.0
+
+
+def _gap(inked: npt.NDArray[np.bool_], left: float, right: float) -> tuple[float, float]:
+    """The widest white between two places, or their middle."""
+    first, last = int(left), max(int(left) + 1, int(right))
+    edges = np.flatnonzero(np.diff(inked[first:last].astype(np.int8), prepend=1, append=1))
+    runs = edges.reshape(-1, 2)
+    if not len(runs):
+        return (left + right) / 2, (left + right) / 2
+    begin, end = runs[(runs[:, 1] - runs[:, 0]).argmax()].tolist()
+    return float(first + begin), float(first + end)
+
+
+def _first_ink(inked: npt.NDArray[np.bool_], at: float, pitch: float) -> float:
+    """Where the character whose middle is at `at` begins."""
+    first = max(0, int(at - pitch))
+    found = np.flatnonzero(inked[first : int(at) + 1])
+    return float(first + found[0]) if len(found) else max(0.0, at - pitch / 2)

@@ -126,9 +126,11 @@ def test_an_earlier_ocrs_word_is_noted_and_proves_nothing() -> None:
     assert found.agreement is not None
 
 
-@pytest.mark.parametrize("layer", ["Page 3", "\ue001\ue002 " * 30])
-def test_a_layer_that_cannot_be_used_says_nothing(layer: str) -> None:
-    found = verdict(TEXT, layer=own(layer), min_agreement=1.0)
+@pytest.mark.parametrize(
+    "layer", [own("Page 3"), TextLayer(OTHER, under_image=False, damage=0.3)], ids=["short", "bad"]
+)
+def test_a_layer_that_cannot_be_used_says_nothing(layer: TextLayer) -> None:
+    found = verdict(TEXT, layer=layer, min_agreement=1.0)
     assert (found.flaw, found.agreement) == (None, None)
 
 

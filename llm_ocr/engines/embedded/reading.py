@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import cv2
+
 from llm_ocr.engines.embedded.blocks import PageBlock, page_blocks
 from llm_ocr.engines.embedded.geometry import Line
 from llm_ocr.engines.embedded.layout import LayoutModel, Region
+from llm_ocr.engines.embedded.margins import margin_notes
 from llm_ocr.engines.embedded.order import reading_order
 from llm_ocr.engines.embedded.recognise import Image, Recogniser
 from llm_ocr.engines.embedded.upright import Frame
 
-# An image whose pixels vary less than this (standard deviation, 0..255) has nothing on it.
+# An image whose colours all vary less than this (standard deviation, 0..255) has nothing on it.
 BLANK_DEVIATION = 1.5
 
 
@@ -18,7 +21,8 @@ BLANK_DEVIATION = 1.5
 class Reading:
     """What was read on an image: the upright page, `width` x `height` pixels, and what is on it.
 
-    `frame` leads back from the page to the image as it was sent.
+    `frame` leads back from the page to the image as it was sent. `vertical` are the lines that run
+    up or down: they stand in a margin or along an axis, and are no part of `lines`.
     """
 
     image: Image
@@ -26,6 +30,7 @@ class Reading:
     lines: Sequence[Line]
     regions: Sequence[Region]
     blocks: Sequence[PageBlock]
+    vertical: Sequence[Line] = ()
 
     @property
     def width(self) -> int:
@@ -50,12 +55,14 @@ class Reader:
     def read(self, image: Image) -> Reading:
         """Everything on the image (height x width x 3, BGR), which may be turned or askew."""
         height, width = image.shape[:2]
-        if float(image.std()) < BLANK_DEVIATION:
+        if float(cv2.meanStdDev(image)[1].max()) < BLANK_DEVIATION:
             return Reading(image, Frame(width, height), (), (), ())
         page = self._recogniser.page(image)
         regions = self._layout.regions(page.image)
-        across = [line for line in page.lines if not line.vertical]
+        lines = [line for line in page.lines if not line.vertical]
+        vertical = [line for line in page.lines if line.vertical]
         height, width = page.image.shape[:2]
-        blocks = page_blocks(across, regions, width, height)
+        blocks = page_blocks(lines, regions, width, height)
         order = reading_order([block.rect for block in blocks])
-        return Reading(page.image, page.frame, page.lines, regions, [blocks[k] for k in order])
+        ordered = [blocks[k] for k in order] + margin_notes(vertical, blocks, width)
+        return Reading(page.image, page.frame, lines, regions, ordered, vertical)

@@ -331,10 +331,14 @@ class Block:
 
 @dataclass(frozen=True)
 class PageLine:
-    """A line of text as it was read on a page, how sure its reader was of it (0..1), and where."""
+    """A line of text as it was read on a page, how sure its reader was of it (0..1), and where.
+
+    `doubtful` is what may well be misread, as handwriting mostly is.
+    """
 
     text: str
     confidence: float
+    doubtful: bool
     box: Box
 
 

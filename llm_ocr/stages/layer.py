@@ -98,15 +98,20 @@ def told(extension: Mapping[str, Any], scale: float) -> Told | None:
     layer = extension.get("text_layer") or {}
     return Told(
         lines=tuple(
-            PageLine(text, confidence, Box(*(value * scale for value in corners)))
-            for text, confidence, *corners in extension["lines"]
+            PageLine(text, confidence, doubtful, Box(*(value * scale for value in corners)))
+            for text, confidence, doubtful, *corners in extension["lines"]
         ),
         confidences=tuple(extension["confidences"]),
         turned=extension.get("turned", 0),
         is_layer_used=layer.get("used"),
         layer_agreement=layer.get("agreement"),
-        notes=(*_about_layer(layer), *extension.get("notes", ())),
+        notes=(*_about_layer(layer), *_about_doubts(extension["lines"])),
     )
+
+
+def _about_doubts(lines: Sequence[Sequence[Any]]) -> Sequence[str]:
+    doubts = sum(bool(one[2]) for one in lines)
+    return [f"{doubts} of {len(lines)} lines may well be misread"] if doubts else []
 
 
 def _about_layer(layer: Mapping[str, Any]) -> Sequence[str]:

@@ -75,7 +75,8 @@ def told_columns(beside: Told | None, image: PageImage | None) -> Row:
 
 
 def _line_row(line: PageLine) -> Row:
-    return {"text": line.text, "confidence": line.confidence, **vars(line.box)}
+    plain = {"text": line.text, "confidence": line.confidence, "doubtful": line.doubtful}
+    return {**plain, **vars(line.box)}
 
 
 def figure_row(figure: Figure, caption: str | None) -> Row:

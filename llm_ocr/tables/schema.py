@@ -18,8 +18,17 @@ BOX = [(corner, pa.float64()) for corner in ("x1", "y1", "x2", "y2")]
 BLOCKS = pa.list_(
     pa.struct([("label", pa.string()), ("text", pa.string()), *BOX, ("confidence", pa.float32())])
 )
-# `text` and `confidence` of each line, from an engine that reads line by line.
-LINES = pa.list_(pa.struct([("text", pa.string()), ("confidence", pa.float32()), *BOX]))
+# From an engine that reads line by line; `doubtful` is what may well be misread.
+LINES = pa.list_(
+    pa.struct(
+        [
+            ("text", pa.string()),
+            ("confidence", pa.float32()),
+            ("doubtful", pa.bool_()),
+            *BOX,
+        ]
+    )
+)
 
 ERRORS = pa.list_(
     pa.struct([("path", pa.string()), ("value", pa.string()), ("reason", pa.string())])

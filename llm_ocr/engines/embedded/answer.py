@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llm_ocr.engines.embedded.blocks import PageBlock
+from llm_ocr.engines.embedded.doubt import doubtful
 from llm_ocr.engines.embedded.geometry import Line, Rect
 from llm_ocr.engines.embedded.paragraphs import is_list, paragraphs
 from llm_ocr.engines.embedded.reading import Reading
@@ -37,15 +38,15 @@ def grounded(reading: Reading) -> str:
 
 
 def extension(reading: Reading) -> dict[str, object]:
-    """What is said beside an answer: how sure each block and each line is, and what became of the
-    text layer that came with the page."""
-    frame = reading.frame.righted
+    """What is said beside an answer: how sure each block and each line is and which may well be
+    misread, how the image was turned, and what became of the text layer that came with it."""
+    frame, doubts = reading.frame.righted, doubtful(reading.lines)
     beside: dict[str, object] = {
         "turned": reading.turned,
         "confidences": [_confidence(block.lines) for block in reading.blocks],
         "lines": [
-            [line.text, round(line.score, 3), *(round(value, 1) for value in frame.back(line.rect))]
-            for line in reading.lines
+            [line.text, round(line.score, 3), doubt, *_rounded(frame.back(line.rect))]
+            for line, doubt in zip(reading.lines, doubts, strict=True)
         ],
     }
     if reading.held is not None:
@@ -57,6 +58,10 @@ def extension(reading: Reading) -> dict[str, object]:
             "added": held.added,
         }
     return beside
+
+
+def _rounded(rect: Rect) -> list[float]:
+    return [round(value, 1) for value in rect]
 
 
 def _confidence(lines: Sequence[Line]) -> float | None:

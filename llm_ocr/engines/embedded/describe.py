@@ -17,7 +17,8 @@ def description(image: Image, reading: Reading) -> str:
     """One paragraph about an image (height x width x 3, BGR) on which `reading` was read."""
     size = f"{reading.width} x {reading.height} pixels"
     kind = looks_like(image, reading)
-    inside = sorted(reading.lines, key=lambda line: (round(line.middle / 12), line.rect[0]))
+    found = [*reading.lines, *reading.vertical]
+    inside = sorted(found, key=lambda line: (round(line.middle / 12), line.rect[0]))
     texts = [line.text.strip() for line in inside]
     if not texts:
         return f"{kind}, {size}. No text was read in it."

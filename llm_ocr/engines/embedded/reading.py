@@ -3,16 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import cv2
+
 from llm_ocr.engines.embedded.blocks import PageBlock, page_blocks
 from llm_ocr.engines.embedded.geometry import Line
 from llm_ocr.engines.embedded.given import Given
 from llm_ocr.engines.embedded.layout import LayoutModel, Region
+from llm_ocr.engines.embedded.margins import margin_notes
 from llm_ocr.engines.embedded.order import reading_order
 from llm_ocr.engines.embedded.recognise import Image, Page, Recogniser
 from llm_ocr.engines.embedded.upright import Frame
 from llm_ocr.engines.embedded.witness import Held, held_against
 
-# An image whose pixels vary less than this (standard deviation, 0..255) has nothing on it.
+# An image whose colours all vary less than this (standard deviation, 0..255) has nothing on it.
 BLANK_DEVIATION = 1.5
 
 
@@ -20,8 +23,9 @@ BLANK_DEVIATION = 1.5
 class Reading:
     """What was read on an image: the upright page, `width` x `height` pixels, and what is on it.
 
-    `frame` leads back from the page to the image as it was sent; `held` is what became of the text
-    layer that came with it.
+    `frame` leads back from the page to the image as it was sent. `vertical` are the lines that run
+    up or down: they stand in a margin or along an axis, and are no part of `lines`. `held` is what
+    became of the text layer that came with the page.
     """
 
     image: Image
@@ -29,6 +33,7 @@ class Reading:
     lines: Sequence[Line]
     regions: Sequence[Region]
     blocks: Sequence[PageBlock]
+    vertical: Sequence[Line] = ()
     held: Held | None = None
 
     @property
@@ -55,7 +60,7 @@ class Reader:
         """Everything on the image (height x width x 3, BGR), which may be turned or askew, unless
         a text layer comes with it."""
         height, width = image.shape[:2]
-        if float(image.std()) < BLANK_DEVIATION:
+        if float(cv2.meanStdDev(image)[1].max()) < BLANK_DEVIATION:
             return Reading(image, Frame(width, height), (), (), ())
         if given is None:
             return self._read(self._recogniser.page(image))
@@ -71,8 +76,10 @@ class Reader:
 
     @staticmethod
     def _arranged(page: Page, regions: Sequence[Region]) -> Reading:
-        across = [line for line in page.lines if not line.vertical]
+        lines = [line for line in page.lines if not line.vertical]
+        vertical = [line for line in page.lines if line.vertical]
         height, width = page.image.shape[:2]
-        blocks = page_blocks(across, regions, width, height)
+        blocks = page_blocks(lines, regions, width, height)
         order = reading_order([block.rect for block in blocks])
-        return Reading(page.image, page.frame, page.lines, regions, [blocks[k] for k in order])
+        ordered = [blocks[k] for k in order] + margin_notes(vertical, blocks, width)
+        return Reading(page.image, page.frame, lines, regions, ordered, vertical)

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import cv2
@@ -14,12 +15,14 @@ from llm_ocr.engines.embedded.detect import Image as Image
 from llm_ocr.engines.embedded.geometry import Line, Rect, Word
 from llm_ocr.engines.embedded.models import Model, characters, in_wheel, load
 from llm_ocr.engines.embedded.upright import TELLING, Frame, lies_on_its_side, skew_of
-from llm_ocr.engines.embedded.words import spans
+from llm_ocr.engines.embedded.words import Columns, explained, inked_columns, spans
 
 # The recogniser's input: strips of this height, no narrower than this, in steps of this width.
 HEIGHT, NARROWEST, STEP = 48, 32, 16
 # Strips are shrunk with care from this factor on.
 SHRINKS = 1.6
+# Ink that may stay unexplained, as specks and rules do, at no cost.
+MOSTLY = 0.9
 # What is read with less confidence is no text of a script that the recogniser knows.
 MIN_SCORE = 0.5
 # A page is turned only if some lines are read with this confidence turned, and with so much less
@@ -45,11 +48,16 @@ class _Strung:
 
     strip: Strip
     read: list[Read]
-    crop: Image
+    inked: Columns
 
-    @property
+    @cached_property
     def score(self) -> float:
-        return statistics.fmean(one.score for one in self.read) if self.read else 0.0
+        """How probable its characters are, less what they leave unexplained of the ink."""
+        sure = [one.score for one in self.read if not one.text.isspace()]
+        if not sure:
+            return 0.0
+        share = explained(self.read, self.inked, HEIGHT)
+        return statistics.fmean(sure) * min(1.0, share / MOSTLY)
 
     @property
     def text(self) -> str:
@@ -108,7 +116,7 @@ class Recogniser:
         crop = _crop(image, strip)
         batch = (crop.astype(np.float32) / 127.5 - 1).transpose(2, 0, 1)[None]
         steps = self._model(np.ascontiguousarray(batch))[0][0]
-        return _Strung(strip, decoded(steps, self._characters), crop)
+        return _Strung(strip, decoded(steps, self._characters), inked_columns(crop))
 
     def _lines(
         self, image: Image, strips: Sequence[Strip], frame: Frame, known: dict[int, _Strung]
@@ -120,7 +128,7 @@ class Recogniser:
         """A strip as it is read with the most confidence: text may run up or down in tall ones."""
         if not strip.is_tall:
             return self._read(image, strip)
-        best = _Strung(strip, [], image)
+        best = _Strung(strip, [], np.zeros(0, bool))
         if strip.height < ONE_CHARACTER * strip.width:
             best = self._read(image, strip)
             if best.score >= SURE and len(best.text) == 1:
@@ -176,7 +184,7 @@ def _crop(image: Image, strip: Strip) -> Image:
 
 
 def _line(one: _Strung, frame: Frame) -> Line:
-    parts = spans(one.read, one.crop)
+    parts = spans(one.read, one.inked, HEIGHT)
     words = tuple(Word(_part(one.strip, frame, part.begin, part.end), part.text) for part in parts)
     begin, end = frame.forth(one.strip.corners[:2])
     runs, sinks = (end - begin).tolist()

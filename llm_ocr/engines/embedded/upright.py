@@ -17,8 +17,10 @@ from llm_ocr.engines.embedded.models import Array
 TELLING = 3.0
 # A page lies on its side if its tall strips are this many times as long as its wide ones together.
 SIDEWAYS, FEWEST_TALL = 3.0, 2
-# Skew in degrees: less is left alone, more is no scanner's doing. So much of the text must agree.
-LEAST_SKEW, MOST_SKEW, AGREEING, NEAR = 0.15, 5.0, 0.6, 0.6
+# Skew in degrees: less is left alone, more is no scanner's doing. A strip is sure to about one
+# degree, n of them together to 1 / n. So much of the text must agree so nearly.
+LEAST_SKEW, ONE_STRIP, MOST_SKEW = 0.15, 1.0, 5.0
+AGREEING, NEAR = 0.6, 0.6
 FEWEST_SKEWED = 3
 
 
@@ -104,7 +106,7 @@ def lies_on_its_side(strips: Sequence[Strip]) -> bool:
     """Whether nearly all of the text runs up or down."""
     tall = [one.height for one in strips if one.height > TELLING * one.width]
     wide = [one.width for one in strips if one.width > TELLING * one.height]
-    return len(tall) >= FEWEST_TALL and sum(tall) > SIDEWAYS * sum(wide)
+    return len(tall) >= min(FEWEST_TALL, max(1, len(strips))) and sum(tall) > SIDEWAYS * sum(wide)
 
 
 def skew_of(strips: Sequence[Strip]) -> float:
@@ -118,6 +120,5 @@ def skew_of(strips: Sequence[Strip]) -> float:
     reached = np.cumsum(weights[order])
     middle = float(angles[order][np.searchsorted(reached, reached[-1] / 2)])
     agreeing = float(weights[np.abs(angles - middle) < NEAR].sum() / reached[-1])
-    if not LEAST_SKEW <= abs(middle) <= MOST_SKEW or agreeing < AGREEING:
-        return 0.0
-    return middle
+    least = LEAST_SKEW + ONE_STRIP / len(telling)
+    return middle if least <= abs(middle) <= MOST_SKEW and agreeing >= AGREEING else 0.0

@@ -1,4 +1,4 @@
-"""The characters of a strip -> its words, and where each begins and ends by its ink."""
+"""The characters of a strip held against its ink: words, where they stand, what was left out."""
 
 import statistics
 from collections.abc import Sequence
@@ -11,11 +11,14 @@ import numpy.typing as npt
 from llm_ocr.engines.embedded.decode import Read
 from llm_ocr.engines.embedded.detect import Image
 
+Columns = npt.NDArray[np.bool_]
+
 # A pixel is ink if it is this far from the paper, as a share of the farthest; a row that is nearly
 # all ink is a rule.
 IS_INK, IS_RULE = 0.4, 0.8
-# White this wide between two characters, in heights of the strip, is a space that was not read.
-IS_SPACE = 0.5
+# In heights of the strip: white this wide between two characters, if it is wider than a character,
+# is a space that was not read; and a character accounts for ink up to this far from its middle.
+IS_SPACE, REACH = 0.33, 0.45
 
 
 @dataclass(frozen=True)
@@ -27,9 +30,8 @@ class Span:
     end: float
 
 
-def spans(read: Sequence[Read], crop: Image) -> list[Span]:
-    """The words of a strip whose pixels (height x width x 3) are `crop`."""
-    inked = inked_columns(crop)
+def spans(read: Sequence[Read], inked: Columns, height: int) -> list[Span]:
+    """The words of a strip `height` pixels high, of which some columns are inked."""
     width = len(inked)
     pitch = _pitch(read) * width
     found: list[Span] = []
@@ -42,7 +44,7 @@ def spans(read: Sequence[Read], crop: Image) -> list[Span]:
             continue
         if text:
             end, start = _gap(inked, last, at)
-            if open_gap or start - end > IS_SPACE * crop.shape[0]:
+            if open_gap or start - end > max(IS_SPACE * height, pitch):
                 found.append(Span(text, begin / width, end / width))
                 text, begin = "", start
         else:
@@ -54,14 +56,31 @@ def spans(read: Sequence[Read], crop: Image) -> list[Span]:
     return found
 
 
-def inked_columns(crop: Image) -> npt.NDArray[np.bool_]:
+def explained(read: Sequence[Read], inked: Columns, height: int) -> float:
+    """The share of the ink that the characters account for.
+
+    Letters of a script that the recogniser never saw are passed over, with what it knows beside
+    them read for sure.
+    """
+    if not inked.any():
+        return 1.0
+    near = np.zeros_like(inked)
+    reach = int(REACH * height)
+    for one in read:
+        if not one.text.isspace():
+            middle = int(one.place * len(inked))
+            near[max(0, middle - reach) : middle + reach + 1] = True
+    return float((inked & near).sum() / inked.sum())
+
+
+def inked_columns(crop: Image) -> Columns:
     """Which columns have ink, whether it is darker or lighter than the paper."""
     grey = crop.astype(np.int16).sum(axis=2)
     paper = np.median(np.concatenate([grey[:3], grey[-3:]]))
     ink = np.abs(grey - paper)
     marked = ink > IS_INK * np.percentile(ink, 99)
     marked[marked.mean(axis=1) > IS_RULE] = False
-    columns: npt.NDArray[np.bool_] = marked.any(axis=0)
+    columns: Columns = marked.any(axis=0)
     return columns
 
 
@@ -71,7 +90,7 @@ def _pitch(read: Sequence[Read]) -> float:
     return statistics.median(steps) if steps else 1.0
 
 
-def _gap(inked: npt.NDArray[np.bool_], left: float, right: float) -> tuple[float, float]:
+def _gap(inked: Columns, left: float, right: float) -> tuple[float, float]:
     """The widest white between two places, or their middle."""
     first, last = int(left), max(int(left) + 1, int(right))
     edges = np.flatnonzero(np.diff(inked[first:last].astype(np.int8), prepend=1, append=1))
@@ -82,7 +101,7 @@ def _gap(inked: npt.NDArray[np.bool_], left: float, right: float) -> tuple[float
     return float(first + begin), float(first + end)
 
 
-def _first_ink(inked: npt.NDArray[np.bool_], at: float, pitch: float) -> float:
+def _first_ink(inked: Columns, at: float, pitch: float) -> float:
     """Where the character whose middle is at `at` begins."""
     first = max(0, int(at - pitch))
     found = np.flatnonzero(inked[first : int(at) + 1])

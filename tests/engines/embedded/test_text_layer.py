@@ -95,7 +95,7 @@ def test_a_layer_that_agrees_is_taken_as_it_is(engine: str) -> None:
     assert "archives of the town" in text
     assert beside["text_layer"]["used"] is True
     assert beside["text_layer"]["agreement"] > 0.9
-    assert {confidence for _, confidence, *_ in beside["lines"]} == {1.0}
+    assert {confidence for _, confidence, _, *_ in beside["lines"]} == {1.0}
 
 
 def test_a_layer_that_says_something_else_is_left_alone(engine: str) -> None:
@@ -130,7 +130,7 @@ def test_what_the_layer_lacks_is_read_from_the_page(engine: str) -> None:
     assert "Row 2 was pasted here" in text
     assert text.count("gauge") == 1
     assert beside["text_layer"]["added"] >= 4
-    sure = [confidence for _, confidence, *_ in beside["lines"]]
+    sure = [confidence for _, confidence, _, *_ in beside["lines"]]
     assert sure.count(1.0) >= len(PROSE)
     assert min(sure) < 1.0
 

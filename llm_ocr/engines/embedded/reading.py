@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llm_ocr.engines.embedded.blocks import PageBlock, page_blocks
-from llm_ocr.engines.embedded.geometry import Line
+from llm_ocr.engines.embedded.block import PageBlock
+from llm_ocr.engines.embedded.blocks import page_blocks
+from llm_ocr.engines.embedded.geometry import Line, Rect
 from llm_ocr.engines.embedded.given import Given
 from llm_ocr.engines.embedded.layout import LayoutModel, Region
-from llm_ocr.engines.embedded.order import reading_order
+from llm_ocr.engines.embedded.sequence import in_order
 from llm_ocr.engines.embedded.recognise import Image, Page, Recogniser
 from llm_ocr.engines.embedded.upright import Frame
 from llm_ocr.engines.embedded.witness import Held, held_against
@@ -64,15 +65,16 @@ class Reader:
         if not held.is_used:
             return replace(self._read(self._recogniser.page(image)), held=held)
         page = Page(image, held.lines, Frame(width, height))
-        return replace(self._arranged(page, regions), held=held)
+        return replace(self._arranged(page, regions, given.pictures), held=held)
 
     def _read(self, page: Page) -> Reading:
         return self._arranged(page, self._layout.regions(page.image))
 
     @staticmethod
-    def _arranged(page: Page, regions: Sequence[Region]) -> Reading:
+    def _arranged(
+        page: Page, regions: Sequence[Region], pictures: Sequence[Rect] = ()
+    ) -> Reading:
         across = [line for line in page.lines if not line.vertical]
         height, width = page.image.shape[:2]
-        blocks = page_blocks(across, regions, width, height)
-        order = reading_order([block.rect for block in blocks])
-        return Reading(page.image, page.frame, page.lines, regions, [blocks[k] for k in order])
+        blocks = in_order(page_blocks(across, regions, width, height, pictures))
+        return Reading(page.image, page.frame, page.lines, regions, blocks)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llm_ocr.engines.embedded.blocks import PageBlock
+from llm_ocr.engines.embedded.block import FURNITURE, PageBlock
 from llm_ocr.engines.embedded.doubt import doubtful
 from llm_ocr.engines.embedded.geometry import Line, Rect
 from llm_ocr.engines.embedded.paragraphs import is_list, paragraphs
@@ -15,7 +15,6 @@ GRID = 999
 DEEPEST = 3
 SIZE_STEP = 6.0
 _NUMBERED = re.compile(r"(\d{1,2}(?:\.\d{1,2}){0,3}\.?)\s+[^\W\d_]")
-FURNITURE = frozenset({"header", "footer", "page_number"})
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from llm_ocr.engines.embedded.blocks import PageBlock
+from llm_ocr.engines.embedded.block import PageBlock
 from llm_ocr.engines.embedded.geometry import Line, Rect, area, overlap
 
 # How far from a side the middle of such a line is at most, as a share of the page's width.

@@ -1,6 +1,6 @@
 """Reading order: full-width blocks divide a page, gutters divide what lies between them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,17 +11,44 @@ from llm_ocr.engines.embedded.geometry import Rect, hull, shared_rows
 # A block at least this share of the width is one that columns end at.
 FULL_WIDTH = 0.55
 SLACK = 4.0
+# Headings whose tops are no further apart stand side by side.
+SAME_TOP = 6.0
 MAX_DEPTH = 12
 # Comparing every pair is dear: with more blocks than this (a map, a drawing) rows are enough.
 MAX_BLOCKS = 250
 
 
-def reading_order(rects: Sequence[Rect]) -> list[int]:
-    """The places of `rects` in the order in which a person reads them."""
+def reading_order(rects: Sequence[Rect], heads: Collection[int] = ()) -> list[int]:
+    """The places of `rects` in the order in which a person reads them; `heads` are the places of
+    headings."""
     places = list(range(len(rects)))
     if len(rects) > MAX_BLOCKS:
         return _by_rows(rects, places)
-    return _ordered(rects, places, 0)
+    return [k for band in _cards(rects, places, heads) for k in _ordered(rects, band, 0)]
+
+
+def _cards(rects: Sequence[Rect], places: list[int], heads: Collection[int]) -> list[list[int]]:
+    """The places, in bands where headings stand side by side with an empty strip above: boxes that
+    are laid out in rows, and not columns of running text."""
+    tops = [
+        min(rects[k][1], rects[j][1])
+        for k in heads
+        for j in heads
+        if rects[k][2] < rects[j][0] and abs(rects[k][1] - rects[j][1]) < SAME_TOP
+    ]
+    bands: list[list[int]] = [[]]
+    limits = sorted(set(tops))
+    clear = [
+        y
+        for y in limits
+        if all(rect[3] <= y + SLACK or rect[1] >= y - SLACK for rect in rects)
+        and any(rect[3] <= y + SLACK for rect in rects)
+    ]
+    if len(clear) < 2:
+        return [places]
+    for top, bottom in pairwise([float("-inf"), *clear, float("inf")]):
+        bands.append([k for k in places if top <= rects[k][1] + SLACK < bottom])
+    return bands
 
 
 def _by_rows(rects: Sequence[Rect], places: list[int]) -> list[int]:

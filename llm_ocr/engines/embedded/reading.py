@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 
 import cv2
 
-from llm_ocr.engines.embedded.blocks import PageBlock, page_blocks
-from llm_ocr.engines.embedded.geometry import Line
+from llm_ocr.engines.embedded.block import PageBlock
+from llm_ocr.engines.embedded.blocks import page_blocks
+from llm_ocr.engines.embedded.geometry import Line, Rect
 from llm_ocr.engines.embedded.given import Given
 from llm_ocr.engines.embedded.layout import LayoutModel, Region
 from llm_ocr.engines.embedded.margins import margin_notes
-from llm_ocr.engines.embedded.order import reading_order
 from llm_ocr.engines.embedded.recognise import Image, Page, Recogniser
+from llm_ocr.engines.embedded.sequence import in_order
 from llm_ocr.engines.embedded.upright import Frame
 from llm_ocr.engines.embedded.witness import Held, held_against
 
@@ -69,17 +70,16 @@ class Reader:
         if not held.is_used:
             return replace(self._read(self._recogniser.page(image)), held=held)
         page = Page(image, held.lines, Frame(width, height))
-        return replace(self._arranged(page, regions), held=held)
+        return replace(self._arranged(page, regions, given.pictures), held=held)
 
     def _read(self, page: Page) -> Reading:
         return self._arranged(page, self._layout.regions(page.image))
 
     @staticmethod
-    def _arranged(page: Page, regions: Sequence[Region]) -> Reading:
+    def _arranged(page: Page, regions: Sequence[Region], pictures: Sequence[Rect] = ()) -> Reading:
         lines = [line for line in page.lines if not line.vertical]
         vertical = [line for line in page.lines if line.vertical]
         height, width = page.image.shape[:2]
-        blocks = page_blocks(lines, regions, width, height)
-        order = reading_order([block.rect for block in blocks])
-        ordered = [blocks[k] for k in order] + margin_notes(vertical, blocks, width)
+        blocks = page_blocks(lines, regions, width, height, pictures)
+        ordered = in_order(blocks) + margin_notes(vertical, blocks, width)
         return Reading(page.image, page.frame, lines, regions, ordered, vertical)

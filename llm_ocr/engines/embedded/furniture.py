@@ -1,0 +1,144 @@
+"""Running headers, footers and page numbers: the outermost rows of a page, one by one, as long as
+there is evidence that they are no text."""
+
+import re
+from collections.abc import Sequence
+
+from llm_ocr.engines.embedded.block import FOOTER, HEADER, PAGE_NUMBER, PageBlock, block_of
+from llm_ocr.engines.embedded.geometry import Line, Rect, area, hull, overlap, shared_rows
+from llm_ocr.engines.embedded.layout import Region
+from llm_ocr.engines.embedded.paragraphs import rows_of
+
+# The margins in which furniture is looked for, and those in which hardly anything else stands:
+# shares of the page's height.
+ZONE, DEEP = 0.125, 0.06
+MOST_ROWS, MOST_WORDS = 6, 30
+# From so much evidence on a row is furniture.
+ENOUGH = 3
+# Parts of a row that lie so many line heights apart have nothing to do with each other.
+APART = 2.5
+
+_NUMBER = r"(?:\d{1,4}|[ivxlc]{1,7})"
+_PAGE_NUMBER = re.compile(
+    rf"\W*(?:(?:page|seite|p\.|pg\.|s\.|第)\s*)?{_NUMBER}"
+    rf"(?:\s*(?:of|/|von|\|)\s*\d{{1,4}})?(?:\s*页)?\W*",
+    re.IGNORECASE,
+)
+_STAMP = re.compile(
+    r"(page \d+|seite \d+|https?://\S+$|www\.\S+$|doi:|©|\(c\) |copyright\b|all rights reserved"
+    r"|downloaded from|printed (on|from)\b|published by|this content downloaded|terms and cond"
+    r"|confidential$|draft$|licensed (to|under)\b|available online|open access\b|arxiv:)",
+    re.IGNORECASE,
+)
+# What journals, books and reports print in their margins besides.
+_RUNNING = re.compile(
+    r"(\bvol(ume|\.)?\s*\d|\bissue\s+\d|\bno\.\s*\d+,|\bISSN\b|\bISBN\b|\bet al\.?$|\bwww\.\S+\.\w"
+    r"|^\[?ch(apter|\.)\s*[\dIVXLC]|^section\s+\d|\bpage \d+\b|\| *\d+$|^\d+ *\||^\d{1,4}\s{2,})",
+    re.IGNORECASE,
+)
+_NOTE = re.compile(r"([*†‡§¶]|\(?\d{1,2}\)?[.)]?\s+[^\W\d_])")
+_SENTENCE = re.compile(r"[^\W\d_]{2,}[.!?]$")
+
+
+def furniture(
+    lines: Sequence[Line], regions: Sequence[Region], height: int
+) -> tuple[list[PageBlock], list[Line]]:
+    """The furniture of a page of `height` pixels, and the lines that are none."""
+    rows = rows_of(lines)
+    body = _body(lines)
+    figures = [one.rect for one in regions if one.label in ("figure", "table")]
+    top = _outer(rows, regions, figures, height, body)
+    bottom = _outer(rows[len(top) :][::-1], regions, figures, height, body)
+    blocks = [block for row in top for block in _parts(row, HEADER)]
+    blocks += [block for row in reversed(bottom) for block in _parts(row, FOOTER)]
+    rest = [line for row in rows[len(top) : len(rows) - len(bottom)] for line in row]
+    return blocks, rest
+
+
+def is_page_number(text: str) -> bool:
+    return _PAGE_NUMBER.fullmatch(text.strip()) is not None
+
+
+def _body(lines: Sequence[Line]) -> float:
+    """The height that most of the text has."""
+    sizes = sorted((line.height, len(line.text)) for line in lines)
+    half = sum(length for _, length in sizes) / 2
+    for size, length in sizes:
+        half -= length
+        if half <= 0:
+            return size
+    return 1.0
+
+
+def _outer(
+    rows: Sequence[list[Line]],
+    regions: Sequence[Region],
+    figures: Sequence[Rect],
+    height: int,
+    body: float,
+) -> list[list[Line]]:
+    """The rows from the edge on that are furniture."""
+    found: list[list[Line]] = []
+    for k, row in enumerate(rows[:MOST_ROWS]):
+        rect = hull(line.rect for line in row)
+        margin = max(min(rect[3], height - rect[1]) / height, 0.0)
+        if margin > ZONE:
+            break
+        inner = [hull(line.rect for line in one) for one in rows[k + 1 :][:3]]
+        near = [-shared_rows(rect, other) for other in (*inner, *figures)]
+        gap = min((one for one in near if one > -0.3 * body), default=10 * body)
+        if _evidence(row, rect, gap, regions, body) + (margin < DEEP) < ENOUGH:
+            break
+        found.append(row)
+    return [] if len(found) == len(rows) else found
+
+
+def _evidence(
+    row: list[Line], rect: Rect, gap: float, regions: Sequence[Region], body: float
+) -> int:
+    text = " ".join(line.text.strip() for line in row)
+    words = len(text.split())
+    size = max(line.height for line in row)
+    parts = _apart(row)
+    numbered = any(is_page_number(one) for one in (_said(parts[0]), _said(parts[-1])))
+    called = _called(row, regions)
+    score = 2 * numbered + 2 * any(_STAMP.match(_said(part)) for part in parts)
+    score += 2 * any(_RUNNING.search(_said(part)) for part in parts)
+    score += 2 * (called in (HEADER, FOOTER)) - 2 * (called == "title")
+    score += (gap > 0.8 * body) + (gap > 1.5 * body)
+    score += (size < 0.9 * body) + (len(parts) > 1)
+    score -= 2 * (size > 1.35 * body) + 2 * (_NOTE.match(text) is not None and not numbered)
+    score -= 2 * (words > MOST_WORDS) + (words > 12 and _SENTENCE.search(text) is not None)
+    return score
+
+
+def _called(row: list[Line], regions: Sequence[Region]) -> str | None:
+    """What the detector calls most of a row; a header of many rows is a letterhead."""
+    for region in regions:
+        shared = sum(overlap(line.rect, region.rect) for line in row)
+        tall = region.rect[3] - region.rect[1] > 4 * max(line.height for line in row)
+        if shared > 0.4 * sum(area(line.rect) for line in row):
+            return None if tall and region.label in (HEADER, FOOTER) else region.label
+    return None
+
+
+def _apart(row: Sequence[Line]) -> list[list[Line]]:
+    """A row's lines, those that lie far apart each for itself."""
+    parts: list[list[Line]] = []
+    for line in row:
+        if parts and line.rect[0] - parts[-1][-1].rect[2] < APART * line.height:
+            parts[-1].append(line)
+        else:
+            parts.append([line])
+    return parts
+
+
+def _said(lines: Sequence[Line]) -> str:
+    return " ".join(line.text.strip() for line in lines)
+
+
+def _parts(row: Sequence[Line], label: str) -> list[PageBlock]:
+    return [
+        block_of(PAGE_NUMBER if is_page_number(_said(part)) else label, part)
+        for part in _apart(row)
+    ]

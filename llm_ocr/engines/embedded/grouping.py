@@ -1,0 +1,162 @@
+"""Lines of running text -> the groups that become blocks."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llm_ocr.engines.embedded.geometry import Line, area, overlap, shared_columns
+from llm_ocr.engines.embedded.layout import Region
+from llm_ocr.engines.embedded.paragraphs import rows_of
+
+# Of a line at least this share lies in the region that it is counted to.
+HELD = 0.45
+# Lines of one group: how far apart, as shares of their height, and how much of a size.
+CLOSE, CLOSE_IN_REGION = 0.7, 1.6
+ALIKE = 1.33
+# Parts of one row are no further apart than this, in line heights; a gutter is wider.
+SAME_ROW = 1.3
+
+
+@dataclass(frozen=True)
+class Group:
+    """Lines that belong together, and what the detector calls them ("" where it found none)."""
+
+    label: str
+    lines: list[Line]
+
+
+def groups(regions: Sequence[Region], lines: Sequence[Line]) -> list[Group]:
+    """Every line in one group: by the detector's regions, where these are of one column, and else
+    by how close the lines are."""
+    held: dict[int, list[Line]] = {}
+    free: list[Line] = []
+    for line in lines:
+        k = _region_of(line, regions)
+        if k is None:
+            free.append(line)
+        else:
+            held.setdefault(k, []).append(line)
+    found = [
+        Group(regions[k].label, part)
+        for k, inner in held.items()
+        for part in _one_column_each(inner)
+    ]
+    found += [Group("", part) for part in close_together(free, CLOSE)]
+    return _rejoined(found)
+
+
+def close_together(lines: Sequence[Line], closeness: float) -> list[list[Line]]:
+    """Lines close below or beside each other and of one size."""
+    found: list[list[Line]] = []
+    for line in sorted(lines, key=lambda line: (line.rect[1], line.rect[0])):
+        fitting = (
+            group
+            for group in reversed(found)
+            if any(_beside(other, line) for other in group[-4:])
+            or any(_follows(other, line, closeness) for other in group[-3:])
+        )
+        group = next(fitting, None)
+        if group is None:
+            found.append([line])
+        else:
+            group.append(line)
+    return found
+
+
+def _region_of(line: Line, regions: Sequence[Region]) -> int | None:
+    shares = [
+        (overlap(line.rect, region.rect) / max(1.0, area(line.rect)), region.score, k)
+        for k, region in enumerate(regions)
+        if region.label not in ("figure", "table")
+    ]
+    share, _, k = max(shares, default=(0.0, 0.0, 0))
+    return k if share > HELD else None
+
+
+def _one_column_each(lines: list[Line]) -> list[list[Line]]:
+    """A region's lines, in several groups where columns stand side by side in it."""
+    rows = rows_of(lines)
+    apart = [
+        row for row in rows if any(_is_gutter(*two) for two in zip(row, row[1:], strict=False))
+    ]
+    if len(apart) < 2 or _gutter_of(apart) is None:
+        return [lines]
+    return close_together(lines, CLOSE_IN_REGION)
+
+
+def _is_gutter(left: Line, right: Line) -> bool:
+    return right.rect[0] - left.rect[2] > SAME_ROW * min(left.height, right.height)
+
+
+def _gutter_of(rows: Sequence[Sequence[Line]]) -> float | None:
+    """Where all of the rows with several parts have a gap, if most of those parts are no bullets
+    or numbers."""
+    start = max(row[0].rect[2] for row in rows)
+    end = min(row[-1].rect[0] for row in rows)
+    if start >= end or sum(len(row[0].text) > 6 for row in rows) < 0.6 * len(rows):
+        return None
+    return (start + end) / 2
+
+
+def _follows(above: Line, line: Line, closeness: float) -> bool:
+    gap = line.rect[1] - above.rect[3]
+    narrower = min(above.rect[2] - above.rect[0], line.rect[2] - line.rect[0])
+    return (
+        gap < closeness * min(above.height, line.height)
+        and line.rect[1] > above.rect[1] + 0.3 * above.height
+        and shared_columns(above.rect, line.rect) > 0.3 * narrower
+        and 1 / ALIKE < line.height / above.height < ALIKE
+        and above.bold == line.bold
+    )
+
+
+def _beside(one: Line, line: Line) -> bool:
+    gap = -shared_columns(one.rect, line.rect)
+    return abs(one.middle - line.middle) < 0.5 * min(
+        one.height, line.height
+    ) and -0.5 * line.height < gap < SAME_ROW * min(one.height, line.height)
+
+
+def _rejoined(found: list[Group]) -> list[Group]:
+    """Groups with stray lines of running text put where they go on: the detector often draws a
+    region a line too small."""
+    joined: list[Group] = []
+    for group in sorted(found, key=lambda one: min(line.rect[1] for line in one.lines)):
+        home = next((one for one in joined if _goes_on(one, group)), None)
+        if home is None:
+            joined.append(group)
+        else:
+            home.lines.extend(group.lines)
+    return joined
+
+
+def _goes_on(home: Group, group: Group) -> bool:
+    """Whether one of two groups is a line or two, right below or above the other's prose."""
+    if home.label not in ("", "text", "reference") or group.label not in ("", "text", "reference"):
+        return False
+    if min(len(home.lines), len(group.lines)) > 2 or _may_head(home, group):
+        return False
+    last = max(home.lines, key=lambda line: line.rect[3])
+    first = min(group.lines, key=lambda line: line.rect[1])
+    lines = [*home.lines, *group.lines]
+    height = statistics.median(line.height for line in lines)
+    left, right = (min(line.rect[0] for line in one.lines) for one in (home, group))
+    few, many = sorted((home.lines, group.lines), key=len)
+    inner = min(line.rect[0] for line in few) > min(line.rect[0] for line in many) - 0.6 * height
+    ends = max(line.rect[2] for line in few) < max(line.rect[2] for line in many) + 1.5 * height
+    return (
+        abs(left - right) < 1.5 * height
+        and inner
+        and ends
+        and _follows(last, first, 0.9)
+        and 1 / 1.2 < first.height / last.height < 1.2
+    )
+
+
+def _may_head(home: Group, group: Group) -> bool:
+    """Whether one line above others is so short that it may be their heading."""
+    if len(home.lines) > 1:
+        return False
+    wide = max(line.rect[2] - line.rect[0] for line in group.lines)
+    line = home.lines[0]
+    return line.rect[2] - line.rect[0] < 0.75 * wide

@@ -1,0 +1,155 @@
+"""What a block is: a caption, a heading, a footnote or text; by its look and by the detector."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from llm_ocr.engines.embedded.block import PageBlock
+from llm_ocr.engines.embedded.geometry import shared_columns, shared_rows
+
+LABELS = {
+    "title": "title",
+    "figure_caption": "image_caption",
+    "table_caption": "table_caption",
+}
+# How much larger than the text a heading is: on a text layer sizes are known, else measured.
+LARGER, LARGER_EXACT = 1.3, 1.15
+LONGEST_HEADING, MOST_LINES = 140, 3
+LONGEST_TITLE, MOST_TITLE_LINES = 260, 4
+NOTE_SIZE = 0.92
+
+_CAPTION = re.compile(
+    r"(fig(ure|\.)?|abb(ildung|\.)?|chart|photo|scheme|plate|map|图)\s*[\dIVX]", re.I
+)
+_TABLE_CAPTION = re.compile(r"(tab(le|elle|\.)?|表)\s*[\dIVX]", re.I)
+# A caption's number is followed by a mark or a capital; in a sentence a verb follows.
+_SENTENCE = re.compile(r"\w+\.?\s*[\dIVX]+[a-z]?\s+(?!and\b)[a-z]{2,}")
+_SUBSECTION = re.compile(r"\d{1,2}(\.\d{1,2})+\.?\s+[^\W\d_a-z]")
+_SECTION = re.compile(r"(\d{1,2}|[IVX]{1,5})\.?\s+[^\W\d_a-z]")
+_NOTE = re.compile(r"([*†‡§¶]|\(?\d{1,2}\)?[.)]?)\s*[^\W\d]")
+_LETTERS = re.compile(r"[^\W\d_]{3}|[\u3040-\u9fff]{2}")
+_FORMULA = re.compile(r"[=≈≤≥∇∫∑√]")
+_ITEM = re.compile(r"[•▪◦●‣\-–*]\s|\(?[a-z\d]{1,2}[.)]\s")
+
+
+def labelled(blocks: Sequence[PageBlock], body: float, height: int) -> list[PageBlock]:
+    """A page's blocks, those that are called text or by the detector's words with their labels."""
+    has_figures = any(block.label == "image" for block in blocks)
+    named = [_caption(block, has_figures) for block in blocks]
+    named = [_heading(block, named, body) for block in named]
+    return [_footnote(block, named, body, height) for block in named]
+
+
+def _caption(block: PageBlock, has_figures: bool) -> PageBlock:
+    """Captions by how they begin; a figure's caption on a page without figures is text."""
+    if block.label == "image_caption" and not has_figures and not _CAPTION.match(block.text):
+        return replace(block, label="text")
+    starts = block.label in ("text", "title") and not _SENTENCE.match(block.text)
+    if starts and len(block.lines) <= 8:
+        if _CAPTION.match(block.text):
+            return replace(block, label="image_caption")
+        if _TABLE_CAPTION.match(block.text):
+            return replace(block, label="table_caption")
+    return block
+
+
+def _heading(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> PageBlock:
+    """Titles by their size, number or weight; what the detector calls a title at too great a
+    length is none."""
+    text = block.text
+    if block.label == "title":
+        long = len(block.lines) > MOST_TITLE_LINES or len(text) > LONGEST_TITLE
+        return replace(block, label="text") if long or not _is_worded(text) else block
+    if block.label != "text" or not _may_head(block):
+        return block
+    exact = all(line.is_exact for line in block.lines)
+    alone = len(block.lines) == 1
+    numbered = alone and (_SUBSECTION.match(text) or _is_section(block, blocks, body))
+    if numbered:
+        return replace(block, label="title")
+    larger = block.height > (LARGER_EXACT if exact else LARGER) * body
+    if larger or (block.bold and _stands_out(block, blocks, body)):
+        return replace(block, label="title")
+    return block
+
+
+def _is_worded(text: str) -> bool:
+    """Whether a text is of words, and no formula or number."""
+    letters = len(re.findall(r"[^\W\d_]", text))
+    formula = _FORMULA.search(text) is not None and letters < 25
+    return _LETTERS.search(text) is not None and not formula
+
+
+def _may_head(block: PageBlock) -> bool:
+    text = block.text
+    return (
+        len(block.lines) <= MOST_LINES
+        and len(text) < LONGEST_HEADING
+        and not text.endswith((".", ",", ";", ":"))
+        and _is_worded(text)
+        and (_ITEM.match(text) is None or _SECTION.match(text) is not None)
+    )
+
+
+def _is_section(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> bool:
+    """Whether a short numbered line stands alone, with room above it, and is no list's item."""
+    if not _SECTION.match(block.text) or len(block.text) > 60:
+        return False
+    column = [
+        other
+        for other in blocks
+        if other is not block and shared_columns(other.rect, block.rect) > 0
+    ]
+    room = all(
+        block.rect[1] - other.rect[3] > 0.7 * body
+        for other in column
+        if other.rect[1] < block.rect[1]
+    )
+    below = [other for other in column if other.rect[1] > block.rect[1]]
+    nearest = min(below, key=lambda other: other.rect[1], default=None)
+    return (
+        room
+        and nearest is not None
+        and nearest.rect[1] - block.rect[3] < 5 * body
+        and not _ITEM.match(nearest.text)
+        and not _SECTION.match(nearest.text)
+    )
+
+
+def _stands_out(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> bool:
+    """Whether a bold block heads something: there is text below it that isn't bold, and nothing
+    beside it that it labels."""
+    if block.height < 0.9 * body or len(block.text) > 90:
+        return False
+    others = [other for other in blocks if other is not block and other.lines]
+    beside = any(
+        shared_rows(other.rect, block.rect) > 0.5 * block.height
+        and 0 < -shared_columns(other.rect, block.rect) < 12 * body
+        and len(other.lines) <= 2
+        and not other.bold
+        for other in others
+    )
+    below = [
+        other
+        for other in others
+        if other.rect[1] >= block.rect[3] - 0.3 * body
+        and shared_columns(other.rect, block.rect) > 0
+        and other.rect[1] - block.rect[3] < 8 * body
+    ]
+    return bool(below) and not beside
+
+
+def _footnote(block: PageBlock, blocks: Sequence[PageBlock], body: float, height: int) -> PageBlock:
+    """Notes in small print at the foot of a column begin with their mark."""
+    if block.label != "text" or block.rect[1] < 0.5 * height or not _NOTE.match(block.text):
+        return block
+    small = block.height < NOTE_SIZE * body or block.text[0] in "*†‡§¶"
+    below = [
+        other
+        for other in blocks
+        if other.label in ("text", "title", "table", "image")
+        and other.rect[1] > block.rect[3] - 0.5 * body
+        and shared_columns(other.rect, block.rect) > 0
+        and not _NOTE.match(other.text)
+    ]
+    return replace(block, label="footnote") if small and not below else block

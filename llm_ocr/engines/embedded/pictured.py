@@ -1,0 +1,107 @@
+"""Which parts of a page are figures: what the detector says, the images of a PDF, and the text
+that lies in them."""
+
+import re
+import statistics
+from collections.abc import Sequence
+
+from llm_ocr.engines.embedded.geometry import Line, Rect, area, hull, overlap
+from llm_ocr.engines.embedded.layout import Region
+from llm_ocr.engines.embedded.paragraphs import rows_of
+
+# Regions are called figures only above this share of the page, and not above the other one when
+# there is text to read on it: a whole handwritten page looks like one figure to the detector.
+SMALLEST, LARGEST = 0.01, 0.7
+# A figure that is as large as this with so many words holds what the page says.
+LARGE, PROSE_WORDS = 0.25, 40
+# Prose that a figure ends with, or begins with, is cut off it.
+CUT_WORDS, CUT_MEAN = 9, 3.0
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_CAPTION = re.compile(r"(fig(ure|\.)?|abb(ildung|\.)?|chart|photo|tab(le|elle|\.)?)\s*\d", re.I)
+
+
+def figures(
+    regions: Sequence[Region], pictures: Sequence[Rect], lines: Sequence[Line], page: float
+) -> list[Rect]:
+    """The figures of a page of `page` pixels in all."""
+    found: list[Rect] = []
+    drawn = [region.rect for region in regions if region.label == "figure"]
+    for rect in _merged([*drawn, *_images(pictures, page)]):
+        share = area(rect) / page
+        if share < SMALLEST:
+            continue
+        inner = [line for line in lines if inside(line, [rect])]
+        words = sum(len(line.text.split()) for line in inner)
+        if (share > LARGEST and words) or (share > LARGE and words > PROSE_WORDS):
+            continue
+        if _is_text(inner):
+            continue
+        cut = _without_prose(rect, inner)
+        if area(cut) >= SMALLEST * page:
+            found.append(cut)
+    return found
+
+
+def inside(line: Line, rects: Sequence[Rect]) -> bool:
+    return any(overlap(line.rect, rect) > 0.6 * area(line.rect) for rect in rects)
+
+
+def _images(pictures: Sequence[Rect], page: float) -> list[Rect]:
+    """The images that may be figures; a larger one is the page's ground."""
+    return [rect for rect in pictures if SMALLEST * page <= area(rect) < LARGEST * page]
+
+
+def _merged(rects: Sequence[Rect]) -> list[Rect]:
+    """Rectangles none of which lies by half in another: what does is one with it."""
+    merged: list[Rect] = []
+    for rect in sorted(rects, key=area, reverse=True):
+        for k, other in enumerate(merged):
+            if overlap(rect, other) > 0.5 * min(area(rect), area(other)):
+                merged[k] = hull((rect, other))
+                break
+        else:
+            merged.append(rect)
+    return merged
+
+
+def _words(row: Sequence[Line]) -> int:
+    return sum(len(_WORD.findall(line.text)) for line in row)
+
+
+def _is_text(inner: Sequence[Line]) -> bool:
+    """Whether lines close below each other, with one left edge, are all that a region has."""
+    rows = rows_of(inner)
+    if len(rows) < 4 or sum(_words(row) > 0 for row in rows) < 0.7 * len(rows):
+        return False
+    height = statistics.median(line.height for line in inner)
+    left = statistics.median(row[0].rect[0] for row in rows)
+    aligned = sum(abs(row[0].rect[0] - left) < 0.6 * height for row in rows)
+    tall = rows[-1][0].rect[3] - rows[0][0].rect[1]
+    return aligned >= 0.8 * len(rows) and tall < 2.2 * height * len(rows)
+
+
+def _without_prose(figure: Rect, inner: Sequence[Line]) -> Rect:
+    rows = rows_of(inner)
+    below = _run(rows[::-1])
+    above = _run(rows[: len(rows) - len(below)])
+    x1, y1, x2, y2 = figure
+    if below:
+        y2 = min(y2, min(line.rect[1] for row in below for line in row) - 1)
+    if above:
+        y1 = max(y1, max(line.rect[3] for row in above for line in row) + 1)
+    return x1, y1, x2, max(y1, y2)
+
+
+def _run(rows: Sequence[list[Line]]) -> list[list[Line]]:
+    """The rows from the edge on that are prose or a caption, if there is enough of it."""
+    run: list[list[Line]] = []
+    for row in rows:
+        gaps = [right.rect[0] - left.rect[2] for left, right in zip(row, row[1:], strict=False)]
+        split = max(gaps, default=0.0) > 2.5 * row[0].height and len(row[0].text) > 3
+        if split or (_words(row) < 2 and not (run and _words(row))):
+            break
+        run.append(row)
+        if _CAPTION.match(row[0].text):
+            return run
+    words = sum(_words(row) for row in run)
+    return run if words >= CUT_WORDS and words >= CUT_MEAN * len(run) else []

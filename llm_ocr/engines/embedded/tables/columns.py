@@ -1,5 +1,6 @@
 """Columns of a table: by its rules, and by the gaps that most rows share."""
 
+import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -14,6 +15,8 @@ from llm_ocr.engines.embedded.tables.rows import Row
 STEP = 2
 # Words closer than this share of their height are of one cell.
 WORD_GAP = 0.62
+# Rows with fewer cells than this share of what is usual may have some that span columns.
+FEW = 0.7
 
 
 def column_gaps(rows: Sequence[Row], height: float, hard: Sequence[float] = ()) -> list[float]:
@@ -37,18 +40,54 @@ def _soft_gaps(rows: Sequence[Row], height: float, hard: Sequence[float]) -> lis
         [Word(hull(word.rect for word in group), "") for group in groups]
         for groups in (_grouped(row.words, height, (), hard) for row in rows)
     ]
-    full = [(row, cells) for row, cells in zip(rows, phrases, strict=True) if len(cells) > 1]
+    full = [cells for cells in phrases if len(cells) > 1]
     if not full:
         return []
-    # With many rows single words show the gaps better: a wide cell hides those of the others.
-    marks = [row.words if len(full) >= 6 else cells for row, cells in full]
     left, _, right, _ = hull(word.rect for row in rows for word in row.words)
+    usual = statistics.median(len(cells) for cells in full)
     cover = np.zeros(int((right - left) / STEP) + 2)
-    for mark in marks:
-        cover += _covered([word.rect for word in mark], left, len(cover))
+    for row, cells in zip(rows, phrases, strict=True):
+        # With many rows single words show the gaps better: a wide cell hides those of the others.
+        marks = row.words if len(full) >= 6 else cells
+        weight = _weight(cells, usual, right - left)
+        cover += weight * _covered([mark.rect for mark in marks], left, len(cover))
     allowed = max(0.5, 0.12 * len(full)) if len(full) >= 5 else 0.5
     narrowest = (0.3 if len(full) >= 8 else 0.45) * height
-    return [left + STEP * at for at in _low_runs(cover, allowed, narrowest / STEP)]
+    middles = (left + STEP * at for at in _low_runs(cover, allowed, narrowest / STEP))
+    least = _least_gap(rows, height)
+    return [x for x in middles if _widest_gap(rows, x) >= least]
+
+
+def _weight(cells: Sequence[Word], usual: float, width: float) -> float:
+    """How much a row tells of the columns: little if it has fewer cells than others have, for
+    these may span columns; a lone narrow cell spans none."""
+    if len(cells) == 1:
+        return float(cells[0].rect[2] - cells[0].rect[0] < 0.3 * width)
+    return 1.0 if len(cells) > FEW * usual else 0.3
+
+
+def _least_gap(rows: Sequence[Row], height: float) -> float:
+    """The narrowest gap that is wider than those between words."""
+    spaces = [
+        gap
+        for row in rows
+        for one, other in pairwise(row.words)
+        if one.text[-1:].isalpha() and other.text[:1].isalpha()
+        and 0 < (gap := other.rect[0] - one.rect[2]) < 0.75 * height
+    ]
+    usual = statistics.median(spaces) if len(spaces) > 2 else 0.3 * height
+    return max(0.45 * height, 1.4 * usual)
+
+
+def _widest_gap(rows: Sequence[Row], x: float) -> float:
+    """The widest gap that a row with words on both sides leaves around `x`."""
+    widest = 0.0
+    for row in rows:
+        before = [word.rect[2] for word in row.words if (word.rect[0] + word.rect[2]) / 2 < x]
+        after = [word.rect[0] for word in row.words if (word.rect[0] + word.rect[2]) / 2 >= x]
+        if before and after:
+            widest = max(widest, min(after) - max(before))
+    return widest
 
 
 def _covered(rects: Sequence[Rect], left: float, size: int) -> npt.NDArray[np.bool_]:
@@ -60,7 +99,12 @@ def _covered(rects: Sequence[Rect], left: float, size: int) -> npt.NDArray[np.bo
 
 def _low_runs(cover: npt.NDArray[np.float64], allowed: float, narrowest: float) -> list[float]:
     """The middles of the inner stretches where at most `allowed` rows have text."""
-    low = np.concatenate(([False], cover <= allowed, [False]))
+    # A first or last column with text in a few rows only is one all the same.
+    most = np.full(len(cover), allowed)
+    for side in (slice(None), slice(None, None, -1)):
+        reached = np.maximum.accumulate(cover[side]) <= allowed
+        most[side][reached] = 0.31
+    low = np.concatenate(([False], cover <= most, [False]))
     edges = np.flatnonzero(low[1:] != low[:-1])
     middles: list[float] = []
     for start, end in zip(edges[::2], edges[1::2], strict=True):

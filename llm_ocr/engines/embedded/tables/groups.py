@@ -67,3 +67,25 @@ def _parts(middles: Sequence[float], labels: Sequence[float]) -> list[tuple[int,
         parts.append((start, count))
         start += count
     return parts if start == len(middles) else None
+
+
+def hang_by_rules(rows: list[TextRow], opened: Sequence[bool]) -> bool:
+    """Gives a first cell all rows that no rule parts it from; `opened[k]` is whether the rule
+    above band k + 1 leaves the first column out. False if that doesn't fit the rows."""
+    if [row.band for row in rows] != sorted({row.band for row in rows}):
+        return False
+    runs: list[list[TextRow]] = []
+    for row in rows:
+        if runs and row.band > 0 and opened[row.band - 1]:
+            runs[-1].append(row)
+        else:
+            runs.append([row])
+    for run in runs:
+        first = [cell for row in run for cell in row.cells if cell.first == 0]
+        if len(run) < 2 or any(cell.last > 0 for cell in first):
+            continue
+        words = [word for cell in first for word in cell.words]
+        for row in run:
+            row.cells = [cell for cell in row.cells if cell.first > 0]
+        run[0].cells.insert(0, Cell(0, 0, words, len(run)))
+    return True

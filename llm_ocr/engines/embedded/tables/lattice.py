@@ -74,7 +74,7 @@ def _ending_at(rules: Sequence[Rule], lines: Sequence[float], height: float) -> 
     return [
         rule
         for rule in rules
-        if all(any(abs(end - at) < 0.6 * height for at in lines) for end in (rule.start, rule.end))
+        if all(any(abs(end - at) < 0.35 * height for at in lines) for end in (rule.start, rule.end))
     ]
 
 

@@ -10,7 +10,7 @@ from llm_ocr.engines.embedded.geometry import Line, Rect, Word, hull
 from llm_ocr.engines.embedded.recognise import Image
 from llm_ocr.engines.embedded.tables.columns import column_gaps, row_cells
 from llm_ocr.engines.embedded.tables.grid import Cell, Grid, as_html, usual_height
-from llm_ocr.engines.embedded.tables.groups import hang, without_lone_labels
+from llm_ocr.engines.embedded.tables.groups import hang, hang_by_rules, without_lone_labels
 from llm_ocr.engines.embedded.tables.heads import head_rows, spread
 from llm_ocr.engines.embedded.tables.lattice import HELD, Lattice, lattice_grid
 from llm_ocr.engines.embedded.tables.prose import is_prose
@@ -29,6 +29,12 @@ FEWEST_WORDS = 4
 # height or width on.
 SLOPED = 0.004
 COLUMN_RULE, ROW_RULE = 0.5, 0.6
+LEFT_OUT = 0.3
+# How much wider than its letters a word's rectangle may be, in heights.
+EXACT, ESTIMATED = 0.05, 0.2
+# A table of fewer rows than this, by its rules, has rows that no rule parts if a first cell has
+# as many lines as this.
+FEW_ROWS, MANY_LINES = 4, 3
 
 
 def table_html(lines: Sequence[Line], image: Image | None = None) -> str | None:
@@ -40,7 +46,8 @@ def table_html(lines: Sequence[Line], image: Image | None = None) -> str | None:
         return None
     words, image = _upright(lines, image)
     height = usual_height(words)
-    rules = NO_RULES if image is None else _rules_around(image, words, height)
+    margin = EXACT if all(line.is_exact for line in lines) else ESTIMATED
+    rules = NO_RULES if image is None else _rules_around(image, words, height, margin)
     grid = _closed(words, rules, height) or _open(words, rules, height)
     return None if grid is None else as_html(grid)
 
@@ -65,11 +72,11 @@ def _upright(lines: Sequence[Line], image: Image | None) -> tuple[list[Word], Im
     return words, np.asarray(turned, dtype=np.uint8)
 
 
-def _rules_around(image: Image, words: Sequence[Word], height: float) -> Rules:
+def _rules_around(image: Image, words: Sequence[Word], height: float, margin: float) -> Rules:
     x1, y1, x2, y2 = hull(word.rect for word in words)
     # The frame of a table stands a little away from its words.
     around = (x1 - 2.5 * height, y1 - 1.2 * height, x2 + 2.5 * height, y2 + 1.2 * height)
-    return rules_in(image, around, [word.rect for word in words], height)
+    return rules_in(image, around, [word.rect for word in words], height, margin)
 
 
 def _closed(words: Sequence[Word], rules: Rules, height: float) -> Grid | None:
@@ -91,6 +98,9 @@ def _has_hidden_rows(grid: Grid, height: float) -> bool:
     """Whether a cell holds numbers one below the other: rows that no rule parts."""
     for row in grid.rows:
         for cell in row:
+            lines = len(text_rows(cell.words, height))
+            if cell.first == 0 and len(grid.rows) < FEW_ROWS and lines >= MANY_LINES:
+                return True
             if cell.rows > 1 or cell.columns > 1 or len(cell.words) < 2:
                 continue
             texts = [" ".join(w.text for w in r.words) for r in text_rows(cell.words, height)]
@@ -117,15 +127,27 @@ def _open(words: Sequence[Word], rules: Rules, height: float) -> Grid | None:
     ]
     if not hard and len(set(row.band for row in found)) < 3 and is_prose([r.cells for r in found], len(gaps) + 1):
         return None
-    return _built(found, len(gaps) + 1, rules, height)
+    opened = _open_edges(rules, bands, (around[0], gaps[0]), 0.35 * height)
+    return _built(found, len(gaps) + 1, rules, height, opened)
 
 
-def _built(found: list[TextRow], columns: int, rules: Rules, height: float) -> Grid:
+def _open_edges(
+    rules: Rules, bands: Sequence[float], stretch: tuple[float, float], near: float
+) -> list[bool]:
+    """For each rule between rows, whether it leaves the first column out."""
+    return [covered(rules.across, y, *stretch, near) < LEFT_OUT for y in bands]
+
+
+def _built(
+    found: list[TextRow], columns: int, rules: Rules, height: float, opened: Sequence[bool]
+) -> Grid:
     found, labels = without_lone_labels(found)
     merged = table_rows(found, height)
     cells: list[list[Cell]] = [row.cells for row in merged]
     heads = head_rows(cells, [row.band for row in merged])
     spread(merged, heads, columns, rules.across, height)
+    if any(opened) and hang_by_rules(merged, opened):
+        return Grid([row.cells for row in merged], columns, heads)
     if not hang(merged, labels, heads) and labels:
         merged = _with_labels(merged, labels)
     return Grid([row.cells for row in merged], columns, heads)

@@ -45,15 +45,20 @@ class Rules:
 NO_RULES = Rules()
 
 
-def rules_in(image: Image, rect: Rect, words: Sequence[Rect], height: float) -> Rules:
-    """The rules within a rectangle; `height` is that of a usual word in it."""
+def rules_in(
+    image: Image, rect: Rect, words: Sequence[Rect], height: float, margin: float
+) -> Rules:
+    """The rules within a rectangle; `height` is that of a usual word in it.
+
+    `margin` is how much wider than its letters a word's rectangle may be, in heights.
+    """
     left, top = max(0, int(rect[0])), max(0, int(rect[1]))
     crop = image[top : int(rect[3]) + 1, left : int(rect[2]) + 1]
     if min(crop.shape[:2]) < 2:
         return NO_RULES
     grey = cv2.cvtColor(crop, cv2.COLOR_BGR2GRAY)
     across = _long(grey, (1, int(SHORTEST_ACROSS * height)), _insets(words, left, top, (0, 0.1)))
-    down = _long(grey, (int(SHORTEST_DOWN * height), 1), _insets(words, left, top, (0.2, 0)))
+    down = _long(grey, (int(SHORTEST_DOWN * height), 1), _insets(words, left, top, (margin, 0)))
     return Rules(
         tuple(_rules(across, at=1, along=0, origin=(left, top))),
         tuple(_rules(down, at=0, along=1, origin=(left, top))),

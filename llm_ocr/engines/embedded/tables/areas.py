@@ -1,0 +1,3 @@
+from collections.abc import Sequence
+
+def ruled_areas(*a): ...

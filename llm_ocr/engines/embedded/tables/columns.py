@@ -1,0 +1,169 @@
+"""Columns of a table: by its rules, and by the gaps that most rows share."""
+
+import statistics
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from llm_ocr.engines.embedded.geometry import Rect, Word, hull
+from llm_ocr.engines.embedded.tables.grid import Cell
+from llm_ocr.engines.embedded.tables.rows import Row
+
+# Pixels of one step of the search for gaps.
+STEP = 2
+# Words closer than this share of their height are of one cell.
+WORD_GAP = 0.62
+# Rows with fewer cells than this share of what is usual may have some that span columns.
+FEW = 0.7
+
+
+def column_gaps(rows: Sequence[Row], height: float, hard: Sequence[float] = ()) -> list[float]:
+    """Where one column ends and the next begins: at `hard` rules, and where (nearly) all rows with
+    several cells leave a gap."""
+    soft = _soft_gaps(rows, height, hard)
+    apart = [x for x in soft if all(abs(x - rule) > 1.5 * height for rule in hard)]
+    # A gap beside a rule is the cell's margin, unless there is text between the two.
+    return sorted([*hard, *(x for x in apart if _has_text_beside(rows, x, hard))])
+
+
+def _has_text_beside(rows: Sequence[Row], gap: float, hard: Sequence[float]) -> bool:
+    left = max((x for x in hard if x < gap), default=float("-inf"))
+    right = min((x for x in hard if x > gap), default=float("inf"))
+    middles = [(w.rect[0] + w.rect[2]) / 2 for row in rows for w in row.words]
+    return any(left < x < gap for x in middles) and any(gap < x < right for x in middles)
+
+
+def _soft_gaps(rows: Sequence[Row], height: float, hard: Sequence[float]) -> list[float]:
+    phrases = [
+        [Word(hull(word.rect for word in group), "") for group in groups]
+        for groups in (_grouped(row.words, height, (), hard) for row in rows)
+    ]
+    full = [cells for cells in phrases if len(cells) > 1]
+    if not full:
+        return []
+    left, _, right, _ = hull(word.rect for row in rows for word in row.words)
+    usual = statistics.median(len(cells) for cells in full)
+    cover = np.zeros(int((right - left) / STEP) + 2)
+    for row, cells in zip(rows, phrases, strict=True):
+        # With many rows single words show the gaps better: a wide cell hides those of the others.
+        marks = row.words if len(full) >= 6 else cells
+        weight = _weight(cells, usual, right - left)
+        cover += weight * _covered([mark.rect for mark in marks], left, len(cover))
+    allowed = max(0.5, 0.12 * len(full)) if len(full) >= 5 else 0.5
+    narrowest = (0.3 if len(full) >= 8 else 0.45) * height
+    middles = (left + STEP * at for at in _low_runs(cover, allowed, narrowest / STEP))
+    least = _least_gap(rows, height)
+    return [x for x in middles if _widest_gap(rows, x) >= least]
+
+
+def _weight(cells: Sequence[Word], usual: float, width: float) -> float:
+    """How much a row tells of the columns: little if it has fewer cells than others have, for
+    these may span columns; a lone narrow cell spans none."""
+    if len(cells) == 1:
+        return float(cells[0].rect[2] - cells[0].rect[0] < 0.3 * width)
+    return 1.0 if len(cells) > FEW * usual else 0.3
+
+
+def _least_gap(rows: Sequence[Row], height: float) -> float:
+    """The narrowest gap that is wider than those between words."""
+    spaces = [
+        gap
+        for row in rows
+        for one, other in pairwise(row.words)
+        if one.text[-1:].isalpha() and other.text[:1].isalpha()
+        and 0 < (gap := other.rect[0] - one.rect[2]) < 0.75 * height
+    ]
+    usual = statistics.median(spaces) if len(spaces) > 2 else 0.3 * height
+    return max(0.45 * height, 1.4 * usual)
+
+
+def _widest_gap(rows: Sequence[Row], x: float) -> float:
+    """The widest gap that a row with words on both sides leaves around `x`."""
+    widest = 0.0
+    for row in rows:
+        before = [word.rect[2] for word in row.words if (word.rect[0] + word.rect[2]) / 2 < x]
+        after = [word.rect[0] for word in row.words if (word.rect[0] + word.rect[2]) / 2 >= x]
+        if before and after:
+            widest = max(widest, min(after) - max(before))
+    return widest
+
+
+def _covered(rects: Sequence[Rect], left: float, size: int) -> npt.NDArray[np.bool_]:
+    mask = np.zeros(size, dtype=bool)
+    for rect in rects:
+        mask[int((rect[0] - left) / STEP) : int((rect[2] - left) / STEP) + 1] = True
+    return mask
+
+
+def _low_runs(cover: npt.NDArray[np.float64], allowed: float, narrowest: float) -> list[float]:
+    """The middles of the inner stretches where at most `allowed` rows have text."""
+    # A first or last column with text in a few rows only is one all the same.
+    most = np.full(len(cover), allowed)
+    for side in (slice(None), slice(None, None, -1)):
+        reached = np.maximum.accumulate(cover[side]) <= allowed
+        most[side][reached] = 0.31
+    low = np.concatenate(([False], cover <= most, [False]))
+    edges = np.flatnonzero(low[1:] != low[:-1])
+    middles: list[float] = []
+    for start, end in zip(edges[::2], edges[1::2], strict=True):
+        if start > 0 and end < len(cover) and end - start >= narrowest:
+            stretch = cover[start:end]
+            emptiest = np.flatnonzero(stretch == stretch.min())
+            middles.append(float(start + np.median(emptiest)))
+    return middles
+
+
+def row_cells(row: Row, gaps: Sequence[float], height: float, hard: Sequence[float]) -> list[Cell]:
+    """The row's phrases with the columns that they lie in, none of them twice."""
+    cells: list[Cell] = []
+    for words in _grouped(row.words, height, gaps, hard):
+        first, last = _columns(hull(word.rect for word in words), gaps, height)
+        if cells and first <= cells[-1].last:
+            before = cells[-1]
+            if last > before.last == first and before.first < before.last:
+                before.last -= 1
+            else:
+                before.words += words
+                before.last = max(before.last, last)
+                continue
+        cells.append(Cell(first, last, words))
+    return cells
+
+
+def _grouped(
+    words: Sequence[Word], height: float, gaps: Sequence[float], hard: Sequence[float]
+) -> list[list[Word]]:
+    groups: list[list[Word]] = []
+    for word in words:
+        if groups and _belongs(groups[-1][-1], word, height, gaps, hard):
+            groups[-1].append(word)
+        else:
+            groups.append([word])
+    return groups
+
+
+def _belongs(
+    last: Word, word: Word, height: float, gaps: Sequence[float], hard: Sequence[float]
+) -> bool:
+    middles = (last.rect[0] + last.rect[2]) / 2, (word.rect[0] + word.rect[2]) / 2
+    if any(middles[0] < x < middles[1] for x in hard):
+        return False
+    if last.text == "$":
+        return True
+    gap = word.rect[0] - last.rect[2]
+    edge = 0.15 * height
+    cut = any(last.rect[2] - edge <= x <= word.rect[0] + edge for x in gaps)
+    return gap < WORD_GAP * height and not (cut and gap > 0.3 * height)
+
+
+def _columns(rect: Rect, gaps: Sequence[float], height: float) -> tuple[int, int]:
+    """The first and last column that a good part of `rect` lies in."""
+    edges = [float("-inf"), *gaps, float("inf")]
+    shared = [min(rect[2], right) - max(rect[0], left) for left, right in pairwise(edges)]
+    enough = min(0.18 * (rect[2] - rect[0]), 1.2 * height)
+    within = [k for k, width in enumerate(shared) if width > enough]
+    if not within:
+        within = [max(range(len(shared)), key=shared.__getitem__)]
+    return within[0], within[-1]

@@ -1,0 +1,72 @@
+"""Cells of a table, and their HTML."""
+
+import html
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from llm_ocr.engines.embedded.geometry import Rect, Word, hull
+
+
+@dataclass
+class Cell:
+    """Words in the columns `first` to `last`, over `rows` rows."""
+
+    first: int
+    last: int
+    words: list[Word] = field(default_factory=list)
+    rows: int = 1
+
+    @property
+    def text(self) -> str:
+        return " ".join(word.text for word in self.words)
+
+    @property
+    def rect(self) -> Rect:
+        return hull(word.rect for word in self.words)
+
+    @property
+    def columns(self) -> int:
+        return self.last - self.first + 1
+
+
+@dataclass
+class Grid:
+    """Rows of cells from left to right, and how many of the first rows are heads."""
+
+    rows: list[list[Cell]]
+    columns: int
+    heads: int = 0
+
+
+def usual_height(words: Sequence[Word]) -> float:
+    return statistics.median(word.rect[3] - word.rect[1] for word in words)
+
+
+def as_html(grid: Grid) -> str:
+    """A grid as `<table>…</table>` on one line; where no cell is, an empty one."""
+    hanging = [0] * grid.columns
+    pieces = ["<table>"]
+    for k, row in enumerate(grid.rows):
+        tag = "th" if k < grid.heads else "td"
+        starts = {cell.first: cell for cell in row}
+        pieces.append("<tr>")
+        at = 0
+        while at < grid.columns:
+            if hanging[at]:
+                hanging[at] -= 1
+                at += 1
+                continue
+            cell = starts.get(at) or Cell(at, at)
+            pieces.append(_cell(cell, tag))
+            hanging[at : cell.last + 1] = [cell.rows - 1] * cell.columns
+            at = cell.last + 1
+        pieces.append("</tr>")
+    pieces.append("</table>")
+    return "".join(pieces)
+
+
+def _cell(cell: Cell, tag: str) -> str:
+    spans = f' rowspan="{cell.rows}"' if cell.rows > 1 else ""
+    spans += f' colspan="{cell.columns}"' if cell.columns > 1 else ""
+    return f"<{tag}{spans}>{html.escape(cell.text, quote=False)}</{tag}>"

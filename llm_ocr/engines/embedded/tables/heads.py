@@ -1,0 +1,122 @@
+"""Heads of a table: which rows they are, and which columns a head stands over."""
+
+from collections.abc import Sequence
+
+from llm_ocr.engines.embedded.tables.grid import Cell
+from llm_ocr.engines.embedded.tables.rules import Rule
+from llm_ocr.engines.embedded.tables.wraps import TextRow, is_number, is_year
+
+MOST_HEADS = 4
+# How far a head's middle may be off from that of its columns: in heights, or as a share of theirs.
+OFF, OFF_SHARE = 0.8, 0.06
+
+Extent = tuple[float, float]
+
+
+def head_rows(rows: Sequence[Sequence[Cell]], bands: Sequence[int]) -> int:
+    """How many rows are heads: those above the first rule where a table has only a few, else those
+    above the first row with numbers; one if there is no telling."""
+    numbered = _first_numbered(rows)
+    inner = sorted(set(bands))
+    if 2 <= len(inner) <= max(3, len(rows) // 3):
+        above = bands.index(inner[1])
+        if 1 <= above <= MOST_HEADS and (numbered is None or above <= max(1, numbered)):
+            return above
+    return numbered if numbered is not None and 1 <= numbered <= MOST_HEADS else 1
+
+
+def _first_numbered(rows: Sequence[Sequence[Cell]]) -> int | None:
+    for k, row in enumerate(rows):
+        cells = [cell for cell in row if cell.words]
+        numbers = sum(is_number(cell.text) for cell in cells)
+        years = all(is_year(cell.text) for cell in cells if is_number(cell.text))
+        if numbers >= max(1.0, 0.3 * len(cells)) and not (years and numbers >= len(cells) - 1):
+            return k
+        if k and len(cells) == 1 and cells[0].first == 0:
+            # A row that names those below it is below the heads.
+            return k
+    return None
+
+
+def spread(rows: Sequence[TextRow], heads: int, columns: int, rules: Sequence[Rule], height: float) -> None:
+    """Heads that stand over several columns get them: by the rule beneath, or by their middle."""
+    extents = _extents(rows[heads:], columns)
+    for k in range(heads):
+        row = rows[k]
+        below = rows[k + 1] if k + 1 < heads else None
+        for n, cell in enumerate(row.cells):
+            left = row.cells[n - 1].last + 1 if n else 0
+            right = row.cells[n + 1].first - 1 if n + 1 < len(row.cells) else columns - 1
+            found = _by_rule(cell, rows[k + 1] if k + 1 < len(rows) else None, rules, extents, height)
+            if found is None and below is not None:
+                found = _by_middle(cell, below, extents, (left, right), height)
+            if found is not None and left <= found[0] <= found[1] <= right:
+                cell.first, cell.last = found
+
+
+def _extents(rows: Sequence[TextRow], columns: int) -> list[Extent | None]:
+    """Where the columns' text starts and ends."""
+    found: list[Extent | None] = []
+    for column in range(columns):
+        rects = [
+            cell.rect for row in rows for cell in row.cells if (cell.first, cell.last) == (column, column)
+        ]
+        found.append((min(r[0] for r in rects), max(r[2] for r in rects)) if rects else None)
+    return found
+
+
+def _by_rule(
+    cell: Cell,
+    below: TextRow | None,
+    rules: Sequence[Rule],
+    extents: Sequence[Extent | None],
+    height: float,
+) -> tuple[int, int] | None:
+    """The columns over the rule that is between a head and the next row, if it is as short."""
+    if below is None:
+        return None
+    x1, _, x2, bottom = cell.rect
+    whole = [one for one in extents if one is not None]
+    if not whole:
+        return None
+    wide = max(one[1] for one in whole) - min(one[0] for one in whole)
+    for rule in rules:
+        inside = bottom - 0.3 * height <= rule.at <= below.middle
+        around = rule.start - height <= x1 and x2 <= rule.end + height
+        if inside and around and rule.length < 0.8 * wide:
+            under = [
+                k
+                for k, one in enumerate(extents)
+                if one is not None and rule.start - height < (one[0] + one[1]) / 2 < rule.end + height
+            ]
+            return (under[0], under[-1]) if under else None
+    return None
+
+
+def _by_middle(
+    cell: Cell,
+    below: TextRow,
+    extents: Sequence[Extent | None],
+    free: tuple[int, int],
+    height: float,
+) -> tuple[int, int] | None:
+    """The most columns, each with a head below, whose middle a head stands over."""
+    held = {column for one in below.cells for column in range(one.first, one.last + 1)}
+    middle = (cell.rect[0] + cell.rect[2]) / 2
+    best: tuple[int, int] | None = None
+    for first in range(free[0], cell.first + 1):
+        for last in range(cell.last, free[1] + 1):
+            left, right = extents[first], extents[last]
+            if last == first or left is None or right is None:
+                continue
+            if not all(column in held for column in range(first, last + 1)):
+                continue
+            heads = [one.rect for one in below.cells if first <= one.first <= last]
+            start, end = min([left[0], *(r[0] for r in heads)]), max([right[1], *(r[2] for r in heads)])
+            off = abs((start + end) / 2 - middle)
+            widest = last - first > (best[1] - best[0] if best else 0)
+            if off < max(OFF * height, OFF_SHARE * (end - start)) and widest:
+                best = first, last
+    return best
+
+

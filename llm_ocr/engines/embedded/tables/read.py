@@ -1,0 +1,185 @@
+"""Words and rules of a table -> its grid."""
+
+import statistics
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+
+from llm_ocr.engines.embedded.geometry import Line, Rect, Word, hull
+from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.engines.embedded.tables.columns import column_gaps, row_cells
+from llm_ocr.engines.embedded.tables.grid import Cell, Grid, as_html, usual_height
+from llm_ocr.engines.embedded.tables.groups import hang, hang_by_rules, without_lone_labels
+from llm_ocr.engines.embedded.tables.heads import head_rows, spread
+from llm_ocr.engines.embedded.tables.lattice import HELD, Lattice, lattice_grid
+from llm_ocr.engines.embedded.tables.prose import is_prose
+from llm_ocr.engines.embedded.tables.rows import text_rows
+from llm_ocr.engines.embedded.tables.rules import (
+    NO_RULES,
+    Rules,
+    covered,
+    positions,
+    rules_in,
+)
+from llm_ocr.engines.embedded.tables.wraps import TextRow, is_number, table_rows
+
+FEWEST_WORDS = 4
+# Slopes from here on are turned upright; a rule is one of the table's from this share of its
+# height or width on.
+SLOPED = 0.004
+COLUMN_RULE, ROW_RULE = 0.5, 0.6
+LEFT_OUT = 0.3
+# How much wider than its letters a word's rectangle may be, in heights.
+EXACT, ESTIMATED = 0.05, 0.2
+# A table of fewer rows than this, by its rules, has rows that no rule parts if a first cell has
+# as many lines as this.
+FEW_ROWS, MANY_LINES = 4, 3
+
+
+def table_html(lines: Sequence[Line], image: Image | None = None) -> str | None:
+    """A table's words as `<table>…</table>` on one line, or None if they form none.
+
+    `image` is the page (height x width x 3, BGR) in whose pixels the lines are.
+    """
+    if sum(len(line.words) for line in lines) < FEWEST_WORDS:
+        return None
+    words, image = _upright(lines, image)
+    height = usual_height(words)
+    margin = EXACT if all(line.is_exact for line in lines) else ESTIMATED
+    rules = NO_RULES if image is None else _rules_around(image, words, height, margin)
+    grid = _closed(words, rules, height) or _open(words, rules, height)
+    return None if grid is None else as_html(grid)
+
+
+def _upright(lines: Sequence[Line], image: Image | None) -> tuple[list[Word], Image | None]:
+    """The words, and the image, of a table that was scanned with a slope, without it."""
+    slope = statistics.median(line.slope for line in lines)
+    if abs(slope) < SLOPED:
+        return [word for line in lines for word in line.words], image
+    words = []
+    for line in lines:
+        for x1, y1, x2, y2, text in ((*word.rect, word.text) for word in line.words):
+            # A recognised word has its line's height, so it stands where the line's middle does.
+            at = (x1 + x2) / 2 if line.is_exact else (line.rect[0] + line.rect[2]) / 2
+            along, down = slope * (y1 + y2) / 2, slope * at
+            words.append(Word((x1 + along, y1 - down, x2 + along, y2 - down), text))
+    if image is None:
+        return words, None
+    matrix = np.array([[1, slope, 0], [-slope, 1, 0]], dtype=np.float64)
+    size = image.shape[1], image.shape[0]
+    turned = cv2.warpAffine(image, matrix, size, borderMode=cv2.BORDER_REPLICATE)
+    return words, np.asarray(turned, dtype=np.uint8)
+
+
+def _rules_around(image: Image, words: Sequence[Word], height: float, margin: float) -> Rules:
+    x1, y1, x2, y2 = hull(word.rect for word in words)
+    # The frame of a table stands a little away from its words.
+    around = (x1 - 2.5 * height, y1 - 1.2 * height, x2 + 2.5 * height, y2 + 1.2 * height)
+    return rules_in(image, around, [word.rect for word in words], height, margin)
+
+
+def _closed(words: Sequence[Word], rules: Rules, height: float) -> Grid | None:
+    """The grid of a table with rules around all cells; None if rules are missing."""
+    lattice = Lattice(rules, height)
+    if not lattice.is_closed:
+        return None
+    held = [word for word in words if lattice.place(word) is not None]
+    if len(held) < HELD * len(words) or len(held) < len(words):
+        return None
+    grid = lattice_grid(lattice, words, height)
+    if grid is None or grid.columns < 2 or _has_hidden_rows(grid, height):
+        return None
+    grid.heads = head_rows(grid.rows, list(range(len(grid.rows))))
+    return grid
+
+
+def _has_hidden_rows(grid: Grid, height: float) -> bool:
+    """Whether a cell holds numbers one below the other: rows that no rule parts."""
+    for row in grid.rows:
+        for cell in row:
+            lines = len(text_rows(cell.words, height))
+            if cell.first == 0 and len(grid.rows) < FEW_ROWS and lines >= MANY_LINES:
+                return True
+            if cell.rows > 1 or cell.columns > 1 or len(cell.words) < 2:
+                continue
+            texts = [" ".join(w.text for w in r.words) for r in text_rows(cell.words, height)]
+            if sum(is_number(text) for text in texts) > 1:
+                return True
+    return False
+
+
+def _open(words: Sequence[Word], rules: Rules, height: float) -> Grid | None:
+    """The grid of a table by the gaps between its words, and by what rules it has."""
+    around = hull(word.rect for word in words)
+    hard = _column_rules(rules, around, height)
+    bands = _row_rules(rules, around, height)
+    rows = [
+        (band, row)
+        for band, (top, bottom) in enumerate(zip([-1e9, *bands], [*bands, 1e9], strict=True))
+        for row in text_rows([w for w in words if top <= _middle(w) < bottom], height)
+    ]
+    gaps = column_gaps([row for _, row in rows], height, hard)
+    if not gaps:
+        return None
+    found = [
+        TextRow(row.middle, row_cells(row, gaps, height, hard), band) for band, row in rows
+    ]
+    if not hard and len(set(row.band for row in found)) < 3 and is_prose([r.cells for r in found], len(gaps) + 1):
+        return None
+    opened = _open_edges(rules, bands, (around[0], gaps[0]), 0.35 * height)
+    return _built(found, len(gaps) + 1, rules, height, opened)
+
+
+def _open_edges(
+    rules: Rules, bands: Sequence[float], stretch: tuple[float, float], near: float
+) -> list[bool]:
+    """For each rule between rows, whether it leaves the first column out."""
+    return [covered(rules.across, y, *stretch, near) < LEFT_OUT for y in bands]
+
+
+def _built(
+    found: list[TextRow], columns: int, rules: Rules, height: float, opened: Sequence[bool]
+) -> Grid:
+    found, labels = without_lone_labels(found)
+    merged = table_rows(found, height)
+    cells: list[list[Cell]] = [row.cells for row in merged]
+    heads = head_rows(cells, [row.band for row in merged])
+    spread(merged, heads, columns, rules.across, height)
+    if any(opened) and hang_by_rules(merged, opened):
+        return Grid([row.cells for row in merged], columns, heads)
+    if not hang(merged, labels, heads) and labels:
+        merged = _with_labels(merged, labels)
+    return Grid([row.cells for row in merged], columns, heads)
+
+
+def _with_labels(rows: list[TextRow], labels: Sequence[tuple[float, Cell]]) -> list[TextRow]:
+    """Labels that stand for no rows that can be told are rows."""
+    lone = [TextRow(middle, [cell]) for middle, cell in labels]
+    return sorted([*rows, *lone], key=lambda row: row.middle)
+
+
+def _column_rules(rules: Rules, around: Rect, height: float) -> list[float]:
+    """Rules down between the columns, the frame not among them."""
+    near = 0.35 * height
+    return [
+        x
+        for x in positions(rules.down, near)
+        if around[0] + near < x < around[2] - near
+        and covered(rules.down, x, around[1], around[3], near) > COLUMN_RULE
+    ]
+
+
+def _row_rules(rules: Rules, around: Rect, height: float) -> list[float]:
+    """Rules across between the rows that run along most of the table."""
+    near = 0.35 * height
+    return [
+        y
+        for y in positions(rules.across, near)
+        if around[1] < y < around[3]
+        and covered(rules.across, y, around[0], around[2], near) > ROW_RULE
+    ]
+
+
+def _middle(word: Word) -> float:
+    return (word.rect[1] + word.rect[3]) / 2

@@ -243,11 +243,13 @@ class TextWord:
 
 @dataclass(frozen=True)
 class TextLine:
-    """A line of a page's own text. `bold` is whether (nearly) all of it is."""
+    """A line of a page's own text. `bold` is whether (nearly) all of it is; `vertical` text runs
+    up or down."""
 
     text: str
     words: tuple[TextWord, ...]
     bold: bool = False
+    vertical: bool = False
 
 
 # A text layer with less than this is a page number or a stamp.
@@ -264,7 +266,7 @@ class TextLayer:
     `under_image` is whether an image covers most of the page: then the text is some earlier OCR's.
     `damage` is the share of its characters that are no text. `trust` (0..1) is how far the text can
     be taken for what the page shows, by what the PDF tells alone, and `doubts` say what speaks
-    against it. `lines` are what runs along the page's rows, `pictures` the images on it; both only
+    against it. `lines` are all of it with its places, `pictures` the images on the page; both only
     where `ImagePolicy.with_lines` asks for them.
     """
 

@@ -53,19 +53,33 @@ class _Piece:
 
 
 def lines_of(raw: Any, frame: Frame) -> tuple[TextLine, ...]:  # noqa: ANN401
-    """What runs along the rows of the drawn page, in the PDF's order; each text once."""
-    pieces = [_piece(raw, run) for run in _runs(raw, frame)]
-    return tuple(_line(piece) for piece in _rows(_without_shadows(pieces)))
+    """What stands on the drawn page, in the PDF's order; each text once."""
+    upright: list[_Piece] = []
+    others: list[TextLine] = []
+    for way, run in _runs(raw, frame):
+        if way == 0:
+            upright.append(_piece(raw, run))
+        else:
+            others.append(_turned(way, run))
+    return (*(_line(piece) for piece in _rows(_without_shadows(upright))), *others)
 
 
-def _runs(raw: Any, frame: Frame) -> Iterator[list[_Char | None]]:  # noqa: ANN401
-    """Characters that follow each other on a row; None for a space between two of them."""
-    run: list[_Char | None] = []
+# Characters that follow each other; None for a space between two of them.
+_Run = list[_Char | None]
+
+
+def _runs(raw: Any, frame: Frame) -> Iterator[tuple[int | None, _Run]]:  # noqa: ANN401
+    """Characters that follow each other on a row, or in another direction, with that."""
+    run: _Run = []
     last: _Char | None = None
-    for char in _characters(raw, frame):
-        if char is None or (last is not None and char.text != " " and _is_elsewhere(last, char)):
+    way: int | None = 0
+    for other_way, char in _characters(raw, frame):
+        away = char is None or (char.text != " " and last is not None and other_way != way)
+        if not away and char is not None and last is not None and char.text != " " and way == 0:
+            away = _is_elsewhere(last, char)
+        if away:
             if last is not None:
-                yield run
+                yield way, run
             run, last = [], None
         if char is None:
             continue
@@ -74,34 +88,40 @@ def _runs(raw: Any, frame: Frame) -> Iterator[list[_Char | None]]:  # noqa: ANN4
                 run.append(None)
         else:
             run.append(char)
-            last = char
+            last, way = char, other_way
     if last is not None:
-        yield run
+        yield way, run
 
 
-def _characters(raw: Any, frame: Frame) -> Iterator[_Char | None]:  # noqa: ANN401
-    """What stands on the page, upright; None where a line ends, and for what runs another way."""
+def _characters(raw: Any, frame: Frame) -> Iterator[tuple[int | None, _Char | None]]:  # noqa: ANN401
+    """What stands on the page, with its direction as `Frame` tells it; None where a line ends."""
     unicode, angle = pdfium_c.FPDFText_GetUnicode, pdfium_c.FPDFText_GetCharAngle
     loose, edges = pdfium_c.FPDFText_GetLooseCharBox, pdfium_c.FS_RECTF()
     ways: dict[float, int | None] = {}
     for k in range(pdfium_c.FPDFText_CountChars(raw)):
         text = _character(unicode(raw, k))
         if text in ("\r", "\n"):
-            yield None
+            yield 0, None
             continue
         turned = round(angle(raw, k), 2)
         if turned not in ways:
             ways[turned] = frame.direction(turned)
-        if ways[turned] != 0:
-            yield None
-            continue
         if not loose(raw, k, edges):
             continue
         box = frame.box(edges.left, edges.bottom, edges.right, edges.top)
         if text.isspace():
-            yield _Char(" ", box, k)
+            yield ways[turned], _Char(" ", box, k)
         elif box.y2 - box.y1 > SMALLEST:
-            yield _Char(text, box, k)
+            yield ways[turned], _Char(text, box, k)
+
+
+def _turned(way: int | None, run: _Run) -> TextLine:
+    """Text that runs another way. What is askew, as headings of narrow columns are, stands where
+    it begins: what it is about is below."""
+    text = "".join(" " if char is None else char.text for char in run).strip()
+    boxes = [char.box for char in run if char is not None]
+    place = boxes[0] if way is None else _hull(boxes)
+    return TextLine(text, (TextWord(text, place),), vertical=way in (90, 270))
 
 
 def _character(code: int) -> str:
@@ -118,7 +138,7 @@ def _is_elsewhere(last: _Char, char: _Char) -> bool:
     return abs(char.middle - last.middle) > HIGHER * size or not -2 * size < gap < SAME_LINE * size
 
 
-def _piece(raw: Any, run: Sequence[_Char | None]) -> _Piece:  # noqa: ANN401
+def _piece(raw: Any, run: _Run) -> _Piece:  # noqa: ANN401
     groups: list[list[_Char]] = []
     last: _Char | None = None
     for char in run:

@@ -47,6 +47,7 @@ def _extension(layer: TextLayer, *, verify: bool) -> Row:
         {
             "text": line.text,
             "bold": line.bold,
+            "vertical": line.vertical,
             "words": [[word.text, *_corners(word.box)] for word in line.words],
         }
         for line in layer.lines

@@ -97,6 +97,25 @@ def test_a_change_of_font_cuts_no_line(sheet: Sheet) -> None:
     assert [line.text for line in sheet.layer().lines] == ["The whole line"]
 
 
+def test_text_that_runs_another_way_is_not_lost(sheet: Sheet) -> None:
+    sheet.prose()
+    sheet.canvas.saveState()
+    sheet.canvas.translate(30, 100)
+    sheet.canvas.rotate(90)
+    sheet.canvas.drawString(0, 0, "up the margin")
+    sheet.canvas.restoreState()
+    sheet.canvas.translate(300, 300)
+    sheet.canvas.rotate(45)
+    sheet.canvas.drawString(0, 0, "a slanted heading")
+    lines = {line.text: line for line in sheet.layer().lines}
+    assert set(lines) == {*PROSE, "up the margin", "a slanted heading"}
+    assert [text for text, line in lines.items() if line.vertical] == ["up the margin"]
+    margin = lines["up the margin"].words[0].box
+    assert near(margin, 12, 578, 34, 700)
+    foot = lines["a slanted heading"].words[0].box
+    assert near(foot, 300, 490, 312, 503, off=8)
+
+
 @pytest.mark.parametrize("rotation", [90, 180, 270])
 def test_rotate_is_seen_through(tmp_path: Path, rotation: int) -> None:
     """Text that is upright only because of /Rotate is where it is seen."""

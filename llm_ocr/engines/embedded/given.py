@@ -1,7 +1,7 @@
 """A page's text layer as it comes with a request: this engine's own extension of the chat API.
 
     "llm_ocr": {"text_layer": {
-        "lines": [{"text": "A line", "bold": false, "words": [["A", 10, 20, 18, 34], …]}],
+        "lines": [{"text": "A line", "bold": false, "vertical": false, "words": [["A", 10, 20, 18, 34], …]}],
         "pictures": [[x1, y1, x2, y2], …],
         "verify": true}}
 
@@ -43,7 +43,8 @@ def given_in(body: Mapping[str, Any]) -> Given | None:
 
 def _line(one: Mapping[str, Any]) -> Line:
     words = tuple(Word(_rect(corners), str(text)) for text, *corners in one["words"])
-    return Line(str(one["text"]), words, 1.0, is_exact=True, bold=bool(one.get("bold")))
+    bold, vertical = bool(one.get("bold")), bool(one.get("vertical"))
+    return Line(str(one["text"]), words, 1.0, is_exact=True, bold=bold, vertical=vertical)
 
 
 def _rect(corners: Any) -> Rect:  # noqa: ANN401

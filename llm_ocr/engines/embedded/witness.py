@@ -88,7 +88,8 @@ def _is_seen(image: Image, line: Line) -> bool:
 
 def _agreement(image: Image, lines: Sequence[Line], recogniser: Texts) -> float | None:
     """How well the layer agrees with a few lines read anew; None if none was read for sure."""
-    fit = [line for line in lines if line.height > LOWEST and _is_known(_beginning(line).text)]
+    lying = [line for line in lines if line.height > LOWEST and not line.vertical]
+    fit = [line for line in lying if _is_known(_beginning(line).text)]
     if len(fit) > WITNESSES:
         step = (len(fit) - 1) / (WITNESSES - 1)
         fit = [fit[int(k * step)] for k in range(WITNESSES)]

@@ -1,3 +1,4 @@
 from collections.abc import Sequence
 
+
 def ruled_areas(*a): ...

@@ -72,7 +72,8 @@ def _least_gap(rows: Sequence[Row], height: float) -> float:
         gap
         for row in rows
         for one, other in pairwise(row.words)
-        if one.text[-1:].isalpha() and other.text[:1].isalpha()
+        if one.text[-1:].isalpha()
+        and other.text[:1].isalpha()
         and 0 < (gap := other.rect[0] - one.rect[2]) < 0.75 * height
     ]
     usual = statistics.median(spaces) if len(spaces) > 2 else 0.3 * height

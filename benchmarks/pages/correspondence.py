@@ -71,8 +71,8 @@ def _letter(flow: Flow, writer: English) -> None:
     flow.skip(flow.style.leading * 0.6)
     flow.heading(f"Your {writer.thing()} {writer.matter.where[0]}", 3)
     flow.paragraph([f"Dear {person},"])
-    flow.paragraph(writer.sentences(3, 5))
-    flow.paragraph(writer.sentences(2, 5))
+    for _ in range(chance.randint(2, 4)):
+        flow.paragraph(writer.sentences(3, 6))
     if chance.random() < 0.5:
         bullets(flow, writer, False)
     else:

@@ -137,9 +137,7 @@ class Flow:
             return False
         self.y += 0.0 if self.is_at_top else before
         centred = style.centred_heads and level < 3
-        boxes = [
-            self._line(line, self._start(line, centred), size, leading) for line in lines
-        ]
+        boxes = [self._line(line, self._start(line, centred), size, leading) for line in lines]
         self.y += size * 0.35
         kind = TITLE if level == 1 else HEADING
         self.sheet.add(TrueBlock(kind, text, (part(text, boxes),), level=level))
@@ -172,16 +170,17 @@ class Flow:
         step = style.size * 1.9
         placed = []
         for item in items:
-            x = self.frame.x + step * (item.depth + 0.3)
+            shift = step * (item.depth + 0.3)
             hang = max(step * 0.75, width(item.marker + " ", style.body.regular, style.size))
-            wide = self.frame.wide - (x - self.frame.x) - hang
             words = words_of(item.text, style.body.regular)
-            placed.append((item, x, hang, lines_of(words, style.size, wide)))
+            lines = lines_of(words, style.size, self.frame.wide - shift - hang)
+            placed.append((item, shift, hang, lines))
         if not self.needs(sum(len(lines) for *_, lines in placed) * style.leading + style.size):
             return False
         self.y += style.size * 0.4
         boxes = []
-        for item, x, hang, lines in placed:
+        for item, shift, hang, lines in placed:
+            x = self.frame.x + shift
             base = self.y + (style.leading - style.size) / 2 + ASCENT * style.size
             font, ink = style.body.regular, style.ink
             boxes.append(self.sheet.text(item.marker, x, base, font, style.size, ink))

@@ -126,8 +126,10 @@ def dark_box(flow: Flow, writer: English, sentences: int) -> bool:
     """Light text on a dark ground, with a heading of its own."""
     sheet, style = flow.sheet, flow.style
     said, wide = writer.sentences(sentences, sentences), flow.frame.wide
-    lines = lines_of(words_of(" ".join(said), style.head.bold), style.size, wide - 16)
-    high = (len(lines) + 3.5) * style.leading + 16
+    heading = writer.heading()
+    words = words_of(f"{heading} {' '.join(said)}", style.head.bold)
+    lines = lines_of(words, style.size, wide - 16)
+    high = max(5.0, len(lines) + 1.6) * style.leading + 14
     if not flow.needs(high + 2 * style.size):
         return False
     flow.skip(0 if flow.is_at_top else style.size * 0.8)
@@ -136,7 +138,7 @@ def dark_box(flow: Flow, writer: English, sentences: int) -> bool:
     sheet.fill((x, flow.y, x + wide, flow.y + high), colour)
     inside = Frame(x + 8, flow.y + 8, wide - 16, flow.y + high)
     boxed = Flow(sheet, [inside], inked(style, (0.98, 0.98, 0.95)))
-    boxed.heading(writer.heading(), 3)
+    boxed.heading(heading, 3)
     boxed.paragraph(said, font=style.head.regular)
     flow.skip(high + style.size)
     return True
@@ -148,9 +150,7 @@ def notes_top(sheet: Sheet, bottom: float, number: int) -> float:
     return bottom - number * size * 1.2 * 2 - size * 1.2 if number else bottom
 
 
-def draw_notes(
-    sheet: Sheet, writer: English, frame: Frame, number: int
-) -> None:
+def draw_notes(sheet: Sheet, writer: English, frame: Frame, number: int) -> None:
     """Notes under a short rule, each at most two lines."""
     style = sheet.style
     size = style.small - 0.6

@@ -51,7 +51,9 @@ def _bars(sheet: Sheet, writer: English, box: Box) -> tuple[str, ...]:
     pen = _Pen(sheet, max(6.0, sheet.style.small - 1.2), [])
     x1, y1, x2, y2 = _axes(pen, writer, box)
     number = chance.randint(4, 7)
-    names = [one[:3] for one in MONTHS[:number]] if chance.random() < 0.5 else _years(chance, number)
+    names = (
+        [one[:3] for one in MONTHS[:number]] if chance.random() < 0.5 else _years(chance, number)
+    )
     values = [chance.randint(8, 95) for _ in range(number)]
     pitch = (x2 - x1) / number
     colour, valued = chance.choice(_COLOURS), chance.random() < 0.5

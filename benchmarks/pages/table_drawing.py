@@ -158,4 +158,9 @@ def _rules(one: Placed, rules: str) -> Sequence[tuple[float, float, float, float
 def _around(one: Placed, cell: Cell) -> list[tuple[float, float, float, float, float]]:
     x1, x2 = one.xs[cell.column], one.xs[cell.column + cell.columns]
     y1, y2 = one.ys[cell.row], one.ys[cell.row + cell.rows]
-    return [(x1, y1, x2, y1, 0.6), (x1, y2, x2, y2, 0.6), (x1, y1, x1, y2, 0.6), (x2, y1, x2, y2, 0.6)]
+    return [
+        (x1, y1, x2, y1, 0.6),
+        (x1, y2, x2, y2, 0.6),
+        (x1, y1, x1, y2, 0.6),
+        (x2, y1, x2, y2, 0.6),
+    ]

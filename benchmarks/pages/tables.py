@@ -97,8 +97,7 @@ def _grouped(writer: English, most: int) -> Table:
     heads = [_stub(writer), chance.choice(("Kind", "Class", "Season"))]
     cells = [Cell(one, 0, k, bold=True) for k, one in enumerate(heads)]
     cells += [
-        Cell(one, 0, k + 2, align="r", bold=True)
-        for k, one in enumerate(_heads(chance, columns))
+        Cell(one, 0, k + 2, align="r", bold=True) for k, one in enumerate(_heads(chance, columns))
     ]
     at = 1
     kinds = chance.choice((("Spring", "Autumn", "Winter"), ("small", "medium", "large")))
@@ -107,9 +106,7 @@ def _grouped(writer: English, most: int) -> Table:
         cells.append(Cell(name, at, 0, rows=each))
         for kind in kinds[:each]:
             cells.append(Cell(kind, at, 1))
-            cells += [
-                Cell(_value(chance, k), at, k + 2, align="r") for k in range(columns)
-            ]
+            cells += [Cell(_value(chance, k), at, k + 2, align="r") for k in range(columns)]
             at += 1
     return Table(tuple(cells), at, columns + 2, 1)
 
@@ -170,7 +167,7 @@ def _value(chance: random.Random, column: int) -> str:
     if kind == 1:
         return f"{chance.randint(100, 98000):,}"
     if kind == 2:
-        return f"{chance.randint(0, 100)}.{chance.randint(0, 9)}%"
+        return f"{chance.randint(0, 99)}.{chance.randint(0, 9)}%"
     return str(chance.randint(3, 990))
 
 

@@ -49,6 +49,7 @@ class PageScore:
 
     name: str
     layout: str
+    columns: int
     characters: float
     words: float
     in_order: float
@@ -71,6 +72,7 @@ def score_page(page: TruePage, said: str) -> PageScore:
     return PageScore(
         page.name,
         page.layout,
+        page.columns,
         max(bag_of_characters(one, text) for one in truths),
         max(bag_of_words(one, text) for one in truths),
         max(character_accuracy(one, text) for one in truths),

@@ -53,10 +53,10 @@ class Results:
         scores = [one for one in self.scores.get((engine, name), ()) if one.columns >= columns]
         return totals(scores) if scores else None
 
-    def as_json(self, verdicts: object) -> dict[str, Any]:
+    def as_json(self, bars: Sequence[Any]) -> dict[str, Any]:
         return {
             "backend": self.backend,
-            "bars": verdicts,
+            "bars": [asdict(one) for one in bars],
             "sets": [
                 {"engine": engine, "set": name, "pages": [asdict(one) for one in scores]}
                 for (engine, name), scores in self.scores.items()

@@ -1,6 +1,7 @@
-"""The results of `benchmarks.accuracy` as tables, and beside them what is to be reached."""
+"""The results of `benchmarks.accuracy` as tables, and the bars that are to be reached."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from benchmarks.accuracy_engines import ENGINES, OURS, PLAIN
 from benchmarks.accuracy_results import KINDS, Passed, Results
@@ -97,20 +98,25 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         print(f"| {' | '.join(text.ljust(one) for text, one in zip(row, wide, strict=True))} |")
 
 
-def bars(found: Results) -> list[dict[str, object]]:
-    """What is to be reached, each with what was: printed, and returned."""
-    verdicts = [{"bar": bar, "value": value, "reached": ok} for bar, value, ok in _bars(found)]
+@dataclass(frozen=True)
+class Bar:
+    """What is to be reached, what was, and whether that is enough (None: not measured)."""
+
+    text: str
+    value: str
+    reached: bool | None
+
+
+def bars(found: Results) -> list[Bar]:
+    """The issue's bars, printed and returned."""
+    verdicts = [Bar(*one) for one in _bars(found)]
     print("\nTo be reached\n")
     words = {True: "reached", False: "NOT REACHED", None: "not measured"}
-    rows = [[str(one["bar"]), str(one["value"]), words[one["reached"]]] for one in verdicts]  # type: ignore[index]
-    _table(("bar", "value", ""), rows)
+    _table(("bar", "value", ""), [[one.text, one.value, words[one.reached]] for one in verdicts])
     return verdicts
 
 
-Bar = tuple[str, str, bool | None]
-
-
-def _bars(found: Results) -> Iterable[Bar]:
+def _bars(found: Results) -> Iterable[tuple[str, str, bool | None]]:
     for name, least in (("bench", 38), ("bench-images", 35)):
         result = found.bench.get((OURS, name))
         text = f"tests of printed documents {TESTED[name]}, at least {least} of 42"
@@ -125,7 +131,7 @@ def _bars(found: Results) -> Iterable[Bar]:
     yield from _speed(found)
 
 
-def _characters(found: Results) -> Iterable[Bar]:
+def _characters(found: Results) -> Iterable[tuple[str, str, bool | None]]:
     ours = found.totals(OURS, SCANNED)
     value = ours.characters if ours else None
     yield "characters of scanned pages, at least 97.5%", _share(value), _least(value, 0.975)
@@ -142,22 +148,23 @@ def _characters(found: Results) -> Iterable[Bar]:
     yield text, f"{best} {_share(others[best])}", others[best] - value <= 0.002
 
 
-def _structure(found: Results, name: str) -> Iterable[Bar]:
+def _structure(found: Results, name: str) -> Iterable[tuple[str, str, bool | None]]:
     whole, columns = found.totals(OURS, name), found.totals(OURS, name, columns=2)
-    heads = whole.headings if whole else None
+    if whole is None:
+        return
     for text, value, least in (
-        ("neighbours in order on pages of columns", columns and columns.neighbours, 0.97),
-        ("pages without header and footer in the text", whole and whole.clean, 0.95),
-        ("headings, precision", heads and heads.precision, 0.85),
-        ("headings, recall", heads and heads.recall, 0.85),
-        ("TEDS of ruled tables", whole and whole.ruled, 0.80),
-        ("TEDS of unruled tables", whole and whole.unruled, 0.65),
+        ("neighbours in order on pages of columns", columns.neighbours if columns else None, 0.97),
+        ("pages without header and footer in the text", whole.clean, 0.95),
+        ("headings, precision", whole.headings.precision, 0.85),
+        ("headings, recall", whole.headings.recall, 0.85),
+        ("TEDS of ruled tables", whole.ruled, 0.80),
+        ("TEDS of unruled tables", whole.unruled, 0.65),
     ):
         bar = f"{SAID[name]}: {text}, at least {least:.2f}"
         yield bar, "-" if value is None else f"{value:.3f}", _least(value, least)
 
 
-def _speed(found: Results) -> Iterable[Bar]:
+def _speed(found: Results) -> Iterable[tuple[str, str, bool | None]]:
     for name, most in ((DIGITAL, 0.5), (SCANNED, 2.2)):
         ours, theirs = found.costs.get((OURS, name)), found.costs.get(("tesseract", name))
         text = f"{SAID[name]}: CPU time a page, at most {most} of Tesseract's"

@@ -48,7 +48,7 @@ def _rendered(pdf: str, scale_of: Callable[[Any], float]) -> Iterator[tuple[int,
 def tesseract(pdfs: list[str]) -> Pages:
     """Two processes, each with a list of images, as one process reads many."""
     with tempfile.TemporaryDirectory() as folder:
-        names = []
+        names: list[tuple[str, int, str]] = []
         for pdf in pdfs:
             file, name = _parts(pdf)
             for number, image in _rendered(file, lambda _: TESSERACT_DPI / 72):
@@ -86,7 +86,7 @@ def rapidocr(pdfs: list[str]) -> Pages:
     for pdf in pdfs:
         file, name = _parts(pdf)
         for number, image in _rendered(file, lambda page: RAPIDOCR_SIDE / max(page.get_size())):
-            found = engine(np.ascontiguousarray(np.asarray(image)[:, :, ::-1]))
+            found: Any = engine(np.ascontiguousarray(np.asarray(image)[:, :, ::-1]))
             yield name, number, "\n".join(found.txts or ())
 
 

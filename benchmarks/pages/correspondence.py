@@ -8,7 +8,7 @@ from benchmarks.pages.fonts import width
 from benchmarks.pages.parts import bullets, foot, rules_of, table
 from benchmarks.pages.sheet import ASCENT, Sheet, part
 from benchmarks.pages.style import drawn
-from benchmarks.pages.truth import LETTERHEAD, PARAGRAPH, TruePage, TrueBlock
+from benchmarks.pages.truth import LETTERHEAD, PARAGRAPH, TrueBlock, TruePage
 
 
 def letter(name: str, chance: random.Random, dark: bool = False) -> tuple[TruePage, bytes]:
@@ -59,7 +59,7 @@ def _letter(flow: Flow, writer: English) -> None:
         flow,
         [
             person,
-            f"{chance.randint(1, 140)} {chance.choice(('Mill Lane', 'High Street', 'Bridge Road'))}",
+            f"{chance.randint(1, 140)} {chance.choice(_STREETS)}",
             f"{writer.place()} {chance.choice('BEGLNSW')}{chance.randint(1, 19)} "
             f"{chance.randint(1, 9)}{chance.choice('ABDEFGHJLNPQ')}{chance.choice('ABDEFGHJLN')}",
         ],
@@ -113,6 +113,7 @@ def _form(flow: Flow, writer: English) -> None:
     flow.paragraph(["I declare that what I have stated is true.", *writer.sentences(1, 2)])
 
 
+_STREETS = ("Mill Lane", "High Street", "Bridge Road")
 _FIELDS = (
     "Surname", "First name", "Date of birth", "Place", "Telephone", "Reference", "Nationality",
     "Occupation", "Postcode", "E-mail", "Account", "Department",

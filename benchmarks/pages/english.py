@@ -5,7 +5,7 @@ names, numbers, dates, quotations, brackets and the common short words between t
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.pages.vocabulary import (
@@ -125,10 +125,10 @@ class English:
         )
 
     def thing(self) -> str:
-        return self._one(self.matter.things)[0]
+        return self.chance.choice(self.matter.things)[0]
 
     def things(self) -> str:
-        return self._one(self.matter.things)[1]
+        return self.chance.choice(self.matter.things)[1]
 
     def people(self) -> str:
         return self._one(self.matter.people)
@@ -169,7 +169,7 @@ class _Slots(dict[str, str]):
         writer, chance = self._writer, self._writer.chance
         if slot in _OPENINGS:
             return chance.choice(_OPENINGS[slot])
-        drawn = {
+        drawn: dict[str, Callable[[], str]] = {
             "thing": writer.thing,
             "things": writer.things,
             "people": writer.people,

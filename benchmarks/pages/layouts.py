@@ -23,9 +23,9 @@ from benchmarks.pages.parts import (
     table,
 )
 from benchmarks.pages.sheet import Sheet, part
-from benchmarks.pages.style import Style, drawn
+from benchmarks.pages.style import drawn
 from benchmarks.pages.tongues import GREEK, LATIN_TONGUES
-from benchmarks.pages.truth import PARAGRAPH, TruePage, TrueBlock
+from benchmarks.pages.truth import PARAGRAPH, TrueBlock, TruePage
 
 Page = tuple[TruePage, bytes]
 MARKS = "¹²³"
@@ -42,12 +42,11 @@ def report(name: str, chance: random.Random, dark: bool = False) -> Page:
     flow = Flow(sheet, [Frame(whole.x, whole.top, whole.wide, top)])
     if chance.random() < 0.4:
         flow.heading(writer.title(), 1)
-    thing = chance.choice(
-        (
-            lambda: table(flow, writer, rules_of(writer), chance.random() < 0.4),
-            lambda: figure(flow, writer, chance.uniform(110, 170)),
-        )
+    kinds: tuple[Callable[[], object], ...] = (
+        lambda: table(flow, writer, rules_of(writer), chance.random() < 0.4),
+        lambda: figure(flow, writer, chance.uniform(110, 170)),
     )
+    thing = chance.choice(kinds)
     first = chance.randint(1, 6)
     _section(flow, writer, first)
     flow.paragraph(_with_mark(writer, MARKS[0], notes > 0))
@@ -274,6 +273,3 @@ def _stories(sheet: Sheet, writer: English, place: Frame) -> None:
 def _notes(sheet: Sheet, writer: English, frame: Frame, number: int) -> None:
     if number:
         draw_notes(sheet, writer, frame, number)
-
-
-__all__ = ["LAYOUTS", "Page", "Style"]

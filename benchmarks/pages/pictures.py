@@ -4,6 +4,7 @@ import io
 import math
 import random
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from PIL import Image, ImageFilter
@@ -40,9 +41,9 @@ class _Pen:
 
 def figure(sheet: Sheet, writer: English, box: Box) -> tuple[str, ...]:
     """Draw one of the kinds into the box; returns what is printed in it."""
-    kinds = (_bars, _curves, _diagram, _photograph, _photograph)
-    if sheet.style.paper_colour is not None:
-        kinds = (_bars, _curves, _diagram)
+    kinds = [_bars, _curves, _diagram]
+    if sheet.style.paper_colour is None:
+        kinds += [_photograph, _photograph]
     return writer.chance.choice(kinds)(sheet, writer, box)
 
 
@@ -80,7 +81,7 @@ def _curves(sheet: Sheet, writer: English, box: Box) -> tuple[str, ...]:
             (x1 + (x2 - x1) * i / steps, y2 - (y2 - y1) * min(0.97, max(0.03, one)))
             for i, one in enumerate(heights)
         ]
-        for (a, b), (c, d) in zip(dots, dots[1:], strict=False):
+        for (a, b), (c, d) in pairwise(dots):
             sheet.rule(a, b, c, d, 1.1, _COLOURS[k])
         top = y1 + (k + 1) * pen.size * 1.4
         sheet.rule(x2 - 62, top - 2, x2 - 50, top - 2, 1.4, _COLOURS[k])

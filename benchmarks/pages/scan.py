@@ -3,6 +3,7 @@
 import io
 import math
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from reportlab.pdfgen.canvas import Canvas
 from benchmarks.pages.truth import Box, TruePage
 
 DPI, JPEG_QUALITY, MOST_SKEW = 150, 45, 0.6
+_ID = re.compile(rb"/ID\[<([0-9A-F]+)><[0-9A-F]+>\]")
 # Enough for small print, and what recognisers are used to.
 IMAGES_DPI = 200
 
@@ -98,4 +100,5 @@ def turned(page: TruePage, pdf: bytes, degrees: int) -> tuple[TruePage, bytes]:
     document[0].set_rotation(degrees)
     data = io.BytesIO()
     document.save(data)
-    return replace(page, turned=degrees), data.getvalue()
+    # pdfium gives the file another second ID each time.
+    return replace(page, turned=degrees), _ID.sub(rb"/ID[<\1><\1>]", data.getvalue())

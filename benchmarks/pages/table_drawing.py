@@ -12,6 +12,8 @@ from benchmarks.pages.truth import TABLE, Box, TrueBlock
 from benchmarks.pages.typeset import SetLine, lines_of, words_of
 
 PADDING, TIGHT = 5.0, 2.6
+# x1, y1, x2, y2 and thickness.
+Rule = tuple[float, float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -132,21 +134,15 @@ def _cell(
     return boxes
 
 
-def _rules(one: Placed, rules: str) -> Sequence[tuple[float, float, float, float, float]]:
-    """Lines as x1, y1, x2, y2 and thickness."""
+def _rules(one: Placed, rules: str) -> Sequence[Rule]:
     right, heads = one.xs[-1], one.ys[one.table.heads]
     if rules == GRID:
         return [line for cell in one.table.cells for line in _around(one, cell)]
     if rules == HORIZONTAL:
-        return [
-            (one.xs[cell.column], one.ys[cell.row + cell.rows])
-            + (one.xs[cell.column + cell.columns], one.ys[cell.row + cell.rows], 0.4)
-            for cell in one.table.cells
-        ]
+        return [_below(one, cell) for cell in one.table.cells]
     if rules == BOOKTABS:
         under = [
-            (one.xs[cell.column] + PADDING, one.ys[1], one.xs[cell.column + cell.columns] - PADDING)
-            + (one.ys[1], 0.4)
+            _below(one, cell, PADDING)
             for cell in one.table.cells
             if cell.row == 0 and 1 < cell.columns < one.table.columns
         ]
@@ -155,7 +151,13 @@ def _rules(one: Placed, rules: str) -> Sequence[tuple[float, float, float, float
     return []
 
 
-def _around(one: Placed, cell: Cell) -> list[tuple[float, float, float, float, float]]:
+def _below(one: Placed, cell: Cell, shorter: float = 0.0) -> Rule:
+    x1, x2 = one.xs[cell.column], one.xs[cell.column + cell.columns]
+    y = one.ys[cell.row + cell.rows]
+    return x1 + shorter, y, x2 - shorter, y, 0.4
+
+
+def _around(one: Placed, cell: Cell) -> list[Rule]:
     x1, x2 = one.xs[cell.column], one.xs[cell.column + cell.columns]
     y1, y2 = one.ys[cell.row], one.ys[cell.row + cell.rows]
     return [

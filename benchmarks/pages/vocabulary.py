@@ -28,7 +28,8 @@ MATTERS = (
     _matter(
         "rivers",
         "gauge, weir, embankment, flood, tributary/tributaries, sluice, meadow, delta, current, "
-        "ferry/ferries, mill, estuary/estuaries, barge, reservoir, culvert, sandbank, spring, canal",
+        "ferry/ferries, mill, estuary/estuaries, barge, reservoir, culvert, sandbank, spring, "
+        "canal",
         "the lock keepers, hydrologists, the ferrymen, the parish council, fishermen, surveyors",
         "below the lower bridge, along the eastern bank, above the old weir, at the mouth of the "
         "river, under the railway embankment, between the two locks, in the water meadows",

@@ -35,7 +35,7 @@ from benchmarks.accuracy_engines import (
 )
 from benchmarks.accuracy_results import BenchResult, Results, bench_result, page_scores
 from benchmarks.accuracy_tables import bars, show
-from benchmarks.pages.making import DARK, DIGITAL, EACH, SCANNED, SEED, TURNED, make
+from benchmarks.pages.making import DARK, DIGITAL, NUMBER, SCANNED, SEED, TURNED, make
 from benchmarks.pages.scan import as_images
 
 BENCH, BENCH_IMAGES = "bench", "bench-images"
@@ -48,16 +48,17 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--bench", type=Path, help="documents and tests.jsonl (olmOCR-bench's)")
-    parser.add_argument("--pages", type=int, help=f"generated pages (default: {6 * EACH})")
+    parser.add_argument(
+        "--pages", type=int, default=NUMBER, help="generated ones of the six layouts"
+    )
     parser.add_argument("--seed", type=int, default=SEED, help="another one: pages not tuned on")
     parser.add_argument("--engines", help=f"read anew: ours, {', '.join(ENGINES[1:])}")
     parser.add_argument("--out", type=Path, default=Path("accuracy-results"))
     parser.add_argument("--json", type=Path, help="write everything there too")
     parser.add_argument("--peers-python", type=Path, help=f"made by: {PEERS}")
     arguments = parser.parse_args()
-    each = EACH if arguments.pages is None else max(1, -(-arguments.pages // 6))
-    out = (arguments.out / f"seed-{arguments.seed}-{6 * each}").resolve()
-    sets = _generated(out, arguments.seed, each)
+    out = (arguments.out / f"seed-{arguments.seed}-{arguments.pages}").resolve()
+    sets = _generated(out, arguments.seed, arguments.pages)
     if arguments.bench:
         sets += _bench(out, arguments.bench.resolve())
     named = chosen(arguments.engines.split(",")) if arguments.engines else []
@@ -71,19 +72,20 @@ def main() -> int:
     return 0
 
 
-def _generated(out: Path, seed: int, each: int) -> list[PageSet]:
+def _generated(out: Path, seed: int, number: int) -> list[PageSet]:
     """The pages, written once for a seed and a number."""
     folder = out / "pages"
     if not (folder / "whole").exists():
         print(f"pages are written to {folder}", file=sys.stderr)
-        make(folder, seed, each)
+        make(folder, seed, number)
         (folder / "whole").touch()
-    return [
+    sets = [
         PageSet(DIGITAL, folder / DIGITAL, _pdfs(folder / DIGITAL), True),
         PageSet(SCANNED, folder / SCANNED, _pdfs(folder / SCANNED), False),
         PageSet(TURNED, folder / TURNED, _pdfs(folder / TURNED), True, costed=False),
         PageSet(DARK, folder / DARK, _pdfs(folder / DARK), True, costed=False),
     ]
+    return [one for one in sets if one.pdfs]
 
 
 def _bench(out: Path, folder: Path) -> list[PageSet]:

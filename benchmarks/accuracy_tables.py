@@ -17,7 +17,7 @@ def show(found: Results) -> None:
     for name in (DIGITAL, SCANNED):
         print(f"\nGenerated pages, {SAID[name]} ({found.pages[name]})\n")
         _table(_HEAD, [_row(found, engine, name) for engine in _readers(found, name)])
-    for name in (TURNED, DARK):
+    for name in (one for one in (TURNED, DARK) if one in found.pages):
         print(f"\nGenerated pages, {SAID[name]} ({found.pages[name]})\n")
         rows = [_row(found, engine, name)[:10] for engine in _readers(found, name)]
         _table(_HEAD[:10], rows)

@@ -20,7 +20,7 @@ from benchmarks.pages.typeset import joined, lines_of, words_of
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("pages")
-    counts = make(place, seed=3, each=2)
+    counts = make(place, seed=3, number=12)
     assert counts == {"digital": 12, "scanned": 12, "turned": 6, "dark": 6}
     return place
 
@@ -40,13 +40,13 @@ def squeezed(text: str) -> str:
 def test_the_same_seed_gives_the_same_files_and_another_seed_others(
     folder: Path, tmp_path: Path
 ) -> None:
-    make(tmp_path, seed=3, each=1)
+    make(tmp_path, seed=3, number=6)
     made = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(made) == 3 * (6 + 6 + 6 + 6)
     for path in made:
         same = folder / path.relative_to(tmp_path)
         assert path.read_bytes() == same.read_bytes(), path.name
-    drawn = {pdf for _, (_, pdf) in islice(pages(seed=4, each=1), 4)}
+    drawn = {pdf for _, (_, pdf) in islice(pages(seed=4, number=6), 4)}
     assert not drawn & {path.read_bytes() for path in made}
 
 

@@ -1,13 +1,13 @@
 """How well pages are read, by this engine and by others, on the same pages in one run.
 
     python -m benchmarks.accuracy [--bench FOLDER] [--pages N] [--engines ours,tesseract]
-        [--seed S] [--out FOLDER] [--json FILE] [--peers-python PYTHON]
+        [--sets digital,scanned] [--seed S] [--out FOLDER] [--json FILE] [--peers-python PYTHON]
 
 The pages are those of `benchmarks/pages` (60 in six layouts, as PDFs with a text layer and as
 scans, and a few turned ones and light ones on dark paper), and with --bench the documents of a
 folder with a tests.jsonl in olmOCR-bench's format, once with their text layers and once as images
-alone. What was read is kept in --out; engines that are named with --engines read anew, the others'
-are taken from there. liteparse and kreuzberg run in an environment of their own (--peers-python):
+alone. What was read is kept in --out, and taken from there; engines that are named with --engines, and
+sets of pages that are with --sets, are read anew. liteparse and kreuzberg run in an environment of their own (--peers-python):
 
     python3 -m venv FOLDER && FOLDER/bin/pip install liteparse==2.18.0 kreuzberg==4.10.4
 
@@ -35,7 +35,7 @@ from benchmarks.accuracy_engines import (
 )
 from benchmarks.accuracy_results import BenchResult, Results, bench_result, page_scores
 from benchmarks.accuracy_tables import bars, show
-from benchmarks.pages.making import DARK, DIGITAL, NUMBER, SCANNED, SEED, TURNED, make
+from benchmarks.pages.making import DARK, DIGITAL, KINDS, NUMBER, SCANNED, SEED, TURNED, make
 from benchmarks.pages.scan import as_images
 
 BENCH, BENCH_IMAGES = "bench", "bench-images"
@@ -53,6 +53,8 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=SEED, help="another one: pages not tuned on")
     parser.add_argument("--engines", help=f"read anew: ours, {', '.join(ENGINES[1:])}")
+    sets_of = ", ".join((*KINDS, BENCH, BENCH_IMAGES))
+    parser.add_argument("--sets", help=f"of these alone is anything read: {sets_of}")
     parser.add_argument("--out", type=Path, default=Path("accuracy-results"))
     parser.add_argument("--json", type=Path, help="write everything there too")
     parser.add_argument("--peers-python", type=Path, help=f"made by: {PEERS}")
@@ -62,7 +64,8 @@ def main() -> int:
     if arguments.bench:
         sets += _bench(out, arguments.bench.resolve())
     named = chosen(arguments.engines.split(",")) if arguments.engines else []
-    results = _results(sets, named, out, arguments.peers_python)
+    wanted = arguments.sets.split(",") if arguments.sets else [one.name for one in sets]
+    results = _results(sets, named, wanted, out, arguments.peers_python)
     tests = arguments.bench / "tests.jsonl" if arguments.bench else None
     found = _scored(sets, results, out, tests)
     show(found)
@@ -108,17 +111,22 @@ def _pdfs(folder: Path) -> tuple[str, ...]:
 
 
 def _results(
-    sets: Sequence[PageSet], named: Sequence[str], out: Path, peers_python: Path | None
+    sets: Sequence[PageSet],
+    named: Sequence[str],
+    wanted: Sequence[str],
+    out: Path,
+    peers_python: Path | None,
 ) -> dict[tuple[str, str], Read]:
     """What each engine read of each set, now or before; those that can't are told of."""
     results: dict[tuple[str, str], Read] = {}
     for engine in ENGINES:
         for pages in sets:
+            asked = pages.name in wanted and (engine in named or not named)
             before = kept(engine, pages, out)
-            if before is not None and engine not in named:
+            if before is not None and not (asked and named):
                 results[engine, pages.name] = before
                 continue
-            if named and engine not in named:
+            if not asked:
                 continue
             try:
                 results[engine, pages.name] = read_pages(engine, pages, out, peers_python)

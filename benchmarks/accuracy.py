@@ -1,13 +1,14 @@
 """How well pages are read, by this engine and by others, on the same pages in one run.
 
-    python -m benchmarks.accuracy [--bench FOLDER] [--pages N] [--engines ours,tesseract]
-        [--sets digital,scanned] [--seed S] [--out FOLDER] [--json FILE] [--peers-python PYTHON]
+    python -m benchmarks.accuracy [--bench FOLDER] [--pages N] [--seed S] [--engines ours,tesseract]
+        [--sets digital,scanned] [--out FOLDER] [--json FILE] [--peers-python PYTHON]
 
 The pages are those of `benchmarks/pages` (60 in six layouts, as PDFs with a text layer and as
 scans, and a few turned ones and light ones on dark paper), and with --bench the documents of a
 folder with a tests.jsonl in olmOCR-bench's format, once with their text layers and once as images
-alone. What was read is kept in --out, and taken from there; engines that are named with --engines, and
-sets of pages that are with --sets, are read anew. liteparse and kreuzberg run in an environment of their own (--peers-python):
+alone. What was read is kept in --out and taken from there; engines that are named with --engines
+read anew, and no others. liteparse and kreuzberg run in an environment of their own
+(--peers-python):
 
     python3 -m venv FOLDER && FOLDER/bin/pip install liteparse==2.18.0 kreuzberg==4.10.4
 

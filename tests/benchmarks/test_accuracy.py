@@ -20,13 +20,13 @@ def benchmark(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def test_two_pages_are_read_by_this_engine_scored_and_kept(tmp_path: Path) -> None:
     pytest.importorskip("rapidocr")
-    options = ["--pages", 2, "--out", tmp_path, "--json", tmp_path / "all.json"]
-    done = benchmark("--engines", "ours", *options)
+    options = ["--pages", 2, "--out", tmp_path, "--sets", "scanned"]
+    done = benchmark("--engines", "ours", "--json", tmp_path / "all.json", *options)
     assert done.returncode == 0, done.stderr
-    assert "llm-ocr reads 2 documents of digital" in done.stderr
+    assert "llm-ocr reads 2 documents of scanned" in done.stderr
     found = json.loads((tmp_path / "all.json").read_text())
     sets = {one["set"]: one for one in found["sets"]}
-    assert set(sets) == {"digital", "scanned"}
+    assert set(sets) == {"scanned"}
     for one in sets.values():
         assert [page["name"] for page in one["pages"]] == ["paper-00", "report-00"]
         assert all(page["characters"] > 0.85 for page in one["pages"])
@@ -39,7 +39,7 @@ def test_two_pages_are_read_by_this_engine_scored_and_kept(tmp_path: Path) -> No
     row = next(line for line in done.stdout.splitlines() if line.startswith("| llm-ocr"))
     assert row.count("|") == 15
 
-    again = benchmark(*options[:4], "--engines", "liteparse")
+    again = benchmark(*options, "--engines", "liteparse")
     assert again.returncode == 0, again.stderr
     assert "llm-ocr reads" not in again.stderr
     assert "--peers-python" in again.stderr

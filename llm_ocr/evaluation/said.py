@@ -1,0 +1,40 @@
+"""A page's text, as the tests look at it: each way is worked out once."""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from llm_ocr.evaluation.grids import PageTable, bar_tables, html_tables
+from llm_ocr.evaluation.text import normalized
+
+_BACKSLASHED = (r"\\\((.+?)\\\)", r"\\\[(.+?)\\\]")
+_DOLLARS = (r"\$\$(.+?)\$\$", r"\$(.+?)\$")
+
+
+@dataclass(frozen=True)
+class Said:
+    """The Markdown that was read from a page."""
+
+    markdown: str
+
+    @cached_property
+    def text(self) -> str:
+        """Without bold and italics, white space as one space."""
+        return normalized(self.markdown)
+
+    @cached_property
+    def html_tables(self) -> list[PageTable]:
+        return html_tables(self.markdown)
+
+    @cached_property
+    def bar_tables(self) -> list[PageTable]:
+        return bar_tables(self.markdown)
+
+    def formulas(self, dollars: bool = True) -> list[str]:
+        r"""The LaTeX between \( and \), \[ and \], and between dollars unless those are money."""
+        found: list[str] = []
+        rest = self.markdown
+        for pattern in (*_BACKSLASHED, *(_DOLLARS if dollars else ())):
+            found += [one.strip() for one in re.findall(pattern, rest, re.DOTALL)]
+            rest = re.sub(pattern, "", rest, flags=re.DOTALL)
+        return found

@@ -1,0 +1,154 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.accuracy_engines import Cost, PageSet, Read, chosen, kept
+from benchmarks.accuracy_results import Results, bench_result, page_scores
+from benchmarks.accuracy_tables import bars, show
+from benchmarks.pages.making import DIGITAL, SCANNED, make
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def benchmark(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks.accuracy", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+
+
+def test_two_pages_are_read_by_this_engine_scored_and_kept(tmp_path: Path) -> None:
+    pytest.importorskip("rapidocr")
+    options = ["--pages", 2, "--out", tmp_path, "--sets", "scanned"]
+    done = benchmark("--engines", "ours", "--json", tmp_path / "all.json", *options)
+    assert done.returncode == 0, done.stderr
+    assert "llm-ocr reads 2 documents of scanned" in done.stderr
+    found = json.loads((tmp_path / "all.json").read_text())
+    sets = {one["set"]: one for one in found["sets"]}
+    assert set(sets) == {"scanned"}
+    for one in sets.values():
+        assert [page["name"] for page in one["pages"]] == ["paper-00", "report-00"]
+        assert all(page["characters"] > 0.85 for page in one["pages"])
+    for cost in found["costs"]:
+        assert cost["pages"] == 2
+        assert cost["cpu_seconds"] > cost["first_cpu_seconds"] > 0.5
+        assert cost["peak_bytes"] > 100_000_000
+    reached = {bar["text"]: bar["reached"] for bar in found["bars"]}
+    assert reached["no other more than 0.2 points ahead there"] is None
+    row = next(line for line in done.stdout.splitlines() if line.startswith("| llm-ocr"))
+    assert row.count("|") == 15
+
+    again = benchmark(*options, "--engines", "liteparse")
+    assert again.returncode == 0, again.stderr
+    assert "llm-ocr reads" not in again.stderr
+    assert "--peers-python" in again.stderr
+    assert row in again.stdout
+
+
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pages")
+    make(folder, seed=5, number=4)
+    return folder
+
+
+def results(truth: Path, tmp_path: Path, ours: str = "", theirs: str = "") -> Results:
+    """Of two engines, that read the pages as they are but for what comes before them."""
+    scores = {}
+    for engine, before in (("llm-ocr", ours), ("tesseract", theirs)):
+        for name in (DIGITAL, SCANNED):
+            folder = tmp_path / engine / name
+            folder.mkdir(parents=True)
+            for path in (truth / name).glob("*.md"):
+                (folder / f"{path.stem}_pg1.md").write_text(before + path.read_text())
+            scores[engine, name] = page_scores(truth / name, folder)
+    costs = {
+        ("llm-ocr", DIGITAL): Cost(4, 7.0, 1, 4.0, 1 << 30),
+        ("tesseract", DIGITAL): Cost(4, 10.0, 1, 1.0, 1 << 28),
+        ("llm-ocr", SCANNED): Cost(4, 30.0, 1, 6.0, 1 << 30),
+        ("tesseract", SCANNED): Cost(4, 10.0, 1, 1.0, 1 << 28),
+    }
+    return Results(scores, {}, costs, "a backend 1.0", {DIGITAL: 4, SCANNED: 4})
+
+
+def test_bars_are_reached_or_not(truth: Path, tmp_path: Path) -> None:
+    verdicts = {bar.text: bar for bar in bars(results(truth, tmp_path))}
+    assert verdicts["born-digital: CPU time a page, at most 0.5 of Tesseract's"].value == "0.33"
+    assert verdicts["born-digital: CPU time a page, at most 0.5 of Tesseract's"].reached is True
+    assert verdicts["scanned: CPU time a page, at most 2.2 of Tesseract's"].value == "2.67"
+    assert verdicts["scanned: CPU time a page, at most 2.2 of Tesseract's"].reached is False
+    assert verdicts["characters of scanned pages, at least 97.5%"].reached is True
+    assert verdicts["scanned: headings, recall, at least 0.85"].value == "1.000"
+    tests = [bar for text, bar in verdicts.items() if "printed documents" in text]
+    assert [bar.reached for bar in tests] == [None, None]
+
+
+def test_an_engine_that_says_more_than_there_is_falls_behind(truth: Path, tmp_path: Path) -> None:
+    found = results(truth, tmp_path, ours="What nobody wrote, said again and again. " * 20)
+    verdicts = {bar.text: bar for bar in bars(found)}
+    assert verdicts["characters of scanned pages, at least 97.5%"].reached is False
+    ahead = verdicts["no other more than 0.2 points ahead there"]
+    assert (ahead.value, ahead.reached) == ("tesseract 100.0%", False)
+
+
+def test_who_gives_plain_text_has_no_tables_and_no_headings(
+    truth: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show(results(truth, tmp_path))
+    said = capsys.readouterr().out
+    assert "a backend 1.0" in said
+    rows = [line for line in said.splitlines() if line.startswith(("| llm-ocr", "| tesseract"))]
+    assert len(rows) == 4
+    for row in rows:
+        cells = [cell.strip() for cell in row.split("|")[1:-1]]
+        assert cells[6:10].count("-") == (4 if cells[0] == "tesseract" else 0), row
+
+
+def test_tests_of_the_bench_are_counted_by_kind_without_formulas_and_handwriting(
+    tmp_path: Path,
+) -> None:
+    tests = [
+        {"pdf": "a/one.pdf", "page": 1, "id": "p", "type": "present", "text": "A quiet river"},
+        {"pdf": "a/one.pdf", "page": 1, "id": "x", "type": "absent", "text": "Running head"},
+        {"pdf": "a/one.pdf", "page": 1, "id": "m", "type": "math", "math": "a^2"},
+        {"pdf": "mattsnotes.pdf", "page": 1, "id": "h", "type": "present", "text": "by hand"},
+    ]
+    (tmp_path / "tests.jsonl").write_text("\n".join(map(json.dumps, tests)))
+    (tmp_path / "said" / "a").mkdir(parents=True)
+    (tmp_path / "said" / "a" / "one_pg1.md").write_text("A quiet river\n\nRunning head\n")
+    (tmp_path / "said" / "mattsnotes_pg1.md").write_text("by hand\n")
+    found = bench_result(tmp_path / "said", tmp_path / "tests.jsonl")
+    assert (found.all.passed, found.all.tests) == (1, 2)
+    assert (found.without_absent.passed, found.without_absent.tests) == (1, 1)
+    assert (found.handwritten.passed, found.handwritten.tests) == (1, 1)
+    assert found.kinds["absent"].passed == 0
+    assert list(found.failed) == ["x"]
+
+
+def test_what_was_read_is_taken_again_for_the_same_pages_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "rapidocr" / "digital"
+    folder.mkdir(parents=True)
+    (folder / "cost.json").write_text(json.dumps({"pdfs": ["a.pdf"], "cost": None}))
+    same = PageSet("digital", tmp_path, ("a.pdf",), True)
+    assert kept("rapidocr", same, tmp_path) == Read(folder, None)
+    assert kept("rapidocr", PageSet("digital", tmp_path, ("b.pdf",), True), tmp_path) is None
+    assert kept("tesseract", same, tmp_path) is None
+
+
+def test_engines_are_chosen_by_name() -> None:
+    assert chosen(["tesseract", "ours"]) == ["llm-ocr", "tesseract"]
+    with pytest.raises(SystemExit, match="no engine abbyy"):
+        chosen(["abbyy"])
+
+
+def test_a_command_costs_what_its_children_spend_too(tmp_path: Path) -> None:
+    busy = "import time\nwhile time.process_time() < 0.6: pass"
+    # The child is left behind: it ends after its parent.
+    parent = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {busy!r}])"
+    report = tmp_path / "cost.json"
+    measure = [sys.executable, "-m", "benchmarks.process_cost", str(report)]
+    subprocess.run([*measure, sys.executable, "-c", parent], cwd=ROOT, check=True, timeout=60)
+    assert json.loads(report.read_text())["cpu_seconds"] > 0.6
+    failed = subprocess.run([*measure, sys.executable, "-c", "raise SystemExit(3)"], cwd=ROOT)
+    assert failed.returncode == 3

@@ -2,8 +2,8 @@
 
     python olmocr_verdicts.py TESTS.jsonl FOLDER [CHROMIUM] < /dev/null
 
-Prints, on a line behind `verdicts `, an object: the id of each test -> true or false, or a text: why
-it could not be run. A baseline test is added for each document, as olmOCR-bench does.
+Prints, on a line behind `verdicts `, an object: the id of each test -> true or false, or a text:
+why it could not be run. A baseline test is added for each document, as olmOCR-bench does.
 """
 
 import json

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from llm_ocr.cli.evaluating import evaluate
 from llm_ocr.cli.launching import jobs, launch
 from llm_ocr.cli.options import (
     ASKING,
@@ -181,6 +182,7 @@ def models(
 
 
 app.command()(schemas)
+app.command("eval")(evaluate)
 
 
 @app.command()

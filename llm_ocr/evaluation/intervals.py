@@ -58,7 +58,9 @@ def _wilson(rate: float, total: float) -> tuple[float, float]:
     spread = Z * Z / total
     middle = (rate + spread / 2) / (1 + spread)
     half = Z / (1 + spread) * math.sqrt(rate * (1 - rate) / total + spread / (4 * total))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    return (max(0.0, middle - half) if rate else 0.0), (
+        min(1.0, middle + half) if rate < 1 else 1.0
+    )
 
 
 @dataclass(frozen=True)

@@ -79,11 +79,12 @@ def _write(path: Path, text: str) -> None:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_text(text, "utf-8", errors="replace")
-        unfinished.replace(path)
+        try:
+            unfinished.write_text(text, "utf-8", errors="replace")
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
     except OSError as error:
         raise StorageError(
             f"{path}: {error.strerror or error}; give --json and --html files elsewhere"
         ) from error
-    finally:
-        unfinished.unlink(missing_ok=True)

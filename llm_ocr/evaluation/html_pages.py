@@ -86,7 +86,7 @@ def _problems(problems: Sequence[Problem]) -> str:
     shown = html.remarks([str(one) for one in problems[:MOST_PAGES]])
     more = f"<p>and {len(problems) - MOST_PAGES:,} more</p>" if len(problems) > MOST_PAGES else ""
     return (
-        html.heading(f"{len(problems):,} lines could not be used")
+        html.heading(f"Could not be used: {len(problems):,}")
         + f'<div class="card problems">{shown}{more}</div>'
     )
 
@@ -110,7 +110,8 @@ def _tested(
         sheet = html.picture(page.jpeg if page else None)
         findings = [_finding(one) for one in results]
         findings.append(html.folded("What was read of the page", page.markdown if page else ""))
-        yield html.page(f"{key[0]}, page {key[1]}", f"{len(results)} tests", sheet, findings)
+        note = f"{len(results)} did not pass"
+        yield html.page(f"{key[0]}, page {key[1]}", note, sheet, findings)
 
 
 def _finding(one: TestResult) -> str:
@@ -212,7 +213,7 @@ def _shown(page: PageSigns, read: PageRead | None) -> str:
     note = ", ".join(f"{name} {value:.2f}" for name, value in known if value is not None)
     looks = "" if page.remarks else "win"
     why = "" if page.remarks else "nothing odd"
-    inner = html.remarks(page.remarks) + html.folded("What was read", page.markdown)
+    inner = html.remarks(page.remarks) + html.folded("What was read", page.markdown, "open")
     finding = html.finding(page.status, f"doubt {page.doubt:.2f}", why, inner, looks)
     sheet = html.picture(read.jpeg if read else None, page.regions)
     return html.page(f"{page.document}, page {page.number}", note, sheet, [finding])

@@ -149,11 +149,11 @@ def cells(grid: Sequence[Sequence[str]], centre: tuple[int, int] | None) -> str:
     return f'<table class="cells">{"".join(rows)}</table>'
 
 
-def folded(title: str, text: str) -> str:
-    """A long text, shown on demand."""
+def folded(title: str, text: str, shown: str = "") -> str:
+    """A long text, shown on demand, or at once with `shown="open"`."""
     if not text.strip():
         return ""
-    return f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>"
+    return f"<details {shown}><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>"
 
 
 def remarks(some: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """Ink on a page's image that no block covers: text that may have been passed over."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from PIL import Image, ImageChops, ImageDraw
@@ -10,8 +10,10 @@ from llm_ocr.records import Box
 from llm_ocr.sources.raster import INK_CONTRAST
 
 # Longest side of the picture that ink is counted on, and of a cell of it, in pixels.
-SIDE = 1_000
-CELL = 10
+SIDE = 800
+CELL = 8
+# What is wider than so many pixels of it is no stroke of a letter, but a ground, or a shade.
+WIDEST_STROKE = 12
 # How far from its block a letter's ink may reach, as a share of the longest side.
 MARGIN = 0.006
 # The share of a cell's pixels that makes it inked.
@@ -19,6 +21,8 @@ INKED = 0.04
 # A region is told from this share of the page's ink on; thinner ones are rules, or a scan's edge.
 LEAST_SHARE = 0.01
 THINNEST = 0.008
+
+Pick = Callable[[Image.Image, Image.Image], Image.Image]
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,24 @@ def coverage(jpeg: bytes, blocks: Sequence[Box]) -> Coverage:
 
 
 def _ink(grey: Image.Image) -> Image.Image:
-    """White where a pixel's luminance is far from the commonest one."""
-    counts = grey.histogram()
-    paper = counts.index(max(counts))
-    away = ImageChops.difference(grey, Image.new("L", grey.size, paper))
-    return away.point([255 if value > INK_CONTRAST else 0 for value in range(256)])
+    """White where there are strokes, dark on light or light on dark: what goes away when all light
+    parts grow and shrink again, or all dark ones. Grounds and shades don't."""
+    lighter, darker = ImageChops.lighter, ImageChops.darker
+    on_light = ImageChops.subtract(_spread(_spread(grey, lighter, 1), darker, -1), grey)
+    on_dark = ImageChops.subtract(grey, _spread(_spread(grey, darker, 1), lighter, -1))
+    strokes = ImageChops.lighter(on_light, on_dark)
+    return strokes.point([255 if value > INK_CONTRAST else 0 for value in range(256)])
+
+
+def _spread(image: Image.Image, pick: Pick, way: int) -> Image.Image:
+    """Each pixel as the lightest, or darkest, of those up to `WIDEST_STROKE` away to one side."""
+    for across, down in ((way, 0), (0, way)):
+        reach = 0
+        while reach < WIDEST_STROKE:
+            step = min(reach + 1, WIDEST_STROKE - reach)
+            image = pick(image, ImageChops.offset(image, step * across, step * down))
+            reach += step
+    return image
 
 
 def _count(mask: Image.Image) -> int:
@@ -73,7 +90,7 @@ def _regions(mask: Image.Image, total: int) -> list[tuple[Corners, int]]:
     cells = mask.reduce(CELL)
     inked = {
         (k % cells.width, k // cells.width)
-        for k, value in enumerate(cells.getdata())
+        for k, value in enumerate(cells.tobytes())
         if value > 255 * INKED
     }
     found: list[tuple[Corners, int]] = []

@@ -46,7 +46,7 @@ def share(by_document: Mapping[str, Sequence[float]]) -> Share:
 
 def _design_effect(by_document: Mapping[str, Sequence[float]], rate: float, total: int) -> float:
     count = sum(1 for scores in by_document.values() if scores)
-    expected = rate * (1 - rate) / total
+    expected = rate * (1 - rate) / max(1, total - 1)
     if count < 2 or not expected:
         return 1.0
     between = sum((sum(some) - rate * len(some)) ** 2 for some in by_document.values())

@@ -27,6 +27,8 @@ _LOOKED_AT = [
 ]
 # Tags of models that should have been read, and HTML that was opened and not closed.
 _STRAY = re.compile(r"<\|[^|<>]{1,20}\|>|\[\[\d+(?:, ?\d+){3}\]\]")
+# What parsers note that had to mend an answer; other notes are of judging and reading it.
+_MENDED = re.compile(r"\btags?\b|tail dropped|has no box|no area|\bcells?\b|front matter")
 _TAG = re.compile(r"<(/?)(table|tr|td|th|thead|tbody)\b", re.IGNORECASE)
 # What a page's flaws weigh in its doubt; the doubt of a failed page is the highest.
 FAILED, CUT, LOOPS, EMPTY, FALLBACK = 10.0, 4.0, 3.0, 3.0, 1.0
@@ -218,7 +220,8 @@ def _tag_errors(markdown: str, notes: Sequence[str]) -> int:
     for slash, name in _TAG.findall(markdown):
         open_tags[name.lower()] += -1 if slash else 1
     unbalanced = sum(1 for count in open_tags.values() if count)
-    return len(notes) + len(_STRAY.findall(markdown)) + unbalanced
+    mended = sum(_MENDED.search(note) is not None for note in notes)
+    return mended + len(_STRAY.findall(markdown)) + unbalanced
 
 
 def _doubts(page: PageSigns, row: Row, has_text: bool) -> Iterable[tuple[float, str]]:
@@ -244,4 +247,4 @@ def _doubts(page: PageSigns, row: Row, has_text: bool) -> Iterable[tuple[float, 
     if page.strange > 0.1:
         yield STRANGE * page.strange, f"{page.strange:.0%} in a script of its own"
     if page.tags:
-        yield TAGS, f"{page.tags} tag errors"
+        yield TAGS, f"tag errors: {page.tags}"

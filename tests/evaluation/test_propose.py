@@ -11,9 +11,13 @@ from llm_ocr.evaluation.scoring import evaluate
 from tests.evaluation.readings import block, page, write_run
 
 SENTENCES = [
-    f"Sentence number {word} of the page says something else." for word in
-    ("one", "two", "three", "four", "five", "six")
-]  # fmt: skip
+    "The river rose by two metres in a single night.",
+    "Nobody had seen something like it since the war.",
+    "Engineers closed both locks before the morning.",
+    "Farmers moved their animals to higher ground.",
+    "By Thursday the water had gone back to its bed.",
+    "A committee wrote a report that few have read.",
+]
 TABLE = (
     "<table><tr><th>Year</th><th>Rain</th></tr><tr><td>1990</td><td>812.4</td></tr>"
     "<tr><td>1991</td><td>790.1</td></tr></table>"
@@ -52,8 +56,8 @@ def test_what_the_pdf_says_is_set_beside_what_was_read(tmp_path: Path) -> None:
         sheet.drawString(30, 350 - 30 * k, text)
     sheet.save()
     whys: dict[str, str] = {}
+    run = run_of(tmp_path / "run", source_uri=str(pdf))
     for seed in range(12):
-        run = run_of(tmp_path / f"run{seed}", source_uri=str(pdf))
         for one in of("present", propose(run, 20, seed)):
             whys[one.test["text"]] = one.why
     assert whys[SENTENCES[0]] == "read, and in the PDF's own text"

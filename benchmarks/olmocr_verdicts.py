@@ -14,7 +14,7 @@ from olmocr.bench.tests import load_single_test
 
 
 def verdict(fields: dict[str, object], folder: Path) -> bool | str:
-    stem = str(fields["pdf"]).removesuffix(".pdf")
+    stem = str(fields["pdf"]).rpartition(".")[0]
     file = folder / f"{stem}_pg{fields['page']}_repeat1.md"
     try:
         text = file.read_text("utf-8")

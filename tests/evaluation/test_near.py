@@ -19,6 +19,11 @@ def test_letters_that_are_missing_or_too_many() -> None:
     assert (found.start, found.end, found.distance) == (8, 25, 2)
 
 
+def test_letters_too_many_at_the_very_end() -> None:
+    (found,) = near_matches("according to the plan of", "it went according to the plan xof it", 1)
+    assert (found.start, found.end, found.distance) == (8, 33, 1)
+
+
 @given(st.text("abcd", min_size=4, max_size=12), st.text("abcd", max_size=60), st.integers(1, 3))
 def test_nothing_near_is_passed_over(wanted: str, text: str, most: int) -> None:
     found = near_matches(wanted, text, most)

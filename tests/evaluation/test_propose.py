@@ -74,3 +74,9 @@ def test_proposals_can_be_put_right(tmp_path: Path) -> None:
 
 def test_a_failed_page_proposes_nothing(tmp_path: Path) -> None:
     assert propose(run_of(tmp_path / "run", status="failed"), 20) == []
+
+
+def test_a_header_that_the_text_says_too_is_not_to_be_absent(tmp_path: Path) -> None:
+    text = "\n\n".join(SENTENCES)
+    blocks = [block("header", SENTENCES[0]), block("page_number", "12"), block("text", text)]
+    assert of("absent", propose(run_of(tmp_path / "run", blocks=blocks), 20)) == []

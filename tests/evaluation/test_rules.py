@@ -93,6 +93,8 @@ def test_texts_in_the_wrong_order_are_both_shown() -> None:
         ({"cell": "75", "top_heading": "Size", "left_heading": "Desk"}, True),
         ({"cell": "75", "top_heading": "h"}, True),
         ({"cell": "75", "left_heading": "Shelf"}, False),
+        ({"cell": "200", "top_heading": "75"}, False),
+        ({"cell": "Shelf", "down": "Shelf"}, False),
         # A heading over two columns is none of the third, nor a cell to the right of its row.
         ({"cell": "310", "top_heading": "Size"}, False),
         ({"cell": "120", "left_heading": "310"}, False),

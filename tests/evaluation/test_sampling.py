@@ -46,7 +46,7 @@ def test_grounds_and_rules_are_no_text() -> None:
     sink = io.BytesIO()
     image.save(sink, "JPEG")
     assert coverage(sink.getvalue(), []).regions == ()
-    for x in range(100, 500, 8):
+    for x in range(100, 500, 18):
         draw.rectangle((x, 400, x + 3, 412), fill="white")
     sink = io.BytesIO()
     image.save(sink, "JPEG")

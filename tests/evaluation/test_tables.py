@@ -49,6 +49,7 @@ def test_tables_with_bars() -> None:
     [
         ("<table><tr><td>a<td>b<tr><td>c", [["a", "b"], ["c", None]]),
         ("<table><td>a</td></table>", [["a"]]),
+        ("<table><tr><td rowspan=2>a<td>b<tr><td>c", [["a", "b"], ["a", "c"]]),
         ("<table><tr><td rowspan=99>a</td><td>b</td></tr></table>", [["a", "b"]]),
         ("<table><tr><td colspan='x'>a</td><td colspan=0>b</td></tr></table>", [["a", "b"]]),
         ("<table><tr><td>a<br/>b  c</td></tr></table>", [["a\nb c"]]),

@@ -2,8 +2,8 @@
 
     python olmocr_verdicts.py TESTS.jsonl FOLDER [CHROMIUM] < /dev/null
 
-Prints, on a line behind `verdicts `, an object: the id of each test -> true or false, or a text: why
-it could not be run. A baseline test is added for each document, as olmOCR-bench does.
+Prints, on a line behind `verdicts `, an object: the id of each test -> true or false, or a text:
+why it could not be run. A baseline test is added for each document, as olmOCR-bench does.
 """
 
 import json
@@ -14,7 +14,7 @@ from olmocr.bench.tests import load_single_test
 
 
 def verdict(fields: dict[str, object], folder: Path) -> bool | str:
-    stem = str(fields["pdf"]).removesuffix(".pdf")
+    stem = str(fields["pdf"]).rpartition(".")[0]
     file = folder / f"{stem}_pg{fields['page']}_repeat1.md"
     try:
         text = file.read_text("utf-8")

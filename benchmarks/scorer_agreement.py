@@ -110,7 +110,7 @@ SPOILT: Mapping[str, Callable[[str], str]] = {
 def write_candidate(place: str, tests: Path, folder: Path, spoil: Callable[[str], str]) -> None:
     """The pages of a run under the names that the tests have for their documents."""
     readings = open_readings(place)
-    pdfs = {test.pdf.removesuffix(".pdf") for test in load_tests([tests]).tests}
+    pdfs = {test.pdf.rpartition(".")[0] for test in load_tests([tests]).tests}
     for page in readings.pages({name for name, _ in readings.numbers()}):
         stem = next((pdf for pdf in pdfs if pdf.endswith(page.document)), page.document)
         path = folder / f"{stem}_pg{page.number}_repeat1.md"

@@ -1,11 +1,12 @@
-"""What a platform's notebook shows: the input, a job's progress, the results, and their cost.
+"""What notebooks show: the input, a job's progress, the results and their cost, tests of them.
 
 Needs the extra `notebooks`.
 """
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -15,6 +16,10 @@ from matplotlib.figure import Figure
 from PIL import Image
 from rich.console import Console
 
+from llm_ocr.evaluation.asking import evaluate, load
+from llm_ocr.evaluation.printing import render
+from llm_ocr.evaluation.propose import Proposal
+from llm_ocr.evaluation.readings import open_readings
 from llm_ocr.pipeline.preview import first_pages
 from llm_ocr.platforms.base import Job, JobSpec, Platform, PlatformError, State, wait
 from llm_ocr.platforms.offers import Offer, Quote
@@ -22,6 +27,7 @@ from llm_ocr.platforms.prices import Interval
 from llm_ocr.platforms.quote_table import render_quote
 from llm_ocr.report.pictures import page_with_boxes, with_figures
 from llm_ocr.report.sessions import SessionRecord, read_sessions, total_cost
+from llm_ocr.sources.names import safe_name
 from llm_ocr.storage.hub_address import run_place
 from llm_ocr.storage.store import open_store
 from llm_ocr.tables.read import load_descriptions, load_documents, load_figures, load_pages
@@ -88,6 +94,48 @@ def show_figures(out: str, count: int = 3) -> None:
         display(Image.open(io.BytesIO(row["image"]["bytes"])))
         told = said.get(row["figure_id"]) or "no description"
         display(Markdown(f"*{row['caption'] or 'no caption'}*\n\n> {told}"))
+
+
+def show_proposals(out: str, proposals: Sequence[Proposal]) -> None:
+    """Each page that tests are proposed of, small, with its tests below it."""
+    pictures = {
+        (page.document, page.number): page.jpeg
+        for page in open_readings(out).pictured(
+            {(page["name"], page["page_number"]) for page in load_pages(out)}
+        )
+    }
+    rest = list(proposals)
+    for (name, number), jpeg in pictures.items():
+        mine = [
+            one
+            for one in rest
+            if one.test["page"] == number and safe_name(PurePath(one.test["pdf"])) == name
+        ]
+        if mine and jpeg is not None:
+            picture = Image.open(io.BytesIO(jpeg))
+            picture.thumbnail((700, 700))
+            display(picture)
+            display(Markdown("\n".join(_proposed(mine))))
+
+
+def _proposed(proposals: Sequence[Proposal]) -> Iterator[str]:
+    yield "| id | asks | because |"
+    yield "| --- | --- | --- |"
+    for one in proposals:
+        asked = {key: one.test[key] for key in one.test if key not in ("pdf", "page", "id")}
+        said = "; ".join(f"{key}: {value}" for key, value in asked.items())
+        cells = (str(cell).replace("|", "\\|") for cell in (one.test["id"], said, one.why))
+        yield f"| {' | '.join(cells)} |"
+
+
+def show_evaluation(out: str, tests: str) -> None:
+    """A run by tests or ground truth, as `llm-ocr eval` prints it. Raises
+    NothingToEvaluateError."""
+    console = Console(width=100, force_jupyter=False)
+    for result in evaluate(open_readings(out), load([tests])):
+        console.print(render(result), highlight=False)
+        for problem in result.problems:
+            print(problem)  # noqa: T201
 
 
 def show_against_plan(out: str, offer: Offer) -> None:

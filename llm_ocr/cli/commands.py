@@ -1,9 +1,10 @@
 """The command line: thin, no logic of its own. Heavy imports wait for the command that needs them.
 
 Exit codes: 0 everything balanced (failed pages are reported), 1 more than --max-failed-ratio of
-the pages failed, 2 wrong usage, no input, or a server that refuses every page or answers otherwise
-than the model's profile says, 3 the engine, the cluster or the platform failed, 4 storage failed or
-counts don't balance, 5 --max-cost is spent, 130 stopped by Ctrl-C, 143 preempted by SIGTERM.
+the pages failed, or some of the tests that `eval` was given can't be used, 2 wrong usage, no input,
+or a server that refuses every page or answers otherwise than the model's profile says, 3 the
+engine, the cluster or the platform failed, 4 storage failed or counts don't balance, 5 --max-cost
+is spent, 130 stopped by Ctrl-C, 143 preempted by SIGTERM.
 Platforms retry 3, 4 and 143.
 """
 
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from llm_ocr.cli.evaluating import evaluate
 from llm_ocr.cli.launching import jobs, launch
 from llm_ocr.cli.options import (
     ASKING,
@@ -181,6 +183,7 @@ def models(
 
 
 app.command()(schemas)
+app.command("eval")(evaluate)
 
 
 @app.command()

@@ -68,6 +68,7 @@ def errors() -> Iterator[None]:
     """Expected errors as one message and an exit code; anything else is a bug and shows whole."""
     from pydantic import ValidationError
 
+    from llm_ocr.evaluation.readings import NothingToEvaluateError
     from llm_ocr.inference.replies import EngineFailedError, WrongServerError
     from llm_ocr.parsing.errors import SchemaError
     from llm_ocr.pipeline.describing import NoSuchTaskError
@@ -91,7 +92,7 @@ def errors() -> Iterator[None]:
     except ValidationError as error:
         for problem in error.errors():
             option = "--" + "-".join(str(part) for part in problem["loc"]).replace("_", "-")
-            _say(f"{option}: {problem['msg'].removeprefix('Value error, ')}")
+            say(f"{option}: {problem['msg'].removeprefix('Value error, ')}")
         raise typer.Exit(2) from error
     except (
         BatchJobError,
@@ -103,40 +104,42 @@ def errors() -> Iterator[None]:
         NoSuchStatusError,
         NoSuchTaskError,
         NothingMeasuredError,
+        NothingToEvaluateError,
         SchemaError,
         SettingsMismatchError,
         TableFileError,
         RunInUseError,
     ) as error:
-        _say(str(error))
+        say(str(error))
         raise typer.Exit(2) from error
     except WrongServerError as error:
-        _say(str(error))
+        say(str(error))
         raise typer.Exit(2) from error
     except EngineFailedError as error:
-        _say(f"The engine failed: {error}")
+        say(f"The engine failed: {error}")
         raise typer.Exit(3) from error
     except (ClusterError, PlatformError) as error:
-        _say(str(error))
+        say(str(error))
         raise typer.Exit(3) from error
     except (StorageError, BalanceError) as error:
-        _say(f"Stopped: {error}")
+        say(f"Stopped: {error}")
         raise typer.Exit(4) from error
     except BudgetSpentError as error:
-        _say(f"Stopped: {error}")
+        say(f"Stopped: {error}")
         raise typer.Exit(5) from error
     except KeyboardInterrupt as error:
-        _say("Stopped: the same command goes on")
+        say("Stopped: the same command goes on")
         raise typer.Exit(130) from error
     except StoppedError as error:
-        _say(f"Stopped: {error}")
+        say(f"Stopped: {error}")
         raise typer.Exit(143 if error.preempted else 130) from error
 
 
 def note(event: object) -> None:
     """Show an event where nothing else is shown."""
-    _say(str(getattr(event, "text", event)))
+    say(str(getattr(event, "text", event)))
 
 
-def _say(message: str) -> None:
+def say(message: str) -> None:
+    """Tell a message on standard error."""
     print(message, file=sys.stderr)  # noqa: T201

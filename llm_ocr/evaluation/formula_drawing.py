@@ -15,6 +15,8 @@ _NOTHING = re.compile(
     r"\\(?:displaystyle|textstyle|limits|nolimits|nonumber|notag|tag\*?\{[^{}]*\}|label\{[^{}]*\})"
 )
 _NAMES = {
+    r"\dfrac": r"\frac",
+    r"\tfrac": r"\frac",
     r"\lvert": "|",
     r"\rvert": "|",
     r"\lVert": r"\Vert",

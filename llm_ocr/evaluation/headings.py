@@ -14,7 +14,7 @@ ALIKE = 80.0
 _HEADING = re.compile(
     r"^[ ]{0,3}(?P<marks>#{1,6})[ \t]+(?P<text>\S[^\n]*?)(?:[ \t]+#+)?[ \t]*$"
     r"|^(?<![^\n]\n)[ ]{0,3}(?P<over>\S[^\n]*)\n[ ]{0,3}(?P<under>=+|-{2,})[ \t]*$"
-    r"|<h(?P<level>[1-6])\b[^>]*>(?P<html>.*?)</h(?P=level)\s*>",
+    r"|<h(?P<level>[1-6])\b[^>]*>(?P<html>.{0,500}?)</h(?P=level)\s*>",
     re.MULTILINE | re.DOTALL | re.IGNORECASE,
 )
 

@@ -46,7 +46,7 @@ def share(by_document: Mapping[str, Sequence[float]]) -> Share:
 
 def _design_effect(by_document: Mapping[str, Sequence[float]], rate: float, total: int) -> float:
     count = sum(1 for scores in by_document.values() if scores)
-    expected = rate * (1 - rate) / total
+    expected = rate * (1 - rate) / max(1, total - 1)
     if count < 2 or not expected:
         return 1.0
     between = sum((sum(some) - rate * len(some)) ** 2 for some in by_document.values())
@@ -58,7 +58,9 @@ def _wilson(rate: float, total: float) -> tuple[float, float]:
     spread = Z * Z / total
     middle = (rate + spread / 2) / (1 + spread)
     half = Z / (1 + spread) * math.sqrt(rate * (1 - rate) / total + spread / (4 * total))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    return (max(0.0, middle - half) if rate else 0.0), (
+        min(1.0, middle + half) if rate < 1 else 1.0
+    )
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,8 @@ class Readings(Protocol):
         """The pages of some documents."""
         ...
 
-    def pictured(self, documents: Collection[str], page_ids: Collection[str]) -> Iterator[PageRead]:
-        """Some pages with their images, where they have any."""
+    def pictured(self, pages: Collection[tuple[str, int]]) -> Iterator[PageRead]:
+        """Some pages, by document and number, with their images, where they have any."""
         ...
 
 
@@ -78,10 +78,19 @@ class RunReadings:
         for row in read_table(self.store, "pages", _TEXT_COLUMNS, ("name", documents)):
             yield self._page(row)
 
-    def pictured(self, documents: Collection[str], page_ids: Collection[str]) -> Iterator[PageRead]:
+    def pictured(self, pages: Collection[tuple[str, int]]) -> Iterator[PageRead]:
+        wanted = frozenset(self.ids_of(pages))
         columns = [*_TEXT_COLUMNS, "image"]
-        for row in read_table(self.store, "pages", columns, ("page_id", page_ids)):
+        for row in read_table(self.store, "pages", columns, ("page_id", wanted)):
             yield self._page(row)
+
+    def ids_of(self, pages: Collection[tuple[str, int]]) -> Iterator[str]:
+        """The ids of pages, as far as they are there."""
+        documents = {document for document, _ in pages}
+        columns = ["page_id", "name", "page_number"]
+        for row in read_table(self.store, "pages", columns, ("name", documents)):
+            if (row["name"], row["page_number"]) in pages:
+                yield row["page_id"]
 
     def _page(self, row: Row) -> PageRead:
         failed = row["status"] == PageStatus.FAILED
@@ -123,8 +132,9 @@ class FolderReadings:
                 text = path.read_text("utf-8", errors="replace")
                 yield PageRead(name, number, text, repeat=repeat)
 
-    def pictured(self, documents: Collection[str], page_ids: Collection[str]) -> Iterator[PageRead]:
-        return self.pages(documents)
+    def pictured(self, pages: Collection[tuple[str, int]]) -> Iterator[PageRead]:
+        found = self.pages({document for document, _ in pages})
+        return (page for page in found if (page.document, page.number) in pages)
 
     def _files(self) -> Iterator[tuple[str, int, int, Path]]:
         for path in sorted(self.folder.rglob("*.md")):

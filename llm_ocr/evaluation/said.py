@@ -7,8 +7,9 @@ from functools import cached_property
 from llm_ocr.evaluation.grids import PageTable, bar_tables, html_tables
 from llm_ocr.evaluation.text import normalized
 
-_BACKSLASHED = (r"\\\((.+?)\\\)", r"\\\[(.+?)\\\]")
-_DOLLARS = (r"\$\$(.+?)\$\$", r"\$(.+?)\$")
+# Bounded: a page of beginnings without an end takes no longer than another.
+_BACKSLASHED = (r"\\\((.{1,2000}?)\\\)", r"\\\[(.{1,2000}?)\\\]")
+_DOLLARS = (r"\$\$(.{1,2000}?)\$\$", r"\$(.{1,2000}?)\$")
 
 
 @dataclass(frozen=True)

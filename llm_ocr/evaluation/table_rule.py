@@ -83,7 +83,7 @@ class TableRule:
         return fuzz.ratio(wanted, normalized(text).strip()) / 100 >= least
 
     def _no_cell(self, tables: list[PageTable]) -> tuple[str, str]:
-        texts = {normalized(cell.text) for table in tables for cell in table.cells}
+        texts = [normalized(cell.text) for table in tables for cell in table.cells]
         best = max(texts, key=lambda text: fuzz.ratio(self.cell, text), default="")
         return f"no such cell; the one most like it is “{best}”", self._asked()
 

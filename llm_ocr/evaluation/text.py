@@ -28,14 +28,15 @@ _EMPHASIS = tuple(
     re.compile(rf"{mark}(.*?){mark}") for mark in (r"\*\*", "__", r"\*", "_")
 )  # longest marks first
 
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
-_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+# All bounded: a page of nothing but brackets takes no longer than another.
+_COMMENT = re.compile(r"<!--.{0,2000}?-->", re.DOTALL)
+_IMAGE = re.compile(r"!\[[^\]]{0,1000}\]\([^)]{0,1000}\)")
+_LINK = re.compile(r"\[([^\]]{0,1000})\]\([^)]{0,1000}\)")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,500}>")
-_RULE = re.compile(r"^[ \t]*\|?[ \t:|-]*-{3,}[ \t:|-]*$", re.MULTILINE)
+_RULE = re.compile(r"^[ \t:|-]*-{3,}[ \t:|-]*$", re.MULTILINE)
 _LINE_MARK = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|[*+-][ \t]+)+", re.MULTILINE)
 _BAR = re.compile(r"(?<!\\)\|")
-_STRONG = re.compile(r"(\*{1,3}|(?<!\w)_{1,3}(?=\S))(?=\S)(.+?)(?<=\S)\1")
+_STRONG = re.compile(r"(\*{1,3}|(?<!\w)_{1,3}(?=\S))(?=\S)(.{1,1000}?)(?<=\S)\1")
 _ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+.!|>-])")
 
 

@@ -30,6 +30,7 @@ def test_missing_invented_and_of_another_level() -> None:
 
 def test_a_heading_said_twice_is_found_once() -> None:
     assert score_headings("# Same title", "# Same title\n\n# Same title").precision == 0.5
+    assert score_headings("# Same title\n\n# Same title", "# Same title").recall == 0.5
 
 
 def test_scores_add_up() -> None:

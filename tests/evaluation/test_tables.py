@@ -1,5 +1,3 @@
-import resource
-
 import pytest
 
 from llm_ocr.evaluation.tables import (
@@ -51,6 +49,7 @@ def test_tables_with_bars() -> None:
     [
         ("<table><tr><td>a<td>b<tr><td>c", [["a", "b"], ["c", None]]),
         ("<table><td>a</td></table>", [["a"]]),
+        ("<table><tr><td rowspan=2>a<td>b<tr><td>c", [["a", "b"], ["a", "c"]]),
         ("<table><tr><td rowspan=99>a</td><td>b</td></tr></table>", [["a", "b"]]),
         ("<table><tr><td colspan='x'>a</td><td colspan=0>b</td></tr></table>", [["a", "b"]]),
         ("<table><tr><td>a<br/>b  c</td></tr></table>", [["a\nb c"]]),
@@ -102,14 +101,15 @@ def grid(height: int, width: int, sign: str = "") -> list[list[str]]:
     return [[f"{row * width + column}{sign}" for column in range(width)] for row in range(height)]
 
 
-def test_large_tables_are_scored_within_bounds() -> None:
+def test_large_tables_are_scored_without_the_exact_distance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which takes half a minute for a thousand cells."""
+    monkeypatch.delattr("llm_ocr.evaluation.tables.APTED")
     truth = grid(50, 20)
     said = [*truth[:10], *truth[11:]]
     said[30] = [*said[30][:5], "wrong", *said[30][6:]]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     score = teds(html_of(truth), html_of(said))
-    # Half a minute without the bound, two seconds with it.
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 15
     assert score == pytest.approx(1 - (21 + 1) / 1051, abs=1e-3)
 
 

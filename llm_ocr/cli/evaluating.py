@@ -1,0 +1,81 @@
+"""`llm-ocr eval`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from llm_ocr.cli.showing import errors, say, terminal
+
+if TYPE_CHECKING:
+    from llm_ocr.evaluation.asking import Given, Result
+    from llm_ocr.evaluation.readings import Readings
+
+# Problems that are told; the JSON file has all.
+MOST_TOLD = 20
+
+
+def evaluate(
+    run: Annotated[
+        str, typer.Argument(help="A run's --out, or a folder of NAME_pgN.md of any tool.")
+    ],
+    tests: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="olmOCR-bench's JSONL, ground truth as .md or .txt, OmniDocBench's JSON, or a "
+            "folder of them. May be given again."
+        ),
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(help="Another run, to be compared with page by page.")
+    ] = None,
+    sample: Annotated[
+        int, typer.Option(min=1, help="Pages that are looked at without tests, by chance.")
+    ] = 50,
+    seed: Annotated[int, typer.Option(help="Draws others.")] = 0,
+    furniture: Annotated[
+        bool, typer.Option(help="Take running headers, footers and page numbers for text.")
+    ] = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Where all results go (default: into the run).")
+    ] = None,
+    html_file: Annotated[
+        Path | None,
+        typer.Option("--html", help="Where failures go, beside their pages (default: the same)."),
+    ] = None,
+) -> None:
+    """How good a run is: by tests, by ground truth, against another run, or by a sample alone."""
+    from llm_ocr.evaluation import asking, files, printing
+    from llm_ocr.evaluation.readings import open_readings
+
+    console = terminal()
+    with errors():
+        readings = open_readings(run, furniture)
+        other = open_readings(against, furniture) if against else None
+        given = asking.load(tests) if tests else None
+        results = _results(readings, other, given, sample, seed)
+        for result in results:
+            console.print(printing.render(result), highlight=False)
+        problems = asking.problems_of(results)
+        for problem in problems[:MOST_TOLD]:
+            say(str(problem))
+        if len(problems) > MOST_TOLD:
+            say(f"and {len(problems) - MOST_TOLD:,} more of that kind")
+        for place, what in files.write(results, readings, other, json_file, html_file):
+            console.print(f"{place}  {what}", highlight=False, soft_wrap=True)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _results(
+    readings: "Readings", other: "Readings | None", given: "Given | None", sample: int, seed: int
+) -> "list[Result]":
+    from llm_ocr.evaluation import asking
+
+    if given is None:
+        if other is None:
+            return [asking.look_at(readings, sample, seed)]
+        return [asking.compare_without(readings, other, sample, seed)]
+    if other is None:
+        return [*asking.evaluate(readings, given)]
+    return [*asking.compare(readings, other, given)]

@@ -1,0 +1,73 @@
+import sys
+
+import pytest
+
+from llm_ocr.evaluation.math_rule import MathRule
+from llm_ocr.evaluation.rules import Verdict
+from llm_ocr.evaluation.said import Said
+
+
+def verdict(math: str, markdown: str, **fields: bool) -> Verdict:
+    return MathRule(math, **fields).judge(Said(markdown)).verdict
+
+
+@pytest.mark.parametrize(
+    ("math", "markdown"),
+    [
+        ("a^{2}+b^{2}=c^{2}", "so $a^2 + b^2 = c^2$."),
+        (r"e^{i \pi}+1=0", r"Euler: \( e^{i\pi} + 1 = 0 \)"),
+        (r"\int_{a}^{b} f(x) d x=F(b)-F(a)", r"\[\int_a^b f(x)\,dx = F(b) - F(a)\]"),
+        (r"\frac{a+b}{c}", r"$$\dfrac{a + b}{c}$$"),
+        (r"\mathbf{E}=0", r"$\boldsymbol{E} = 0$"),
+        (r"\left(\frac{1}{2}\right)", r"$\bigl( \frac{1}{2} \bigr)$"),
+        # A formula that is part of another.
+        ("x+1", "$y = x + 1$"),
+        (r"\begin{x} the same \end{x}", r"\[\begin{x} the same \end{x}\]"),
+    ],
+)
+def test_formulas_that_look_the_same(math: str, markdown: str) -> None:
+    assert verdict(math, markdown) is Verdict.PASSED
+
+
+@pytest.mark.parametrize(
+    ("math", "markdown"),
+    [
+        ("a^{2}+b^{2}=c^{2}", "$a2 + b2 = c2$"),
+        ("a^{2}", "$a_{2}$"),
+        (r"\frac{a}{b}", r"$\frac{b}{a}$"),
+        (r"\frac{a}{b}", r"$a / b$"),
+        ("x+1", "$x - 1$"),
+        ("x+1", "x+1, not marked as a formula"),
+        ("x+1", "costs $5 or"),
+        (r"\begin{x} any \end{x}", "no formula"),
+    ],
+)
+def test_formulas_that_look_otherwise(math: str, markdown: str) -> None:
+    assert verdict(math, markdown) is Verdict.FAILED
+
+
+def test_dollars_can_be_money() -> None:
+    assert verdict("x+1", "$x+1$", dollars=False) is Verdict.FAILED
+    assert verdict("x+1", r"\(x+1\)", dollars=False) is Verdict.PASSED
+
+
+def test_what_cannot_be_drawn_is_left_open() -> None:
+    matrix = r"\begin{pmatrix} a & b \end{pmatrix}"
+    assert verdict(matrix, r"$\begin{pmatrix}a&b\end{pmatrix}$") is Verdict.SKIPPED
+    assert verdict("a & b + c", r"$\begin{x}a & b + c\end{x}$ $z$") is Verdict.SKIPPED
+    # What can't be drawn and is nothing like it leaves nothing open.
+    assert verdict("x+1", r"$\begin{pmatrix} alpha & beta \end{pmatrix}$") is Verdict.FAILED
+
+
+def test_without_a_renderer_nothing_passes_or_fails_by_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.mathtext", None)
+    monkeypatch.delitem(sys.modules, "llm_ocr.evaluation.formula_drawing", raising=False)
+    monkeypatch.delattr("llm_ocr.evaluation.formula_drawing", raising=False)
+    found = MathRule("a^{2}").judge(Said("$a^2$"))
+    assert found.verdict is Verdict.SKIPPED
+    assert "llm_ocr[notebooks]" in found.why
+    assert verdict("a^{2}", "$ a^{2} $") is Verdict.PASSED
+    assert verdict("a^{2}", "no formula") is Verdict.FAILED

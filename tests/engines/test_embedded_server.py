@@ -213,7 +213,9 @@ async def test_an_answer_is_cut_at_max_tokens(engine: str) -> None:
 
 
 async def test_the_model_is_listed(engine: str) -> None:
-    assert '"id": "llm-ocr-embedded"' in await get(engine, "/v1/models")
+    models = await get(engine, "/v1/models")
+    assert '"id": "llm-ocr-embedded"' in models
+    assert '"backend": "onnxruntime"' in models
 
 
 def with_url(url: str) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Where lines of text stand on an image: PP-OCRv6's detector, from the wheel of rapidocr."""
 
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +13,11 @@ from llm_ocr.engines.embedded.models import Array, Model, in_wheel, load
 
 Image = npt.NDArray[np.uint8]
 
-# The longest side that is searched, and what both sides must be multiples of.
+# The longest side that is searched, and what both sides must be multiples of. Where half of the
+# lines found are lower than this in pixels there are more, too small to be seen: a larger image is
+# searched then. (A newspaper of 802 lines showed 162 of them.)
 LONGEST_SIDE, STEP = 1280, 32
+TINY, LARGER_SIDE = 13.0, 1920
 # A pixel is text from this probability on, and a line is one if its pixels have this on average.
 IS_TEXT, IS_LINE = 0.3, 0.5
 # The detector marks the core of a line. Its whole is the core, moved outwards on all sides by
@@ -64,8 +69,16 @@ class Detector:
 
         Each begins at the corner that is at the left and top of the image.
         """
+        strips = self._found(image, LONGEST_SIDE)
+        longest = max(image.shape[:2])
+        lows = [min(strip.width, strip.height) for strip in strips]
+        if strips and longest > LONGEST_SIDE and _is_tiny(lows, LONGEST_SIDE / longest):
+            return self._found(image, LARGER_SIDE)
+        return strips
+
+    def _found(self, image: Image, longest_side: int) -> list[Strip]:
         height, width = image.shape[:2]
-        shrink = min(1.0, LONGEST_SIDE / max(height, width))
+        shrink = min(1.0, longest_side / max(height, width))
         size = [max(STEP, round(side * shrink / STEP) * STEP) for side in (width, height)]
         small = cv2.resize(image, size, interpolation=cv2.INTER_LINEAR)
         batch = (small.astype(np.float32) / 127.5 - 1).transpose(2, 0, 1)[None]
@@ -73,6 +86,10 @@ class Detector:
         scale = np.array([width / size[0], height / size[1]], dtype=np.float32)
         limit = np.array([width, height], dtype=np.float32)
         return [Strip(np.clip(corners * scale, 0, limit)) for corners in _rectangles(heat)]
+
+
+def _is_tiny(heights: Sequence[float], shrink: float) -> bool:
+    return statistics.median(heights) * shrink < TINY
 
 
 def _rectangles(heat: Array) -> list[Array]:

@@ -1,4 +1,4 @@
-"""Neural networks from ONNX files in wheels, on CPUs, through the runtime that is installed."""
+"""Neural networks from ONNX files in wheels, on CPUs."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -12,6 +12,7 @@ Array = npt.NDArray[np.float32]
 # A batch -> the network's outputs. May be called by any number of threads at once.
 Model = Callable[[Array], list[Array]]
 
+# What computes them; it is named where the model is listed.
 BACKEND = "onnxruntime"
 
 
@@ -20,6 +21,8 @@ def load(path: Path) -> Model:
     options = onnxruntime.SessionOptions()
     # Parallel requests use the cores; threads within one would only get in each other's way.
     options.intra_op_num_threads = options.inter_op_num_threads = 1
+    # Kept memory grows with each thread's largest page, and makes no page quicker.
+    options.enable_cpu_mem_arena = False
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
     name = session.get_inputs()[0].name

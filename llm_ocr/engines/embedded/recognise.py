@@ -18,7 +18,7 @@ from llm_ocr.engines.embedded.upright import TELLING, Frame, lies_on_its_side, s
 from llm_ocr.engines.embedded.words import Columns, explained, inked_columns, spans
 
 # The recogniser's input: strips of this height, no narrower than this, in steps of this width.
-HEIGHT, NARROWEST, STEP = 48, 32, 16
+HEIGHT, NARROWEST, STEP = 48, 32, 8
 # Strips are shrunk with care from this factor on.
 SHRINKS = 1.6
 # Ink that may stay unexplained, as specks and rules do, at no cost.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from llm_ocr.engines.embedded.models import BACKEND
 from llm_ocr.engines.embedded.readers import Answered, Asked, BadImageError, Readers
 from llm_ocr.engines.embedded.requests import RefusedError, asked_in, body_of, limit_of
 from llm_ocr.inference.replies import EXTENSION
@@ -105,7 +106,8 @@ class Server:
 
     async def models(self, request: web.Request) -> web.Response:
         card = {"id": self._model, "object": "model", "created": self._started}
-        return web.json_response({"object": "list", "data": [{**card, "owned_by": "llm_ocr"}]})
+        about = {"owned_by": "llm_ocr", "backend": BACKEND}
+        return web.json_response({"object": "list", "data": [{**card, **about}]})
 
     async def health(self, request: web.Request) -> web.Response:
         return web.Response()

@@ -83,8 +83,8 @@ def _outer(
         rect = hull(line.rect for line in row)
         margin = max(min(rect[3], height - rect[1]) / height, 0.0)
         inner = [hull(line.rect for line in one) for one in rows[k + 1 :][:3]]
-        near = [-shared_rows(rect, other) for other in (*inner, *figures)]
-        gap = min((one for one in near if one > -0.3 * body), default=10 * body)
+        beside = [one for one in figures if shared_rows(rect, one) < 0.3 * body]
+        gap = min((-shared_rows(rect, other) for other in (*inner, *beside)), default=10 * body)
         evidence = _evidence(row, gap, regions, body) + (margin < DEEP)
         if margin > ZONE or evidence < SOME:
             break
@@ -94,9 +94,7 @@ def _outer(
     return [] if count == len(rows) else list(rows[:count])
 
 
-def _evidence(
-    row: list[Line], gap: float, regions: Sequence[Region], body: float
-) -> int:
+def _evidence(row: list[Line], gap: float, regions: Sequence[Region], body: float) -> int:
     text = " ".join(line.text.strip() for line in row)
     words = len(text.split())
     size = max(line.height for line in row)

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from llm_ocr.engines.embedded.geometry import Line, area, overlap, shared_columns
 from llm_ocr.engines.embedded.layout import Region
@@ -76,7 +77,7 @@ def _region_of(line: Line, regions: Sequence[Region]) -> int | None:
 def _one_column_each(lines: list[Line]) -> list[list[Line]]:
     """A region's lines, in several groups where columns stand side by side in it."""
     rows = rows_of(lines)
-    apart = [row for row in rows if any(_is_gutter(*two) for two in zip(row, row[1:], strict=False))]
+    apart = [row for row in rows if any(_is_gutter(*two) for two in pairwise(row))]
     if len(apart) < 2 or _gutter_of(apart) is None:
         return [lines]
     return close_together(lines, CLOSE_IN_REGION)
@@ -139,10 +140,9 @@ def _follows(above: Line, line: Line, closeness: float) -> bool:
 
 def _beside(one: Line, line: Line) -> bool:
     gap = -shared_columns(one.rect, line.rect)
-    return (
-        abs(one.middle - line.middle) < 0.5 * min(one.height, line.height)
-        and -0.5 * line.height < gap < SAME_ROW * min(one.height, line.height)
-    )
+    return abs(one.middle - line.middle) < 0.5 * min(
+        one.height, line.height
+    ) and -0.5 * line.height < gap < SAME_ROW * min(one.height, line.height)
 
 
 def _rejoined(found: list[Group]) -> list[Group]:
@@ -168,9 +168,7 @@ def _goes_on(home: Group, group: Group) -> bool:
     first = min(group.lines, key=lambda line: line.rect[1])
     lines = [*home.lines, *group.lines]
     height = statistics.median(line.height for line in lines)
-    left, right = (
-        min(line.rect[0] for line in one.lines) for one in (home, group)
-    )
+    left, right = (min(line.rect[0] for line in one.lines) for one in (home, group))
     few, many = sorted((home.lines, group.lines), key=len)
     inner = min(line.rect[0] for line in few) > min(line.rect[0] for line in many) - 0.6 * height
     ends = max(line.rect[2] for line in few) < max(line.rect[2] for line in many) + 1.5 * height

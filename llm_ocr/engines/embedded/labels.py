@@ -172,9 +172,7 @@ def _stands_out(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> b
     return bool(below) and not beside
 
 
-def _footnote(
-    block: PageBlock, blocks: Sequence[PageBlock], body: float, height: int
-) -> PageBlock:
+def _footnote(block: PageBlock, blocks: Sequence[PageBlock], body: float, height: int) -> PageBlock:
     """Notes in small print at the foot of a column begin with their mark."""
     if block.label != "text" or block.rect[1] < 0.5 * height or not _NOTE.match(block.text):
         return block

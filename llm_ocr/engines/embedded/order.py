@@ -30,9 +30,7 @@ def reading_order(rects: Sequence[Rect], heads: Collection[int] = ()) -> list[in
     return [k for band in bands for k in _ordered(rects, band, 0, frozenset(heads))]
 
 
-def _cards(
-    rects: Sequence[Rect], places: list[int], heads: Collection[int]
-) -> list[list[int]]:
+def _cards(rects: Sequence[Rect], places: list[int], heads: Collection[int]) -> list[list[int]]:
     """The places, in bands where headings stand side by side with an empty strip above: boxes that
     are laid out in rows, and not columns of running text."""
     tops = [
@@ -80,15 +78,15 @@ def _ordered(
     return _by_columns(rects, gutter, depth, heads)
 
 
-def _divider(
-    rects: Sequence[Rect], places: list[int], heads: frozenset[int]
-) -> int | None:
+def _divider(rects: Sequence[Rect], places: list[int], heads: frozenset[int]) -> int | None:
     """The widest block that has everything else above or below it, if it is wide enough, or a
     heading in the middle."""
     left, _, right, _ = hull(rects[k] for k in places)
     for k in sorted(places, key=lambda k: rects[k][0] - rects[k][2]):
         off = abs(rects[k][0] + rects[k][2] - left - right) / 2
-        heading = k in heads and (off < CENTRED * (right - left) or _heads_columns(rects, places, k))
+        heading = k in heads and (
+            off < CENTRED * (right - left) or _heads_columns(rects, places, k)
+        )
         if rects[k][2] - rects[k][0] < FULL_WIDTH * (right - left) and not heading:
             continue
         if all(j == k or shared_rows(rects[j], rects[k]) <= SLACK for j in places):

@@ -8,8 +8,8 @@ from llm_ocr.engines.embedded.blocks import page_blocks
 from llm_ocr.engines.embedded.geometry import Line, Rect
 from llm_ocr.engines.embedded.given import Given
 from llm_ocr.engines.embedded.layout import LayoutModel, Region
-from llm_ocr.engines.embedded.sequence import in_order
 from llm_ocr.engines.embedded.recognise import Image, Page, Recogniser
+from llm_ocr.engines.embedded.sequence import in_order
 from llm_ocr.engines.embedded.upright import Frame
 from llm_ocr.engines.embedded.witness import Held, held_against
 
@@ -71,9 +71,7 @@ class Reader:
         return self._arranged(page, self._layout.regions(page.image))
 
     @staticmethod
-    def _arranged(
-        page: Page, regions: Sequence[Region], pictures: Sequence[Rect] = ()
-    ) -> Reading:
+    def _arranged(page: Page, regions: Sequence[Region], pictures: Sequence[Rect] = ()) -> Reading:
         across = [line for line in page.lines if not line.vertical]
         height, width = page.image.shape[:2]
         blocks = in_order(page_blocks(across, regions, width, height, pictures))

@@ -64,4 +64,3 @@ def _owners(blocks: Sequence[PageBlock]) -> dict[int, int]:
         if k not in owners and j not in owners.values() and distance < FAR * blocks[k].height:
             owners[k] = j
     return owners
-

@@ -14,7 +14,7 @@ from llm_ocr.engines.embedded.paragraphs import rows_of
 ZONE, DEEP = 0.125, 0.06
 MOST_ROWS, MOST_WORDS = 6, 30
 # From so much evidence on a row is furniture, or may be if the next one is.
-ENOUGH, SOME = 3, 1
+ENOUGH, SOME = 3, 0
 # Parts of a row that lie so many line heights apart have nothing to do with each other.
 APART = 2.5
 
@@ -103,7 +103,7 @@ def _evidence(row: list[Line], gap: float, regions: Sequence[Region], body: floa
     called = _called(row, regions)
     score = 2 * numbered + 2 * any(_STAMP.match(_said(part)) for part in parts)
     score += 2 * any(_RUNNING.search(_said(part)) for part in parts)
-    score += 2 * (called in (HEADER, FOOTER)) - 2 * (called == "title")
+    score += 2 * (called in (HEADER, FOOTER)) - 2 * (called == "title") - (called == "text")
     score += (gap > 0.8 * body) + (gap > 1.5 * body)
     score += (size < 0.9 * body) + (len(parts) > 1)
     score -= 2 * (size > 1.35 * body) + 2 * (_NOTE.match(text) is not None and not numbered)

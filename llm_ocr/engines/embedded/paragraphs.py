@@ -110,6 +110,7 @@ def _starts(rows: list[list[Line]]) -> list[bool]:
     pitches = [below[0].rect[1] - above[0].rect[1] for above, below in pairwise(rows)]
     pitch = statistics.median(pitches) if pitches else 0.0
     starts = [True]
+    item = _item_left(rows[0])
     for above, below in pairwise(rows):
         short = right - above[-1].rect[2] > 2.5 * height
         ended = _ENDS.search(above[-1].text) is not None
@@ -118,8 +119,18 @@ def _starts(rows: list[list[Line]]) -> list[bool]:
         gap = below[0].rect[1] - above[0].rect[1] > 1.45 * pitch
         outdented = below[0].rect[0] <= above[0].rect[0] + 0.6 * height
         bullet = _BULLET.match(below[0].text) is not None and (short or outdented)
-        starts.append(gap or (indented and (short or ended)) or (short and ended) or bullet)
+        left_item = below[0].rect[0] < item - 0.5 * height
+        starts.append(
+            gap or (indented and (short or ended)) or (short and ended) or bullet or left_item
+        )
+        if starts[-1]:
+            item = _item_left(below)
     return starts
+
+
+def _item_left(row: Sequence[Line]) -> float:
+    """Where a list's item begins; what stands further left is not of it."""
+    return row[0].rect[0] if _BULLET.match(row[0].text) else float("-inf")
 
 
 def _is_wide(char: str) -> bool:

@@ -42,10 +42,7 @@ def _cards(rects: Sequence[Rect], places: list[int], heads: Collection[int]) -> 
     bands: list[list[int]] = [[]]
     limits = sorted(set(tops))
     clear = [
-        y
-        for y in limits
-        if all(rect[3] <= y + SLACK or rect[1] >= y - SLACK for rect in rects)
-        and any(rect[3] <= y + SLACK for rect in rects)
+        y for y in limits if all(rect[3] <= y + SLACK or rect[1] >= y - SLACK for rect in rects)
     ]
     if len(clear) < 2:
         return [places]

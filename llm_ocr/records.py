@@ -316,6 +316,7 @@ class PageImage:
 FIGURE_LABELS = frozenset({"image", "figure", "chart"})
 CAPTION_LABELS = frozenset({"image_caption", "figure_caption", "table_caption"})
 FURNITURE_LABELS = frozenset({"header", "footer", "page_number"})
+NOTE_LABEL = "footnote"
 
 
 @dataclass(frozen=True)

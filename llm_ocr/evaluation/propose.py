@@ -22,7 +22,6 @@ from llm_ocr.evaluation.readings import body
 from llm_ocr.evaluation.sampling import draw
 from llm_ocr.evaluation.text import normalized, plain
 from llm_ocr.evaluation.truth import without_tables
-from llm_ocr.inference.agreement import layer_is_usable
 from llm_ocr.records import FURNITURE_LABELS, PageStatus
 from llm_ocr.storage.store import open_snapshot
 from llm_ocr.tables.read import read_table
@@ -129,7 +128,8 @@ def _layer(row: Row) -> str | None:
         return None
     finally:
         document.close()
-    return plain(text) if layer_is_usable(text) else None
+    layer = TextLayer(text, under_image=False, damage=damage(text))
+    return plain(text) if layer.is_usable else None
 
 
 def _present(page: _Page) -> Iterator[Proposal]:

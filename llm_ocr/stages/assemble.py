@@ -10,6 +10,7 @@ from llm_ocr.parsing.figure_tables import as_html
 from llm_ocr.records import (
     CAPTION_LABELS,
     FURNITURE_LABELS,
+    NOTE_LABEL,
     Block,
     ErrorCode,
     PageError,
@@ -176,6 +177,6 @@ def figure_piece(figure: Row, said: FigureText) -> str:
 
 
 def _kind(block: Block) -> Kind:
-    if block.label in CAPTION_LABELS:
+    if block.label in CAPTION_LABELS or block.label == NOTE_LABEL:
         return Kind.FLOAT
     return {"text": Kind.TEXT, "table": Kind.TABLE}.get(block.label, Kind.OTHER)

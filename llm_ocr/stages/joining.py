@@ -13,7 +13,7 @@ class Kind(Enum):
     ANCHOR = "anchor"
     TEXT = "text"
     TABLE = "table"
-    FLOAT = "float"  # a figure or a caption: text may go on around it
+    FLOAT = "float"  # a figure, a caption, a footnote: text may go on around it
     OTHER = "other"  # a heading, a list, an equation: text does not go on across it
 
 
@@ -41,13 +41,14 @@ def join_pages(pages: Iterable[Sequence[Piece]]) -> str:
 
 
 def _within(page: Sequence[Piece]) -> list[Piece]:
-    """A page's pieces, paragraphs that go on in the next column being whole."""
+    """A page's pieces, paragraphs that go on in the next column or behind a figure being whole."""
     pieces: list[Piece] = []
     for piece in page:
-        if pieces and pieces[-1].kind is piece.kind is Kind.TEXT:
-            joint = continued(pieces[-1].markdown, piece.markdown, "")
+        last = _past_floats(pieces, range(len(pieces) - 1, -1, -1))
+        if last is not None and piece.kind is Kind.TEXT:
+            joint = continued(pieces[last].markdown, piece.markdown, "")
             if joint is not None:
-                pieces[-1] = Piece(Kind.TEXT, joint)
+                pieces[last] = Piece(Kind.TEXT, joint)
                 continue
         pieces.append(piece)
     return pieces
@@ -68,7 +69,7 @@ def _join_text(whole: list[Piece], page: list[Piece]) -> bool:
 
 
 def _past_floats(pieces: Sequence[Piece], places: Iterable[int]) -> int | None:
-    """The first of `places` that is no figure, caption or table, if it is a paragraph."""
+    """The first of `places` that is no float or table, if it is a paragraph."""
     for k in places:
         if pieces[k].kind is Kind.TEXT:
             return k

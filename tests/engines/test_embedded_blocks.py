@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_ocr.engines.embedded.blocks import PageBlock, page_blocks
+from llm_ocr.engines.embedded.block import PageBlock
+from llm_ocr.engines.embedded.blocks import page_blocks
 from llm_ocr.engines.embedded.geometry import Line, Rect, Word, area, overlap
 from llm_ocr.engines.embedded.layout import LABELS, Region
 

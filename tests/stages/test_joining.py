@@ -109,3 +109,11 @@ def test_a_header_of_two_rows_is_dropped_whole_and_equal_data_rows_are_kept() ->
     one = Piece(Kind.TABLE, f"<table>{head}{data}</table>")
     joined = join_pages([[anchor(1), one], [anchor(2), one]])
     assert joined == f"<a1>\n\n<table>{head}{data}{data}</table>\n\n<a2>\n"
+
+
+def test_a_paragraph_goes_on_behind_a_figure_on_its_page() -> None:
+    page = [anchor(1), text("The river"), FIGURE, text("rose."), FIGURE, text("It fell.")]
+    figure = FIGURE.markdown
+    assert join_pages([page]) == f"<a1>\n\nThe river rose.\n\n{figure}\n\n{figure}\n\nIt fell.\n"
+    apart = [anchor(1), text("The river"), HEADING, text("rose.")]
+    assert join_pages([apart]) == "<a1>\n\nThe river\n\n## Next\n\nrose.\n"

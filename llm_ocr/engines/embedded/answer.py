@@ -1,21 +1,18 @@
 """What was read, as DeepSeek-OCR would say it."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llm_ocr.engines.embedded.block import FURNITURE, PageBlock
 from llm_ocr.engines.embedded.doubt import doubtful
 from llm_ocr.engines.embedded.geometry import Line, Rect
-from llm_ocr.engines.embedded.paragraphs import is_list, paragraphs
+from llm_ocr.engines.embedded.levels import levels
+from llm_ocr.engines.embedded.paragraphs import as_markdown, is_list, paragraphs
 from llm_ocr.engines.embedded.reading import Reading
 from llm_ocr.engines.embedded.recognise import Image
 from llm_ocr.engines.embedded.tables import table_html
 
 GRID = 999
-DEEPEST = 3
-SIZE_STEP = 6.0
-_NUMBERED = re.compile(r"(\d{1,2}(?:\.\d{1,2}){0,3}\.?)\s+[^\W\d_]")
 
 
 @dataclass(frozen=True)
@@ -77,49 +74,28 @@ def free_ocr(reading: Reading) -> str:
 
 
 def said(reading: Reading) -> list[Said]:
-    """The blocks with their text, headings with as many # as their size gives them."""
-    levels = _levels(reading.blocks)
-    return [_said(block, levels, reading.image) for block in reading.blocks]
+    """The blocks with their text, headings with as many # as their level."""
+    depths = levels(reading.blocks)
+    return [
+        _said(block, depths.get(k, 0), reading.image) for k, block in enumerate(reading.blocks)
+    ]
 
 
-def _said(block: PageBlock, levels: Sequence[int], image: Image) -> Said:
+def _said(block: PageBlock, level: int, image: Image) -> Said:
     if block.label == "image":
         return Said("image", block.rect, "")
     if block.label == "table" and (table := table_html(block.lines, image)):
         return Said("table", block.rect, table)
-    texts = paragraphs(block.lines)
-    line = " ".join(texts)
-    if block.label == "title":
-        level = min(DEEPEST, _numbered_level(line) or levels.index(_size(block)) + 1)
+    found = paragraphs(block.lines)
+    line = " ".join(one.text for one in found)
+    if level:
         return Said("title" if level == 1 else "sub_title", block.rect, f"{'#' * level} {line}")
     if block.label in ("image_caption", "table_caption"):
         return Said(block.label, block.rect, f"<center>{line} </center>")
     if block.label in FURNITURE:
         return Said(block.label, block.rect, line)
-    bulleted = [_bulleted(text) for text in texts]
-    if is_list(texts):
-        return Said("list", block.rect, "\n".join(bulleted))
-    return Said("text", block.rect, "\n\n".join(bulleted))
-
-
-def _bulleted(text: str) -> str:
-    return re.sub(r"^[•▪◦●]\s*", "- ", text)
-
-
-def _numbered_level(title: str) -> int | None:
-    """The level that a heading's number gives it: 2 for `3 Results`, 3 for `3.1 Rivers`."""
-    number = _NUMBERED.match(title)
-    return None if number is None else 2 + number[1].rstrip(".").count(".")
-
-
-def _size(block: PageBlock) -> int:
-    """A heading's size, coarse enough that two of one level are equal."""
-    return round(block.height / SIZE_STEP)
-
-
-def _levels(blocks: Sequence[PageBlock]) -> list[int]:
-    """The sizes of the page's headings, largest first."""
-    return sorted({_size(block) for block in blocks if block.label == "title"}, reverse=True)
+    label = block.label if block.label == "footnote" else "list" if is_list(found) else "text"
+    return Said(label, block.rect, as_markdown(found))
 
 
 def _on_grid(rect: Rect, reading: Reading) -> list[int]:

@@ -18,7 +18,7 @@ from llm_ocr.engines.embedded.geometry import (
 from llm_ocr.engines.embedded.grouping import groups
 from llm_ocr.engines.embedded.labels import LABELS, labelled
 from llm_ocr.engines.embedded.layout import Region
-from llm_ocr.engines.embedded.pictured import SMALLEST, figures, inside
+from llm_ocr.engines.embedded.pictured import SMALLEST, figures, inside, with_tables
 
 
 def page_blocks(
@@ -35,6 +35,7 @@ def page_blocks(
     if not lines:
         return _pictures(regions, width, height)
     body = typical_height(lines)
+    regions = with_tables(regions, lines)
     margins, free = furniture(lines, regions, height)
     drawn = figures(regions, pictures, free, width * height)
     free = [line for line in free if not inside(line, drawn)]

@@ -13,8 +13,8 @@ from llm_ocr.engines.embedded.paragraphs import rows_of
 # shares of the page's height.
 ZONE, DEEP = 0.125, 0.06
 MOST_ROWS, MOST_WORDS = 6, 30
-# From so much evidence on a row is furniture.
-ENOUGH = 3
+# From so much evidence on a row is furniture, or may be if the next one is.
+ENOUGH, SOME = 3, 0
 # Parts of a row that lie so many line heights apart have nothing to do with each other.
 APART = 2.5
 
@@ -36,7 +36,7 @@ _RUNNING = re.compile(
     r"|^\[?ch(apter|\.)\s*[\dIVXLC]|^section\s+\d|\bpage \d+\b|\| *\d+$|^\d+ *\||^\d{1,4}\s{2,})",
     re.IGNORECASE,
 )
-_NOTE = re.compile(r"([*†‡§¶]|\(?\d{1,2}\)?[.)]?\s+[^\W\d_])")
+_NOTE = re.compile(r"([*†‡§¶¹²³⁴-⁹]|\(?\d{1,2}\)?[.)]?\s+[^\W\d_])")
 _SENTENCE = re.compile(r"[^\W\d_]{2,}[.!?]$")
 
 
@@ -78,24 +78,23 @@ def _outer(
     body: float,
 ) -> list[list[Line]]:
     """The rows from the edge on that are furniture."""
-    found: list[list[Line]] = []
+    count = 0
     for k, row in enumerate(rows[:MOST_ROWS]):
         rect = hull(line.rect for line in row)
         margin = max(min(rect[3], height - rect[1]) / height, 0.0)
-        if margin > ZONE:
-            break
         inner = [hull(line.rect for line in one) for one in rows[k + 1 :][:3]]
-        near = [-shared_rows(rect, other) for other in (*inner, *figures)]
-        gap = min((one for one in near if one > -0.3 * body), default=10 * body)
-        if _evidence(row, rect, gap, regions, body) + (margin < DEEP) < ENOUGH:
+        beside = [one for one in figures if shared_rows(rect, one) < 0.3 * body]
+        gap = min((-shared_rows(rect, other) for other in (*inner, *beside)), default=10 * body)
+        evidence = _evidence(row, gap, regions, body) + (margin < DEEP)
+        if margin > ZONE or evidence < SOME:
             break
-        found.append(row)
-    return [] if len(found) == len(rows) else found
+        # What lies between the edge and furniture is furniture too.
+        if evidence >= ENOUGH:
+            count = k + 1
+    return [] if count == len(rows) else list(rows[:count])
 
 
-def _evidence(
-    row: list[Line], rect: Rect, gap: float, regions: Sequence[Region], body: float
-) -> int:
+def _evidence(row: list[Line], gap: float, regions: Sequence[Region], body: float) -> int:
     text = " ".join(line.text.strip() for line in row)
     words = len(text.split())
     size = max(line.height for line in row)
@@ -104,7 +103,7 @@ def _evidence(
     called = _called(row, regions)
     score = 2 * numbered + 2 * any(_STAMP.match(_said(part)) for part in parts)
     score += 2 * any(_RUNNING.search(_said(part)) for part in parts)
-    score += 2 * (called in (HEADER, FOOTER)) - 2 * (called == "title")
+    score += 2 * (called in (HEADER, FOOTER)) - 2 * (called == "title") - (called == "text")
     score += (gap > 0.8 * body) + (gap > 1.5 * body)
     score += (size < 0.9 * body) + (len(parts) > 1)
     score -= 2 * (size > 1.35 * body) + 2 * (_NOTE.match(text) is not None and not numbered)

@@ -74,6 +74,11 @@ def shared_columns(one: Rect, other: Rect) -> float:
     return min(one[2], other[2]) - max(one[0], other[0])
 
 
+def apart(one: Rect, other: Rect) -> float:
+    """How far two rectangles are from each other: down and across, in all."""
+    return max(0.0, -shared_rows(one, other)) + max(0.0, -shared_columns(one, other))
+
+
 def typical_height(lines: Sequence[Line]) -> float:
     """The height of the lines that most of the text stands in."""
     return statistics.median(line.height for line in lines for _ in range(1 + len(line.text) // 10))

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from llm_ocr.engines.embedded.geometry import Line, area, overlap, shared_columns
 from llm_ocr.engines.embedded.layout import Region
@@ -42,7 +43,7 @@ def groups(regions: Sequence[Region], lines: Sequence[Line]) -> list[Group]:
         for part in _one_column_each(inner)
     ]
     found += [Group("", part) for part in close_together(free, CLOSE)]
-    return _rejoined(found)
+    return [part for group in _rejoined(found) for part in _heads_apart(group)]
 
 
 def close_together(lines: Sequence[Line], closeness: float) -> list[list[Line]]:
@@ -76,9 +77,7 @@ def _region_of(line: Line, regions: Sequence[Region]) -> int | None:
 def _one_column_each(lines: list[Line]) -> list[list[Line]]:
     """A region's lines, in several groups where columns stand side by side in it."""
     rows = rows_of(lines)
-    apart = [
-        row for row in rows if any(_is_gutter(*two) for two in zip(row, row[1:], strict=False))
-    ]
+    apart = [row for row in rows if any(_is_gutter(*two) for two in pairwise(row))]
     if len(apart) < 2 or _gutter_of(apart) is None:
         return [lines]
     return close_together(lines, CLOSE_IN_REGION)
@@ -86,6 +85,35 @@ def _one_column_each(lines: list[Line]) -> list[list[Line]]:
 
 def _is_gutter(left: Line, right: Line) -> bool:
     return right.rect[0] - left.rect[2] > SAME_ROW * min(left.height, right.height)
+
+
+def _heads_apart(group: Group) -> list[Group]:
+    """A group, rows in bold or of another size being groups of their own: the detector often puts
+    a heading and its text into one region."""
+    parts: list[list[Line]] = []
+    for row in rows_of(group.lines):
+        if parts and _alike(parts[-1], row):
+            parts[-1].extend(row)
+        else:
+            parts.append(list(row))
+    if len(parts) < 2 or not _is_headed(parts):
+        return [group]
+    return [Group("text" if group.label == "title" else group.label, part) for part in parts]
+
+
+def _alike(above: Sequence[Line], row: Sequence[Line]) -> bool:
+    if any(line.is_exact for line in row):
+        ratio = row[0].height / above[-1].height
+        return all(line.bold for line in row) == above[-1].bold and 1 / 1.15 < ratio < 1.15
+    return 1 / 1.4 < max(line.height for line in row) / above[-1].height < 1.4
+
+
+def _is_headed(parts: Sequence[Sequence[Line]]) -> bool:
+    """Whether there are few parts: one head or two, each of a few short lines, and no more."""
+    heads = sum(
+        len(part) <= 3 and sum(len(line.text) for line in part) < 120 for part in parts[:-1]
+    )
+    return len(parts) <= 4 and heads >= len(parts) // 2
 
 
 def _gutter_of(rows: Sequence[Sequence[Line]]) -> float | None:

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
-from llm_ocr.engines.embedded.block import PageBlock
-from llm_ocr.engines.embedded.geometry import shared_columns, shared_rows
+from llm_ocr.engines.embedded.block import PageBlock, block_of
+from llm_ocr.engines.embedded.geometry import Rect, apart, shared_columns, shared_rows
+from llm_ocr.engines.embedded.paragraphs import rows_of
 
 LABELS = {
     "title": "title",
@@ -26,7 +28,7 @@ _TABLE_CAPTION = re.compile(r"(tab(le|elle|\.)?|表)\s*[\dIVX]", re.I)
 _SENTENCE = re.compile(r"\w+\.?\s*[\dIVX]+[a-z]?\s+(?!and\b)[a-z]{2,}")
 _SUBSECTION = re.compile(r"\d{1,2}(\.\d{1,2})+\.?\s+[^\W\d_a-z]")
 _SECTION = re.compile(r"(\d{1,2}|[IVX]{1,5})\.?\s+[^\W\d_a-z]")
-_NOTE = re.compile(r"([*†‡§¶]|\(?\d{1,2}\)?[.)]?)\s*[^\W\d]")
+_NOTE = re.compile(r"([*†‡§¶¹²³⁴-⁹]+|\(?\d{1,2}\)?[.)]?)\s*[^\W\d]")
 _LETTERS = re.compile(r"[^\W\d_]{3}|[\u3040-\u9fff]{2}")
 _FORMULA = re.compile(r"[=≈≤≥∇∫∑√]")
 _ITEM = re.compile(r"[•▪◦●‣\-–*]\s|\(?[a-z\d]{1,2}[.)]\s")
@@ -34,22 +36,42 @@ _ITEM = re.compile(r"[•▪◦●‣\-–*]\s|\(?[a-z\d]{1,2}[.)]\s")
 
 def labelled(blocks: Sequence[PageBlock], body: float, height: int) -> list[PageBlock]:
     """A page's blocks, those that are called text or by the detector's words with their labels."""
-    has_figures = any(block.label == "image" for block in blocks)
-    named = [_caption(block, has_figures) for block in blocks]
+    drawn = [block.rect for block in blocks if block.label == "image"]
+    named = [
+        _caption(part, drawn, body) for block in blocks for part in _without_caption(block, body)
+    ]
     named = [_heading(block, named, body) for block in named]
     return [_footnote(block, named, body, height) for block in named]
 
 
-def _caption(block: PageBlock, has_figures: bool) -> PageBlock:
-    """Captions by how they begin; a figure's caption on a page without figures is text."""
-    if block.label == "image_caption" and not has_figures and not _CAPTION.match(block.text):
-        return replace(block, label="text")
-    starts = block.label in ("text", "title") and not _SENTENCE.match(block.text)
-    if starts and len(block.lines) <= 8:
-        if _CAPTION.match(block.text):
-            return replace(block, label="image_caption")
-        if _TABLE_CAPTION.match(block.text):
-            return replace(block, label="table_caption")
+def _without_caption(block: PageBlock, body: float) -> list[PageBlock]:
+    """A block of text, a caption at its beginning being one of its own."""
+    if block.label != "text" or not _begins_caption(block.text):
+        return [block]
+    rows = rows_of(block.lines)
+    pitches = [below[0].rect[1] - above[0].rect[1] for above, below in pairwise(rows)]
+    for k, pitch in enumerate(pitches[:8], 1):
+        larger = rows[k][0].height > 1.06 * rows[k - 1][0].height and rows[k][0].is_exact
+        if larger or pitch > 1.35 * min(pitches):
+            parts = rows[:k], rows[k:]
+            return [block_of("text", [line for row in part for line in row]) for part in parts]
+    return [block]
+
+
+def _begins_caption(text: str) -> bool:
+    marked = _CAPTION.match(text) or _TABLE_CAPTION.match(text)
+    return marked is not None and _SENTENCE.match(text) is None
+
+
+def _caption(block: PageBlock, drawn: Sequence[Rect], body: float) -> PageBlock:
+    """Captions by how they begin; what the detector calls a figure's caption is text unless a
+    figure is near."""
+    if block.label == "image_caption" and not _CAPTION.match(block.text):
+        near = any(apart(block.rect, rect) < 3 * body for rect in drawn)
+        return block if near else replace(block, label="text")
+    if block.label in ("text", "title") and len(block.lines) <= 8 and _begins_caption(block.text):
+        of_figure = _CAPTION.match(block.text) is not None
+        return replace(block, label="image_caption" if of_figure else "table_caption")
     return block
 
 
@@ -58,8 +80,7 @@ def _heading(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> Page
     length is none."""
     text = block.text
     if block.label == "title":
-        long = len(block.lines) > MOST_TITLE_LINES or len(text) > LONGEST_TITLE
-        return replace(block, label="text") if long or not _is_worded(text) else block
+        return block if _is_title(block, body) else replace(block, label="text")
     if block.label != "text" or not _may_head(block):
         return block
     exact = all(line.is_exact for line in block.lines)
@@ -71,6 +92,18 @@ def _heading(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> Page
     if larger or (block.bold and _stands_out(block, blocks, body)):
         return replace(block, label="title")
     return block
+
+
+def _is_title(block: PageBlock, body: float) -> bool:
+    """Whether what the detector calls a title looks like one."""
+    if len(block.lines) > MOST_TITLE_LINES or len(block.text) > LONGEST_TITLE:
+        return False
+    if all(line.is_exact for line in block.lines):
+        looks = block.bold or block.height > 1.08 * body or block.text.isupper()
+        looks = looks or _SUBSECTION.match(block.text) is not None
+    else:
+        looks = len(block.lines) < 3 or block.height > 1.15 * body
+    return looks and _is_worded(block.text)
 
 
 def _is_worded(text: str) -> bool:

@@ -10,6 +10,8 @@ from llm_ocr.engines.embedded.geometry import Rect, hull, shared_rows
 
 # A block at least this share of the width is one that columns end at.
 FULL_WIDTH = 0.55
+# A heading is in the middle if it is no further from it than this share of the width.
+CENTRED = 0.03
 SLACK = 4.0
 # Headings whose tops are no further apart stand side by side.
 SAME_TOP = 6.0
@@ -24,7 +26,8 @@ def reading_order(rects: Sequence[Rect], heads: Collection[int] = ()) -> list[in
     places = list(range(len(rects)))
     if len(rects) > MAX_BLOCKS:
         return _by_rows(rects, places)
-    return [k for band in _cards(rects, places, heads) for k in _ordered(rects, band, 0)]
+    bands = _cards(rects, places, heads)
+    return [k for band in bands for k in _ordered(rects, band, 0, frozenset(heads))]
 
 
 def _cards(rects: Sequence[Rect], places: list[int], heads: Collection[int]) -> list[list[int]]:
@@ -39,10 +42,7 @@ def _cards(rects: Sequence[Rect], places: list[int], heads: Collection[int]) -> 
     bands: list[list[int]] = [[]]
     limits = sorted(set(tops))
     clear = [
-        y
-        for y in limits
-        if all(rect[3] <= y + SLACK or rect[1] >= y - SLACK for rect in rects)
-        and any(rect[3] <= y + SLACK for rect in rects)
+        y for y in limits if all(rect[3] <= y + SLACK or rect[1] >= y - SLACK for rect in rects)
     ]
     if len(clear) < 2:
         return [places]
@@ -55,33 +55,51 @@ def _by_rows(rects: Sequence[Rect], places: list[int]) -> list[int]:
     return sorted(places, key=lambda k: (round(rects[k][1] / 6), rects[k][0]))
 
 
-def _ordered(rects: Sequence[Rect], places: list[int], depth: int) -> list[int]:
+def _ordered(
+    rects: Sequence[Rect], places: list[int], depth: int, heads: frozenset[int]
+) -> list[int]:
     if len(places) <= 1 or depth > MAX_DEPTH:
         return _by_rows(rects, places)
-    divider = _divider(rects, places)
+    divider = _divider(rects, places, heads)
     if divider is not None:
         above = [k for k in places if k != divider and rects[k][3] <= rects[divider][1] + SLACK]
         below = [k for k in places if k != divider and k not in above]
         return [
-            *_ordered(rects, above, depth + 1),
+            *_ordered(rects, above, depth + 1, heads),
             divider,
-            *_ordered(rects, below, depth + 1),
+            *_ordered(rects, below, depth + 1, heads),
         ]
     gutter = _gutter(rects, places)
     if gutter is None:
         return _by_rows(rects, places)
-    return _by_columns(rects, gutter, depth)
+    return _by_columns(rects, gutter, depth, heads)
 
 
-def _divider(rects: Sequence[Rect], places: list[int]) -> int | None:
-    """The widest block that has everything else above or below it, if it is wide enough."""
+def _divider(rects: Sequence[Rect], places: list[int], heads: frozenset[int]) -> int | None:
+    """The widest block that has everything else above or below it, if it is wide enough, or a
+    heading in the middle."""
     left, _, right, _ = hull(rects[k] for k in places)
     for k in sorted(places, key=lambda k: rects[k][0] - rects[k][2]):
-        if rects[k][2] - rects[k][0] < FULL_WIDTH * (right - left):
-            return None
+        off = abs(rects[k][0] + rects[k][2] - left - right) / 2
+        heading = k in heads and (
+            off < CENTRED * (right - left) or _heads_columns(rects, places, k)
+        )
+        if rects[k][2] - rects[k][0] < FULL_WIDTH * (right - left) and not heading:
+            continue
         if all(j == k or shared_rows(rects[j], rects[k]) <= SLACK for j in places):
             return k
     return None
+
+
+def _heads_columns(rects: Sequence[Rect], places: list[int], head: int) -> bool:
+    """Whether columns begin side by side below a heading, one of them right below it."""
+    below = [rects[k] for k in places if rects[k][1] >= rects[head][3] - SLACK]
+    top = min((rect[1] for rect in below), default=0.0)
+    first = [rect for rect in below if rect[1] - top < 2 * SAME_TOP]
+    beside = [rect for rect in first if rect[0] > rects[head][2] or rect[2] < rects[head][0]]
+    under = [rect for rect in first if rect not in beside]
+    near = top - rects[head][3] < 2 * (rects[head][3] - rects[head][1])
+    return near and bool(beside) and bool(under)
 
 
 @dataclass(frozen=True)
@@ -141,7 +159,9 @@ def _shared(rects: Sequence[Rect], some: list[int], others: list[int]) -> float:
     return float((bottoms - tops).max(axis=1).sum())
 
 
-def _by_columns(rects: Sequence[Rect], gutter: _Gutter, depth: int) -> list[int]:
+def _by_columns(
+    rects: Sequence[Rect], gutter: _Gutter, depth: int, heads: frozenset[int]
+) -> list[int]:
     """Left column, then right, between one crossing block and the next."""
 
     def middle(k: int) -> float:
@@ -153,7 +173,7 @@ def _by_columns(rects: Sequence[Rect], gutter: _Gutter, depth: int) -> list[int]
     for (top, bottom), divider in zip(pairwise(limits), [*crossing, None], strict=True):
         for side in (gutter.left, gutter.right):
             part = [k for k in side if top <= middle(k) < bottom]
-            ordered += _ordered(rects, part, depth + 1)
+            ordered += _ordered(rects, part, depth + 1, heads)
         if divider is not None:
             ordered.append(divider)
     return ordered

@@ -3,11 +3,16 @@
 import re
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.geometry import Line
 
-_BULLET = re.compile(r"^([•▪◦●]\s*|[\-–*]\s+|\(?\d{1,3}[.)]\s+|\(?[a-z][.)]\s+)\S")
+_BULLET = re.compile(r"^([•▪◦●‣○■□]\s*|[\-–*·]\s+|\(?\d{1,3}[.)]\s+|\(?[a-z][.)]\s+)\S")
+_MARK = re.compile(r"^[•▪◦●‣·○■□–]\s*(?=\S)")
+INDENT = "   "
+# Items whose indents differ by no more line heights are of one list.
+SAME_INDENT = 0.5
 _ENDS = re.compile(r"[.:?!。？！]\s*$")
 
 # Kana, Chinese characters, their punctuation, full-width forms. Korean has spaces between words.
@@ -28,18 +33,32 @@ def rows_of(lines: Sequence[Line]) -> list[list[Line]]:
     return [sorted(row, key=lambda line: line.rect[0]) for row in rows]
 
 
-def paragraphs(lines: Sequence[Line]) -> list[str]:
+@dataclass(frozen=True)
+class Paragraph:
+    """A paragraph or a list's item, and how deep it is indented, in line heights."""
+
+    text: str
+    indent: float = 0.0
+
+    @property
+    def is_item(self) -> bool:
+        return _BULLET.match(self.text) is not None
+
+
+def paragraphs(lines: Sequence[Line]) -> list[Paragraph]:
     """The paragraphs of a block; words that a line break cut are whole again."""
     rows = rows_of(lines)
     starts = _starts(rows)
-    texts: list[str] = []
+    height = statistics.median(line.height for row in rows for line in row)
+    left = min(row[0].rect[0] for row in rows)
+    found: list[Paragraph] = []
     for row, starts_one in zip(rows, starts, strict=True):
         text = " ".join(line.text.strip() for line in row)
-        if starts_one or not texts:
-            texts.append(text)
+        if starts_one or not found:
+            found.append(Paragraph(text, (row[0].rect[0] - left) / height))
         else:
-            texts[-1] = joined(texts[-1], text)
-    return texts
+            found[-1] = replace(found[-1], text=joined(found[-1].text, text))
+    return found
 
 
 def joined(before: str, after: str) -> str:
@@ -55,9 +74,32 @@ def joined(before: str, after: str) -> str:
     return f"{before} {after}"
 
 
-def is_list(texts: Sequence[str]) -> bool:
+def is_list(found: Sequence[Paragraph]) -> bool:
     """Whether every paragraph begins with a bullet or a number."""
-    return len(texts) > 1 and all(_BULLET.match(text) for text in texts)
+    return len(found) > 1 and all(one.is_item for one in found)
+
+
+def as_markdown(found: Sequence[Paragraph]) -> str:
+    """Paragraphs with an empty line between them, lists' items on lines of their own, those of a
+    list within a list indented."""
+    pieces: list[str] = []
+    steps: list[float] = []
+    listed = False
+    for one in found:
+        item = one.is_item and (len(found) > 1 or _MARK.match(one.text) is not None)
+        if item:
+            steps = _outer_steps(steps, one.indent) if listed else [one.indent]
+            margin = INDENT * (len(steps) - 1)
+        pieces.append("\n" if item and listed else "\n\n" if pieces else "")
+        pieces.append(margin + _MARK.sub("- ", one.text) if item else one.text)
+        listed = item
+    return "".join(pieces)
+
+
+def _outer_steps(steps: Sequence[float], indent: float) -> list[float]:
+    """The indents of the items that an item at `indent` lies in, and its own."""
+    outer = [step for step in steps if step < indent - SAME_INDENT]
+    return [*outer, indent]
 
 
 def _starts(rows: list[list[Line]]) -> list[bool]:
@@ -68,6 +110,7 @@ def _starts(rows: list[list[Line]]) -> list[bool]:
     pitches = [below[0].rect[1] - above[0].rect[1] for above, below in pairwise(rows)]
     pitch = statistics.median(pitches) if pitches else 0.0
     starts = [True]
+    item = _item_left(rows[0])
     for above, below in pairwise(rows):
         short = right - above[-1].rect[2] > 2.5 * height
         ended = _ENDS.search(above[-1].text) is not None
@@ -76,8 +119,18 @@ def _starts(rows: list[list[Line]]) -> list[bool]:
         gap = below[0].rect[1] - above[0].rect[1] > 1.45 * pitch
         outdented = below[0].rect[0] <= above[0].rect[0] + 0.6 * height
         bullet = _BULLET.match(below[0].text) is not None and (short or outdented)
-        starts.append(gap or (indented and (short or ended)) or (short and ended) or bullet)
+        left_item = below[0].rect[0] < item - 0.5 * height
+        starts.append(
+            gap or (indented and (short or ended)) or (short and ended) or bullet or left_item
+        )
+        if starts[-1]:
+            item = _item_left(below)
     return starts
+
+
+def _item_left(row: Sequence[Line]) -> float:
+    """Where a list's item begins; what stands further left is not of it."""
+    return row[0].rect[0] if _BULLET.match(row[0].text) else float("-inf")
 
 
 def _is_wide(char: str) -> bool:

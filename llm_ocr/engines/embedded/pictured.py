@@ -4,6 +4,8 @@ that lies in them."""
 import re
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 from llm_ocr.engines.embedded.geometry import Line, Rect, area, hull, overlap
 from llm_ocr.engines.embedded.layout import Region
@@ -40,6 +42,17 @@ def figures(
         if area(cut) >= SMALLEST * page:
             found.append(cut)
     return found
+
+
+def with_tables(regions: Sequence[Region], lines: Sequence[Line]) -> list[Region]:
+    """Regions, what the detector calls a figure but is rows of several cells being a table."""
+    return [
+        replace(region, label="table")
+        if region.label == "figure"
+        and _is_table([line for line in lines if inside(line, [region.rect])])
+        else region
+        for region in regions
+    ]
 
 
 def inside(line: Line, rects: Sequence[Rect]) -> bool:
@@ -80,6 +93,24 @@ def _is_text(inner: Sequence[Line]) -> bool:
     return aligned >= 0.8 * len(rows) and tall < 2.2 * height * len(rows)
 
 
+def _is_table(inner: Sequence[Line]) -> bool:
+    """Whether most rows have several parts, of which most stand below those of another row."""
+    rows = rows_of(inner)
+    wide = [row for row in rows if len(row) >= 3]
+    if len(wide) < 3 or len(wide) < 0.6 * len(rows):
+        return False
+    below = sum(_has_column(line, row) for row in wide for line in inner if line not in row)
+    return below > 0.6 * sum(len(row) for row in wide) * (len(wide) - 1)
+
+
+def _has_column(line: Line, row: Sequence[Line]) -> bool:
+    return any(
+        min(abs(line.rect[side] - other.rect[side]) for side in (0, 2)) < 0.7 * line.height
+        or abs(line.rect[0] + line.rect[2] - other.rect[0] - other.rect[2]) < line.height
+        for other in row
+    )
+
+
 def _without_prose(figure: Rect, inner: Sequence[Line]) -> Rect:
     rows = rows_of(inner)
     below = _run(rows[::-1])
@@ -96,7 +127,7 @@ def _run(rows: Sequence[list[Line]]) -> list[list[Line]]:
     """The rows from the edge on that are prose or a caption, if there is enough of it."""
     run: list[list[Line]] = []
     for row in rows:
-        gaps = [right.rect[0] - left.rect[2] for left, right in zip(row, row[1:], strict=False)]
+        gaps = [right.rect[0] - left.rect[2] for left, right in pairwise(row)]
         split = max(gaps, default=0.0) > 2.5 * row[0].height and len(row[0].text) > 3
         if split or (_words(row) < 2 and not (run and _words(row))):
             break

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from llm_ocr.engines.embedded.block import FOOTER, FURNITURE, HEADER, PageBlock
-from llm_ocr.engines.embedded.geometry import Rect, shared_columns, shared_rows
+from llm_ocr.engines.embedded.geometry import apart
 from llm_ocr.engines.embedded.order import reading_order
 
 OWN = {"image_caption": "image", "table_caption": "table"}
@@ -55,7 +55,7 @@ def _owners(blocks: Sequence[PageBlock]) -> dict[int, int]:
     """The places of captions, each with the place of the nearest figure or table."""
     owners: dict[int, int] = {}
     pairs = [
-        (_apart(caption.rect, other.rect), k, j)
+        (apart(caption.rect, other.rect), k, j)
         for k, caption in enumerate(blocks)
         for j, other in enumerate(blocks)
         if caption.label in OWN and other.label == OWN[caption.label]
@@ -64,8 +64,3 @@ def _owners(blocks: Sequence[PageBlock]) -> dict[int, int]:
         if k not in owners and j not in owners.values() and distance < FAR * blocks[k].height:
             owners[k] = j
     return owners
-
-
-def _apart(one: Rect, other: Rect) -> float:
-    """How far two rectangles are apart: down, or across."""
-    return max(0.0, -shared_rows(one, other)) + max(0.0, -shared_columns(one, other))

@@ -1,0 +1,83 @@
+import pytest
+
+from llm_ocr.engines.embedded.furniture import furniture, is_page_number
+from llm_ocr.engines.embedded.geometry import Line, Word
+from llm_ocr.engines.embedded.layout import Region
+
+HEIGHT = 1300
+
+
+def line(text: str, x: float, y: float, height: float = 20.0) -> Line:
+    return Line(text, (Word((x, y, x + 0.5 * height * len(text), y + height), text),), 0.9)
+
+
+def body(top: float = 200, bottom: float = 1100) -> list[Line]:
+    count = int((bottom - top) / 26)
+    text = "a line of the text that the page is there for, and goes on"
+    return [line(text, 100, top + 26 * k) for k in range(count)]
+
+
+def found(
+    *edge: Line, regions: tuple[Region, ...] = (), text: list[Line] | None = None
+) -> dict[str, str]:
+    """What is furniture, with its labels, beside a page's text."""
+    blocks, rest = furniture([*edge, *(body() if text is None else text)], regions, HEIGHT)
+    assert len(rest) + sum(len(block.lines) for block in blocks) == len(edge) + len(
+        body() if text is None else text
+    )
+    return {block.text: block.label for block in blocks}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["17", "– 17 –", "Page 3 of 20", "Seite 4", "S. 12", "xiv", "3/9", "263 of 279", "第 3 页"],
+)
+def test_page_numbers(text: str) -> None:
+    assert is_page_number(text)
+
+
+@pytest.mark.parametrize("text", ["2024 was dry", "Page", "17 rivers", "1.5 m", "mixed"])
+def test_what_is_no_page_number(text: str) -> None:
+    assert not is_page_number(text)
+
+
+def test_a_row_of_parts_with_a_number_is_a_header_even_close_above_the_text() -> None:
+    row = line("400", 100, 120), line("BRITISH HUSBANDRY", 400, 120), line("[Ch. XIX.", 800, 120)
+    assert found(*row, text=body(top=150)) == {
+        "400": "page_number",
+        "BRITISH HUSBANDRY": "header",
+        "[Ch. XIX.": "header",
+    }
+
+
+def test_rows_between_furniture_and_the_edge_are_furniture() -> None:
+    stamp = line("Downloaded from http://example.org/ on July 12", 300, 20)
+    assert found(stamp, line("Advocacy in Action", 100, 45), line("447", 900, 45)) == {
+        "Downloaded from http://example.org/ on July 12": "header",
+        "Advocacy in Action": "header",
+        "447": "page_number",
+    }
+
+
+def test_a_title_at_the_top_and_a_note_at_the_foot_are_none() -> None:
+    title = line("How rivers rise", 100, 60, height=40)
+    note = line("* Doncaster Report, p. 8.", 100, 1200)
+    assert found(title, note) == {}
+
+
+def test_a_letterhead_of_many_rows_is_none() -> None:
+    head = [
+        line(text, 100, 30 + 26 * k)
+        for k, text in enumerate(["A Ltd.", "Main St 1", "Bristol", "Tel. 645"])
+    ]
+    region = Region("header", (90, 20, 400, 140), 0.9)
+    assert found(*head, regions=(region,), text=body(top=145)) == {}
+
+
+def test_text_that_reaches_the_foot_of_the_page_stays() -> None:
+    assert found(text=body(top=200, bottom=1290)) == {}
+
+
+def test_the_end_of_a_form_beside_other_text_stays() -> None:
+    form = [line("Currency", 30, 1170), line("Amount", 130, 1170), line("CHF", 30, 1195)]
+    assert found(*form, line("Acceptance point", 200, 1220), text=body(bottom=1180)) == {}

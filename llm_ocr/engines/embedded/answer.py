@@ -8,6 +8,7 @@ from llm_ocr.engines.embedded.blocks import PageBlock
 from llm_ocr.engines.embedded.geometry import Rect
 from llm_ocr.engines.embedded.paragraphs import is_list, paragraphs
 from llm_ocr.engines.embedded.reading import Reading
+from llm_ocr.engines.embedded.recognise import Image
 from llm_ocr.engines.embedded.tables import table_html
 
 GRID = 999
@@ -44,13 +45,13 @@ def free_ocr(reading: Reading) -> str:
 def said(reading: Reading) -> list[Said]:
     """The blocks with their text, headings with as many # as their size gives them."""
     levels = _levels(reading.blocks)
-    return [_said(block, levels) for block in reading.blocks]
+    return [_said(block, levels, reading.image) for block in reading.blocks]
 
 
-def _said(block: PageBlock, levels: Sequence[int]) -> Said:
+def _said(block: PageBlock, levels: Sequence[int], image: Image | None) -> Said:
     if block.label == "image":
         return Said("image", block.rect, "")
-    if block.label == "table" and (table := table_html(block.lines)):
+    if block.label == "table" and (table := table_html(block.lines, image)):
         return Said("table", block.rect, table)
     texts = paragraphs(block.lines)
     line = " ".join(texts)

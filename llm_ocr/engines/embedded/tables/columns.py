@@ -17,6 +17,8 @@ STEP = 2
 WORD_GAP = 0.62
 # Rows with fewer cells than this share of what is usual may have some that span columns.
 FEW = 0.7
+# Of the rows with words on both sides of a gap so many leave it wide.
+WIDE = 0.3
 
 
 def column_gaps(rows: Sequence[Row], height: float, hard: Sequence[float] = ()) -> list[float]:
@@ -51,11 +53,11 @@ def _soft_gaps(rows: Sequence[Row], height: float, hard: Sequence[float]) -> lis
         marks = row.words if len(full) >= 6 else cells
         weight = _weight(cells, usual, right - left)
         cover += weight * _covered([mark.rect for mark in marks], left, len(cover))
-    allowed = max(0.5, 0.12 * len(full)) if len(full) >= 5 else 0.5
+    allowed = max(0.5, 0.15 * len(full)) if len(full) >= 5 else 0.5
     narrowest = (0.3 if len(full) >= 8 else 0.45) * height
     middles = (left + STEP * at for at in _low_runs(cover, allowed, narrowest / STEP))
     least = _least_gap(rows, height)
-    return [x for x in middles if _widest_gap(rows, x) >= least]
+    return [x for x in middles if _is_wide(rows, x, least)]
 
 
 def _weight(cells: Sequence[Word], usual: float, width: float) -> float:
@@ -63,7 +65,7 @@ def _weight(cells: Sequence[Word], usual: float, width: float) -> float:
     these may span columns; a lone narrow cell spans none."""
     if len(cells) == 1:
         return float(cells[0].rect[2] - cells[0].rect[0] < 0.3 * width)
-    return 1.0 if len(cells) > FEW * usual else 0.3
+    return 1.0 if len(cells) > FEW * usual else 0.15
 
 
 def _least_gap(rows: Sequence[Row], height: float) -> float:
@@ -79,15 +81,15 @@ def _least_gap(rows: Sequence[Row], height: float) -> float:
     return max(0.45 * height, 1.4 * usual)
 
 
-def _widest_gap(rows: Sequence[Row], x: float) -> float:
-    """The widest gap that a row with words on both sides leaves around `x`."""
-    widest = 0.0
+def _is_wide(rows: Sequence[Row], x: float, least: float) -> bool:
+    """Whether enough of the rows with words on both sides of `x` leave a wide gap there."""
+    gaps = []
     for row in rows:
         before = [word.rect[2] for word in row.words if (word.rect[0] + word.rect[2]) / 2 < x]
         after = [word.rect[0] for word in row.words if (word.rect[0] + word.rect[2]) / 2 >= x]
         if before and after:
-            widest = max(widest, min(after) - max(before))
-    return widest
+            gaps.append(min(after) - max(before))
+    return sum(gap >= least for gap in gaps) >= max(1.0, WIDE * len(gaps))
 
 
 def _covered(rects: Sequence[Rect], left: float, size: int) -> npt.NDArray[np.bool_]:
@@ -118,7 +120,7 @@ def _low_runs(cover: npt.NDArray[np.float64], allowed: float, narrowest: float) 
 def row_cells(row: Row, gaps: Sequence[float], height: float, hard: Sequence[float]) -> list[Cell]:
     """The row's phrases with the columns that they lie in, none of them twice."""
     cells: list[Cell] = []
-    for words in _grouped(row.words, height, gaps, hard):
+    for words in _parted(_grouped(row.words, height, gaps, hard), gaps):
         first, last = _columns(hull(word.rect for word in words), gaps, height)
         if cells and first <= cells[-1].last:
             before = cells[-1]
@@ -130,6 +132,16 @@ def row_cells(row: Row, gaps: Sequence[float], height: float, hard: Sequence[flo
                 continue
         cells.append(Cell(first, last, words))
     return cells
+
+
+def _parted(groups: Sequence[list[Word]], gaps: Sequence[float]) -> list[list[Word]]:
+    """Groups, but those with just one word for each of three or more columns as these words."""
+    parted: list[list[Word]] = []
+    for words in groups:
+        places = [sum(x < (w.rect[0] + w.rect[2]) / 2 for x in gaps) for w in words]
+        one_each = places == list(range(places[0], places[0] + len(words)))
+        parted += [[word] for word in words] if one_each and len(words) > 2 else [words]
+    return parted
 
 
 def _grouped(

@@ -199,7 +199,7 @@ def _belongs(
         return True
     edge = 0.15 * height
     cut = any(last.rect[2] - edge <= x <= word.rect[0] + edge for x in gaps)
-    return gap < WORD_GAP * height and not (cut and gap > 0.3 * height)
+    return gap < WORD_GAP * height and not (cut and gap > 0.35 * height)
 
 
 def _is_glue(last: Word, word: Word, gap: float, height: float) -> bool:

@@ -22,7 +22,8 @@ from llm_ocr.evaluation.readings import body
 from llm_ocr.evaluation.sampling import draw
 from llm_ocr.evaluation.text import normalized, plain
 from llm_ocr.evaluation.truth import without_tables
-from llm_ocr.records import FURNITURE_LABELS, PageStatus
+from llm_ocr.records import FURNITURE_LABELS, PageStatus, TextLayer
+from llm_ocr.sources.text_trust import damage
 from llm_ocr.storage.store import open_snapshot
 from llm_ocr.tables.read import read_table
 from llm_ocr.tables.schema import Row

@@ -76,9 +76,7 @@ def free_ocr(reading: Reading) -> str:
 def said(reading: Reading) -> list[Said]:
     """The blocks with their text, headings with as many # as their level."""
     depths = levels(reading.blocks)
-    return [
-        _said(block, depths.get(k, 0), reading.image) for k, block in enumerate(reading.blocks)
-    ]
+    return [_said(block, depths.get(k, 0), reading.image) for k, block in enumerate(reading.blocks)]
 
 
 def _said(block: PageBlock, level: int, image: Image) -> Said:

@@ -82,7 +82,7 @@ def table_rows(reading: Reading) -> list[list[str]] | None:
     lines = [line for block in found for line in block.lines] or list(reading.lines)
     if not lines or len(lines) < 0.6 * len(reading.lines):
         return None
-    html = table_html(lines)
+    html = table_html(lines, reading.image)
     rows = first_table(html) if html else None
     if rows is None or len(rows[0]) < 2:
         return None

@@ -3,6 +3,7 @@
 Only the model file is used. Its code asks for opencv-python, which fights with the headless build.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -22,6 +23,8 @@ LABELS = (
 )
 MIN_SCORE = 0.4
 SAME_REGION = 0.5
+# A region of which a table covers so much is a part of it.
+COVERED = 0.7
 _MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
 _DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 
@@ -94,3 +97,15 @@ def _covers(better: Region, region: Region) -> bool:
     if shared > 0.7 * size:
         return True
     return better.label != "title" and shared > max(0.7 * area(better.rect), 0.3 * size)
+
+
+def with_ruled_tables(regions: Sequence[Region], areas: Sequence[Rect]) -> list[Region]:
+    """Regions with those of tables that only their rules show, in place of what they cover."""
+    tables = [region.rect for region in regions if region.label == "table"]
+    missed = [one for one in areas if not any(_holds(table, one) for table in tables)]
+    kept = [region for region in regions if not any(_holds(one, region.rect) for one in missed)]
+    return [*kept, *(Region("table", one, 1.0) for one in missed)]
+
+
+def _holds(rect: Rect, part: Rect) -> bool:
+    return overlap(rect, part) > COVERED * area(part)

@@ -9,10 +9,11 @@ from llm_ocr.engines.embedded.block import PageBlock
 from llm_ocr.engines.embedded.blocks import page_blocks
 from llm_ocr.engines.embedded.geometry import Line, Rect
 from llm_ocr.engines.embedded.given import Given
-from llm_ocr.engines.embedded.layout import LayoutModel, Region
+from llm_ocr.engines.embedded.layout import LayoutModel, Region, with_ruled_tables
 from llm_ocr.engines.embedded.margins import margin_notes
 from llm_ocr.engines.embedded.recognise import Image, Page, Recogniser
 from llm_ocr.engines.embedded.sequence import in_order
+from llm_ocr.engines.embedded.tables import ruled_areas
 from llm_ocr.engines.embedded.upright import Frame
 from llm_ocr.engines.embedded.witness import Held, held_against
 
@@ -80,6 +81,7 @@ class Reader:
         lines = [line for line in page.lines if not line.vertical]
         vertical = [line for line in page.lines if line.vertical]
         height, width = page.image.shape[:2]
+        regions = with_ruled_tables(regions, ruled_areas(page.image, lines))
         blocks = page_blocks(lines, regions, width, height, pictures)
         ordered = in_order(blocks) + margin_notes(vertical, blocks, width)
         return Reading(page.image, page.frame, lines, regions, ordered, vertical)

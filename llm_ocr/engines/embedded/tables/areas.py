@@ -1,4 +1,83 @@
+"""Where a page has tables by its rules alone: closed grids with text in their cells."""
+
 from collections.abc import Sequence
 
+from llm_ocr.engines.embedded.geometry import Line, Rect, Word, typical_height
+from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.engines.embedded.tables.lattice import Lattice, merged_places
+from llm_ocr.engines.embedded.tables.rules import Rule, Rules, rules_in
 
-def ruled_areas(*a): ...
+# A table has so many cells with text and such a share of cells with text; of its places so many
+# are cells of their own: forms and frames have fewer, and a chart's grid has none.
+FEWEST_CELLS, FULL, OWN = 4, 0.5, 0.5
+# A cell of more words is a frame around text.
+MOST_WORDS = 80
+# How much wider than its letters a word's rectangle may be, in heights.
+MARGIN = 0.2
+# Rules beyond this are a drawing's, of which nothing is to be had.
+MOST_RULES = 2000
+
+
+def ruled_areas(image: Image, lines: Sequence[Line]) -> list[Rect]:
+    """The rectangles of a page's fully ruled tables, in the image's pixels."""
+    if not lines:
+        return []
+    height = typical_height(lines)
+    words = [word for line in lines for word in line.words]
+    page = (0.0, 0.0, float(image.shape[1]), float(image.shape[0]))
+    rules = rules_in(image, page, [word.rect for word in words], height, MARGIN)
+    if not rules.down or len(rules.across) + len(rules.down) > MOST_RULES:
+        return []
+    return [
+        (lattice.x[0], lattice.y[0], lattice.x[-1], lattice.y[-1])
+        for part in _connected(rules, 0.35 * height)
+        if (lattice := Lattice(part, height)).is_closed and _is_table(lattice, words)
+    ]
+
+
+def _connected(rules: Rules, near: float) -> list[Rules]:
+    """Rules that touch each other, directly or by others, together."""
+    left = list(rules.across)
+    free = list(rules.down)
+    parts: list[Rules] = []
+    while free:
+        down, across, reached = [free.pop()], list[Rule](), True
+        while reached:
+            new = [one for one in left if any(_touch(one, other, near) for other in down)]
+            left = [one for one in left if one not in new]
+            across += new
+            more = [one for one in free if any(_touch(other, one, near) for other in new)]
+            free = [one for one in free if one not in more]
+            down += more
+            reached = bool(more)
+        if len(across) > 1 and len(down) > 1:
+            parts.append(Rules(tuple(across), tuple(down)))
+    return parts
+
+
+def _touch(across: Rule, down: Rule, near: float) -> bool:
+    return (
+        across.start - near <= down.at <= across.end + near
+        and down.start - near <= across.at <= down.end + near
+    )
+
+
+def _is_table(lattice: Lattice, words: Sequence[Word]) -> bool:
+    rows, columns = len(lattice.y) - 1, len(lattice.x) - 1
+    if rows < 2 or columns < 2:
+        return False
+    held: dict[tuple[int, int], int] = {}
+    for word in words:
+        place = lattice.place(word)
+        if place is not None:
+            held[place] = held.get(place, 0) + 1
+    counts = [
+        sum(held.get((r, c), 0) for r in range(top, bottom + 1) for c in range(left, right + 1))
+        for top, left, bottom, right in merged_places(lattice)
+    ]
+    full = sum(count > 0 for count in counts)
+    return (
+        full >= max(FEWEST_CELLS, FULL * len(counts))
+        and len(counts) >= OWN * rows * columns
+        and max(counts) <= MOST_WORDS
+    )

@@ -1,6 +1,7 @@
 """Columns of a table: by its rules, and by the gaps that most rows share."""
 
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -17,6 +18,11 @@ STEP = 2
 WORD_GAP = 0.62
 # Rows with fewer cells than this share of what is usual may have some that span columns.
 FEW = 0.7
+# A column of fewer cells of its own than this share of the rows is none.
+IDLE = 0.12
+SIGNS = frozenset({"±", "×", "+/-", "/"})
+# Of the rows with words on both sides of a gap so many leave it wide.
+WIDE = 0.3
 
 
 def column_gaps(rows: Sequence[Row], height: float, hard: Sequence[float] = ()) -> list[float]:
@@ -25,7 +31,29 @@ def column_gaps(rows: Sequence[Row], height: float, hard: Sequence[float] = ()) 
     soft = _soft_gaps(rows, height, hard)
     apart = [x for x in soft if all(abs(x - rule) > 1.5 * height for rule in hard)]
     # A gap beside a rule is the cell's margin, unless there is text between the two.
-    return sorted([*hard, *(x for x in apart if _has_text_beside(rows, x, hard))])
+    soft = [x for x in apart if _has_text_beside(rows, x, hard)]
+    return _without_idle(rows, sorted([*hard, *soft]), height, hard)
+
+
+def _without_idle(
+    rows: Sequence[Row], gaps: list[float], height: float, hard: Sequence[float]
+) -> list[float]:
+    """The gaps, less those beside a column in which no cell, or hardly one of many rows, stands alone."""
+    while gaps:
+        alone = Counter(
+            cell.first
+            for row in rows
+            for cell in row_cells(row, gaps, height, hard)
+            if cell.first == cell.last
+        )
+        least = max(2.0, IDLE * len(rows)) if len(rows) >= 6 else 1
+        idle = next((k for k in range(len(gaps) + 1) if alone[k] < least), None)
+        beside = [x for x in gaps[max(0, (idle or 0) - 1) : (idle or 0) + 1] if x not in hard]
+        if idle is None or not beside:
+            break
+        weakest = min(beside, key=lambda x: sum(_gap_widths(rows, x)))
+        gaps = [x for x in gaps if x != weakest]
+    return gaps
 
 
 def _has_text_beside(rows: Sequence[Row], gap: float, hard: Sequence[float]) -> bool:
@@ -48,14 +76,14 @@ def _soft_gaps(rows: Sequence[Row], height: float, hard: Sequence[float]) -> lis
     cover = np.zeros(int((right - left) / STEP) + 2)
     for row, cells in zip(rows, phrases, strict=True):
         # With many rows single words show the gaps better: a wide cell hides those of the others.
-        marks = row.words if len(full) >= 6 else cells
+        marks = _glued(row.words, height) if len(full) >= 6 else cells
         weight = _weight(cells, usual, right - left)
         cover += weight * _covered([mark.rect for mark in marks], left, len(cover))
-    allowed = max(0.5, 0.12 * len(full)) if len(full) >= 5 else 0.5
+    allowed = max(0.5, 0.15 * len(full)) if len(full) >= 5 else 0.5
     narrowest = (0.3 if len(full) >= 8 else 0.45) * height
     middles = (left + STEP * at for at in _low_runs(cover, allowed, narrowest / STEP))
     least = _least_gap(rows, height)
-    return [x for x in middles if _widest_gap(rows, x) >= least]
+    return [x for x in middles if _is_wide(rows, x, least)]
 
 
 def _weight(cells: Sequence[Word], usual: float, width: float) -> float:
@@ -63,7 +91,7 @@ def _weight(cells: Sequence[Word], usual: float, width: float) -> float:
     these may span columns; a lone narrow cell spans none."""
     if len(cells) == 1:
         return float(cells[0].rect[2] - cells[0].rect[0] < 0.3 * width)
-    return 1.0 if len(cells) > FEW * usual else 0.3
+    return 1.0 if len(cells) > FEW * usual else 0.15
 
 
 def _least_gap(rows: Sequence[Row], height: float) -> float:
@@ -80,15 +108,21 @@ def _least_gap(rows: Sequence[Row], height: float) -> float:
     return max(0.45 * height, 1.4 * usual)
 
 
-def _widest_gap(rows: Sequence[Row], x: float) -> float:
-    """The widest gap that a row with words on both sides leaves around `x`."""
-    widest = 0.0
+def _is_wide(rows: Sequence[Row], x: float, least: float) -> bool:
+    """Whether enough of the rows with words on both sides of `x` leave a wide gap there."""
+    gaps = _gap_widths(rows, x)
+    return sum(gap >= least for gap in gaps) >= max(1.0, WIDE * len(gaps))
+
+
+def _gap_widths(rows: Sequence[Row], x: float) -> list[float]:
+    """How wide a gap each row with words on both sides of `x` leaves there; none below zero."""
+    gaps = []
     for row in rows:
         before = [word.rect[2] for word in row.words if (word.rect[0] + word.rect[2]) / 2 < x]
         after = [word.rect[0] for word in row.words if (word.rect[0] + word.rect[2]) / 2 >= x]
         if before and after:
-            widest = max(widest, min(after) - max(before))
-    return widest
+            gaps.append(max(0.0, min(after) - max(before)))
+    return gaps
 
 
 def _covered(rects: Sequence[Rect], left: float, size: int) -> npt.NDArray[np.bool_]:
@@ -119,7 +153,7 @@ def _low_runs(cover: npt.NDArray[np.float64], allowed: float, narrowest: float) 
 def row_cells(row: Row, gaps: Sequence[float], height: float, hard: Sequence[float]) -> list[Cell]:
     """The row's phrases with the columns that they lie in, none of them twice."""
     cells: list[Cell] = []
-    for words in _grouped(row.words, height, gaps, hard):
+    for words in _parted(_grouped(row.words, height, gaps, hard), gaps):
         first, last = _columns(hull(word.rect for word in words), gaps, height)
         if cells and first <= cells[-1].last:
             before = cells[-1]
@@ -131,6 +165,16 @@ def row_cells(row: Row, gaps: Sequence[float], height: float, hard: Sequence[flo
                 continue
         cells.append(Cell(first, last, words))
     return cells
+
+
+def _parted(groups: Sequence[list[Word]], gaps: Sequence[float]) -> list[list[Word]]:
+    """Groups, but those with just one word for each of three or more columns as these words."""
+    parted: list[list[Word]] = []
+    for words in groups:
+        places = [sum(x < (w.rect[0] + w.rect[2]) / 2 for x in gaps) for w in words]
+        one_each = places == list(range(places[0], places[0] + len(words)))
+        parted += [[word] for word in words] if one_each and len(words) > 2 else [words]
+    return parted
 
 
 def _grouped(
@@ -151,12 +195,30 @@ def _belongs(
     middles = (last.rect[0] + last.rect[2]) / 2, (word.rect[0] + word.rect[2]) / 2
     if any(middles[0] < x < middles[1] for x in hard):
         return False
-    if last.text == "$":
-        return True
     gap = word.rect[0] - last.rect[2]
+    if _is_glue(last, word, gap, height):
+        return True
     edge = 0.15 * height
     cut = any(last.rect[2] - edge <= x <= word.rect[0] + edge for x in gaps)
-    return gap < WORD_GAP * height and not (cut and gap > 0.3 * height)
+    return gap < WORD_GAP * height and not (cut and gap > 0.35 * height)
+
+
+def _is_glue(last: Word, word: Word, gap: float, height: float) -> bool:
+    """Whether a sign belongs to the number beside it."""
+    return last.text == "$" or (gap < 0.9 * height and bool({last.text, word.text} & SIGNS))
+
+
+def _glued(words: Sequence[Word], height: float) -> list[Word]:
+    """Words, those that a sign ties together as one."""
+    glued: list[Word] = []
+    for word in words:
+        gap = word.rect[0] - glued[-1].rect[2] if glued else 0.0
+        if glued and _is_glue(glued[-1], word, gap, height):
+            tied = "±" if word.text in SIGNS else word.text
+            glued[-1] = Word(hull((glued[-1].rect, word.rect)), tied)
+        else:
+            glued.append(word)
+    return glued
 
 
 def _columns(rect: Rect, gaps: Sequence[float], height: float) -> tuple[int, int]:

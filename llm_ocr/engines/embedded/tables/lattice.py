@@ -91,7 +91,7 @@ def lattice_grid(lattice: Lattice, words: Sequence[Word], height: float) -> Grid
             return None
         held.setdefault(place, []).append(word)
     rows: list[list[Cell]] = [[] for _ in lattice.y[1:]]
-    for top, left, bottom, right in _merged(lattice):
+    for top, left, bottom, right in merged_places(lattice):
         inner = [
             word
             for r in range(top, bottom + 1)
@@ -103,7 +103,7 @@ def lattice_grid(lattice: Lattice, words: Sequence[Word], height: float) -> Grid
     return _without_empty(rows, len(lattice.x) - 1)
 
 
-def _merged(lattice: Lattice) -> list[tuple[int, int, int, int]]:
+def merged_places(lattice: Lattice) -> list[tuple[int, int, int, int]]:
     """Cells as (top, left, bottom, right), from the places that no rule parts."""
     taken: set[Place] = set()
     found = []

@@ -32,6 +32,8 @@ COLUMN_RULE, ROW_RULE = 0.5, 0.6
 LEFT_OUT = 0.3
 # How much wider than its letters a word's rectangle may be, in heights.
 EXACT, ESTIMATED = 0.05, 0.2
+# Of the height that the recogniser gives a word so much is the size of its letters.
+LETTERS = 0.75
 # A table of fewer rows than this, by its rules, has rows that no rule parts if a first cell has
 # as many lines as this.
 FEW_ROWS, MANY_LINES = 4, 3
@@ -46,9 +48,12 @@ def table_html(lines: Sequence[Line], image: Image | None = None) -> str | None:
         return None
     words, image = _upright(lines, image)
     height = usual_height(words)
-    margin = EXACT if all(line.is_exact for line in lines) else ESTIMATED
+    is_exact = all(line.is_exact for line in lines)
+    margin = EXACT if is_exact else ESTIMATED
     rules = NO_RULES if image is None else _rules_around(image, words, height, margin)
-    grid = _closed(words, rules, height) or _open(words, rules, height)
+    grid = _closed(words, rules, height) or _open(
+        words, rules, height, height if is_exact else LETTERS * height
+    )
     return None if grid is None else as_html(grid)
 
 
@@ -109,7 +114,7 @@ def _has_hidden_rows(grid: Grid, height: float) -> bool:
     return False
 
 
-def _open(words: Sequence[Word], rules: Rules, height: float) -> Grid | None:
+def _open(words: Sequence[Word], rules: Rules, height: float, letters: float) -> Grid | None:
     """The grid of a table by the gaps between its words, and by what rules it has."""
     around = hull(word.rect for word in words)
     hard = _column_rules(rules, around, height)
@@ -119,10 +124,10 @@ def _open(words: Sequence[Word], rules: Rules, height: float) -> Grid | None:
         for band, (top, bottom) in enumerate(zip([-1e9, *bands], [*bands, 1e9], strict=True))
         for row in text_rows([w for w in words if top <= _middle(w) < bottom], height)
     ]
-    gaps = column_gaps([row for _, row in rows], height, hard)
+    gaps = column_gaps([row for _, row in rows], letters, hard)
     if not gaps:
         return None
-    found = [TextRow(row.middle, row_cells(row, gaps, height, hard), band) for band, row in rows]
+    found = [TextRow(row.middle, row_cells(row, gaps, letters, hard), band) for band, row in rows]
     if (
         not hard
         and len(set(row.band for row in found)) < 3

@@ -13,8 +13,10 @@ from llm_ocr.engines.embedded.recognise import Image
 
 # How much darker than the paper on both sides of it a rule is (0..255).
 DARKER = 14
-# Widths in pixels: the thickest rule, and the gaps between the dashes of a broken one.
-THICKEST, DASH_GAP = 9, 7
+# The thickest rule, in pixels, and the gap between the dashes of a broken one, in heights of a word.
+THICKEST, DASH_GAP = 9, 0.32
+# From this height of a word on, half of the pixels show the rules as well.
+LARGE = 24
 # The shortest rules, in heights of a word: across it must not be a dash, down not a letter.
 SHORTEST_ACROSS, SHORTEST_DOWN = 1.3, 1.15
 
@@ -54,31 +56,58 @@ def rules_in(
     """
     left, top = max(0, int(rect[0])), max(0, int(rect[1]))
     crop = image[top : int(rect[3]) + 1, left : int(rect[2]) + 1]
-    if min(crop.shape[:2]) < 2:
+    if min(crop.shape[:2]) < 4:
         return NO_RULES
-    grey = cv2.cvtColor(crop, cv2.COLOR_BGR2GRAY)
-    across = _long(grey, (1, int(SHORTEST_ACROSS * height)), _insets(words, left, top, (0, 0.1)))
-    down = _long(grey, (int(SHORTEST_DOWN * height), 1), _insets(words, left, top, (margin, 0)))
+    grey = np.asarray(cv2.cvtColor(crop, cv2.COLOR_BGR2GRAY), dtype=np.uint8)
+    scale = 1.0
+    if height >= LARGE:
+        scale = 0.5
+        size = grey.shape[1] // 2, grey.shape[0] // 2
+        grey = np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
+    frame = _Frame(left, top, scale)
+    tall = height * scale
+    flat = _long(grey, (1, int(SHORTEST_ACROSS * tall)), frame.insets(words, (0, 0.1)), tall)
+    upright = _long(grey, (int(SHORTEST_DOWN * tall), 1), frame.insets(words, (margin, 0)), tall)
     return Rules(
-        tuple(_rules(across, at=1, along=0, origin=(left, top))),
-        tuple(_rules(down, at=0, along=1, origin=(left, top))),
+        tuple(frame.rules(flat, at=1, along=0)), tuple(frame.rules(upright, at=0, along=1))
     )
 
 
-def _insets(
-    words: Iterable[Rect], left: int, top: int, share: tuple[float, float]
-) -> list[tuple[int, int, int, int]]:
-    """Words less a margin, in the crop's pixels: where there are letters and no rules."""
-    found = []
-    for x1, y1, x2, y2 in words:
-        tall = y2 - y1
-        x, y = share[0] * tall, share[1] * tall
-        found.append((int(x1 + x) - left, int(y1 + y) - top, int(x2 - x) - left, int(y2 - y) - top))
-    return found
+@dataclass(frozen=True)
+class _Frame:
+    """Where a crop is on its page, and how much smaller it is."""
+
+    left: int
+    top: int
+    scale: float
+
+    def insets(
+        self, words: Iterable[Rect], share: tuple[float, float]
+    ) -> list[tuple[int, int, int, int]]:
+        """Words less a margin, in the crop's pixels: where there are letters and no rules."""
+        found = []
+        for x1, y1, x2, y2 in words:
+            x, y = share[0] * (y2 - y1), share[1] * (y2 - y1)
+            sides = x1 + x - self.left, y1 + y - self.top, x2 - x - self.left, y2 - y - self.top
+            left, top, right, bottom = (max(0, int(side * self.scale)) for side in sides)
+            found.append((left, top, right, bottom))
+        return found
+
+    def rules(self, mask: Mask, *, at: int, along: int) -> Iterable[Rule]:
+        found: Any = cv2.connectedComponentsWithStats(mask)
+        origin = self.left, self.top
+        for stats, centre in zip(found[2][1:], found[3][1:], strict=True):
+            if stats[2 + at] <= 2 * THICKEST:
+                start = float(stats[along] / self.scale + origin[along])
+                end = start + float(stats[2 + along] / self.scale)
+                yield Rule(float(centre[at] / self.scale + origin[at]), start, end)
 
 
 def _long(
-    grey: Mask, kernel: tuple[int, int], letters: Sequence[tuple[int, int, int, int]]
+    grey: Mask,
+    kernel: tuple[int, int],
+    letters: Sequence[tuple[int, int, int, int]],
+    height: float,
 ) -> Mask:
     """What is thin across, dark and long; dashes are closed to one line."""
     is_down = kernel[0] > kernel[1]
@@ -86,21 +115,13 @@ def _long(
     dark = (cv2.morphologyEx(grey, cv2.MORPH_BLACKHAT, thin) > DARKER).astype(np.uint8)
     for x1, y1, x2, y2 in letters:
         if x2 > x1 and y2 > y1:
-            dark[max(0, y1) : max(0, y2), max(0, x1) : max(0, x2)] = 0
+            dark[y1:y2, x1:x2] = 0
     # Noise and a small slope break a thin line: it may go on one pixel beside.
     wide = cv2.dilate(dark, np.ones((1, 3) if is_down else (3, 1), np.uint8))
-    gap = np.ones((DASH_GAP, 1) if is_down else (1, DASH_GAP), np.uint8)
+    dash = max(3, round(DASH_GAP * height))
+    gap = np.ones((dash, 1) if is_down else (1, dash), np.uint8)
     closed = cv2.morphologyEx(wide, cv2.MORPH_CLOSE, gap)
     return np.asarray(cv2.morphologyEx(closed, cv2.MORPH_OPEN, np.ones(kernel, np.uint8)))
-
-
-def _rules(mask: Mask, *, at: int, along: int, origin: tuple[int, int]) -> Iterable[Rule]:
-    found: Any = cv2.connectedComponentsWithStats(mask)
-    for stats, centre in zip(found[2][1:], found[3][1:], strict=True):
-        if stats[2 + at] > 2 * THICKEST:
-            continue
-        start = float(stats[along] + origin[along])
-        yield Rule(float(centre[at] + origin[at]), start, start + float(stats[2 + along]))
 
 
 def positions(rules: Iterable[Rule], near: float) -> list[float]:

@@ -16,21 +16,10 @@ from tests.engines.embedded.tables.drawn import (
     draw,
 )
 
-NOUNS = (
-    "River Alder Harbour Basin Turbine Orchard Quarry Meadow Bridge Signal Canal Valley Tower "
-    "Market Engine Garden Forest Station Vessel Copper Barley Granite Lantern Saddle Compass"
-).split()
-ADJECTIVES = (
-    "upper northern quiet early annual mean total coastal heavy frozen inner rapid native wooden"
-).split()
-LONG = (
-    "measured at the mouth of the river before the spring flood and then compared with older "
-    "records of the same place which were kept by hand in the harbour office until the war"
-).split()
-HEADS = (
-    "Name Region Count Share Length Price Year Total Weight Rate Score Change Depth Speed Site "
-    "Area Method Units Volume Class"
-).split()
+NOUNS = ["River", "Alder", "Harbour", "Basin", "Turbine", "Orchard", "Quarry", "Meadow", "Bridge", "Signal", "Canal", "Valley", "Tower", "Market", "Engine", "Garden", "Forest", "Station", "Vessel", "Copper", "Barley", "Granite", "Lantern", "Saddle", "Compass"]
+ADJECTIVES = ["upper", "northern", "quiet", "early", "annual", "mean", "total", "coastal", "heavy", "frozen", "inner", "rapid", "native", "wooden"]
+LONG = ["measured", "at", "the", "mouth", "of", "the", "river", "before", "the", "spring", "flood", "and", "then", "compared", "with", "older", "records", "of", "the", "same", "place", "which", "were", "kept", "by", "hand", "in", "the", "harbour", "office", "until", "the", "war"]
+HEADS = ["Name", "Region", "Count", "Share", "Length", "Price", "Year", "Total", "Weight", "Rate", "Score", "Change", "Depth", "Speed", "Site", "Area", "Method", "Units", "Volume", "Class"]
 FONTS = ("Helvetica", "Times-Roman", "Helvetica", "Courier")
 
 

@@ -1,0 +1,144 @@
+"""Tables from their words and their page's pixels, against the truth that they were drawn from."""
+
+import html
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_ocr.engines.embedded.geometry import Line, Rect, Word
+from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.engines.embedded.tables import ruled_areas, table_html
+from tests.engines.embedded.tables.drawn import (
+    ALL,
+    Cell,
+    Rows,
+    Style,
+    area_of,
+    draw,
+    scanned,
+)
+from tests.engines.embedded.tables.samples import OPEN, RULED, SHAPES, sample
+
+
+def cells(table: str | None) -> list[list[tuple[str, str]]]:
+    """Rows of (span attributes, text), heads like other cells."""
+    assert table is not None
+    rows = re.findall(r"<tr>(.*?)</tr>", table)
+    return [re.findall(r"<t[hd]([^>]*)>(.*?)</t[hd]>", row) for row in rows]
+
+
+@pytest.mark.parametrize("look", RULED)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_table_with_rules_around_its_cells_is_read_whole(shape: str, look: str) -> None:
+    for seed in range(3):
+        drawn = sample(shape, look, seed)
+        assert cells(table_html(drawn.lines, drawn.image)) == cells(drawn.html)
+
+
+@pytest.mark.parametrize("look", OPEN)
+@pytest.mark.parametrize("shape", ["plain", "wrapped", "heads", "sections"])
+def test_a_table_with_few_rules_or_none_is_read_whole(shape: str, look: str) -> None:
+    for seed in range(2):
+        drawn = sample(shape, look, seed)
+        assert cells(table_html(drawn.lines, drawn.image)) == cells(drawn.html)
+
+
+def test_rules_are_found_through_blur_noise_and_compression() -> None:
+    drawn = sample("heads", "grey", 1)
+    assert cells(table_html(drawn.lines, scanned(drawn.image))) == cells(drawn.html)
+
+
+GRID: Rows = [
+    [(0, Cell(("Site",), head=True)), (1, Cell(("Depth",), head=True))],
+    [(0, Cell(("Upper Alder",))), (1, Cell(("12.5",)))],
+    [(0, Cell(("Lower Alder",))), (1, Cell(("7.25",)))],
+]
+
+
+def test_a_closed_grid_with_text_in_its_cells_is_a_tables_area() -> None:
+    drawn = draw(GRID, Style(rules=frozenset({ALL})))
+    (area,) = ruled_areas(drawn.image, drawn.lines)
+    inner = area_of(drawn)
+    assert area[0] < inner[0] < inner[2] < area[2]
+    assert area[1] < inner[1] < inner[3] < area[3]
+
+
+def box(image: Image, rect: Rect) -> None:
+    x1, y1, x2, y2 = (int(value) for value in rect)
+    image[y1 : y1 + 2, x1:x2] = image[y2 : y2 + 2, x1:x2] = 0
+    image[y1:y2, x1 : x1 + 2] = image[y1 : y2 + 2, x2 : x2 + 2] = 0
+
+
+def test_a_frame_around_text_and_an_empty_grid_are_no_tables() -> None:
+    drawn = draw(GRID, Style())
+    assert ruled_areas(drawn.image, drawn.lines) == []
+    framed = drawn.image.copy()
+    box(framed, area_of(drawn))
+    assert ruled_areas(framed, drawn.lines) == []
+    chart = np.full((600, 600, 3), 255, dtype=np.uint8)
+    for k in range(5):
+        box(chart, (100, 100, 100 + 80 * (k + 1), 100 + 80 * (k + 1)))
+    ticks = [Word((60, 90 + 80 * k, 90, 110 + 80 * k), str(k)) for k in range(6)]
+    assert ruled_areas(chart, [Line(one.text, (one,), 0.9) for one in ticks]) == []
+
+
+def line(text: str, x: float, y: float) -> Line:
+    words = []
+    for part in text.split():
+        words.append(Word((x, y, x + 9 * len(part), y + 20), part))
+        x = words[-1].rect[2] + 6
+    return Line(text, tuple(words), 0.9)
+
+
+def test_two_columns_of_prose_and_a_list_are_no_tables() -> None:
+    left = "the flood of that year was the highest since"
+    right = "records had been kept and it took the bridge"
+    prose = [line(text, x, 26 * k) for k in range(6) for text, x in ((left, 0), (right, 480))]
+    assert table_html(prose) is None
+    marks = [line(text, x, 26 * k) for k in range(5) for text, x in ((f"{k}.", 0), (left, 60))]
+    assert table_html(marks) is None
+
+
+NUMBERS = st.floats(0, 700, allow_nan=False)
+WORDS = st.builds(
+    lambda text, x, y: Word((x, y, x + 10 * len(text), y + 20), text),
+    st.text("ab1±$", min_size=1, max_size=8),
+    NUMBERS,
+    NUMBERS,
+)
+BOXES = st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS).map(
+    lambda r: (min(r[0], r[2]), min(r[1], r[3]), max(r[0], r[2]), max(r[1], r[3]))
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(WORDS, max_size=40), st.lists(BOXES, max_size=8), st.sampled_from([0.0, 0.01]))
+def test_every_word_is_in_the_table_once_whatever_the_rules(
+    words: list[Word], boxes: list[Rect], slope: float
+) -> None:
+    image = np.full((760, 800, 3), 255, dtype=np.uint8)
+    for rect in boxes:
+        box(image, rect)
+    table = table_html([Line(one.text, (one,), 0.9, slope) for one in words], image)
+    if table is None:
+        return
+    texts = [html.unescape(text) for row in cells(table) for _, text in row]
+    assert sorted(" ".join(texts).split()) == sorted(one.text for one in words)
+    assert widths(table) == {max(widths(table))}
+
+
+def widths(table: str) -> set[int]:
+    """How many columns each row has, those that hang into it from above included."""
+    found: list[int] = []
+    hanging: list[tuple[int, int]] = []
+    for row in cells(table):
+        spans = [
+            tuple(int((re.search(rf'{name}="(\d+)"', one) or [0, 1])[1]) for name in ("row", "col"))
+            for one, _ in ((attributes.replace("span", ""), text) for attributes, text in row)
+        ]
+        found.append(sum(columns for _, columns in spans) + sum(c for _, c in hanging))
+        hanging = [(rows - 1, c) for rows, c in [*hanging, *spans] if rows > 1]
+    return set(found)

@@ -176,16 +176,20 @@ class Documents:
 
 
 def find_documents(wanted: Iterable[str], numbers: Iterable[tuple[str, int]]) -> Documents:
-    """The documents that are meant by paths without endings.
+    """The documents that are meant by paths with their endings.
 
-    A path means the document of that name; or else the one whose name ends with it, which was below
-    another folder of the input; or else the one that its own end names. Only of what may be meant
-    anything is kept.
+    A path means the document of that name without the ending, or with it behind a hyphen, as one
+    of several of a name is called; or else the one whose name ends with it, which was below another
+    folder of the input; or else the one that its own end names. Only of what may be meant anything
+    is kept.
     """
     keys = {path: _named(path) for path in wanted}
+    by_ending: dict[str, list[str]] = {}
     by_name: dict[str, list[str]] = {}
     by_end: dict[str, list[str]] = {}
     for path, key in keys.items():
+        ending = PurePosixPath(path).suffix.lower().lstrip(".")
+        by_ending.setdefault(f"{key}-{ending}", []).append(path)
         by_name.setdefault(key, []).append(path)
         for end in _ends(key):
             by_end.setdefault(end, []).append(path)
@@ -193,9 +197,10 @@ def find_documents(wanted: Iterable[str], numbers: Iterable[tuple[str, int]]) ->
     meant: dict[str, dict[str, int]] = {}
     for name, number in numbers:
         if name not in pages:
-            ranks = dict.fromkeys(by_end.get(name, ()), 2)
-            ranks |= {path: 1 for end in _ends(name) for path in by_name.get(end, ())}
-            ranks |= dict.fromkeys(by_name.get(name, ()), 0)
+            ranks = dict.fromkeys(by_end.get(name, ()), 3)
+            ranks |= {path: 2 for end in _ends(name) for path in by_name.get(end, ())}
+            ranks |= dict.fromkeys(by_name.get(name, ()), 1)
+            ranks |= dict.fromkeys(by_ending.get(name, ()), 0)
             if not ranks:
                 continue
             for path, rank in ranks.items():

@@ -102,7 +102,7 @@ def load_truth(files: Sequence[tuple[Path, Path]]) -> tuple[list[Truth], list[Pr
                 found += _omnidocbench(file, text, problems)
             else:
                 name, page, _ = page_file(file.relative_to(folder))
-                found.append(Truth(name, page, text, str(file)))
+                found.append(Truth(f"{name}{file.suffix}", page, text, str(file)))
         except UnicodeDecodeError as error:
             problems.append(Problem(str(file), f"is no UTF-8 ({error.reason}); save it as UTF-8"))
         except OSError as error:

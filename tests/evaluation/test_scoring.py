@@ -143,6 +143,9 @@ def test_scripts_that_tests_expect_are_no_rubbish(tmp_path: Path) -> None:
         ("a.pdf", ["a"], "a"),
         ("a.b.pdf", ["a.b", "a"], "a.b"),
         ("sub/a.pdf", ["sub/a", "a"], "sub/a"),
+        # Several documents of a name have their ending behind it.
+        ("a.PNG", ["a", "a-png"], "a-png"),
+        ("a.pdf", ["a", "a-png"], "a"),
         # The input was a folder above, or below, that of the tests.
         ("a.pdf", ["in/2024/a"], "in/2024/a"),
         ("sub/a.pdf", ["a"], "a"),

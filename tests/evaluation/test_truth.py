@@ -51,6 +51,15 @@ def test_a_whole_document(tmp_path: Path, truth: Path) -> None:
     assert (found.edits, found.order, found.truth.page) == (0.0, 0.0, None)
 
 
+def test_names_with_dots(tmp_path: Path, truth: Path) -> None:
+    run = write_run(tmp_path / "run", page("plan.v2", 1, TEXT), page("plan", 1, "other"))
+    (truth / "plan.v2_pg1.md").write_text(TEXT)
+    (truth / "plan.v3_pg1.md").write_text(TEXT)
+    found = against(run, truth)
+    assert [(one.document, one.edits) for one in found.pages] == [("plan.v2", 0.0)]
+    assert "plan.v3.md is no document" in str(found.problems[0])
+
+
 def test_a_failed_page_is_as_far_as_can_be(tmp_path: Path, truth: Path) -> None:
     run = write_run(tmp_path / "run", page("a", 1, "", status="failed", error="broken", blocks=[]))
     (truth / "a_pg1.md").write_text(f"{TEXT}\n\n{TABLE}")
@@ -68,8 +77,8 @@ def test_truth_of_no_page_is_told(tmp_path: Path, truth: Path) -> None:
     found = against(run, truth)
     assert found.pages == ()
     said = sorted(str(one) for one in found.problems)
-    assert said[0] == f"{truth}/a_pg2.md: a has no page 2 in {run}"
-    assert said[1] == f"{truth}/b.md: b is no document of {run}"
+    assert said[0] == f"{truth}/a_pg2.md: a.md has no page 2 in {run}"
+    assert said[1] == f"{truth}/b.md: b.md is no document of {run}"
     assert "UTF-8" in said[2]
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 THREADS = 2
-# On these pages Tesseract reads as well at 200 dpi as at 300, for less; RapidOCR scales down what is
-# over 2,000 pixels.
+# On these pages Tesseract reads as well at 200 dpi as at 300, for less; RapidOCR scales down what
+# is over 2,000 pixels.
 TESSERACT_DPI, RAPIDOCR_SIDE = 200, 2000
 TESSDATA = "/usr/share/tesseract-ocr/5/tessdata"
 

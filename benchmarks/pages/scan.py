@@ -17,8 +17,8 @@ from benchmarks.pages.truth import Box, TruePage
 
 DPI, JPEG_QUALITY, MOST_SKEW = 150, 45, 0.6
 _ID = re.compile(rb"/ID\[<([0-9A-F]+)><[0-9A-F]+>\]")
-# Enough for small print, and what recognisers are used to.
-IMAGES_DPI = 200
+# Enough for small print, and for pages that are small themselves.
+IMAGES_DPI, IMAGES_SIDE = 200, 2400
 
 
 def scanned(page: TruePage, pdf: bytes, chance: random.Random) -> tuple[TruePage, bytes]:
@@ -73,7 +73,8 @@ def as_images(path: Path) -> bytes:
     canvas = Canvas(data, invariant=1)
     for page in pdfium.PdfDocument(path):
         wide, high = page.get_size()
-        image = page.render(scale=IMAGES_DPI / 72, rev_byteorder=True).to_pil().convert("RGB")
+        scale = max(IMAGES_DPI / 72, IMAGES_SIDE / max(wide, high))
+        image = page.render(scale=scale, rev_byteorder=True).to_pil().convert("RGB")
         canvas.setPageSize((wide, high))
         canvas.drawImage(ImageReader(image), 0, 0, wide, high)
         canvas.showPage()

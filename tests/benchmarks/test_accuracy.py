@@ -10,6 +10,8 @@ from benchmarks.accuracy_results import Results, bench_result, page_scores
 from benchmarks.accuracy_tables import bars, show
 from benchmarks.pages.making import DIGITAL, SCANNED, make
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="measures with prctl and /proc")
+
 ROOT = Path(__file__).parent.parent.parent
 
 

@@ -8,10 +8,12 @@ import pypdfium2 as pdfium
 import pytest
 from reportlab.pdfbase import pdfmetrics
 from reportlab.pdfbase.ttfonts import TTFont
+from reportlab.pdfgen.canvas import Canvas
 
 from benchmarks.page_scores import score_page, unwrapped
 from benchmarks.pages.fonts import FAMILIES, register
 from benchmarks.pages.making import DIGITAL, SCANNED, TURNED, make, pages
+from benchmarks.pages.scan import as_images
 from benchmarks.pages.tables import Cell, Table
 from benchmarks.pages.truth import CAPTION, PARAGRAPH, TABLE, TruePage, read_page
 from benchmarks.pages.typeset import joined, lines_of, words_of
@@ -207,3 +209,23 @@ def test_tables_are_written_with_their_spans() -> None:
         '<table><tr><td rowspan="2">a</td><td colspan="2">b &amp; c</td></tr>'
         "<tr><td>1</td><td>2</td></tr></table>"
     )
+
+
+def test_pages_as_images_keep_their_size_and_their_look_but_no_text(tmp_path: Path) -> None:
+    small = tmp_path / "small.pdf"
+    canvas = Canvas(str(small), pagesize=(120, 200))
+    canvas.drawString(10, 100, "A small page")
+    canvas.showPage()
+    canvas.setPageSize((300, 150))
+    canvas.rect(30, 30, 60, 60, fill=1)
+    canvas.save()
+    (tmp_path / "images.pdf").write_bytes(as_images(small))
+    before, after = pdfium.PdfDocument(small), pdfium.PdfDocument(tmp_path / "images.pdf")
+    assert len(after) == 2
+    for one, other in zip(before, after, strict=True):
+        assert other.get_size() == one.get_size()
+        assert other.get_textpage().count_chars() == 0
+        image = next(other.get_objects(filter=[pdfium.raw.FPDF_PAGEOBJ_IMAGE]))
+        assert max(image.get_px_size()) >= 2400
+        grey = [page.render(scale=2).to_numpy().mean() for page in (one, other)]
+        assert grey[0] == pytest.approx(grey[1], abs=0.5)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from llm_ocr.engines.embedded.geometry import Line, Rect
 
 # A line is doubtful below the first, and below the second where it and the lines around it are
-# below the third together. Of handwritten lines 92 of 103 were, of printed ones 12 of 565.
+# below the third together. Of handwritten lines 92 of 103 were, of printed ones 12 of 569, of a
+# badly scanned table of single numbers 39 of 452 (measured November 2026).
 ALONE, AMONG, AROUND = 0.85, 0.99, 0.97
 NEAREST = 4
 

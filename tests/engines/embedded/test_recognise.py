@@ -71,6 +71,17 @@ def test_text_along_the_margin_is_furniture_beside_the_lines(reader: Reader, tur
     assert all(upwards) if turns == 1 else not any(upwards)
 
 
+def test_lines_askew_lie_level_on_the_page_that_is_read(reader: Reader) -> None:
+    image = written("black", "white")
+    straight = reader.read(pixels(image))
+    askew = image.rotate(-2.5, resample=Image.Resampling.BICUBIC, fillcolor="white")
+    reading = reader.read(pixels(askew))
+    assert reading.frame.skew == pytest.approx(2.5, abs=0.4)
+    assert texts(reading) == list(SAID)
+    for one, other in zip(reading.lines, straight.lines, strict=True):
+        assert one.height < other.height + 8
+
+
 def test_words_begin_and_end_where_their_ink_does(reader: Reader) -> None:
     image = Image.new("RGB", (900, 200), "white")
     draw, font = ImageDraw.Draw(image), ImageFont.load_default(size=30)
@@ -89,10 +100,11 @@ def test_words_begin_and_end_where_their_ink_does(reader: Reader) -> None:
 def test_single_digits_are_read_as_they_stand(reader: Reader) -> None:
     image = Image.new("RGB", (700, 500), "white")
     draw, font = ImageDraw.Draw(image), ImageFont.load_default(size=30)
-    rows = ["1", "7", "4", "2"]
+    narrow = ImageFont.load_default(size=48)
+    rows = ["7", "5", "4", "1"]
     for k, digit in enumerate(rows):
         draw.text((100, 80 + 90 * k), "Stations in the valley", fill="black", font=font)
-        draw.text((560, 80 + 90 * k), digit, fill="black", font=font)
+        draw.text((560, 80 + 90 * k), digit, fill="black", font=narrow)
     reading = reader.read(pixels(image))
     right = [line for line in reading.lines if line.rect[0] > 500]
     assert [one.text for one in sorted(right, key=lambda line: line.middle)] == rows

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from llm_ocr.engines.embedded.block import PageBlock, block_of
 from llm_ocr.engines.embedded.geometry import Line, Rect, apart, shared_columns, shared_rows
+from llm_ocr.engines.embedded.measured import heads_text, with_heads
 from llm_ocr.engines.embedded.paragraphs import rows_of
 
 LABELS = {
@@ -41,6 +42,7 @@ def labelled(blocks: Sequence[PageBlock], body: float, height: int) -> list[Page
     named = [
         _caption(part, drawn, body) for block in blocks for part in _without_caption(block, body)
     ]
+    named = [part for block in named for part in with_heads(block)]
     named = [_heading(block, named, body) for block in named]
     return [_footnote(block, named, body, height) for block in named]
 
@@ -107,7 +109,8 @@ def _heading(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> Page
     if numbered:
         return replace(block, label="title")
     larger = block.height > (LARGER_EXACT if exact else LARGER) * body
-    if larger or (block.bold and _stands_out(block, blocks, body)):
+    stands_out = block.bold and _stands_out(block, blocks, body)
+    if larger or stands_out or heads_text(block, blocks, body):
         return replace(block, label="title")
     return block
 

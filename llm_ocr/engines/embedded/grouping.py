@@ -128,7 +128,7 @@ def _alike(above: Sequence[Line], row: Sequence[Line]) -> bool:
     if any(line.is_exact for line in row):
         ratio = row[0].height / above[-1].height
         return all(line.bold for line in row) == above[-1].bold and 1 / 1.15 < ratio < 1.15
-    return 1 / 1.4 < max(line.height for line in row) / above[-1].height < 1.4
+    return 1 / 1.3 < max(line.height for line in row) / above[-1].height < 1.3
 
 
 def _is_headed(parts: Sequence[Sequence[Line]]) -> bool:

@@ -124,7 +124,9 @@ def _is_title(block: PageBlock, body: float) -> bool:
         looks = looks or _SUBSECTION.match(block.text) is not None
     else:
         looks = len(block.lines) < 3 or block.height > 1.15 * body
-    return looks and _is_worded(block.text)
+    sentence = len(block.text) > 60 and block.text.endswith(".")
+    item = _ITEM.match(block.text) is not None and _SECTION.match(block.text) is None
+    return looks and not sentence and not item and _is_worded(block.text)
 
 
 def _is_worded(text: str) -> bool:

@@ -11,7 +11,7 @@ from llm_ocr.engines.embedded.geometry import Line, hull, shared_columns
 from llm_ocr.engines.embedded.paragraphs import rows_of
 
 # A heading is narrower than this share of its column, and has no more words than this.
-NARROW, MOST_WORDS = 0.85, 10
+NARROW, MOST_WORDS = 0.96, 10
 # The room above it, as a share of the usual distance of two lines.
 ROOM = 1.3
 _BEGINS = re.compile(r"(\d{1,2}(\.\d{1,2})*\.?\s+)?[^\W\d_a-z][^\W\d_]+")
@@ -24,7 +24,7 @@ Row = list[Line]
 def with_heads(block: PageBlock) -> list[PageBlock]:
     """A block of text, the headings in it being blocks of their own."""
     rows = rows_of(block.lines)
-    if block.label != "text" or len(rows) < 4 or any(line.is_exact for line in block.lines):
+    if block.label != "text" or len(rows) < 3 or any(line.is_exact for line in block.lines):
         return [block]
     if not _is_column(rows):
         return [block]
@@ -67,6 +67,7 @@ def heads_text(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> bo
         len(rows) > 1
         and _is_column(rows)
         and narrow
+        and not rows[0][0].text.strip()[:1].islower()
         and gap < min(2.5 * body, 1.1 * room)
         and room > 0.5 * body
         and not open_above
@@ -95,11 +96,13 @@ def _heads(rows: Sequence[Row], k: int, pitch: float) -> bool:
     text = " ".join(line.text.strip() for line in row)
     if k + 2 > len(rows) or not _looks(text):
         return False
-    if row[-1].rect[2] - row[0].rect[0] > NARROW * (right - left):
+    goes_on = rows[k + 1][0].text.strip()[:1].islower()
+    if goes_on or row[-1].rect[2] - row[0].rect[0] > NARROW * (right - left):
         return False
     below = rows[k + 1][0].rect[1] - row[0].rect[1]
     if k == 0:
-        return below > ROOM * pitch
+        rest = _pitches(rows[1:])
+        return below > ROOM * statistics.median(rest) if rest else False
     above = row[0].rect[1] - rows[k - 1][0].rect[1]
     ended = _ENDS.search(rows[k - 1][-1].text.strip()) is not None
     return above > ROOM * pitch and below < 1.1 * above and ended

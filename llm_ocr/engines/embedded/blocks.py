@@ -15,7 +15,7 @@ from llm_ocr.engines.embedded.geometry import (
     shared_rows,
     typical_height,
 )
-from llm_ocr.engines.embedded.grouping import groups
+from llm_ocr.engines.embedded.grouping import groups, is_prose
 from llm_ocr.engines.embedded.labels import LABELS, labelled
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.pictured import SMALLEST, figures, inside, with_tables
@@ -64,7 +64,7 @@ def _tables(
     tables: list[PageBlock] = []
     for rect in areas:
         inner = [line for line in free if overlap(line.rect, rect) > 0.5 * area(line.rect)]
-        if len(inner) >= 4:
+        if len(inner) >= 4 and not is_prose(inner):
             tables.append(block_of("table", inner))
             free = [line for line in free if line not in inner]
     return tables, free

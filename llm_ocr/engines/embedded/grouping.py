@@ -1,5 +1,6 @@
 """Lines of running text -> the groups that become blocks."""
 
+import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ HELD = 0.45
 # Lines of one group: how far apart, as shares of their height, and how much of a size.
 CLOSE, CLOSE_IN_REGION = 0.7, 1.6
 ALIKE = 1.33
+# Columns of running text: lines on end, and words in each.
+RUN, PROSE_WORDS = 4, 2.5
+_WORD = re.compile(r"[^\W\d_]{2,}")
 # Parts of one row are no further apart than this, in line heights; a gutter is wider.
 SAME_ROW = 1.3
 
@@ -44,6 +48,25 @@ def groups(regions: Sequence[Region], lines: Sequence[Line]) -> list[Group]:
     ]
     found += [Group("", part) for part in close_together(free, CLOSE)]
     return [part for group in _rejoined(found) for part in _heads_apart(group)]
+
+
+def is_prose(lines: Sequence[Line]) -> bool:
+    """Whether most lines run on below each other in columns of text; a table's cells do not."""
+    columns = [part for part in close_together(lines, CLOSE) if len(part) >= RUN]
+    running = [
+        part
+        for part in columns
+        if sum(len(_WORD.findall(line.text)) for line in part) >= PROSE_WORDS * len(part)
+        and _is_full(part)
+    ]
+    return len(columns) > 0 and sum(map(len, running)) > 0.6 * len(lines)
+
+
+def _is_full(lines: Sequence[Line]) -> bool:
+    """Whether most of a column's lines reach from its left edge to its right one."""
+    left, right = min(line.rect[0] for line in lines), max(line.rect[2] for line in lines)
+    full = sum(line.rect[2] - line.rect[0] > 0.8 * (right - left) for line in lines)
+    return full > 0.6 * len(lines)
 
 
 def close_together(lines: Sequence[Line], closeness: float) -> list[list[Line]]:
@@ -105,7 +128,7 @@ def _alike(above: Sequence[Line], row: Sequence[Line]) -> bool:
     if any(line.is_exact for line in row):
         ratio = row[0].height / above[-1].height
         return all(line.bold for line in row) == above[-1].bold and 1 / 1.15 < ratio < 1.15
-    return 1 / 1.4 < max(line.height for line in row) / above[-1].height < 1.4
+    return 1 / 1.3 < max(line.height for line in row) / above[-1].height < 1.3
 
 
 def _is_headed(parts: Sequence[Sequence[Line]]) -> bool:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.block import PageBlock, block_of
-from llm_ocr.engines.embedded.geometry import Rect, apart, shared_columns, shared_rows
+from llm_ocr.engines.embedded.geometry import Line, Rect, apart, shared_columns, shared_rows
+from llm_ocr.engines.embedded.measured import heads_text, with_heads
 from llm_ocr.engines.embedded.paragraphs import rows_of
 
 LABELS = {
@@ -26,6 +27,7 @@ _CAPTION = re.compile(
 _TABLE_CAPTION = re.compile(r"(tab(le|elle|\.)?|表)\s*[\dIVX]", re.I)
 # A caption's number is followed by a mark or a capital; in a sentence a verb follows.
 _SENTENCE = re.compile(r"\w+\.?\s*[\dIVX]+[a-z]?\s+(?!and\b)[a-z]{2,}")
+_MARKED = re.compile(r"\w+\.?\s*[\dIVX]+[a-z]?\s*[.:|–—]\s+\S", re.I)
 _SUBSECTION = re.compile(r"\d{1,2}(\.\d{1,2})+\.?\s+[^\W\d_a-z]")
 _SECTION = re.compile(r"(\d{1,2}|[IVX]{1,5})\.?\s+[^\W\d_a-z]")
 _NOTE = re.compile(r"([*†‡§¶¹²³⁴-⁹]+|\(?\d{1,2}\)?[.)]?)\s*[^\W\d]")
@@ -40,22 +42,40 @@ def labelled(blocks: Sequence[PageBlock], body: float, height: int) -> list[Page
     named = [
         _caption(part, drawn, body) for block in blocks for part in _without_caption(block, body)
     ]
+    named = [part for block in named for part in with_heads(block)]
     named = [_heading(block, named, body) for block in named]
     return [_footnote(block, named, body, height) for block in named]
 
 
 def _without_caption(block: PageBlock, body: float) -> list[PageBlock]:
-    """A block of text, a caption at its beginning being one of its own."""
-    if block.label != "text" or not _begins_caption(block.text):
+    """A block of text, a caption in it being one of its own."""
+    if block.label != "text":
         return [block]
     rows = rows_of(block.lines)
     pitches = [below[0].rect[1] - above[0].rect[1] for above, below in pairwise(rows)]
-    for k, pitch in enumerate(pitches[:8], 1):
+    start = next((k for k, row in enumerate(rows) if _starts_caption(row, rows[:k], body)), None)
+    if start is None or len(rows) < 2:
+        return [block]
+    end = len(rows)
+    for k in range(start + 1, min(len(rows), start + 8)):
         larger = rows[k][0].height > 1.06 * rows[k - 1][0].height and rows[k][0].is_exact
-        if larger or pitch > 1.35 * min(pitches):
-            parts = rows[:k], rows[k:]
-            return [block_of("text", [line for row in part for line in row]) for part in parts]
-    return [block]
+        if larger or pitches[k - 1] > 1.35 * min(pitches):
+            end = k
+            break
+    parts = rows[:start], rows[start:end], rows[end:]
+    return [block_of("text", [one for row in part for one in row]) for part in parts if part]
+
+
+def _starts_caption(row: Sequence[Line], above: Sequence[Sequence[Line]], body: float) -> bool:
+    """Whether a row begins a caption: within a text only if it is marked and set apart."""
+    text = " ".join(line.text for line in row)
+    if not _begins_caption(text):
+        return False
+    if not above:
+        return True
+    gap = row[0].rect[1] - max(line.rect[3] for line in above[-1])
+    left = min(one[0].rect[0] for one in above)
+    return _MARKED.match(text) is not None and (gap > 0.5 * body or row[0].rect[0] > left + body)
 
 
 def _begins_caption(text: str) -> bool:
@@ -89,7 +109,8 @@ def _heading(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> Page
     if numbered:
         return replace(block, label="title")
     larger = block.height > (LARGER_EXACT if exact else LARGER) * body
-    if larger or (block.bold and _stands_out(block, blocks, body)):
+    stands_out = block.bold and _stands_out(block, blocks, body)
+    if larger or stands_out or heads_text(block, blocks, body):
         return replace(block, label="title")
     return block
 
@@ -103,7 +124,9 @@ def _is_title(block: PageBlock, body: float) -> bool:
         looks = looks or _SUBSECTION.match(block.text) is not None
     else:
         looks = len(block.lines) < 3 or block.height > 1.15 * body
-    return looks and _is_worded(block.text)
+    sentence = len(block.text) > 60 and block.text.endswith(".")
+    item = _ITEM.match(block.text) is not None and _SECTION.match(block.text) is None
+    return looks and not sentence and not item and _is_worded(block.text)
 
 
 def _is_worded(text: str) -> bool:

@@ -81,4 +81,3 @@ def _is_table(lattice: Lattice, words: Sequence[Word]) -> bool:
         and len(counts) >= OWN * rows * columns
         and max(counts) <= MOST_WORDS
     )
-

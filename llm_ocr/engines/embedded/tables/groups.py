@@ -35,7 +35,9 @@ def _pitch(rows: Sequence[TextRow]) -> float:
 def hang(rows: list[TextRow], labels: Sequence[tuple[float, Cell]], heads: int) -> bool:
     """Gives labels that each stand at the middle of some rows these rows; False if they don't."""
     body = rows[heads:]
-    named = [(row.middle, cell) for row in body for cell in row.cells if cell.first == cell.last == 0]
+    named = [
+        (row.middle, cell) for row in body for cell in row.cells if cell.first == cell.last == 0
+    ]
     named = sorted([*named, *labels], key=lambda one: one[0])
     if not body or len(named) == len(body) or len(named) < 2:
         return False

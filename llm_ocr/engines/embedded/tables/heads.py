@@ -38,7 +38,9 @@ def _first_numbered(rows: Sequence[Sequence[Cell]]) -> int | None:
     return None
 
 
-def spread(rows: Sequence[TextRow], heads: int, columns: int, rules: Sequence[Rule], height: float) -> None:
+def spread(
+    rows: Sequence[TextRow], heads: int, columns: int, rules: Sequence[Rule], height: float
+) -> None:
     """Heads that stand over several columns get them: by the rule beneath, or by their middle."""
     extents = _extents(rows[heads:], columns)
     for k in range(heads):
@@ -47,7 +49,9 @@ def spread(rows: Sequence[TextRow], heads: int, columns: int, rules: Sequence[Ru
         for n, cell in enumerate(row.cells):
             left = row.cells[n - 1].last + 1 if n else 0
             right = row.cells[n + 1].first - 1 if n + 1 < len(row.cells) else columns - 1
-            found = _by_rule(cell, rows[k + 1] if k + 1 < len(rows) else None, rules, extents, height)
+            found = _by_rule(
+                cell, rows[k + 1] if k + 1 < len(rows) else None, rules, extents, height
+            )
             if found is None and below is not None:
                 found = _by_middle(cell, below, extents, (left, right), height)
             if found is not None and left <= found[0] <= found[1] <= right:
@@ -59,7 +63,10 @@ def _extents(rows: Sequence[TextRow], columns: int) -> list[Extent | None]:
     found: list[Extent | None] = []
     for column in range(columns):
         rects = [
-            cell.rect for row in rows for cell in row.cells if (cell.first, cell.last) == (column, column)
+            cell.rect
+            for row in rows
+            for cell in row.cells
+            if (cell.first, cell.last) == (column, column)
         ]
         found.append((min(r[0] for r in rects), max(r[2] for r in rects)) if rects else None)
     return found
@@ -87,7 +94,8 @@ def _by_rule(
             under = [
                 k
                 for k, one in enumerate(extents)
-                if one is not None and rule.start - height < (one[0] + one[1]) / 2 < rule.end + height
+                if one is not None
+                and rule.start - height < (one[0] + one[1]) / 2 < rule.end + height
             ]
             return (under[0], under[-1]) if under else None
     return None
@@ -112,11 +120,12 @@ def _by_middle(
             if not all(column in held for column in range(first, last + 1)):
                 continue
             heads = [one.rect for one in below.cells if first <= one.first <= last]
-            start, end = min([left[0], *(r[0] for r in heads)]), max([right[1], *(r[2] for r in heads)])
+            start, end = (
+                min([left[0], *(r[0] for r in heads)]),
+                max([right[1], *(r[2] for r in heads)]),
+            )
             off = abs((start + end) / 2 - middle)
             widest = last - first > (best[1] - best[0] if best else 0)
             if off < max(OFF * height, OFF_SHARE * (end - start)) and widest:
                 best = first, last
     return best
-
-

@@ -127,10 +127,12 @@ def _open(words: Sequence[Word], rules: Rules, height: float, letters: float) ->
     gaps = column_gaps([row for _, row in rows], letters, hard)
     if not gaps:
         return None
-    found = [
-        TextRow(row.middle, row_cells(row, gaps, letters, hard), band) for band, row in rows
-    ]
-    if not hard and len(set(row.band for row in found)) < 3 and is_prose([r.cells for r in found], len(gaps) + 1):
+    found = [TextRow(row.middle, row_cells(row, gaps, letters, hard), band) for band, row in rows]
+    if (
+        not hard
+        and len(set(row.band for row in found)) < 3
+        and is_prose([r.cells for r in found], len(gaps) + 1)
+    ):
         return None
     opened = _open_edges(rules, bands, (around[0], gaps[0]), 0.35 * height)
     return _built(found, len(gaps) + 1, rules, height, opened)

@@ -113,9 +113,7 @@ def _with_continuations(rows: Sequence[TextRow], height: float, usual: float) ->
     return merged
 
 
-def _goes_on(
-    whole: TextRow, above: TextRow, row: TextRow, height: float, usual: float
-) -> bool:
+def _goes_on(whole: TextRow, above: TextRow, row: TextRow, height: float, usual: float) -> bool:
     """Whether a row only has more text for cells of the one above, close below it."""
     pitch = row.middle - above.middle
     held = {cell.first: cell for cell in whole.cells}

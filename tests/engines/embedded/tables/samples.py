@@ -113,7 +113,14 @@ class _Maker:
     def head(self, kinds: list[str]) -> list[tuple[int, Cell]]:
         names = self.random.sample(HEADS, len(kinds))
         return [
-            (at, Cell((name,), head=True, align="left" if kind in ("label", "text") else self.columns[at]))
+            (
+                at,
+                Cell(
+                    (name,),
+                    head=True,
+                    align="left" if kind in ("label", "text") else self.columns[at],
+                ),
+            )
             for at, (name, kind) in enumerate(zip(names, kinds, strict=True))
         ]
 
@@ -177,9 +184,7 @@ def _sections(maker: _Maker, style: Style) -> tuple[Rows, Style]:
     kinds = maker.kinds(pick.randint(3, 5))
     rows: list[list[tuple[int, Cell]]] = [maker.head(kinds)]
     for _ in range(pick.randint(2, 3)):
-        rows.append(
-            [(0, Cell((maker.label(),))), *((k, Cell(())) for k in range(1, len(kinds)))]
-        )
+        rows.append([(0, Cell((maker.label(),))), *((k, Cell(())) for k in range(1, len(kinds)))])
         for row in maker.body(pick.randint(2, 4), kinds, 0.0):
             first = row[0][1]
             rows.append([(0, Cell(first.lines, indent=10.0)), *row[1:]])

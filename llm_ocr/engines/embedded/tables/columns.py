@@ -38,7 +38,7 @@ def column_gaps(rows: Sequence[Row], height: float, hard: Sequence[float] = ()) 
 def _without_idle(
     rows: Sequence[Row], gaps: list[float], height: float, hard: Sequence[float]
 ) -> list[float]:
-    """The gaps, less those beside a column in which no cell, or hardly one of many rows, stands alone."""
+    """The gaps, less those beside a column with hardly a cell of its own."""
     while gaps:
         alone = Counter(
             cell.first

@@ -130,7 +130,7 @@ def _open(words: Sequence[Word], rules: Rules, height: float, letters: float) ->
     found = [TextRow(row.middle, row_cells(row, gaps, letters, hard), band) for band, row in rows]
     if (
         not hard
-        and len(set(row.band for row in found)) < 3
+        and len({row.band for row in found}) < 3
         and is_prose([r.cells for r in found], len(gaps) + 1)
     ):
         return None

@@ -13,7 +13,7 @@ from llm_ocr.engines.embedded.recognise import Image
 
 # How much darker than the paper on both sides of it a rule is (0..255).
 DARKER = 14
-# The thickest rule, in pixels, and the gap between the dashes of a broken one, in heights of a word.
+# The thickest rule, in pixels; the gap between dashes of a broken one, in heights of a word.
 THICKEST, DASH_GAP = 9, 0.32
 # From this height of a word on, half of the pixels show the rules as well.
 LARGE = 24

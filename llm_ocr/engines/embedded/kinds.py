@@ -31,7 +31,7 @@ SHADED, FLAT = 0.35, 0.6
 LONG = 0.4
 TICKS = 3
 LOGO_WORDS, LOGO_COLOURS = 4, 8
-# Of a table's cells at least so many have something in them.
+# Of a table's cells at least so many have something in them, of its rows as many two such cells.
 FULL = 0.5
 
 _TICK = re.compile(r"[-+$€£]?\d[\d.,]*[%kKM]?")
@@ -85,6 +85,9 @@ def table_rows(reading: Reading) -> list[list[str]] | None:
     html = table_html(lines, reading.image)
     rows = first_table(html) if html else None
     if rows is None or len(rows[0]) < 2:
+        return None
+    # An axis with a number at each tick has one cell a row.
+    if sum(sum(bool(cell) for cell in row) > 1 for row in rows) < FULL * len(rows):
         return None
     cells = [cell for row in rows for cell in row]
     return rows if sum(bool(cell) for cell in cells) >= FULL * len(cells) else None

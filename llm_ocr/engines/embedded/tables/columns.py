@@ -38,7 +38,7 @@ def column_gaps(rows: Sequence[Row], height: float, hard: Sequence[float] = ()) 
 def _without_idle(
     rows: Sequence[Row], gaps: list[float], height: float, hard: Sequence[float]
 ) -> list[float]:
-    """The gaps, less those beside a column in which no cell, or hardly one of many rows, stands alone."""
+    """The gaps, less those beside a column with hardly a cell of its own."""
     while gaps:
         alone = Counter(
             cell.first
@@ -168,12 +168,15 @@ def row_cells(row: Row, gaps: Sequence[float], height: float, hard: Sequence[flo
 
 
 def _parted(groups: Sequence[list[Word]], gaps: Sequence[float]) -> list[list[Word]]:
-    """Groups, but those with just one word for each of three or more columns as these words."""
+    """Groups, but those with just one word a column, three or slanted ones, as these words."""
     parted: list[list[Word]] = []
     for words in groups:
         places = [sum(x < (w.rect[0] + w.rect[2]) / 2 for x in gaps) for w in words]
         one_each = places == list(range(places[0], places[0] + len(words)))
-        parted += [[word] for word in words] if one_each and len(words) > 2 else [words]
+        # Words that run slantwise have boxes that overlap.
+        slanted = any(other.rect[0] < one.rect[2] for one, other in pairwise(words))
+        is_parted = one_each and (len(words) > 2 or slanted)
+        parted += [[word] for word in words] if is_parted else [words]
     return parted
 
 

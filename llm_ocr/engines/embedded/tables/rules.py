@@ -13,10 +13,12 @@ from llm_ocr.engines.embedded.recognise import Image
 
 # How much darker than the paper on both sides of it a rule is (0..255).
 DARKER = 14
-# The thickest rule, in pixels, and the gap between the dashes of a broken one, in heights of a word.
+# The thickest rule, in pixels; the gap between dashes of a broken one, in heights of a word.
 THICKEST, DASH_GAP = 9, 0.32
 # From this height of a word on, half of the pixels show the rules as well.
 LARGE = 24
+# Of a rule down less than this share may go through words.
+STEMS = 0.4
 # The shortest rules, in heights of a word: across it must not be a dash, down not a letter.
 SHORTEST_ACROSS, SHORTEST_DOWN = 1.3, 1.15
 
@@ -68,9 +70,20 @@ def rules_in(
     tall = height * scale
     flat = _long(grey, (1, int(SHORTEST_ACROSS * tall)), frame.insets(words, (0, 0.1)), tall)
     upright = _long(grey, (int(SHORTEST_DOWN * tall), 1), frame.insets(words, (margin, 0)), tall)
-    return Rules(
-        tuple(frame.rules(flat, at=1, along=0)), tuple(frame.rules(upright, at=0, along=1))
-    )
+    down = frame.rules(upright, at=0, along=1)
+    return Rules(tuple(frame.rules(flat, at=1, along=0)), tuple(_not_stems(down, words)))
+
+
+def _not_stems(down: Iterable[Rule], words: Sequence[Rect]) -> list[Rule]:
+    """Rules down, less those that go through words: the stems of letters below each other."""
+    boxes = np.array(words, dtype=np.float64).reshape(-1, 4)
+    kept = []
+    for rule in down:
+        inside = (boxes[:, 0] <= rule.at) & (rule.at <= boxes[:, 2])
+        shared = np.minimum(boxes[:, 3], rule.end) - np.maximum(boxes[:, 1], rule.start)
+        if np.clip(shared[inside], 0, None).sum() < STEMS * rule.length:
+            kept.append(rule)
+    return kept
 
 
 @dataclass(frozen=True)

@@ -16,106 +16,38 @@ from tests.engines.embedded.tables.drawn import (
     draw,
 )
 
-NOUNS = [
-    "River",
-    "Alder",
-    "Harbour",
-    "Basin",
-    "Turbine",
-    "Orchard",
-    "Quarry",
-    "Meadow",
-    "Bridge",
-    "Signal",
-    "Canal",
-    "Valley",
-    "Tower",
-    "Market",
-    "Engine",
-    "Garden",
-    "Forest",
-    "Station",
-    "Vessel",
-    "Copper",
-    "Barley",
-    "Granite",
-    "Lantern",
-    "Saddle",
-    "Compass",
-]
-ADJECTIVES = [
-    "upper",
-    "northern",
-    "quiet",
-    "early",
-    "annual",
-    "mean",
-    "total",
-    "coastal",
-    "heavy",
-    "frozen",
-    "inner",
-    "rapid",
-    "native",
-    "wooden",
-]
-LONG = [
-    "measured",
-    "at",
-    "the",
-    "mouth",
-    "of",
-    "the",
-    "river",
-    "before",
-    "the",
-    "spring",
-    "flood",
-    "and",
-    "then",
-    "compared",
-    "with",
-    "older",
-    "records",
-    "of",
-    "the",
-    "same",
-    "place",
-    "which",
-    "were",
-    "kept",
-    "by",
-    "hand",
-    "in",
-    "the",
-    "harbour",
-    "office",
-    "until",
-    "the",
-    "war",
-]
-HEADS = [
-    "Name",
-    "Region",
-    "Count",
-    "Share",
-    "Length",
-    "Price",
-    "Year",
-    "Total",
-    "Weight",
-    "Rate",
-    "Score",
-    "Change",
-    "Depth",
-    "Speed",
-    "Site",
-    "Area",
-    "Method",
-    "Units",
-    "Volume",
-    "Class",
-]
+NOUNS = tuple(
+    word
+    for line in (
+        "River Alder Harbour Basin Turbine Orchard Quarry Meadow Bridge Signal Canal Valley Tower",
+        "Market Engine Garden Forest Station Vessel Copper Barley Granite Lantern Saddle Compass",
+    )
+    for word in line.split()
+)
+ADJECTIVES = tuple(
+    word
+    for line in (
+        "upper northern quiet early annual mean total coastal heavy frozen",
+        "inner rapid native wooden",
+    )
+    for word in line.split()
+)
+LONG = tuple(
+    word
+    for line in (
+        "measured at the mouth of the river before the spring flood and then compared with older",
+        "records of the same place which were kept by hand in the harbour office until the war",
+    )
+    for word in line.split()
+)
+HEADS = tuple(
+    word
+    for line in (
+        "Name Region Count Share Length Price Year Total Weight Rate Score Change Depth Speed Site",
+        "Area Method Units Volume Class",
+    )
+    for word in line.split()
+)
 FONTS = ("Helvetica", "Times-Roman", "Helvetica", "Courier")
 
 

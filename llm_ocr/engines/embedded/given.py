@@ -1,7 +1,8 @@
 """A page's text layer as it comes with a request: this engine's own extension of the chat API.
 
     "llm_ocr": {"text_layer": {
-        "lines": [{"text": "A line", "bold": false, "vertical": false, "words": [["A", 10, 20, 18, 34], …]}],
+        "lines": [{"text": "A line", "bold": false, "vertical": false,
+                   "words": [["A", 10, 20, 18, 34], …]}],
         "pictures": [[x1, y1, x2, y2], …],
         "verify": true}}
 

@@ -4,6 +4,7 @@ What was read is kept: a folder for each engine and set of pages, with NAME_pgN.
 `cost.json`. It is taken again for the same pages, unless the engine is to read them anew.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ from llm_ocr.evaluation.readings import RunReadings
 from llm_ocr.storage.store import open_snapshot
 
 ROOT = Path(__file__).parent.parent
+PEER_READER = Path(__file__).with_name("peer_reader.py")
 THREADS = 2
 OURS = "llm-ocr"
 HERE, ELSEWHERE = ("tesseract", "rapidocr"), ("liteparse", "kreuzberg")
@@ -84,9 +86,19 @@ def kept(engine: str, pages: PageSet, out: Path) -> Read | None:
     if not note.exists():
         return None
     known = json.loads(note.read_text())
-    if known["pdfs"] != list(pages.pdfs):
+    if known["asked"] != asked(engine, pages):
         return None
     return Read(folder, Cost(**known["cost"]) if known["cost"] else None)
+
+
+def asked(engine: str, pages: PageSet) -> str:
+    """A digest of the pages, and for another program of how it is asked."""
+    digest = hashlib.sha256()
+    for pdf in pages.pdfs:
+        digest.update(pdf.encode() + (pages.folder / pdf).read_bytes())
+    if engine != OURS:
+        digest.update(PEER_READER.read_bytes())
+    return digest.hexdigest()
 
 
 def read_pages(engine: str, pages: PageSet, out: Path, peers_python: Path | None) -> Read:
@@ -105,7 +117,7 @@ def read_pages(engine: str, pages: PageSet, out: Path, peers_python: Path | None
             *(numbers[0], spent["cpu_seconds"], numbers[1], once["cpu_seconds"]),
             int(spent["peak_bytes"]),
         )
-    note = {"pdfs": pages.pdfs, "cost": asdict(cost) if cost else None}
+    note = {"asked": asked(engine, pages), "cost": asdict(cost) if cost else None}
     (folder / "cost.json").write_text(json.dumps(note) + "\n")
     return Read(folder, cost)
 
@@ -169,8 +181,13 @@ def _peer_command(
     if engine in ELSEWHERE and peers_python is None:
         raise ReadingError(f"{engine} has an environment of its own: {PEERS}; --peers-python it")
     python = str(peers_python) if engine in ELSEWHERE else sys.executable
-    script = str(Path(__file__).with_name("peer_reader.py"))
-    return [python, script, engine, str(folder), *(f"{pages.folder}//{pdf}" for pdf in pages.pdfs)]
+    return [
+        python,
+        str(PEER_READER),
+        engine,
+        str(folder),
+        *(f"{pages.folder}//{pdf}" for pdf in pages.pdfs),
+    ]
 
 
 def _keep_run(out: Path, folder: Path) -> None:

@@ -1,11 +1,12 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.accuracy_engines import Cost, PageSet, Read, chosen, kept
+from benchmarks.accuracy_engines import Cost, PageSet, Read, asked, chosen, kept
 from benchmarks.accuracy_results import Results, bench_result, page_scores
 from benchmarks.accuracy_tables import bars, show
 from benchmarks.pages.making import DIGITAL, SCANNED, make
@@ -129,13 +130,18 @@ def test_tests_of_the_bench_are_counted_by_kind_without_formulas_and_handwriting
 
 
 def test_what_was_read_is_taken_again_for_the_same_pages_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(b"a page")
+    pages = PageSet("digital", tmp_path, ("a.pdf",), True)
     folder = tmp_path / "rapidocr" / "digital"
     folder.mkdir(parents=True)
-    (folder / "cost.json").write_text(json.dumps({"pdfs": ["a.pdf"], "cost": None}))
-    same = PageSet("digital", tmp_path, ("a.pdf",), True)
-    assert kept("rapidocr", same, tmp_path) == Read(folder, None)
-    assert kept("rapidocr", PageSet("digital", tmp_path, ("b.pdf",), True), tmp_path) is None
-    assert kept("tesseract", same, tmp_path) is None
+    note = {"asked": asked("rapidocr", pages), "cost": None}
+    (folder / "cost.json").write_text(json.dumps(note))
+    assert kept("rapidocr", pages, tmp_path) == Read(folder, None)
+    assert kept("tesseract", pages, tmp_path) is None
+    (tmp_path / "b.pdf").write_bytes(b"a page")
+    assert kept("rapidocr", replace(pages, pdfs=("b.pdf",)), tmp_path) is None
+    (tmp_path / "a.pdf").write_bytes(b"another page")
+    assert kept("rapidocr", pages, tmp_path) is None
 
 
 def test_engines_are_chosen_by_name() -> None:

@@ -24,6 +24,10 @@ _PAGE_NUMBER = re.compile(
     rf"(?:\s*(?:of|/|von|\|)\s*\d{{1,4}})?(?:\s*页)?\W*",
     re.IGNORECASE,
 )
+_PAGED = re.compile(
+    r"\W*(?:(?:page|seite)\s*\d{1,4}(?:\s*(?:of|/|von)\s*\d{1,4})?|\d{1,4}\s*(?:of|von)\s*\d{1,4})\W*",
+    re.IGNORECASE,
+)
 _STAMP = re.compile(
     r"(page \d+|seite \d+|https?://\S+$|www\.\S+$|doi:|©|\(c\) |copyright\b|all rights reserved"
     r"|downloaded from|printed (on|from)\b|published by|this content downloaded|terms and cond"
@@ -51,8 +55,21 @@ def furniture(
     bottom = _outer(rows[len(top) :][::-1], regions, figures, height, body)
     blocks = [block for row in top for block in _parts(row, HEADER)]
     blocks += [block for row in reversed(bottom) for block in _parts(row, FOOTER)]
-    rest = [line for row in rows[len(top) : len(rows) - len(bottom)] for line in row]
-    return blocks, rest
+    inner = rows[len(top) : len(rows) - len(bottom)]
+    paged = [row for row in inner if _says_its_page(row, regions, height)]
+    blocks += [block_of(PAGE_NUMBER, row) for row in paged]
+    return blocks, [line for row in inner if row not in paged for line in row]
+
+
+def _says_its_page(row: Sequence[Line], regions: Sequence[Region], height: int) -> bool:
+    """Whether a row in a margin says `Page 4 of 6`, whatever is printed beyond it."""
+    rect = hull(line.rect for line in row)
+    margin = min(rect[3], height - rect[1]) / height
+    return (
+        margin < ZONE
+        and _PAGED.fullmatch(_said(row)) is not None
+        and _called(list(row), regions) != "table"
+    )
 
 
 def is_page_number(text: str) -> bool:
@@ -80,6 +97,8 @@ def _outer(
     """The rows from the edge on that are furniture."""
     count = 0
     for k, row in enumerate(rows[:MOST_ROWS]):
+        if _called(row, regions) == "table":
+            break
         rect = hull(line.rect for line in row)
         margin = max(min(rect[3], height - rect[1]) / height, 0.0)
         inner = [hull(line.rect for line in one) for one in rows[k + 1 :][:3]]

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from llm_ocr.engines.embedded.detect import Image
-from llm_ocr.engines.embedded.geometry import Rect, area, overlap
+from llm_ocr.engines.embedded.geometry import Rect, area, hull, overlap
 from llm_ocr.engines.embedded.models import Array, in_wheel, load
 
 INPUT_HEIGHT, INPUT_WIDTH = 800, 608
@@ -100,11 +100,12 @@ def _covers(better: Region, region: Region) -> bool:
 
 
 def with_ruled_tables(regions: Sequence[Region], areas: Sequence[Rect]) -> list[Region]:
-    """Regions with those of tables that only their rules show, in place of what they cover."""
+    """Regions with those of ruled tables, in place of what they cover; a table that was found
+    goes as far as its rules do."""
     tables = [region.rect for region in regions if region.label == "table"]
-    missed = [one for one in areas if not any(_holds(table, one) for table in tables)]
-    kept = [region for region in regions if not any(_holds(one, region.rect) for one in missed)]
-    return [*kept, *(Region("table", one, 1.0) for one in missed)]
+    ruled = [hull((one, *(table for table in tables if _holds(table, one)))) for one in areas]
+    kept = [region for region in regions if not any(_holds(one, region.rect) for one in ruled)]
+    return [*kept, *(Region("table", one, 1.0) for one in ruled)]
 
 
 def _holds(rect: Rect, part: Rect) -> bool:

@@ -37,6 +37,8 @@ LETTERS = 0.75
 # A table of fewer rows than this, by its rules, has rows that no rule parts if a first cell has
 # as many lines as this.
 FEW_ROWS, MANY_LINES = 4, 3
+# So does one of which more than this share of the rows has numbers one below the other in a cell.
+STACKED = 0.1
 
 
 def table_html(lines: Sequence[Line], image: Image | None = None) -> str | None:
@@ -100,18 +102,22 @@ def _closed(words: Sequence[Word], rules: Rules, height: float) -> Grid | None:
 
 
 def _has_hidden_rows(grid: Grid, height: float) -> bool:
-    """Whether a cell holds numbers one below the other: rows that no rule parts."""
-    for row in grid.rows:
-        for cell in row:
-            lines = len(text_rows(cell.words, height))
-            if cell.first == 0 and len(grid.rows) < FEW_ROWS and lines >= MANY_LINES:
-                return True
-            if cell.rows > 1 or cell.columns > 1 or len(cell.words) < 2:
-                continue
-            texts = [" ".join(w.text for w in r.words) for r in text_rows(cell.words, height)]
-            if sum(is_number(text) for text in texts) > 1:
-                return True
-    return False
+    """Whether there are rows that no rule parts: many rows have a cell with numbers one below the
+    other, or the first cell of one of few rows has many lines."""
+    stacked = sum(any(_is_stacked(cell, height) for cell in row) for row in grid.rows)
+    if stacked > STACKED * len(grid.rows):
+        return True
+    firsts = [cell for row in grid.rows for cell in row if cell.first == 0]
+    return len(grid.rows) < FEW_ROWS and any(
+        len(text_rows(cell.words, height)) >= MANY_LINES for cell in firsts
+    )
+
+
+def _is_stacked(cell: Cell, height: float) -> bool:
+    if cell.rows > 1 or cell.columns > 1 or len(cell.words) < 2:
+        return False
+    texts = [" ".join(word.text for word in row.words) for row in text_rows(cell.words, height)]
+    return sum(is_number(text) for text in texts) > 1
 
 
 def _open(words: Sequence[Word], rules: Rules, height: float, letters: float) -> Grid | None:

@@ -1,10 +1,11 @@
 """The lines of a PDF's text page, each with its words and their boxes on the drawn page."""
 
 import ctypes
+import math
 import statistics
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -66,7 +67,16 @@ def lines_of(raw: Any, frame: Frame) -> tuple[TextLine, ...]:  # noqa: ANN401
             upright.append(_piece(raw, run))
         else:
             others.append(_turned(way, run))
-    return (*(_line(piece) for piece in _rows(_without_shadows(upright))), *others)
+    lines = [_line(piece) for piece in _rows(_without_shadows(upright))]
+    return (*_told_apart(lines), *others)
+
+
+def _told_apart(lines: Sequence[TextLine]) -> Sequence[TextLine]:
+    """Lines of which none is bold where most would be: then it tells nothing."""
+    bold = sum(len(line.text) for line in lines if line.bold)
+    if 2 * bold <= sum(len(line.text) for line in lines):
+        return lines
+    return [replace(line, bold=False) for line in lines]
 
 
 # Characters that follow each other; None for a space between two of them.
@@ -139,15 +149,23 @@ def _character(code: int) -> str:
 
 def _is_elsewhere(last: _Char, char: _Char) -> bool:
     size = max(last.size, char.size)
+    if _runs_left(last) or _runs_left(char):
+        # Words of another script stand in such a line the other way round.
+        return abs(char.middle - last.middle) > HIGHER * size
     gap = char.box.x1 - last.box.x2
     return abs(char.middle - last.middle) > HIGHER * size or not -2 * size < gap < SAME_LINE * size
+
+
+def _runs_left(char: _Char) -> bool:
+    return unicodedata.bidirectional(char.text[0]) in ("R", "AL")
 
 
 def _piece(raw: Any, run: _Run) -> _Piece:  # noqa: ANN401
     groups: list[list[_Char]] = []
     last: _Char | None = None
-    usual = _usual_gap(run)
-    space = NARROW_SPACE if usual < 0 else SAME_WORD
+    leftward = any(char is not None and _runs_left(char) for char in run)
+    usual = 0.0 if leftward else _usual_gap(run)
+    space = math.inf if leftward else NARROW_SPACE if usual < 0 else SAME_WORD
     for char in run:
         if char is not None:
             if last is None or _gap(last, char) - usual > space * max(last.size, char.size):

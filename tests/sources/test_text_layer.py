@@ -72,6 +72,24 @@ def test_lines_have_their_words_where_they_are_drawn(sheet: Sheet) -> None:
     assert [line.bold for line in layer.lines] == [False, True]
 
 
+def test_where_all_is_bold_nothing_is(sheet: Sheet) -> None:
+    for k, line in enumerate(PROSE):
+        sheet.write(60, 100 + 40 * k, line, font="Helvetica-Bold")
+    assert not any(line.bold for line in sheet.layer().lines)
+
+
+def test_narrow_spaces_part_words_where_letters_are_set_into_each_other(sheet: Sheet) -> None:
+    text = sheet.canvas.beginText(60, SIZE[1] - 100)
+    text.setFont("Helvetica", 20)
+    text.setCharSpace(-2.4)
+    # A space that is no character, as typesetters move on by.
+    for word in ("neither", "printed", "nor", "drawn"):
+        text.textOut(word)
+        text.moveCursor(sheet.canvas.stringWidth(word, "Helvetica", 20) - 2.4 * len(word) + 3.5, 0)
+    sheet.canvas.drawText(text)
+    assert [line.text for line in sheet.layer().lines] == ["neither printed nor drawn"]
+
+
 def test_without_being_asked_for_lines_are_not_read(tmp_path: Path) -> None:
     sheet = Sheet(tmp_path / "a.pdf")
     sheet.prose()

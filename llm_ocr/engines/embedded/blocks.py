@@ -35,7 +35,7 @@ def page_blocks(
     if not lines:
         return _pictures(regions, width, height)
     body = typical_height(lines)
-    regions = with_tables(regions, lines)
+    regions = with_tables(regions, lines, width * height)
     margins, free = furniture(lines, regions, height)
     drawn = figures(regions, pictures, free, width * height)
     free = [line for line in free if not inside(line, drawn)]
@@ -58,7 +58,12 @@ def _tables(
 ) -> tuple[list[PageBlock], list[Line]]:
     """Blocks of the table regions, and the lines outside of them."""
     areas = [region.rect for region in regions if region.label == "table"]
-    others = [one for one in regions if one.label not in ("table", "figure")]
+    others = [
+        one
+        for one in regions
+        if one.label not in ("table", "figure")
+        and not is_prose([line for line in lines if inside(line, [one.rect])])
+    ]
     areas = [_with_side_column(rect, others, body) for rect in areas]
     free = list(lines)
     tables: list[PageBlock] = []

@@ -38,9 +38,10 @@ class Line:
     def rect(self) -> Rect:
         return hull(word.rect for word in self.words)
 
-    @property
+    @cached_property
     def height(self) -> float:
-        return self.rect[3] - self.rect[1]
+        """The height of most of its words: an index makes no line higher."""
+        return statistics.median(word.rect[3] - word.rect[1] for word in self.words)
 
     @property
     def middle(self) -> float:

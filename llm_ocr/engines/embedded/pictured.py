@@ -44,11 +44,15 @@ def figures(
     return found
 
 
-def with_tables(regions: Sequence[Region], lines: Sequence[Line]) -> list[Region]:
-    """Regions, what the detector calls a figure but is rows of several cells being a table."""
+def with_tables(regions: Sequence[Region], lines: Sequence[Line], page: float) -> list[Region]:
+    """Regions, what the detector calls a figure but is rows of several cells being a table.
+
+    What it calls a figure of a whole page is one that it knows nothing of, as of a newspaper.
+    """
     return [
         replace(region, label="table")
         if region.label == "figure"
+        and area(region.rect) < LARGEST * page
         and _is_table([line for line in lines if inside(line, [region.rect])])
         else region
         for region in regions

@@ -41,6 +41,8 @@ def hang(rows: list[TextRow], labels: Sequence[tuple[float, Cell]], heads: int) 
     named = sorted([*named, *labels], key=lambda one: one[0])
     if not body or len(named) == len(body) or len(named) < 2:
         return False
+    if any(cell.first == 0 < cell.last for row in body for cell in row.cells):
+        return False
     parts = _parts([row.middle for row in body], [middle for middle, _ in named])
     if parts is None:
         return False

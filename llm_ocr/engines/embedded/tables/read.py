@@ -159,7 +159,7 @@ def _built(
     cells: list[list[Cell]] = [row.cells for row in merged]
     heads = head_rows(cells, [row.band for row in merged])
     spread(merged, heads, columns, rules.across, height)
-    if any(opened) and hang_by_rules(merged, opened):
+    if any(opened) and not labels and hang_by_rules(merged, opened):
         return Grid([row.cells for row in merged], columns, heads)
     if not hang(merged, labels, heads) and labels:
         merged = _with_labels(merged, labels)

@@ -37,13 +37,13 @@ def grounded(reading: Reading) -> str:
 def extension(reading: Reading) -> dict[str, object]:
     """What is said beside an answer: how sure each block and each line is and which may well be
     misread, how the image was turned, and what became of the text layer that came with it."""
-    frame, doubts = reading.frame.righted, doubtful(reading.lines)
+    frame, lines = reading.frame.righted, _in_order(reading)
     beside: dict[str, object] = {
         "turned": reading.turned,
         "confidences": [_confidence(block.lines) for block in reading.blocks],
         "lines": [
             [line.text, round(line.score, 3), doubt, *_rounded(frame.back(line.rect))]
-            for line, doubt in zip(reading.lines, doubts, strict=True)
+            for line, doubt in zip(lines, doubtful(lines), strict=True)
         ],
     }
     if reading.held is not None:
@@ -55,6 +55,13 @@ def extension(reading: Reading) -> dict[str, object]:
             "added": held.added,
         }
     return beside
+
+
+def _in_order(reading: Reading) -> list[Line]:
+    """The lines as they are read; then those in figures."""
+    read = [line for block in reading.blocks for line in block.lines if not line.vertical]
+    known = {id(line) for line in read}
+    return [*read, *(line for line in reading.lines if id(line) not in known)]
 
 
 def _rounded(rect: Rect) -> list[float]:

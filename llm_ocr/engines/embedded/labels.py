@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.block import PageBlock, block_of
+from llm_ocr.engines.embedded.doubt import ALONE
 from llm_ocr.engines.embedded.geometry import Line, Rect, apart, shared_columns, shared_rows
 from llm_ocr.engines.embedded.measured import heads_text, with_heads
 from llm_ocr.engines.embedded.paragraphs import rows_of
@@ -99,6 +100,9 @@ def _heading(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> Page
     """Titles by their size, number or weight; what the detector calls a title at too great a
     length is none."""
     text = block.text
+    if block.label in ("text", "title") and all(line.score < ALONE for line in block.lines):
+        # A signature, a scribble: whatever it is, it heads nothing.
+        return replace(block, label="text")
     if block.label == "title":
         return block if _is_title(block, body) else replace(block, label="text")
     if block.label != "text" or not _may_head(block):

@@ -13,6 +13,8 @@ from llm_ocr.engines.embedded.paragraphs import rows_of
 # shares of the page's height.
 ZONE, DEEP = 0.125, 0.06
 MOST_ROWS, MOST_WORDS = 6, 30
+# So many words with a stop behind them are a sentence.
+SPOKEN = 6
 # From so much evidence on a row is furniture, or may be if the next one is.
 ENOUGH, SOME = 3, 0
 # Parts of a row that lie so many line heights apart have nothing to do with each other.
@@ -126,7 +128,9 @@ def _evidence(row: list[Line], gap: float, regions: Sequence[Region], body: floa
     score += (gap > 0.8 * body) + (gap > 1.5 * body)
     score += (size < 0.9 * body) + (len(parts) > 1)
     score -= 2 * (size > 1.35 * body) + 2 * (_NOTE.match(text) is not None and not numbered)
-    score -= 2 * (words > MOST_WORDS) + (words > 12 and _SENTENCE.search(text) is not None)
+    marked = any(_STAMP.match(_said(part)) or _RUNNING.search(_said(part)) for part in parts)
+    spoken = words >= SPOKEN and _SENTENCE.search(text) is not None
+    score -= 2 * (words > MOST_WORDS) + 2 * (spoken and not marked)
     return score
 
 

@@ -7,10 +7,11 @@ import cv2
 
 from llm_ocr.engines.embedded.block import PageBlock
 from llm_ocr.engines.embedded.blocks import page_blocks
-from llm_ocr.engines.embedded.geometry import Line, Rect
+from llm_ocr.engines.embedded.geometry import Line, Rect, Word
 from llm_ocr.engines.embedded.given import Given
 from llm_ocr.engines.embedded.layout import LayoutModel, Region, with_ruled_tables
 from llm_ocr.engines.embedded.margins import margin_notes
+from llm_ocr.engines.embedded.pictured import inside
 from llm_ocr.engines.embedded.recognise import Image, Page, Recogniser
 from llm_ocr.engines.embedded.sequence import in_order
 from llm_ocr.engines.embedded.tables import ruled_areas
@@ -78,10 +79,19 @@ class Reader:
 
     @staticmethod
     def _arranged(page: Page, regions: Sequence[Region], pictures: Sequence[Rect] = ()) -> Reading:
-        lines = [line for line in page.lines if not line.vertical]
-        vertical = [line for line in page.lines if line.vertical]
+        across = [line for line in page.lines if not line.vertical]
         height, width = page.image.shape[:2]
-        regions = with_ruled_tables(regions, ruled_areas(page.image, lines))
+        regions = with_ruled_tables(regions, ruled_areas(page.image, across))
+        tables = [region.rect for region in regions if region.label == "table"]
+        # A head that runs up is a cell like others.
+        heads = [line for line in page.lines if line.vertical and inside(line, tables)]
+        vertical = [line for line in page.lines if line.vertical and line not in heads]
+        lines = [*across, *map(_as_one_word, heads)]
         blocks = page_blocks(lines, regions, width, height, pictures)
         ordered = in_order(blocks) + margin_notes(vertical, blocks, width)
         return Reading(page.image, page.frame, lines, regions, ordered, vertical)
+
+
+def _as_one_word(line: Line) -> Line:
+    """A line whose words stand above each other in their own order, not in that of rows."""
+    return replace(line, words=(Word(line.rect, line.text),))

@@ -1,0 +1,43 @@
+"""A page read as a whole, by the engine's models."""
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw, ImageFont
+
+from llm_ocr.engines.embedded.answer import grounded
+from llm_ocr.engines.embedded.reading import Reader
+
+ROWS = [["River", "94", "9.8", "71"], ["Canal", "71", "8.4", "12"], ["Harbour", "12", "1.4", "33"]]
+HEADS = ["Rainfall in mm", "Flow per day", "Days of frost"]
+COLUMNS, LINES = (100, 340, 440, 540, 640), (200, 420, 470, 520, 570)
+
+
+@pytest.fixture(scope="module")
+def answer() -> str:
+    page = Image.new("RGB", (1000, 1300), "white")
+    draw, font = ImageDraw.Draw(page), ImageFont.load_default(size=26)
+    draw.text((100, 80), "The table below has heads that run up.", fill="black", font=font)
+    for x in COLUMNS:
+        draw.line((x, LINES[0], x, LINES[-1]), fill="black", width=2)
+    for y in LINES:
+        draw.line((COLUMNS[0], y, COLUMNS[-1], y), fill="black", width=2)
+    for x, head in zip(COLUMNS[1:], HEADS, strict=False):
+        strip = Image.new("RGB", (200, 40), "white")
+        ImageDraw.Draw(strip).text((5, 3), head, fill="black", font=font)
+        page.paste(strip.rotate(90, expand=True), (x + 30, LINES[0] + 10))
+    for y, row in zip(LINES[1:], ROWS, strict=False):
+        for x, cell in zip(COLUMNS, row, strict=False):
+            draw.text((x + 12, y + 10), cell, fill="black", font=font)
+    return grounded(Reader().read(np.ascontiguousarray(np.asarray(page)[:, :, ::-1])))
+
+
+def test_heads_of_a_table_that_run_up_are_its_cells(answer: str) -> None:
+    heads = "".join(f"<th>{head}</th>" for head in HEADS)
+    assert f"<tr><th></th>{heads}</tr>" in answer
+    for row in ROWS:
+        assert "<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" in answer
+
+
+def test_a_sentence_at_the_top_of_a_page_is_no_header(answer: str) -> None:
+    assert "<|ref|>header<|/ref|>" not in answer
+    assert "The table below has heads that run up." in answer

@@ -21,6 +21,7 @@ def benchmark(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
 
 
+@pytest.mark.long
 def test_two_pages_are_read_by_this_engine_scored_and_kept(tmp_path: Path) -> None:
     pytest.importorskip("rapidocr")
     options = ["--pages", 2, "--out", tmp_path, "--sets", "scanned"]

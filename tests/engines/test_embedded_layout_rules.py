@@ -58,6 +58,18 @@ def test_a_box_of_aligned_lines_is_no_figure() -> None:
     assert "image" not in {block.label for block in found}
 
 
+def test_columns_of_prose_beside_a_chart_are_no_part_of_it() -> None:
+    left, right = prose(300, 8, 100, 360), prose(300, 8, 660, 900)
+    ticks = [line(str(k), 400 + 40 * k, 470) for k in range(5)]
+    page = [*left, *ticks, *right, *prose(700, 8)]
+    found = blocks(page, Region("figure", (95, 290, 905, 500), 0.9))
+    image = next(block for block in found if block.label == "image")
+    assert 360 < image.rect[0] < 400
+    assert 600 < image.rect[2] < 660
+    for column in (left, right):
+        assert any(set(column) <= set(block.lines) for block in found)
+
+
 def test_columns_of_prose_in_a_table_region_are_text() -> None:
     columns = [*prose(200, 8, 100, 480), *prose(200, 8, 520, 900)]
     found = blocks(columns, Region("table", (90, 190, 910, 420), 0.7))

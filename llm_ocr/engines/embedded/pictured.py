@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.geometry import Line, Rect, area, hull, overlap
+from llm_ocr.engines.embedded.grouping import CLOSE, close_together
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.paragraphs import rows_of
 
@@ -18,6 +19,8 @@ SMALLEST, LARGEST = 0.01, 0.7
 LARGE, PROSE_WORDS = 0.25, 40
 # Prose that a figure ends with, or begins with, is cut off it.
 CUT_WORDS, CUT_MEAN = 9, 3.0
+# So is a column of so many lines with so many words each, beside what is drawn.
+COLUMN_LINES, COLUMN_WORDS = 4, 3.0
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _CAPTION = re.compile(r"(fig(ure|\.)?|abb(ildung|\.)?|chart|photo|tab(le|elle|\.)?)\s*\d", re.I)
 
@@ -39,6 +42,7 @@ def figures(
         if _is_text(inner):
             continue
         cut = _without_prose(rect, inner)
+        cut = _without_columns(cut, [line for line in inner if inside(line, [cut])])
         if area(cut) >= SMALLEST * page:
             found.append(cut)
     return found
@@ -125,6 +129,21 @@ def _without_prose(figure: Rect, inner: Sequence[Line]) -> Rect:
     if above:
         y1 = max(y1, max(line.rect[3] for row in above for line in row) + 1)
     return x1, y1, x2, max(y1, y2)
+
+
+def _without_columns(figure: Rect, inner: Sequence[Line]) -> Rect:
+    """A figure without the columns of text beside it."""
+    x1, _, x2, _ = figure
+    middle = (x1 + x2) / 2
+    for part in close_together(inner, CLOSE):
+        if len(part) < COLUMN_LINES or _words(part) < COLUMN_WORDS * len(part):
+            continue
+        left, _, right, _ = hull(line.rect for line in part)
+        if right < middle:
+            x1 = max(x1, right + 1)
+        elif left > middle:
+            x2 = min(x2, left - 1)
+    return figure if x1 >= x2 else (x1, figure[1], x2, figure[3])
 
 
 def _run(rows: Sequence[list[Line]]) -> list[list[Line]]:

@@ -20,7 +20,7 @@ LARGE, PROSE_WORDS = 0.25, 40
 # Prose that a figure ends with, or begins with, is cut off it.
 CUT_WORDS, CUT_MEAN = 9, 3.0
 # So is a column of so many lines with so many words each, beside what is drawn.
-COLUMN_LINES, COLUMN_WORDS = 4, 3.0
+COLUMN_LINES, COLUMN_WORDS, LEAST_WIDTH = 4, 3.0, 0.2
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _CAPTION = re.compile(r"(fig(ure|\.)?|abb(ildung|\.)?|chart|photo|tab(le|elle|\.)?)\s*\d", re.I)
 
@@ -31,7 +31,8 @@ def figures(
     """The figures of a page of `page` pixels in all."""
     found: list[Rect] = []
     drawn = [region.rect for region in regions if region.label == "figure"]
-    for rect in _merged([*drawn, *_images(pictures, page)]):
+    for whole in _merged([*drawn, *_images(pictures, page)]):
+        rect = _without_columns(whole, [line for line in lines if inside(line, [whole])])
         share = area(rect) / page
         if share < SMALLEST:
             continue
@@ -42,7 +43,6 @@ def figures(
         if _is_text(inner):
             continue
         cut = _without_prose(rect, inner)
-        cut = _without_columns(cut, [line for line in inner if inside(line, [cut])])
         if area(cut) >= SMALLEST * page:
             found.append(cut)
     return found
@@ -132,7 +132,7 @@ def _without_prose(figure: Rect, inner: Sequence[Line]) -> Rect:
 
 
 def _without_columns(figure: Rect, inner: Sequence[Line]) -> Rect:
-    """A figure without the columns of text beside it."""
+    """A figure without the columns of text beside it; nothing, if hardly more is left."""
     x1, _, x2, _ = figure
     middle = (x1 + x2) / 2
     for part in close_together(inner, CLOSE):
@@ -143,7 +143,9 @@ def _without_columns(figure: Rect, inner: Sequence[Line]) -> Rect:
             x1 = max(x1, right + 1)
         elif left > middle:
             x2 = min(x2, left - 1)
-    return figure if x1 >= x2 else (x1, figure[1], x2, figure[3])
+    if x2 - x1 < LEAST_WIDTH * (figure[2] - figure[0]):
+        x2 = x1
+    return x1, figure[1], x2, figure[3]
 
 
 def _run(rows: Sequence[list[Line]]) -> list[list[Line]]:

@@ -43,7 +43,7 @@ from llm_ocr.stages.stage import (
     outcome,
 )
 from llm_ocr.stages.strips import cut
-from llm_ocr.stages.turning import turned_page
+from llm_ocr.stages.turning import sideways, turned_page
 from llm_ocr.tables.counts import ItemResult
 
 # Characters from which on an answer that still runs is watched for loops: most pages end before.
@@ -196,7 +196,7 @@ class PageItem:
         answer, profile = joined([answer for _, answer in asked]), reader.profile
         beside = told(answer.extension, asked[0][0].scale)
         if beside is not None and beside.turned % 180:
-            asked = [(_sideways(question), one) for question, one in asked]
+            asked = [(sideways(question), one) for question, one in asked]
         self._is_layer_broken = beside is not None and beside.is_layer_used is False
         parsed = merged(placed(profile, *one) for one in asked)
         verdict = judge(answer, parsed.blocks, self._evidence(profile))
@@ -298,7 +298,3 @@ class PageItem:
             **told_columns(reading.told if reading else None, self._image),
             **outcome(status, reading, spent, error),
         }
-
-
-def _sideways(question: Question) -> Question:
-    return replace(question, width=question.height, height=question.width)

@@ -7,6 +7,12 @@ from PIL import Image
 
 from llm_ocr.records import PageImage
 from llm_ocr.sources.raster import encode, turned
+from llm_ocr.stages.stage import Question
+
+
+def sideways(question: Question) -> Question:
+    """The question as if its image had been sent turned by a quarter."""
+    return replace(question, width=question.height, height=question.width)
 
 
 def turned_page(page: PageImage, degrees: int, quality: int) -> PageImage:

@@ -1,6 +1,5 @@
 """The embedded engine asked about figures: what it reads is there, what it can't is not said."""
 
-import asyncio
 import base64
 import io
 import json
@@ -12,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from llm_ocr.engines.embedded.command import EMBEDDED, embedded_command
-from llm_ocr.engines.launch import Engine
+from llm_ocr.engines.embedded.command import EMBEDDED
 from llm_ocr.models.profile import Task
+from tests.engines.embedded.running import running_engine
 
 CLASSES = ["chart", "table", "diagram", "photo", "logo", "other"]
 MONTHS = ("May", "June", "July", "August")
@@ -98,12 +97,7 @@ def photo() -> bytes:
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The base URL of one engine for this module."""
-    log_path = tmp_path_factory.mktemp("engine") / "engine.log"
-    loop = asyncio.new_event_loop()
-    running = loop.run_until_complete(Engine(embedded_command(1), log_path).__aenter__())
-    yield running.base_url
-    loop.run_until_complete(running.stop())
-    loop.close()
+    yield from running_engine(tmp_path_factory.mktemp("engine") / "engine.log")
 
 
 async def ask(engine: str, task: Task, image: bytes, **guide: object) -> tuple[int, Any]:

@@ -13,5 +13,5 @@ def running_engine(log_path: Path) -> Iterator[str]:
     loop = asyncio.new_event_loop()
     running = loop.run_until_complete(Engine(embedded_command(2), log_path).__aenter__())
     yield running.base_url
-    loop.run_until_complete(running.__aexit__(None, None, None))
+    loop.run_until_complete(running.stop())
     loop.close()

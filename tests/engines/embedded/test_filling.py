@@ -1,6 +1,5 @@
 """Guided requests to the embedded engine: a schema filled from an image, or from a page's text."""
 
-import asyncio
 import base64
 import io
 import json
@@ -16,13 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
 
-from llm_ocr.engines.embedded.command import embedded_command
 from llm_ocr.engines.embedded.filling.answer import guided_by_text
-from llm_ocr.engines.launch import Engine
 from llm_ocr.parsing.amounts import amounts_in
 from llm_ocr.parsing.dates import dates_in
 from llm_ocr.parsing.loading import load_schema
 from llm_ocr.parsing.words import bare
+from tests.engines.embedded.running import running_engine
 
 Schema = dict[str, Any]
 TEXT: Schema = {"anyOf": [{"type": "string"}, {"type": "null"}]}
@@ -37,12 +35,7 @@ def schema_of(**fields: Schema) -> Schema:
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    log_path = tmp_path_factory.mktemp("engine") / "engine.log"
-    loop = asyncio.new_event_loop()
-    running = loop.run_until_complete(Engine(embedded_command(1), log_path).__aenter__())
-    yield running.base_url
-    loop.run_until_complete(running.stop())
-    loop.close()
+    yield from running_engine(tmp_path_factory.mktemp("engine") / "engine.log")
 
 
 async def post(engine: str, body: object) -> tuple[int, dict[str, Any]]:

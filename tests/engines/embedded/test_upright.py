@@ -1,6 +1,5 @@
 """Pages that come turned or askew, through the engine's API, and the way back to the image sent."""
 
-import asyncio
 import base64
 import io
 from collections.abc import Iterator
@@ -12,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
 
-from llm_ocr.engines.embedded.command import embedded_command
 from llm_ocr.engines.embedded.detect import Strip
 from llm_ocr.engines.embedded.upright import Frame, lies_on_its_side, skew_of
-from llm_ocr.engines.launch import Engine
 from llm_ocr.models.deepseek_ocr import parse
 from llm_ocr.records import Block, Box
+from tests.engines.embedded.running import running_engine
 
 WIDTH, HEIGHT = 800, 1000
 FIRST = (100, 150)
@@ -29,12 +27,7 @@ LINES = (
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    log_path = tmp_path_factory.mktemp("engine") / "engine.log"
-    loop = asyncio.new_event_loop()
-    running = loop.run_until_complete(Engine(embedded_command(1), log_path).__aenter__())
-    yield running.base_url
-    loop.run_until_complete(running.stop())
-    loop.close()
+    yield from running_engine(tmp_path_factory.mktemp("engine") / "engine.log")
 
 
 def page() -> Image.Image:

@@ -14,6 +14,7 @@ from llm_ocr.engines.embedded.geometry import Line, Rect, Word, area, hull
 from llm_ocr.engines.embedded.given import Given
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.sources.text_trust import damage
 
 # Lines that are read again to see whether the layer says what the page shows.
 WITNESSES = 4
@@ -165,8 +166,7 @@ def _patched_words(held: Sequence[Word], read: Sequence[str]) -> list[Word] | No
 
 
 def _is_rubbish(text: str) -> bool:
-    bad = sum(one < " " or one == "\ufffd" or "\ue000" <= one <= "\uf8ff" for one in text)
-    return bad > RUBBISH * len(text)
+    return damage(text) > RUBBISH
 
 
 def _missing(

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from llm_ocr.engines.embedded.aligned import with_aligned_tables
 from llm_ocr.engines.embedded.block import PageBlock, block_of
 from llm_ocr.engines.embedded.furniture import furniture
 from llm_ocr.engines.embedded.geometry import (
@@ -19,6 +20,9 @@ from llm_ocr.engines.embedded.grouping import groups, is_prose
 from llm_ocr.engines.embedded.labels import LABELS, labelled
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.pictured import SMALLEST, figures, inside, with_tables
+
+# A column of row labels is so high, as shares of its table's height.
+SIDE = (0.6, 1.15)
 
 
 def page_blocks(
@@ -37,6 +41,7 @@ def page_blocks(
     body = typical_height(lines)
     regions = with_tables(regions, lines, width * height)
     margins, free = furniture(lines, regions, height)
+    regions = with_aligned_tables(regions, free)
     drawn = figures(regions, pictures, free, width * height)
     free = [line for line in free if not inside(line, drawn)]
     tables, free = _tables(regions, free, body)
@@ -81,6 +86,6 @@ def _with_side_column(table: Rect, others: Sequence[Region], body: float) -> Rec
         tall = other.rect[3] - other.rect[1]
         beside = shared_rows(other.rect, table) > 0.75 * tall
         near = 0 <= -shared_columns(other.rect, table) < 3 * body
-        if beside and near and tall < 1.15 * (table[3] - table[1]):
+        if beside and near and SIDE[0] < tall / (table[3] - table[1]) < SIDE[1]:
             table = hull((table, other.rect))
     return table

@@ -1,12 +1,12 @@
 """Lines of running text -> the groups that become blocks."""
 
-import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.geometry import Line, area, overlap, shared_columns
+from llm_ocr.engines.embedded.gutters import PROSE_WORDS, RUN, Gutter, gutters, words_in
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.paragraphs import rows_of
 
@@ -15,9 +15,6 @@ HELD = 0.45
 # Lines of one group: how far apart, as shares of their height, and how much of a size.
 CLOSE, CLOSE_IN_REGION = 0.7, 1.6
 ALIKE = 1.33
-# Columns of running text: lines on end, and words in each.
-RUN, PROSE_WORDS = 4, 2.5
-_WORD = re.compile(r"[^\W\d_]{2,}")
 # Parts of one row are no further apart than this, in line heights; a gutter is wider.
 SAME_ROW = 1.3
 
@@ -56,7 +53,7 @@ def is_prose(lines: Sequence[Line]) -> bool:
     running = [
         part
         for part in columns
-        if sum(len(_WORD.findall(line.text)) for line in part) >= PROSE_WORDS * len(part)
+        if sum(map(words_in, part)) >= PROSE_WORDS * len(part)
         and _is_full(part)
     ]
     return len(columns) > 0 and sum(map(len, running)) > 0.6 * len(lines)
@@ -72,11 +69,12 @@ def _is_full(lines: Sequence[Line]) -> bool:
 def close_together(lines: Sequence[Line], closeness: float) -> list[list[Line]]:
     """Lines close below or beside each other and of one size."""
     found: list[list[Line]] = []
+    between = gutters(lines)
     for line in sorted(lines, key=lambda line: (line.rect[1], line.rect[0])):
         fitting = (
             group
             for group in reversed(found)
-            if any(_beside(other, line) for other in group[-4:])
+            if any(_beside(other, line, between) for other in group[-4:])
             or any(_follows(other, line, closeness) for other in group[-3:])
         )
         group = next(fitting, None)
@@ -161,11 +159,13 @@ def _follows(above: Line, line: Line, closeness: float) -> bool:
     )
 
 
-def _beside(one: Line, line: Line) -> bool:
-    gap = -shared_columns(one.rect, line.rect)
-    return abs(one.middle - line.middle) < 0.5 * min(
-        one.height, line.height
-    ) and -0.5 * line.height < gap < SAME_ROW * min(one.height, line.height)
+def _beside(one: Line, line: Line, between: Sequence[Gutter]) -> bool:
+    gap, height = -shared_columns(one.rect, line.rect), min(one.height, line.height)
+    return (
+        abs(one.middle - line.middle) < 0.5 * height
+        and -0.5 * line.height < gap < SAME_ROW * height
+        and not any(gutter.divides(one, line) for gutter in between)
+    )
 
 
 def _rejoined(found: list[Group]) -> list[Group]:

@@ -100,11 +100,16 @@ def _covers(better: Region, region: Region) -> bool:
 
 
 def with_ruled_tables(regions: Sequence[Region], areas: Sequence[Rect]) -> list[Region]:
-    """Regions with those of ruled tables, in place of what they cover; a table that was found
-    goes as far as its rules do."""
+    """Regions with those of ruled tables, in place of what they cover and of figures around them;
+    a table that was found goes as far as its rules do."""
     tables = [region.rect for region in regions if region.label == "table"]
     ruled = [hull((one, *(table for table in tables if _holds(table, one)))) for one in areas]
-    kept = [region for region in regions if not any(_holds(one, region.rect) for one in ruled)]
+    kept = [
+        region
+        for region in regions
+        if not any(_holds(one, region.rect) for one in ruled)
+        and not (region.label == "figure" and any(_holds(region.rect, one) for one in areas))
+    ]
     return [*kept, *(Region("table", one, 1.0) for one in ruled)]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from llm_ocr.engines.embedded.geometry import Line, Rect, Word, typical_height
 from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.engines.embedded.tables.hidden import behind_words
 from llm_ocr.engines.embedded.tables.lattice import Lattice, merged_places
 from llm_ocr.engines.embedded.tables.rules import Rule, Rules, rules_in
 
@@ -24,10 +25,12 @@ def ruled_areas(image: Image, lines: Sequence[Line]) -> list[Rect]:
         return []
     height = typical_height(lines)
     words = [word for line in lines for word in line.words]
+    boxes = [word.rect for word in words]
     page = (0.0, 0.0, float(image.shape[1]), float(image.shape[0]))
-    rules = rules_in(image, page, [word.rect for word in words], height, MARGIN)
+    rules = rules_in(image, page, boxes, height, MARGIN)
     if not rules.down or len(rules.across) + len(rules.down) > MOST_RULES:
         return []
+    rules = behind_words(rules, boxes, height)
     return [
         (lattice.x[0], lattice.y[0], lattice.x[-1], lattice.y[-1])
         for part in _connected(rules, 0.35 * height)

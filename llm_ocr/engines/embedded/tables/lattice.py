@@ -10,6 +10,8 @@ from llm_ocr.engines.embedded.tables.rules import Rule, Rules, covered, position
 
 # Of a side so much must be drawn for it to part two cells.
 DRAWN = 0.6
+# A rule may go beyond the one that it ends at by so much, in heights of a word.
+STANDS_OUT = 0.9
 # Of all sides within a lattice, and of the words, at least so many are drawn, and inside.
 CLOSED, HELD = 0.45, 0.85
 
@@ -71,11 +73,16 @@ class Lattice:
 
 
 def _ending_at(rules: Sequence[Rule], lines: Sequence[float], height: float) -> list[Rule]:
-    return [
-        rule
-        for rule in rules
-        if all(any(abs(end - at) < 0.35 * height for at in lines) for end in (rule.start, rule.end))
-    ]
+    """The rules that go from one of some lines to another: a letter right above a rule is often
+    taken for a part of it."""
+    near, out = 0.35 * height, STANDS_OUT * height
+    found = []
+    for rule in rules:
+        starts = [at for at in lines if -near < at - rule.start < out]
+        ends = [at for at in lines if -near < rule.end - at < out]
+        if starts and ends and min(starts) < max(ends):
+            found.append(rule)
+    return found
 
 
 def _between(edges: Sequence[float], value: float) -> int | None:

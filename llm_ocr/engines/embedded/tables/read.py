@@ -12,6 +12,7 @@ from llm_ocr.engines.embedded.tables.columns import column_gaps, row_cells
 from llm_ocr.engines.embedded.tables.grid import Cell, Grid, as_html, usual_height
 from llm_ocr.engines.embedded.tables.groups import hang, hang_by_rules, without_lone_labels
 from llm_ocr.engines.embedded.tables.heads import head_rows, spread
+from llm_ocr.engines.embedded.tables.hidden import behind_words
 from llm_ocr.engines.embedded.tables.lattice import HELD, Lattice, lattice_grid
 from llm_ocr.engines.embedded.tables.prose import is_prose
 from llm_ocr.engines.embedded.tables.rows import text_rows
@@ -83,7 +84,8 @@ def _rules_around(image: Image, words: Sequence[Word], height: float, margin: fl
     x1, y1, x2, y2 = hull(word.rect for word in words)
     # The frame of a table stands a little away from its words.
     around = (x1 - 2.5 * height, y1 - 1.2 * height, x2 + 2.5 * height, y2 + 1.2 * height)
-    return rules_in(image, around, [word.rect for word in words], height, margin)
+    boxes = [word.rect for word in words]
+    return behind_words(rules_in(image, around, boxes, height, margin), boxes, height)
 
 
 def _closed(words: Sequence[Word], rules: Rules, height: float) -> Grid | None:

@@ -1,0 +1,169 @@
+"""Tables that the detector missed, by how lines stand: rows of several parts below each other."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from llm_ocr.engines.embedded.geometry import (
+    Line,
+    Rect,
+    area,
+    hull,
+    overlap,
+    shared_columns,
+    typical_height,
+)
+from llm_ocr.engines.embedded.grouping import SAME_ROW, is_prose
+from llm_ocr.engines.embedded.gutters import Gutter, gutters, words_in
+from llm_ocr.engines.embedded.layout import Region
+from llm_ocr.engines.embedded.paragraphs import rows_of
+from llm_ocr.engines.embedded.pictured import inside
+
+# Rows of a table follow each other within so many line heights; a caption is as near.
+FOLLOWING = 1.8
+# A table has so many rows of several parts; without a caption, of at least three parts, of which
+# this share is numbers.
+CAPTIONED_ROWS, ROWS, PARTS, NUMBERS = 3, 4, 3, 0.3
+# So many of the parts stand below those of other rows, and edges are the same up to this.
+ALIGNED, SAME_EDGE = 0.7, 0.7
+# A row of one part within a table has no more words, and more than this share of the parts have
+# more only in columns of text.
+LABEL_WORDS, WORDY = 4, 0.5
+# What a table covers so much of, or what holds so much of a table, is no region of text.
+COVERED = 0.7
+_CAPTION = re.compile(r"tab(\.|le|elle|leau|la|ella)\s*[\dIVX]", re.I)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Lines side by side, with no gutter between them."""
+
+    parts: tuple[Line, ...]
+    rect: Rect
+
+    @property
+    def is_wide(self) -> bool:
+        return len(self.parts) > 1
+
+    @property
+    def is_label(self) -> bool:
+        return words_in(self.parts[0]) <= LABEL_WORDS
+
+
+def with_aligned_tables(regions: Sequence[Region], lines: Sequence[Line]) -> list[Region]:
+    """Regions with those of such tables, in place of regions of text around them or in them."""
+    known = [region.rect for region in regions if region.label in ("table", "figure")]
+    free = [line for line in lines if not inside(line, known)]
+    found = _areas(free) if free else []
+    kept = [
+        region
+        for region in regions
+        if region.label in ("table", "figure")
+        or not any(overlap(region.rect, one) > COVERED * _smaller(region.rect, one) for one in found)
+    ]
+    return [*kept, *(Region("table", one, 1.0) for one in found)]
+
+
+def _smaller(one: Rect, other: Rect) -> float:
+    return min(area(one), area(other))
+
+
+def _areas(lines: Sequence[Line]) -> list[Rect]:
+    height = typical_height(lines)
+    found = []
+    for run in _runs(_rows(lines, gutters(lines)), height):
+        inner = [line for row in run for line in row.parts]
+        if _is_table(run, _has_caption(run, lines, height)) and not is_prose(inner):
+            found.append(hull(line.rect for line in inner))
+    return found
+
+
+def _rows(lines: Sequence[Line], between: Sequence[Gutter]) -> list[_Row]:
+    found: list[_Row] = []
+    for row in rows_of(lines):
+        parts = [row[0]]
+        for left, right in pairwise(row):
+            if any(gutter.divides(left, right) for gutter in between):
+                found.append(_row(parts))
+                parts = []
+            parts.append(right)
+        found.append(_row(parts))
+    return found
+
+
+def _row(lines: Sequence[Line]) -> _Row:
+    """Lines that stand close are one part, which its first line stands for where edges count."""
+    rect = hull(line.rect for line in lines)
+    gaps = [right.rect[0] - left.rect[2] for left, right in pairwise(lines)]
+    limit = SAME_ROW * lines[0].height
+    return _Row(tuple(lines) if any(gap > limit for gap in gaps) else (lines[0],), rect)
+
+
+def _runs(rows: Sequence[_Row], height: float) -> list[list[_Row]]:
+    """Rows that follow each other, from one of several parts to another."""
+    runs: list[list[_Row]] = []
+    for row in rows:
+        home = next((run for run in reversed(runs) if _follows(run, row, height)), None)
+        if home is not None and (row.is_wide or row.is_label):
+            home.append(row)
+        elif row.is_wide:
+            runs.append([row])
+        elif home is not None:
+            home.append(row)
+    return [_to_last_wide(run) for run in runs]
+
+
+def _follows(run: Sequence[_Row], row: _Row, height: float) -> bool:
+    last = run[-1]
+    if not (last.is_wide or last.is_label):
+        return False
+    narrower = min(last.rect[2] - last.rect[0], row.rect[2] - row.rect[0])
+    whole = hull(one.rect for one in run)
+    return (
+        row.rect[1] - last.rect[3] < FOLLOWING * height
+        and shared_columns(whole, row.rect) > 0.5 * narrower
+        and row.rect[0] > whole[0] - 3 * height
+    )
+
+
+def _to_last_wide(run: Sequence[_Row]) -> list[_Row]:
+    last = max(k for k, row in enumerate(run) if row.is_wide)
+    return [row for row in run[: last + 1] if row.is_wide or row.is_label]
+
+
+def _has_caption(run: Sequence[_Row], lines: Sequence[Line], height: float) -> bool:
+    x1, y1, x2, y2 = hull(row.rect for row in run)
+    return any(
+        _CAPTION.match(line.text)
+        and min(abs(y1 - line.rect[3]), abs(line.rect[1] - y2)) < FOLLOWING * height
+        and shared_columns((x1, y1, x2, y2), line.rect) > 0
+        for line in lines
+    )
+
+
+def _is_table(run: Sequence[_Row], is_captioned: bool) -> bool:
+    wide = [row for row in run if row.is_wide]
+    parts = [part for row in wide for part in row.parts]
+    wordy = sum(words_in(part) > LABEL_WORDS for part in parts)
+    if len(wide) < (CAPTIONED_ROWS if is_captioned else ROWS) or wordy > WORDY * len(parts):
+        return False
+    if not is_captioned:
+        numbers = sum(words_in(part) == 0 for part in parts)
+        if len(parts) < PARTS * len(wide) or numbers < NUMBERS * len(parts):
+            return False
+    below = sum(_has_mate(part, row, wide) for row in wide for part in row.parts)
+    return below >= ALIGNED * len(parts)
+
+
+def _has_mate(part: Line, row: _Row, rows: Sequence[_Row]) -> bool:
+    """Whether an edge, or the middle, of a part is one in half of the other rows too."""
+    others = [one for one in rows if one is not row]
+    mates = sum(any(_in_line(part, other) for other in one.parts) for one in others)
+    return mates >= 0.5 * len(others)
+
+
+def _in_line(part: Line, other: Line) -> bool:
+    near = SAME_EDGE * part.height
+    (left, _, right, _), (start, _, end, _) = part.rect, other.rect
+    return min(abs(left - start), abs(right - end), abs(left + right - start - end) / 2) < near

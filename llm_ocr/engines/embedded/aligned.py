@@ -60,7 +60,9 @@ def with_aligned_tables(regions: Sequence[Region], lines: Sequence[Line]) -> lis
         region
         for region in regions
         if region.label in ("table", "figure")
-        or not any(overlap(region.rect, one) > COVERED * _smaller(region.rect, one) for one in found)
+        or not any(
+            overlap(region.rect, one) > COVERED * _smaller(region.rect, one) for one in found
+        )
     ]
     return [*kept, *(Region("table", one, 1.0) for one in found)]
 

@@ -21,7 +21,8 @@ class Word:
 class Line:
     """A line of text with its confidence (0..1; 1 for what a text layer says).
 
-    `slope` is how many pixels it sinks for each that it runs to the right. `is_exact` is whether
+    `slope` is how many pixels it sinks for each that it runs to the right. `thickness` is that of
+    its strokes, to hold against other lines', 0 where it was not measured. `is_exact` is whether
     it comes from the page's text layer: then `bold` is known too, and else False. `vertical` text
     runs up or down.
     """
@@ -30,6 +31,7 @@ class Line:
     words: tuple[Word, ...]
     score: float
     slope: float = 0.0
+    thickness: float = 0.0
     is_exact: bool = False
     bold: bool = False
     vertical: bool = False

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.geometry import Line, area, overlap, shared_columns
-from llm_ocr.engines.embedded.gutters import PROSE_WORDS, RUN, Gutter, gutters, words_in
+from llm_ocr.engines.embedded.gutters import PROSE_WORDS, RUN, gutters, words_in
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.paragraphs import rows_of
 
@@ -53,8 +53,7 @@ def is_prose(lines: Sequence[Line]) -> bool:
     running = [
         part
         for part in columns
-        if sum(map(words_in, part)) >= PROSE_WORDS * len(part)
-        and _is_full(part)
+        if sum(map(words_in, part)) >= PROSE_WORDS * len(part) and _is_full(part)
     ]
     return len(columns) > 0 and sum(map(len, running)) > 0.6 * len(lines)
 
@@ -74,8 +73,11 @@ def close_together(lines: Sequence[Line], closeness: float) -> list[list[Line]]:
         fitting = (
             group
             for group in reversed(found)
-            if any(_beside(other, line, between) for other in group[-4:])
-            or any(_follows(other, line, closeness) for other in group[-3:])
+            if (
+                any(_beside(other, line) for other in group[-4:])
+                or any(_follows(other, line, closeness) for other in group[-3:])
+            )
+            and not any(gutter.divides(other, line) for gutter in between for other in group[-4:])
         )
         group = next(fitting, None)
         if group is None:
@@ -159,12 +161,11 @@ def _follows(above: Line, line: Line, closeness: float) -> bool:
     )
 
 
-def _beside(one: Line, line: Line, between: Sequence[Gutter]) -> bool:
+def _beside(one: Line, line: Line) -> bool:
     gap, height = -shared_columns(one.rect, line.rect), min(one.height, line.height)
     return (
         abs(one.middle - line.middle) < 0.5 * height
         and -0.5 * line.height < gap < SAME_ROW * height
-        and not any(gutter.divides(one, line) for gutter in between)
     )
 
 

@@ -12,6 +12,8 @@ from llm_ocr.engines.embedded.geometry import Line, typical_height
 RUN, PROSE_WORDS = 4, 2.5
 # In line heights: the least width of a gutter, and how far the text of its columns may be from it.
 NARROWEST, NEAR = 0.3, 1.5
+# A line across a gutter goes on for so much on both sides, in its heights; another only sticks out.
+ACROSS = 2.0
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
@@ -24,12 +26,22 @@ class Gutter:
     bottom: float
 
     def divides(self, one: Line, other: Line) -> bool:
+        """Whether lines stand on both sides of it, or one right above or below it, across it."""
+        if self._is_crossed(one) or self._is_crossed(other):
+            return self._is_beside(one) or self._is_beside(other)
         left, right = sorted((one, other), key=lambda line: line.rect[0])
         return (
             left.rect[2] <= self.x <= right.rect[0]
-            and self.top <= one.middle <= self.bottom
-            and self.top <= other.middle <= self.bottom
+            and self._is_beside(one)
+            and self._is_beside(other)
         )
+
+    def _is_beside(self, line: Line) -> bool:
+        return self.top <= line.middle <= self.bottom
+
+    def _is_crossed(self, line: Line) -> bool:
+        reach = ACROSS * line.height
+        return line.rect[0] + reach < self.x < line.rect[2] - reach
 
 
 def gutters(lines: Sequence[Line]) -> list[Gutter]:

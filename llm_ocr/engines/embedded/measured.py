@@ -1,5 +1,5 @@
-"""Headings where only pixels are known, so that neither weight nor exact size tells: short lines
-without an end mark, apart from the text above, with full lines of text below."""
+"""Headings where only pixels are known, so that no exact size tells: short lines without an end
+mark, apart from the text above or of thicker strokes, with lines of text below."""
 
 import re
 import statistics
@@ -14,6 +14,8 @@ from llm_ocr.engines.embedded.paragraphs import rows_of
 NARROW, MOST_WORDS = 0.96, 10
 # The room above it, as a share of the usual distance of two lines.
 ROOM = 1.3
+# Strokes so much thicker than those of the lines below are bold; of shorter texts they tell little.
+THICKER, TELLING = 1.14, 4
 _BEGINS = re.compile(r"(\d{1,2}(\.\d{1,2})*\.?\s+)?[^\W\d_a-z][^\W\d_]+")
 _ENDS = re.compile(r"[.:!?。！？”\"')\]]$")
 _CLOSED = re.compile(r"[.,;:!]$")
@@ -63,15 +65,21 @@ def heads_text(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> bo
     room = 10 * body if above is None else block.rect[1] - above.rect[3]
     open_above = above is not None and above.label == "text" and not _ENDS.search(above.text)
     narrow = block.rect[2] - block.rect[0] < NARROW * (below.rect[2] - below.rect[0])
-    return (
-        len(rows) > 1
-        and _is_column(rows)
-        and narrow
-        and not rows[0][0].text.strip()[:1].islower()
-        and gap < min(2.5 * body, 1.1 * room)
-        and room > 0.5 * body
-        and not open_above
+    if len(rows) < 2 or not narrow or rows[0][0].text.strip()[:1].islower():
+        return False
+    if _is_bold(block.lines, below.lines):
+        return gap < 2.5 * body
+    apart = gap < min(2.5 * body, 1.1 * room) and room > 0.5 * body
+    return _is_column(rows) and apart and not open_above
+
+
+def _is_bold(lines: Sequence[Line], others: Sequence[Line]) -> bool:
+    """Whether lines have thicker strokes than most of the others."""
+    one, other = (
+        [line.thickness for line in some if line.thickness and len(line.text) >= TELLING]
+        for some in (lines, others)
     )
+    return bool(one and other) and min(one) > THICKER * statistics.median(other)
 
 
 def _pitches(rows: Sequence[Row]) -> list[float]:
@@ -99,6 +107,8 @@ def _heads(rows: Sequence[Row], k: int, pitch: float) -> bool:
     goes_on = rows[k + 1][0].text.strip()[:1].islower()
     if goes_on or row[-1].rect[2] - row[0].rect[0] > NARROW * (right - left):
         return False
+    if _is_bold(row, [line for one in rows if one is not row for line in one]):
+        return True
     below = rows[k + 1][0].rect[1] - row[0].rect[1]
     if k == 0:
         rest = _pitches(rows[1:])

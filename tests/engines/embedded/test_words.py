@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from llm_ocr.engines.embedded.decode import Read, decoded
-from llm_ocr.engines.embedded.words import explained, inked_columns, spans
+from llm_ocr.engines.embedded.words import explained, ink_of, spans
 
 HEIGHT, WIDTH = 48, 400
 
@@ -52,8 +52,17 @@ def test_ink_is_what_differs_from_the_paper_and_is_no_rule(ink: int, paper: int)
     crop = np.full((HEIGHT, WIDTH, 3), paper, np.uint8)
     crop[12:36, 100:112] = ink
     crop[44:46] = ink
-    columns = np.flatnonzero(inked_columns(crop))
+    columns = np.flatnonzero(ink_of(crop).columns)
     assert (columns.min(), columns.max()) == (100, 111)
+
+
+@pytest.mark.parametrize("thick", [3, 6])
+def test_strokes_are_as_thick_as_they_are_drawn(thick: int) -> None:
+    crop = np.full((HEIGHT, WIDTH, 3), 240, np.uint8)
+    for left in range(40, 360, 40):
+        crop[10:38, left : left + thick] = 10
+    assert ink_of(crop).thickness == pytest.approx(thick, abs=1.6)
+    assert ink_of(crop).thickness > thick - 1
 
 
 def test_steps_that_agree_are_one_character() -> None:

@@ -68,5 +68,8 @@ def _is_hidden(stretch: Rule, words: Array, height: float) -> bool:
 def _hidden(stretch: Rule, words: Array) -> float:
     """How much of a stretch words lie on, in pixels."""
     over = (words[:, 1] < stretch.at) & (stretch.at < words[:, 3])
-    ends, starts = np.minimum(words[over, 2], stretch.end), np.maximum(words[over, 0], stretch.start)
+    ends, starts = (
+        np.minimum(words[over, 2], stretch.end),
+        np.maximum(words[over, 0], stretch.start),
+    )
     return float(np.clip(ends - starts, 0, None).sum())

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -38,8 +39,9 @@ LETTERS = 0.75
 # A table of fewer rows than this, by its rules, has rows that no rule parts if a first cell has
 # as many lines as this.
 FEW_ROWS, MANY_LINES = 4, 3
-# So does one of which more than this share of the rows has numbers one below the other in a cell.
-STACKED = 0.1
+# So does one of which more than this share of the rows has numbers one below the other in a cell;
+# columns, one with numbers side by side.
+STACKED, PARTED = 0.1, 0.4
 
 
 def table_html(lines: Sequence[Line], image: Image | None = None) -> str | None:
@@ -97,7 +99,9 @@ def _closed(words: Sequence[Word], rules: Rules, height: float) -> Grid | None:
     if len(held) < HELD * len(words) or len(held) < len(words):
         return None
     grid = lattice_grid(lattice, words, height)
-    if grid is None or grid.columns < 2 or _has_hidden_rows(grid, height):
+    if grid is None or grid.columns < 2:
+        return None
+    if _has_hidden_rows(grid, height) or _has_hidden_columns(grid, height):
         return None
     grid.heads = head_rows(grid.rows, list(range(len(grid.rows))))
     return grid
@@ -112,6 +116,21 @@ def _has_hidden_rows(grid: Grid, height: float) -> bool:
     firsts = [cell for row in grid.rows for cell in row if cell.first == 0]
     return len(grid.rows) < FEW_ROWS and any(
         len(text_rows(cell.words, height)) >= MANY_LINES for cell in firsts
+    )
+
+
+def _has_hidden_columns(grid: Grid, height: float) -> bool:
+    """Whether there are columns that no rule parts: many rows have a cell with numbers far from
+    each other."""
+    parted = sum(any(_is_parted(cell, height) for cell in row) for row in grid.rows)
+    return parted > PARTED * len(grid.rows)
+
+
+def _is_parted(cell: Cell, height: float) -> bool:
+    return cell.columns == 1 and any(
+        right.rect[0] - left.rect[2] > height and (is_number(left.text) or is_number(right.text))
+        for row in text_rows(cell.words, height)
+        for left, right in pairwise(row.words)
     )
 
 

@@ -28,9 +28,10 @@ from benchmarks.simpages import MEDIAN_TOKENS, SPREAD
 from llm_ocr.engines.gpu import find_gpus
 from llm_ocr.engines.launch import Engine, EngineCommand
 from llm_ocr.engines.vllm import VllmOptions, vllm_command
-from llm_ocr.inference.client import ChatClient, ChatRequest
+from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.concurrency import Governor
 from llm_ocr.inference.metrics import scrape
+from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.window import Window
 from llm_ocr.models.catalogue import profile_named
 from llm_ocr.models.profile import ModelProfile, Task

@@ -23,9 +23,9 @@ from typing import Any
 import obstore
 from obstore.store import S3Store
 
+from llm_ocr.documents import Document
 from llm_ocr.pipeline.due import INPUTS, MAKER, STAGES
 from llm_ocr.pipeline.targets import identity
-from llm_ocr.records import Document
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import Store, open_store
 from llm_ocr.tables.commits import Commit, data_path

@@ -33,11 +33,12 @@ from PIL import Image, ImageDraw, ImageFont
 from benchmarks.material import ROOT
 from benchmarks.simpages import PROMPT_TOKENS, read_ask
 from benchmarks.simulation import GPUS, Request, Simulation
-from llm_ocr.inference.client import ChatClient, ChatRequest
+from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.concurrency import Governor
 from llm_ocr.inference.metrics import scrape
 from llm_ocr.inference.quality import Evidence, judge
 from llm_ocr.inference.replies import Answer
+from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.window import Window
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.models.profile import Task

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageDraw, ImageFont
 
-from llm_ocr.inference.client import ChatClient, ChatRequest
+from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.loops import find_loop
 from llm_ocr.inference.replies import Answer, WrongServerError
+from llm_ocr.inference.request import ChatRequest
 from llm_ocr.models.profile import Gives, ModelProfile, Task
 from llm_ocr.records import FIGURE_LABELS, PageError, ParsedAnswer
 

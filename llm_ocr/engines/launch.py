@@ -17,8 +17,9 @@ from typing import Self
 from PIL import Image, ImageDraw, ImageFont
 
 from llm_ocr.engines.failures import STARTED, why
-from llm_ocr.inference.client import ChatClient, ChatRequest
+from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.replies import EngineFailedError
+from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.retry import RetryPolicy
 from llm_ocr.inference.window import Window
 from llm_ocr.records import PageError

@@ -15,10 +15,11 @@ from llm_ocr.engines.check import check, raise_if_wrong
 from llm_ocr.engines.embedded.command import available_cores, embedded_command
 from llm_ocr.engines.launch import Engine, EngineCommand
 from llm_ocr.engines.vllm import check_version, vllm_command, vllm_version
-from llm_ocr.inference.client import ChatClient, ChatRequest
+from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.concurrency import BLIND_START, Governor
 from llm_ocr.inference.metrics import ServerLoad, answers, scrape
 from llm_ocr.inference.replies import Answer, EngineFailedError
+from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.version import server_version
 from llm_ocr.inference.window import Window
 from llm_ocr.pipeline.events import Note, Notify

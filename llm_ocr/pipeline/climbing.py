@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from llm_ocr.inference.client import ChatRequest
 from llm_ocr.inference.quality import Flaw
 from llm_ocr.inference.replies import Answer, EngineFailedError
+from llm_ocr.inference.request import ChatRequest
 from llm_ocr.models.profile import Rung
 from llm_ocr.records import ErrorCode, PageError, ParsedAnswer
 from llm_ocr.stages.stage import FIRST, Asked, Question, Reader, Reading, Spent

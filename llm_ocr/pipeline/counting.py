@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from llm_ocr.documents import Document
 from llm_ocr.pipeline.events import ItemsDone, Notify, StageEnded, StageStarted
-from llm_ocr.records import Document, ErrorCode, PageError, PageStatus
+from llm_ocr.records import ErrorCode, PageError, PageStatus
 from llm_ocr.settings import Settings
 from llm_ocr.sources.files import is_remote
 from llm_ocr.sources.names import BYTES_A_PAGE, DATASET_KINDS

@@ -6,10 +6,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from llm_ocr.documents import Document
 from llm_ocr.pipeline.counting import counted
 from llm_ocr.pipeline.events import Note, Notify
 from llm_ocr.pipeline.targets import identity
-from llm_ocr.records import Document
 from llm_ocr.report.status import NoRunError
 from llm_ocr.settings import Settings
 from llm_ocr.sources.files import is_remote

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from llm_ocr.documents import Document
 from llm_ocr.pipeline.crew import render_pool
 from llm_ocr.pipeline.events import ItemsDone, Notify, StageEnded, StageStarted
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
 from llm_ocr.platforms.prices import Interval
 from llm_ocr.platforms.sampling import Stratum, total_pages
-from llm_ocr.records import Document, ErrorCode, PageError, PageStatus
+from llm_ocr.records import ErrorCode, PageError, PageStatus
 from llm_ocr.settings import Settings
 from llm_ocr.sources.files import is_remote
 from llm_ocr.sources.names import DATASET_KINDS

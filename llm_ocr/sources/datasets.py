@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import parse_qsl
 
-from llm_ocr.records import Document, document_id
+from llm_ocr.documents import Document, document_id
 from llm_ocr.sources.configs import NoSuchPartError, choose, configs_of, usual_config
 from llm_ocr.sources.files import FoundFile, find_files
 from llm_ocr.sources.names import DATASET_KINDS, safe_name

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from llm_ocr.records import Box, Document, ErrorCode, ImagePolicy, PageError, PageImage
+from llm_ocr.documents import Document
+from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError, PageImage
 from llm_ocr.sources.names import DATASET_KINDS, file_version
 from llm_ocr.sources.raster import Crop, RenderLimits
 

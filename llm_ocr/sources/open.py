@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from llm_ocr.records import Document, document_id
+from llm_ocr.documents import Document, document_id
 from llm_ocr.sources.configs import NoSuchPartError
 from llm_ocr.sources.datasets import (
     Source,

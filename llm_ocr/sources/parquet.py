@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from llm_ocr.records import Document, ErrorCode, PageError, Range
+from llm_ocr.documents import Document, Range
+from llm_ocr.records import ErrorCode, PageError
 from llm_ocr.sources.files import open_as_listed
 from llm_ocr.sources.row import BATCH_BYTES, Row, metadata
 from llm_ocr.storage.store import StorageError

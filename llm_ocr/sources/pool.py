@@ -14,7 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
-from llm_ocr.records import Box, Document, ErrorCode, ImagePolicy, Page, PageError, PageImage
+from llm_ocr.documents import Document
+from llm_ocr.records import Box, ErrorCode, ImagePolicy, Page, PageError, PageImage
 from llm_ocr.sources.drawing import DocumentInfo
 from llm_ocr.sources.names import DATASET_KINDS
 from llm_ocr.sources.raster import Crop, RenderLimits

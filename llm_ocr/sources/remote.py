@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from llm_ocr.records import Document, PageError, document_id
+from llm_ocr.documents import Document, document_id
+from llm_ocr.records import PageError
 from llm_ocr.sources.files import is_remote, open_as_listed
 from llm_ocr.sources.names import KINDS, safe_name
 from llm_ocr.sources.row import Row, write_row

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from llm_ocr.records import Document, PageError
+from llm_ocr.documents import Document
+from llm_ocr.records import PageError
 from llm_ocr.sources.names import file_version
 
 # What is kept of a row's other values, in characters: of one of them, and of all together.

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from llm_ocr.records import Document, ErrorCode, PageError
+from llm_ocr.documents import Document
+from llm_ocr.records import ErrorCode, PageError
 from llm_ocr.sources.row import Row
 
 

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from llm_ocr.records import Document
+from llm_ocr.documents import Document
 from llm_ocr.sources.files import is_remote
 
 CHUNK = 1 << 20

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from llm_ocr.records import Document, Range
+from llm_ocr.documents import Document, Range
 from llm_ocr.sources.names import BYTES_A_PAGE
 
 

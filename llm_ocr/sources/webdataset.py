@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
-from llm_ocr.records import Document, ErrorCode, PageError
+from llm_ocr.documents import Document
+from llm_ocr.records import ErrorCode, PageError
 from llm_ocr.sources.files import open_as_listed
 from llm_ocr.sources.names import KINDS
 from llm_ocr.sources.row import Row, metadata

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from PIL import Image
 
-from llm_ocr.inference.client import ChatRequest
 from llm_ocr.inference.quality import Evidence, Flaw, Verdict, judge
 from llm_ocr.inference.replies import Answer
+from llm_ocr.inference.request import ChatRequest
 from llm_ocr.models.profile import ModelProfile, Rung, Task
 from llm_ocr.records import Block, ErrorCode, ImagePolicy, PageError, PageStatus, ParsedAnswer
 from llm_ocr.sources.raster import encode, enlarged

@@ -3,8 +3,9 @@
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 
+from llm_ocr.documents import Document
 from llm_ocr.models.profile import ModelProfile
-from llm_ocr.records import Document, ErrorCode, Page, PageError, TextLayerUse
+from llm_ocr.records import ErrorCode, Page, PageError, TextLayerUse
 from llm_ocr.sources.open import PageSelection
 from llm_ocr.sources.pool import DocumentInfo, RenderPool
 from llm_ocr.stages.page import HowToRead, PageItem

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llm_ocr.inference.client import ChatRequest
 from llm_ocr.inference.quality import (
     SPECKLED_INK,
     Evidence,
@@ -14,6 +13,7 @@ from llm_ocr.inference.quality import (
     judge,
 )
 from llm_ocr.inference.replies import Answer
+from llm_ocr.inference.request import ChatRequest
 from llm_ocr.models.profile import ModelProfile, Rung
 from llm_ocr.records import (
     Block,

@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from llm_ocr.inference.client import ChatRequest
 from llm_ocr.inference.quality import Flaw, Verdict
 from llm_ocr.inference.replies import Answer
+from llm_ocr.inference.request import ChatRequest
 from llm_ocr.models.profile import ModelProfile, Prompt, Rung, Task
 from llm_ocr.parsing.answers import AROUND, keys_of, read_answer
 from llm_ocr.parsing.confidences import sureness

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from PIL import Image
 
+from llm_ocr.documents import Document
 from llm_ocr.inference.quality import WITNESSED, Evidence, Flaw, before_loop, judge
 from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import ModelProfile
-from llm_ocr.records import Block, Box, Document, Page, PageError, PageStatus, ParsedAnswer
+from llm_ocr.records import Block, Box, Page, PageError, PageStatus, ParsedAnswer
 from llm_ocr.sources.pool import RenderPool
 from llm_ocr.sources.raster import Crop, encode
 from llm_ocr.stages.figures import figure_blocks, figures_of

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from llm_ocr.documents import Document
 from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import ModelProfile, Rung
-from llm_ocr.records import Document, Page, PageError, PageStatus
+from llm_ocr.records import Page, PageError, PageStatus
 from llm_ocr.sources.pool import DocumentInfo
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.page import PageItem

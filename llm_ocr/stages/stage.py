@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Seque
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from llm_ocr.inference.client import ChatRequest
 from llm_ocr.inference.quality import Flaw, Verdict
 from llm_ocr.inference.replies import Answer
+from llm_ocr.inference.request import ChatRequest
 from llm_ocr.models.profile import ModelProfile, Rung
 from llm_ocr.records import PageError, PageStatus, ParsedAnswer
 from llm_ocr.stages.layer import Told

@@ -3,9 +3,10 @@
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from llm_ocr.documents import Document
 from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import ModelProfile, Rung
-from llm_ocr.records import Document, Page, PageError, PageStatus
+from llm_ocr.records import Page, PageError, PageStatus
 from llm_ocr.sources.pool import DocumentInfo
 from llm_ocr.sources.raster import Crop
 from llm_ocr.stages.extract import ExtractStage

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 
-from llm_ocr.records import Document
+from llm_ocr.documents import Document
 
 # Rows of one planned document stand between it and the next: no file holds as many.
 ROWS_AT_MOST = 1 << 40

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from llm_ocr.records import ROW, Document
+from llm_ocr.documents import ROW, Document
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.places import Places
 

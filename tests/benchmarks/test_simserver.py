@@ -14,9 +14,10 @@ from benchmarks.simpages import Faults
 from benchmarks.simserver import SimulatedServer
 from benchmarks.simulation import GPUS, Gpu, Request, Simulation
 from llm_ocr.engines.launch import Engine, EngineCommand
-from llm_ocr.inference.client import ChatClient, ChatRequest
+from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.metrics import parse_metrics
 from llm_ocr.inference.replies import Answer
+from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.retry import RetryPolicy
 from llm_ocr.inference.window import Window
 from llm_ocr.models.deepseek_ocr import parse

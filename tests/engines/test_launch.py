@@ -13,8 +13,9 @@ import pytest
 from llm_ocr.engines import launch
 from llm_ocr.engines.failures import STARTED
 from llm_ocr.engines.launch import Engine, EngineCommand
-from llm_ocr.inference.client import ChatClient, ChatRequest
+from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.replies import EngineFailedError
+from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.window import Window
 
 CHAT = [sys.executable, "-m", "tests.servers.chat"]

@@ -25,9 +25,10 @@ from PIL import Image, ImageDraw
 from llm_ocr.engines.check import CheckFailedError, check, raise_if_wrong
 from llm_ocr.engines.launch import Engine
 from llm_ocr.engines.vllm import HANDFUL, VllmOptions, vllm_command
-from llm_ocr.inference.client import ChatClient, ChatRequest
+from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.metrics import ServerLoad, scrape
 from llm_ocr.inference.replies import Answer, EngineFailedError
+from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.window import Window
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.models.profile import Prompt, Task

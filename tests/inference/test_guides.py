@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from llm_ocr.inference.client import ChatClient, ChatRequest
+from llm_ocr.inference.client import ChatClient
+from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.retry import RetryPolicy
 from llm_ocr.inference.window import Window
 from llm_ocr.records import ErrorCode, PageError

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from llm_ocr.documents import Document
 from llm_ocr.pipeline import worker
 from llm_ocr.pipeline.due import INPUTS
 from llm_ocr.pipeline.due import USUAL as STAGES
-from llm_ocr.records import Document
 from llm_ocr.report.status import read_status
 from llm_ocr.settings import Settings
 from llm_ocr.storage.objects import Objects

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_ocr.records import Document
+from llm_ocr.documents import Document
 from llm_ocr.report.status import STALLED_SECONDS, read_status
 from llm_ocr.storage.store import Store, open_store
 from llm_ocr.tables.commits import Commit

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy
 from PIL import Image
 
-from llm_ocr.records import Box, Document, ImagePolicy, Page, PageImage
+from llm_ocr.documents import Document
+from llm_ocr.records import Box, ImagePolicy, Page, PageImage
 from llm_ocr.sources.open import list_documents
 from llm_ocr.sources.pool import Crop, RenderLimits, RenderPool
 from tests.documents import decoded

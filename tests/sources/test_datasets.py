@@ -9,8 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from llm_ocr.documents import Document
 from llm_ocr.pipeline.counting import counted
-from llm_ocr.records import Document, ErrorCode, ImagePolicy, Page, PageError
+from llm_ocr.records import ErrorCode, ImagePolicy, Page, PageError
 from llm_ocr.settings import Settings
 from llm_ocr.sources.open import NoInputError, list_documents
 from llm_ocr.sources.pool import RenderPool

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from llm_ocr.records import Box, Document, ErrorCode, ImagePolicy, PageError
+from llm_ocr.documents import Document
+from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError
 from llm_ocr.sources import drawing
 from llm_ocr.sources.drawing import Draughtsman
 from llm_ocr.sources.open import list_documents

@@ -15,7 +15,8 @@ import pytest
 from PIL import Image
 from reportlab.pdfgen.canvas import Canvas
 
-from llm_ocr.records import Box, Document, ErrorCode, ImagePolicy, Page, PageError, PageImage
+from llm_ocr.documents import Document
+from llm_ocr.records import Box, ErrorCode, ImagePolicy, Page, PageError, PageImage
 from llm_ocr.sources.open import list_documents
 from llm_ocr.sources.pool import RenderLimits, RenderPool
 from tests import documents

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from llm_ocr.records import Document, ErrorCode, PageError
+from llm_ocr.documents import Document
+from llm_ocr.records import ErrorCode, PageError
 from llm_ocr.sources.open import NoInputError, list_documents
 from llm_ocr.sources.pool import RenderPool
 from llm_ocr.sources.remote import Copies

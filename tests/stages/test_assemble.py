@@ -1,8 +1,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from llm_ocr.documents import Document
 from llm_ocr.parsing.figure_data import FigureData
-from llm_ocr.records import Block, Box, Document, PageStatus
+from llm_ocr.records import Block, Box, PageStatus
 from llm_ocr.stages.assemble import AssembleStage, document_outcome
 from llm_ocr.stages.figures import captions_of
 from llm_ocr.stages.markdown import page_markdown

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from llm_ocr.inference.client import ChatRequest
 from llm_ocr.inference.replies import Answer
+from llm_ocr.inference.request import ChatRequest
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR, GRID
 from llm_ocr.records import Block, Box, ImagePolicy, ParsedAnswer
 from llm_ocr.stages.placing import merged, placed

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from llm_ocr.records import Document
+from llm_ocr.documents import Document
 from llm_ocr.storage.objects import Objects
 from llm_ocr.storage.store import Store, StoredObject, open_store
 from llm_ocr.tables.commits import committed, read_commit

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from llm_ocr.engines.embedded.aligned import with_aligned_tables
 from llm_ocr.engines.embedded.block import PageBlock, block_of
+from llm_ocr.engines.embedded.captioned import with_captioned_figures
 from llm_ocr.engines.embedded.furniture import furniture
 from llm_ocr.engines.embedded.geometry import (
     Line,
@@ -41,7 +42,7 @@ def page_blocks(
     body = typical_height(lines)
     regions = with_tables(regions, lines, width * height)
     margins, free = furniture(lines, regions, height)
-    regions = with_aligned_tables(regions, free)
+    regions = with_captioned_figures(with_aligned_tables(regions, free), free)
     drawn = figures(regions, pictures, free, width * height)
     free = [line for line in free if not inside(line, drawn)]
     tables, free = _tables(regions, free, body)

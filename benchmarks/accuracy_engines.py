@@ -17,6 +17,7 @@ from pathlib import Path
 
 from llm_ocr.evaluation.readings import RunReadings
 from llm_ocr.storage.store import open_snapshot
+from llm_ocr.tables.read import read_table
 
 ROOT = Path(__file__).parent.parent
 PEER_READER = Path(__file__).with_name("peer_reader.py")
@@ -26,6 +27,8 @@ HERE, ELSEWHERE = ("tesseract", "rapidocr"), ("liteparse", "kreuzberg")
 ENGINES = (OURS, *HERE, *ELSEWHERE)
 # These give text without headings and tables.
 PLAIN = frozenset(HERE)
+# Beside what was read: how many lines of each document are said to be doubtful, of how many.
+DOUBTS = "doubts.json"
 PEERS = "python3 -m venv FOLDER && FOLDER/bin/pip install liteparse==2.18.0 kreuzberg==4.10.4"
 
 
@@ -191,12 +194,21 @@ def _peer_command(
 
 
 def _keep_run(out: Path, folder: Path) -> None:
-    """The run's pages as Markdown files, without running headers, footers and page numbers."""
-    readings = RunReadings(open_snapshot(str(out)))
+    """The run's pages as Markdown files, without running headers, footers and page numbers, and
+    how many lines of each document are said to be doubtful."""
+    snapshot = open_snapshot(str(out))
+    readings = RunReadings(snapshot)
     for page in readings.pages({name for name, _ in readings.numbers()}):
         path = folder / f"{page.document}_pg{page.number}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page.markdown, encoding="utf-8")
+    doubts: dict[str, tuple[int, int]] = {}
+    for row in read_table(snapshot, "pages", ["name", "lines"]):
+        lines = row["lines"] or ()
+        before = doubts.get(row["name"], (0, 0))
+        doubtful = sum(line["doubtful"] for line in lines)
+        doubts[row["name"]] = before[0] + doubtful, before[1] + len(lines)
+    (folder / DOUBTS).write_text(json.dumps(doubts) + "\n")
 
 
 def chosen(names: Sequence[str]) -> list[str]:

@@ -1,11 +1,12 @@
 """What the engines of `benchmarks.accuracy` reached."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accuracy_engines import Cost
+from benchmarks.accuracy_engines import DOUBTS, Cost
 from benchmarks.page_scores import PageScore, score_page
 from benchmarks.page_totals import Totals, totals
 from benchmarks.pages.truth import read_page
@@ -29,13 +30,16 @@ class Passed:
 @dataclass(frozen=True)
 class BenchResult:
     """Tests of printed documents but those of formulas: by kind, together, and without those that
-    an empty page passes; and of the handwritten document."""
+    an empty page passes; and of the handwritten document. `doubts` are the lines said to be
+    doubtful, of printed documents and of the handwritten one; None of a reader that says nothing
+    of the kind."""
 
     kinds: Mapping[str, Passed]
     all: Passed
     without_absent: Passed
     handwritten: Passed
     failed: Sequence[str]
+    doubts: tuple[Passed, Passed] | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,22 @@ def bench_result(folder: Path, tests: Path) -> BenchResult:
         _passed([one for one in printed if one.test.kind != "absent"]),
         _passed(written),
         [one.test.id for one in asked if one.verdict is not Verdict.PASSED],
+        _doubts(folder / DOUBTS),
     )
+
+
+def _doubts(path: Path) -> tuple[Passed, Passed] | None:
+    if not path.exists():
+        return None
+    known: dict[str, tuple[int, int]] = json.loads(path.read_text())
+    printed, written = (
+        Passed(sum(one[0] for one in lines), sum(one[1] for one in lines))
+        for lines in (
+            [lines for name, lines in known.items() if HANDWRITTEN not in name],
+            [lines for name, lines in known.items() if HANDWRITTEN in name],
+        )
+    )
+    return printed, written
 
 
 def _passed(results: Sequence[TestResult]) -> Passed:

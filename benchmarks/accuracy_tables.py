@@ -25,6 +25,7 @@ def show(found: Results) -> None:
         if any(key[1] == name for key in found.bench):
             print(f"\nTests in olmOCR-bench's format, {title}; no formulas\n")
             _table(_TESTS, list(_bench_rows(found, name)))
+            _show_doubts(found, name)
 
 
 _HEAD = (
@@ -66,6 +67,13 @@ def _bench_rows(found: Results, name: str) -> Iterable[list[str]]:
         if engine in PLAIN:
             counts[KINDS.index("table")] += " (no tables)"
         yield [engine, *counts, *_costs(found, engine, name)]
+
+
+def _show_doubts(found: Results, name: str) -> None:
+    ours = found.bench.get((OURS, name))
+    if ours is not None and ours.doubts is not None:
+        printed, written = (f"{one.passed} of {one.tests}" for one in ours.doubts)
+        print(f"\nLines said to be doubtful: {written} handwritten ones, {printed} printed ones")
 
 
 def _costs(found: Results, engine: str, name: str) -> list[str]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.accuracy_engines import Cost, PageSet, Read, asked, chosen, kept
-from benchmarks.accuracy_results import Results, bench_result, page_scores
+from benchmarks.accuracy_engines import DOUBTS, Cost, PageSet, Read, asked, chosen, kept
+from benchmarks.accuracy_results import Passed, Results, bench_result, page_scores
 from benchmarks.accuracy_tables import bars, show
 from benchmarks.pages.making import DIGITAL, SCANNED, make
 
@@ -122,12 +122,15 @@ def test_tests_of_the_bench_are_counted_by_kind_without_formulas_and_handwriting
     (tmp_path / "said" / "a").mkdir(parents=True)
     (tmp_path / "said" / "a" / "one_pg1.md").write_text("A quiet river\n\nRunning head\n")
     (tmp_path / "said" / "mattsnotes_pg1.md").write_text("by hand\n")
+    doubts = {"a/one": [1, 30], "b": [0, 9], "mattsnotes": [5, 6]}
+    (tmp_path / "said" / DOUBTS).write_text(json.dumps(doubts))
     found = bench_result(tmp_path / "said", tmp_path / "tests.jsonl")
     assert (found.all.passed, found.all.tests) == (1, 2)
     assert (found.without_absent.passed, found.without_absent.tests) == (1, 1)
     assert (found.handwritten.passed, found.handwritten.tests) == (1, 1)
     assert found.kinds["absent"].passed == 0
     assert list(found.failed) == ["x"]
+    assert found.doubts == (Passed(1, 39), Passed(5, 6))
 
 
 def test_what_was_read_is_taken_again_for_the_same_pages_alone(tmp_path: Path) -> None:

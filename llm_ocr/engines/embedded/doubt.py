@@ -12,15 +12,16 @@ NEAREST = 4
 
 
 def doubtful(lines: Sequence[Line]) -> list[bool]:
-    """For each line of a page whether it may well be misread. What is exact never is."""
-    return [not line.is_exact and _is_doubtful(line, lines) for line in lines]
+    """For each line of a page whether it may well be misread. What a page was set with is not."""
+    read = [line for line in lines if line.score < 1 or not line.is_exact]
+    known = {id(line) for line in read}
+    return [id(line) in known and _is_doubtful(line, read) for line in lines]
 
 
 def _is_doubtful(line: Line, lines: Sequence[Line]) -> bool:
     if line.score < ALONE or line.score >= AMONG:
         return line.score < ALONE
-    read = [one for one in lines if not one.is_exact]
-    near = sorted(read, key=lambda one: _distance(one.rect, line.rect))[: NEAREST + 1]
+    near = sorted(lines, key=lambda one: _distance(one.rect, line.rect))[: NEAREST + 1]
     characters = sum(len(one.text) for one in near)
     return sum(one.score * len(one.text) for one in near) < AROUND * characters
 

@@ -10,7 +10,7 @@ from typing import Protocol
 import cv2
 import numpy as np
 
-from llm_ocr.engines.embedded.geometry import Line, Rect, Word, area, hull
+from llm_ocr.engines.embedded.geometry import Line, Rect, Word, area, hull, overlap
 from llm_ocr.engines.embedded.given import Given
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.recognise import Image
@@ -23,6 +23,8 @@ WITNESSES = 4
 SHORTEST, LONG_ENOUGH, LOWEST, CONFIDENT = 12, 30, 8.0, 0.8
 # Broken layers agreed 0.20 to 0.22 with what was read, good ones 0.85 and more.
 AGREES = 0.5
+# Of a scanned page pictures cover at least so much.
+PICTURED = 0.9
 # A line where the pixels vary less than this (standard deviation, 0..255) is not to be seen.
 UNSEEN = 4.0
 # Of a line's characters so many make it unreadable if they are no text.
@@ -68,9 +70,14 @@ class Held:
 def held_against(image: Image, given: Given, regions: Sequence[Region], recogniser: Texts) -> Held:
     """The lines of a page (height x width x 3, BGR) for which a text layer came."""
     lines = [line for line in given.lines if _is_seen(image, line)]
-    agreement = _agreement(image, lines, recogniser) if given.verify else None
+    read = _read_again(image, lines, recogniser) if given.verify else []
+    agreement = _agreement(read)
     if agreement is not None and agreement < AGREES:
         return Held([], False, agreement)
+    if read and _is_pictured(image, given.pictures):
+        # What another program read of a picture is as sure as what is read of it here.
+        sure = statistics.fmean(one.score for one in read)
+        lines = [replace(line, score=sure) for line in lines]
     lines, mended = _mended(image, lines, recogniser) if given.verify else (lines, 0)
     added = _missing(image, lines, regions, recogniser) if given.verify else []
     return Held([*lines, *added], True, agreement, mended, len(added))
@@ -87,8 +94,17 @@ def _is_seen(image: Image, line: Line) -> bool:
     return crop.size > 0 and float(crop.std()) >= UNSEEN
 
 
-def _agreement(image: Image, lines: Sequence[Line], recogniser: Texts) -> float | None:
-    """How well the layer agrees with a few lines read anew; None if none was read for sure."""
+@dataclass(frozen=True)
+class _ReadAgain:
+    """The beginning of a line of the layer, what was read of it and with which confidence."""
+
+    held: str
+    text: str
+    score: float
+
+
+def _read_again(image: Image, lines: Sequence[Line], recogniser: Texts) -> list[_ReadAgain]:
+    """A few lines from all over the page."""
     lying = [line for line in lines if line.height > LOWEST and not line.vertical]
     fit = [line for line in lying if _is_known(_beginning(line).text)]
     if len(fit) > WITNESSES:
@@ -96,12 +112,21 @@ def _agreement(image: Image, lines: Sequence[Line], recogniser: Texts) -> float 
         fit = [fit[int(k * step)] for k in range(WITNESSES)]
     witnesses = [_beginning(line) for line in fit]
     read = recogniser.texts([_crop(image, one.rect) for one in witnesses])
-    ratios = [
-        _likeness(one.text, text)
-        for one, (text, score) in zip(witnesses, read, strict=True)
-        if score >= CONFIDENT
-    ]
+    return [_ReadAgain(one.text, *said) for one, said in zip(witnesses, read, strict=True)]
+
+
+def _agreement(read: Sequence[_ReadAgain]) -> float | None:
+    """How well the layer agrees with lines read anew; None if none was read for sure."""
+    ratios = [_likeness(one.held, one.text) for one in read if one.score >= CONFIDENT]
     return statistics.median(ratios) if ratios else None
+
+
+def _is_pictured(image: Image, pictures: Sequence[Rect]) -> bool:
+    """Whether pictures cover the page: then its text is not what is seen on it."""
+    height, width = image.shape[:2]
+    page = 0.0, 0.0, float(width), float(height)
+    covered = sum(overlap(page, one) for one in pictures)
+    return bool(covered > PICTURED * width * height)
 
 
 def _beginning(line: Line) -> Word:

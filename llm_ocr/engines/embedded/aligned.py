@@ -107,12 +107,10 @@ def _runs(rows: Sequence[_Row], height: float) -> list[list[_Row]]:
     runs: list[list[_Row]] = []
     for row in rows:
         home = next((run for run in reversed(runs) if _follows(run, row, height)), None)
-        if home is not None and (row.is_wide or row.is_label):
+        if home is not None:
             home.append(row)
         elif row.is_wide:
             runs.append([row])
-        elif home is not None:
-            home.append(row)
     return [_to_last_wide(run) for run in runs]
 
 

@@ -13,7 +13,12 @@ COLUMNS, LINES = (100, 340, 440, 540, 640), (200, 420, 470, 520, 570)
 
 
 @pytest.fixture(scope="module")
-def answer() -> str:
+def reader() -> Reader:
+    return Reader()
+
+
+@pytest.fixture(scope="module")
+def answer(reader: Reader) -> str:
     page = Image.new("RGB", (1000, 1300), "white")
     draw, font = ImageDraw.Draw(page), ImageFont.load_default(size=26)
     draw.text((100, 80), "The table below has heads that run up.", fill="black", font=font)
@@ -28,7 +33,11 @@ def answer() -> str:
     for y, row in zip(LINES[1:], ROWS, strict=False):
         for x, cell in zip(COLUMNS, row, strict=False):
             draw.text((x + 12, y + 10), cell, fill="black", font=font)
-    return grounded(Reader().read(np.ascontiguousarray(np.asarray(page)[:, :, ::-1])))
+    return read(reader, page)
+
+
+def read(reader: Reader, page: Image.Image) -> str:
+    return grounded(reader.read(np.ascontiguousarray(np.asarray(page)[:, :, ::-1])))
 
 
 def test_heads_of_a_table_that_run_up_are_its_cells(answer: str) -> None:
@@ -41,3 +50,16 @@ def test_heads_of_a_table_that_run_up_are_its_cells(answer: str) -> None:
 def test_a_sentence_at_the_top_of_a_page_is_no_header(answer: str) -> None:
     assert "<|ref|>header<|/ref|>" not in answer
     assert "The table below has heads that run up." in answer
+
+
+@pytest.mark.parametrize(("stroke", "heads"), [(1, True), (0, False)], ids=["bold", "plain"])
+def test_a_line_in_bold_is_a_heading_without_room_around_it(
+    reader: Reader, stroke: int, heads: bool
+) -> None:
+    page = Image.new("RGB", (1000, 1300), "white")
+    draw, font = ImageDraw.Draw(page), ImageFont.load_default(size=26)
+    text = "Every Sunday of the year the river was read at the bridge."
+    for k in range(9):
+        said, thicker = ("Keepers of the gauge", stroke) if k == 4 else (text, 0)
+        draw.text((100, 300 + 36 * k), said, fill="black", font=font, stroke_width=thicker)
+    assert ("## Keepers of the gauge\n" in read(reader, page)) is heads

@@ -2,6 +2,7 @@
 
 import html
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from tests.engines.embedded.tables.drawn import (
     scanned,
 )
 from tests.engines.embedded.tables.samples import OPEN, RULED, SHAPES, sample
+from tests.engines.embedded.written import line, rows
 
 
 def cells(table: str | None) -> list[list[tuple[str, str]]]:
@@ -85,12 +87,40 @@ def test_a_frame_around_text_and_an_empty_grid_are_no_tables() -> None:
     assert ruled_areas(chart, [Line(one.text, (one,), 0.9) for one in ticks]) == []
 
 
-def line(text: str, x: float, y: float) -> Line:
-    words = []
-    for part in text.split():
-        words.append(Word((x, y, x + 9 * len(part), y + 20), part))
-        x = words[-1].rect[2] + 6
-    return Line(text, tuple(words), 0.9)
+CLOSE_ROWS: Rows = [
+    [(at, Cell((head,), head=True)) for at, head in enumerate(("Site", "Depth", "Flow"))],
+    *(
+        [(0, Cell((f"{which} Alder",))), (1, Cell((f"{k}2.5",))), (2, Cell((f"{k}7.1",)))]
+        for k, which in enumerate(("Upper", "Lower", "Middle", "Old"), 1)
+    ),
+]
+
+
+def test_rules_are_found_behind_words_with_rectangles_higher_than_their_rows() -> None:
+    drawn = draw(CLOSE_ROWS, Style(rules=frozenset({ALL}), row_gap=0.0))
+    assert len(ruled_areas(drawn.image, [raised(one, 0.35) for one in drawn.lines])) == 1
+    lines = [raised(one, 0.2) for one in drawn.lines]
+    assert cells(table_html(lines, drawn.image)) == cells(drawn.html)
+
+
+def raised(one: Line, share: float) -> Line:
+    """A line as a recogniser gives it: with room above and below its letters, in its heights."""
+    room = share * one.height
+    words = [
+        replace(word, rect=(word.rect[0], word.rect[1] - room, word.rect[2], word.rect[3] + room))
+        for word in one.words
+    ]
+    return replace(one, words=tuple(words), is_exact=False)
+
+
+def test_columns_of_numbers_that_no_rule_parts_are_read_by_their_gaps() -> None:
+    texts = [("Alder", "12.5", "94", "7.1"), ("Canal", "70.3", "71", "8.4")] * 2
+    image = np.full((220, 600, 3), 255, dtype=np.uint8)
+    for k in range(len(texts)):
+        box(image, (10, 50 + 26 * k, 190, 76 + 26 * k))
+        box(image, (190, 50 + 26 * k, 520, 76 + 26 * k))
+    read = cells(table_html(rows(texts, (20, 220, 340, 460), 53), image))
+    assert read == [[("", text) for text in row] for row in texts]
 
 
 def test_two_columns_of_prose_and_a_list_are_no_tables() -> None:

@@ -1,0 +1,24 @@
+"""A closed grid by its rules, some of which are not as long as they should be."""
+
+import pytest
+
+from llm_ocr.engines.embedded.tables.lattice import Lattice
+from llm_ocr.engines.embedded.tables.rules import Rule, Rules
+
+HEIGHT = 20.0
+ROWS, COLUMNS = (100.0, 140.0, 180.0), (0.0, 200.0, 400.0)
+
+
+@pytest.mark.parametrize(
+    ("starts", "is_side"),
+    [(100.0, True), (100.0 - 0.8 * HEIGHT, True), (100.0 - 1.5 * HEIGHT, False), (120.0, False)],
+    ids=["at the frame", "a little above it", "far above it", "within a row"],
+)
+def test_a_rule_down_may_stand_out_a_little_above_the_grid(starts: float, is_side: bool) -> None:
+    """As it does where a letter stands right above it."""
+    across = tuple(Rule(y, 0, 400) for y in ROWS)
+    first, middle, last = COLUMNS
+    down = (Rule(first, 100, 180), Rule(middle, starts, 180), Rule(last, 100, 180))
+    lattice = Lattice(Rules(across, down), HEIGHT)
+    assert lattice.x == [x for x in COLUMNS if is_side or x != middle]
+    assert lattice.is_closed

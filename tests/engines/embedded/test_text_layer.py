@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from tests.engines.embedded.running import running_engine
 
@@ -154,6 +154,23 @@ def test_each_block_says_how_sure_it_is(engine: str) -> None:
     text, beside = read(engine, Page().prose())
     assert len(beside["confidences"]) == text.count("<|ref|>")
     assert all(one == 1.0 for one in beside["confidences"])
+
+
+@pytest.mark.parametrize(
+    ("blurred", "pictured", "is_doubtful"),
+    [(True, True, True), (True, False, False), (False, True, False)],
+    ids=["unreadable scan", "no scan", "clear scan"],
+)
+def test_a_layer_over_a_scan_is_as_doubtful_as_what_is_seen(
+    engine: str, blurred: bool, pictured: bool, is_doubtful: bool
+) -> None:
+    page = Page().prose()
+    if blurred:
+        page.image = page.image.filter(ImageFilter.GaussianBlur(6))
+    text, beside = read(engine, page, pictures=[[0, 0, *SIZE]] if pictured else [])
+    assert beside["text_layer"]["used"]
+    assert PROSE[0] in text
+    assert {doubtful for _, _, doubtful, *_ in beside["lines"]} == {is_doubtful}
 
 
 @pytest.mark.parametrize("layer", [{"lines": 3}, {"lines": [{"text": "a"}]}, "text", {}])

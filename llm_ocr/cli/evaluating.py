@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 # Problems that are told; the JSON file has all.
 MOST_TOLD = 20
+SAMPLE = 50
 
 
 def evaluate(
@@ -30,8 +31,9 @@ def evaluate(
         str | None, typer.Option(help="Another run, to be compared with page by page.")
     ] = None,
     sample: Annotated[
-        int, typer.Option(min=1, help="Pages that are looked at without tests, by chance.")
-    ] = 50,
+        int | None,
+        typer.Option(min=1, help="Pages that are looked at without --tests, by chance (50)."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Draws others.")] = 0,
     furniture: Annotated[
         bool, typer.Option(help="Take running headers, footers and page numbers for text.")
@@ -48,12 +50,17 @@ def evaluate(
     from llm_ocr.evaluation import asking, files, printing
     from llm_ocr.evaluation.readings import open_readings
 
+    if tests and sample is not None:
+        raise typer.BadParameter(
+            "with --tests, every page that has some is read: leave --sample out",
+            param_hint="--sample",
+        )
     console = terminal()
     with errors():
         readings = open_readings(run, furniture)
         other = open_readings(against, furniture) if against else None
         given = asking.load(tests) if tests else None
-        results = _results(readings, other, given, sample, seed)
+        results = _results(readings, other, given, sample or SAMPLE, seed)
         for result in results:
             console.print(printing.render(result), highlight=False)
         problems = asking.problems_of(results)

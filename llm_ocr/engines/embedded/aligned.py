@@ -30,6 +30,8 @@ ALIGNED, SAME_EDGE = 0.7, 0.7
 # A row of one part within a table has no more words, and more than this share of the parts have
 # more only in columns of text.
 LABEL_WORDS, WORDY = 4, 0.5
+# A column of labels has one for so many of its table's rows, and is no further from it, in heights.
+LABELLED, FAR = 0.6, 15.0
 # What a table covers so much of, or what holds so much of a table, is no region of text.
 COVERED = 0.7
 _CAPTION = re.compile(r"tab(\.|le|elle|leau|la|ella)\s*[\dIVX]", re.I)
@@ -161,6 +163,49 @@ def _has_mate(part: Line, row: _Row, rows: Sequence[_Row]) -> bool:
     others = [one for one in rows if one is not row]
     mates = sum(any(_in_line(part, other) for other in one.parts) for one in others)
     return mates >= 0.5 * len(others)
+
+
+def with_head_row(table: Rect, lines: Sequence[Line]) -> Rect:
+    """A table with the row right above it, if its parts stand above the table's columns: the
+    detector often leaves a head out."""
+    inner = [line for line in lines if inside(line, [table])]
+    over = [
+        line
+        for line in lines
+        if line not in inner
+        and line.rect[0] > table[0] - line.height
+        and line.rect[2] < table[2] + line.height
+        and -0.5 * line.height < table[1] - line.rect[3] < line.height
+    ]
+    labels = [line for line in over if words_in(line) <= LABEL_WORDS]
+    headed = [line for line in labels if any(_in_line(line, one) for one in inner)]
+    if len(over) < 2 or len(labels) < len(over) or len(headed) < ALIGNED * len(over):
+        return table
+    return hull((table, *(line.rect for line in over)))
+
+
+def with_label_column(table: Rect, lines: Sequence[Line]) -> Rect:
+    """A table with the column of short texts left of it, one for most of its rows: the detector
+    often leaves one out that stands far from the others."""
+    rows = rows_of([line for line in lines if inside(line, [table])])
+    beside = [
+        line
+        for line in lines
+        if table[1] - line.height < line.middle < table[3] + line.height
+        and -0.3 * line.height < table[0] - line.rect[2] < FAR * line.height
+    ]
+    labels = [line for line in beside if words_in(line) <= LABEL_WORDS]
+    labelled = [
+        row
+        for row in rows
+        if any(abs(row[0].middle - one.middle) < 0.5 * one.height for one in labels)
+    ]
+    if not labels or len(labels) < len(beside) or len(labelled) < LABELLED * len(rows):
+        return table
+    aligned = [line for line in labels if _in_line(line, labels[-1])]
+    if len(aligned) < ALIGNED * len(labels):
+        return table
+    return hull((table, *(line.rect for line in labels)))
 
 
 def _in_line(part: Line, other: Line) -> bool:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from llm_ocr.engines.embedded.aligned import with_aligned_tables
+from llm_ocr.engines.embedded.aligned import with_aligned_tables, with_head_row, with_label_column
 from llm_ocr.engines.embedded.block import PageBlock, block_of
 from llm_ocr.engines.embedded.captioned import with_captioned_figures
 from llm_ocr.engines.embedded.furniture import furniture
@@ -70,7 +70,8 @@ def _tables(
         if one.label not in ("table", "figure")
         and not is_prose([line for line in lines if inside(line, [one.rect])])
     ]
-    areas = [_with_side_column(rect, others, body) for rect in areas]
+    areas = [with_label_column(_with_side_column(rect, others, body), lines) for rect in areas]
+    areas = [with_head_row(rect, lines) for rect in areas]
     free = list(lines)
     tables: list[PageBlock] = []
     for rect in areas:

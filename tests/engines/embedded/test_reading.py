@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from llm_ocr.engines.embedded.answer import grounded
 from llm_ocr.engines.embedded.reading import Reader
@@ -18,7 +18,7 @@ def reader() -> Reader:
 
 
 @pytest.fixture(scope="module")
-def answer(reader: Reader) -> str:
+def drawn() -> Image.Image:
     page = Image.new("RGB", (1000, 1300), "white")
     draw, font = ImageDraw.Draw(page), ImageFont.load_default(size=26)
     draw.text((100, 80), "The table below has heads that run up.", fill="black", font=font)
@@ -33,7 +33,12 @@ def answer(reader: Reader) -> str:
     for y, row in zip(LINES[1:], ROWS, strict=False):
         for x, cell in zip(COLUMNS, row, strict=False):
             draw.text((x + 12, y + 10), cell, fill="black", font=font)
-    return read(reader, page)
+    return page
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["on light paper", "on dark paper"])
+def answer(request: pytest.FixtureRequest, reader: Reader, drawn: Image.Image) -> str:
+    return read(reader, ImageOps.invert(drawn) if request.param else drawn)
 
 
 def read(reader: Reader, page: Image.Image) -> str:

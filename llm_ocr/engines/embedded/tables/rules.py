@@ -8,8 +8,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from llm_ocr.engines.embedded.detect import Image, on_light_paper
 from llm_ocr.engines.embedded.geometry import Rect
-from llm_ocr.engines.embedded.recognise import Image
 
 # How much darker than the paper on both sides of it a rule is (0..255).
 DARKER = 14
@@ -60,7 +60,7 @@ def rules_in(
     crop = image[top : int(rect[3]) + 1, left : int(rect[2]) + 1]
     if min(crop.shape[:2]) < 4:
         return NO_RULES
-    grey = np.asarray(cv2.cvtColor(crop, cv2.COLOR_BGR2GRAY), dtype=np.uint8)
+    grey = on_light_paper(np.asarray(cv2.cvtColor(crop, cv2.COLOR_BGR2GRAY), dtype=np.uint8))
     scale = 1.0
     if height >= LARGE:
         scale = 0.5

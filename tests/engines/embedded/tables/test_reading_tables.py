@@ -60,9 +60,11 @@ GRID: Rows = [
 ]
 
 
-def test_a_closed_grid_with_text_in_its_cells_is_a_tables_area() -> None:
+@pytest.mark.parametrize("paper", ["light", "dark"])
+def test_a_closed_grid_with_text_in_its_cells_is_a_tables_area(paper: str) -> None:
     drawn = draw(GRID, Style(rules=frozenset({ALL})))
-    (area,) = ruled_areas(drawn.image, drawn.lines)
+    image = drawn.image if paper == "light" else np.asarray(255 - drawn.image, np.uint8)
+    (area,) = ruled_areas(image, drawn.lines)
     inner = area_of(drawn)
     assert area[0] < inner[0] < inner[2] < area[2]
     assert area[1] < inner[1] < inner[3] < area[3]

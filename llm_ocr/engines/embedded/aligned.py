@@ -23,7 +23,7 @@ from llm_ocr.engines.embedded.pictured import inside
 # Rows of a table follow each other within so many line heights; a caption is as near.
 FOLLOWING = 1.8
 # A table has so many rows of several parts; without a caption, of at least three parts, of which
-# this share is numbers.
+# this share is numbers, or of a label and its value.
 CAPTIONED_ROWS, ROWS, PARTS, NUMBERS = 3, 4, 3, 0.3
 # So many of the parts stand below those of other rows, and edges are the same up to this.
 ALIGNED, SAME_EDGE = 0.7, 0.7
@@ -34,6 +34,9 @@ LABEL_WORDS, WORDY = 4, 0.5
 LABELLED, FAR = 0.6, 15.0
 # What a table covers so much of, or what holds so much of a table, is no region of text.
 COVERED = 0.7
+# Of labels with their values so many have no number themselves.
+LABELLED_ROWS = 0.6
+_DIGIT = re.compile(r"\d")
 _CAPTION = re.compile(r"tab(\.|le|elle|leau|la|ella)\s*[\dIVX]", re.I)
 
 
@@ -148,14 +151,24 @@ def _is_table(run: Sequence[_Row], is_captioned: bool) -> bool:
     wide = [row for row in run if row.is_wide]
     parts = [part for row in wide for part in row.parts]
     wordy = sum(words_in(part) > LABEL_WORDS for part in parts)
-    if len(wide) < (CAPTIONED_ROWS if is_captioned else ROWS) or wordy > WORDY * len(parts):
+    fewest = CAPTIONED_ROWS if is_captioned or _is_of_values(wide) else ROWS
+    if len(wide) < fewest or wordy > WORDY * len(parts):
         return False
-    if not is_captioned:
+    if not is_captioned and not _is_of_values(wide):
         numbers = sum(words_in(part) == 0 for part in parts)
         if len(parts) < PARTS * len(wide) or numbers < NUMBERS * len(parts):
             return False
     below = sum(_has_mate(part, row, wide) for row in wide for part in row.parts)
     return below >= ALIGNED * len(parts)
+
+
+def _is_of_values(rows: Sequence[_Row]) -> bool:
+    """Whether rows are a label each and its value, as on a bill: 12 March, or £12.50."""
+    if any(len(row.parts) != 2 for row in rows):
+        return False
+    numbered = [[_DIGIT.search(part.text) is not None for part in row.parts] for row in rows]
+    labels = sum(not label for label, _ in numbered)
+    return all(value for _, value in numbered) and labels >= LABELLED_ROWS * len(rows)
 
 
 def _has_mate(part: Line, row: _Row, rows: Sequence[_Row]) -> bool:

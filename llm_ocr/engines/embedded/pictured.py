@@ -49,18 +49,22 @@ def figures(
 
 
 def with_tables(regions: Sequence[Region], lines: Sequence[Line], page: float) -> list[Region]:
-    """Regions, what the detector calls a figure but is rows of several cells being a table.
+    """Regions, what the detector calls a figure but is rows of several cells being a table, and
+    what is lines of text being none.
 
     What it calls a figure of a whole page is one that it knows nothing of, as of a newspaper.
     """
-    return [
-        replace(region, label="table")
-        if region.label == "figure"
-        and area(region.rect) < LARGEST * page
-        and _is_table([line for line in lines if inside(line, [region.rect])])
-        else region
-        for region in regions
-    ]
+    found: list[Region] = []
+    for region in regions:
+        if region.label != "figure" or area(region.rect) >= LARGEST * page:
+            found.append(region)
+            continue
+        inner = [line for line in lines if inside(line, [region.rect])]
+        if _is_table(inner):
+            found.append(replace(region, label="table"))
+        elif not _is_text(inner):
+            found.append(region)
+    return found
 
 
 def inside(line: Line, rects: Sequence[Rect]) -> bool:
@@ -92,13 +96,26 @@ def _words(row: Sequence[Line]) -> int:
 def _is_text(inner: Sequence[Line]) -> bool:
     """Whether lines close below each other, with one left edge, are all that a region has."""
     rows = rows_of(inner)
-    if len(rows) < 4 or sum(_words(row) > 0 for row in rows) < 0.7 * len(rows):
+    if len(rows) < 4:
+        return _is_sum(rows)
+    if sum(_words(row) > 0 for row in rows) < 0.7 * len(rows):
         return False
     height = statistics.median(line.height for line in inner)
     left = statistics.median(row[0].rect[0] for row in rows)
     aligned = sum(abs(row[0].rect[0] - left) < 0.6 * height for row in rows)
     tall = rows[-1][0].rect[3] - rows[0][0].rect[1]
     return aligned >= 0.8 * len(rows) and tall < 2.2 * height * len(rows)
+
+
+def _is_sum(rows: Sequence[Sequence[Line]]) -> bool:
+    """Whether two rows or three are labels with their values, as below a bill."""
+    if len(rows) < 2 or any(len(row) != 2 or not _words(row[:1]) for row in rows):
+        return False
+    height = rows[0][0].height
+    lefts, rights = [row[0].rect[0] for row in rows], [row[1].rect[2] for row in rows]
+    tall = rows[-1][0].rect[3] - rows[0][0].rect[1]
+    even = max(max(one) - min(one) for one in (lefts, rights)) < 0.6 * height
+    return even and tall < 2.2 * height * len(rows)
 
 
 def _is_table(inner: Sequence[Line]) -> bool:

@@ -41,6 +41,17 @@ def test_labels_with_their_values_are_a_table_only_below_a_caption(said: str) ->
     assert tables([line("Who kept what", LEFT, TOP - PITCH), *values]) == []
 
 
+BILL = [("Subtotal", "£2,832.60"), ("VAT 20%", "£566.52"), ("Total", "£3,399.12")]
+
+
+def test_labels_with_their_numbers_are_a_table_without_a_caption() -> None:
+    bill = rows(BILL, PLACES[:2], TOP)
+    assert tables(bill) == [around(bill)]
+    assert tables(rows(BILL[:2], PLACES[:2], TOP)) == []
+    dated = [(f"{label} of 1901", value) for label, value in BILL]
+    assert tables(rows(dated, (LEFT, 400.0), TOP)) == [], "no labels"
+
+
 def test_a_table_takes_the_place_of_the_text_around_it_and_in_it() -> None:
     table = rows(STATIONS, PLACES, TOP)
     x1, y1, x2, y2 = around(table)

@@ -50,7 +50,7 @@ def figures(
 
 def with_tables(regions: Sequence[Region], lines: Sequence[Line], page: float) -> list[Region]:
     """Regions, what the detector calls a figure but is rows of several cells being a table, and
-    what is lines of text being none.
+    what is labels with their values being none.
 
     What it calls a figure of a whole page is one that it knows nothing of, as of a newspaper.
     """
@@ -62,7 +62,7 @@ def with_tables(regions: Sequence[Region], lines: Sequence[Line], page: float) -
         inner = [line for line in lines if inside(line, [region.rect])]
         if _is_table(inner):
             found.append(replace(region, label="table"))
-        elif not _is_text(inner):
+        elif not _is_sum(rows_of(inner)):
             found.append(region)
     return found
 
@@ -96,9 +96,7 @@ def _words(row: Sequence[Line]) -> int:
 def _is_text(inner: Sequence[Line]) -> bool:
     """Whether lines close below each other, with one left edge, are all that a region has."""
     rows = rows_of(inner)
-    if len(rows) < 4:
-        return _is_sum(rows)
-    if sum(_words(row) > 0 for row in rows) < 0.7 * len(rows):
+    if len(rows) < 4 or sum(_words(row) > 0 for row in rows) < 0.7 * len(rows):
         return False
     height = statistics.median(line.height for line in inner)
     left = statistics.median(row[0].rect[0] for row in rows)
@@ -109,7 +107,7 @@ def _is_text(inner: Sequence[Line]) -> bool:
 
 def _is_sum(rows: Sequence[Sequence[Line]]) -> bool:
     """Whether two rows or three are labels with their values, as below a bill."""
-    if len(rows) < 2 or any(len(row) != 2 or not _words(row[:1]) for row in rows):
+    if len(rows) not in (2, 3) or any(len(row) != 2 or not _words(row[:1]) for row in rows):
         return False
     height = rows[0][0].height
     lefts, rights = [row[0].rect[0] for row in rows], [row[1].rect[2] for row in rows]

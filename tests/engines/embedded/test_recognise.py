@@ -146,4 +146,6 @@ def test_a_line_is_doubtful_by_itself_or_with_its_neighbours() -> None:
     # One line of print that is a little worse than the others is still print.
     assert doubtful([*print_, line(300, 0.96)]) == [False] * 7
     assert doubtful([*print_, line(300, 0.7)])[-1]
-    assert not doubtful([line(0, 0.5, is_exact=True)])[0]
+    assert not any(doubtful([line(0, 1.0, is_exact=True), line(50, 0.9), line(100, 0.9)])[:1])
+    # A layer that another program laid over a scan.
+    assert doubtful([line(0, 0.5, is_exact=True)])[0]

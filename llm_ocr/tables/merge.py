@@ -63,16 +63,17 @@ def _rows(
     """The file's rows with their keys, after a marker that makes the merge wait to open it."""
     column = id_column(table)
     with store.open(source.path) as opened:
-        file = pq.ParquetFile(opened)
+        file = pq.ParquetFile(opened, pre_buffer=False)
         if file.metadata.num_rows == 0:
             return
-        first = file.read_row_group(0, columns=[column])[column][0].as_py()
+        key = file.read_row_group(0, columns=[column], use_threads=False)
+        first = key[column][0].as_py()
     yield sort_key(first, order), k, None
     with store.open(source.path) as opened:
-        file = pq.ParquetFile(opened)
+        file = pq.ParquetFile(opened, pre_buffer=False)
         # One row group at a time: `iter_batches` reads ahead as far as it likes.
         for group in range(file.num_row_groups):
-            for batch in file.read_row_group(group).to_batches():
+            for batch in file.read_row_group(group, use_threads=False).to_batches():
                 for at, row_id in enumerate(batch.column(column).to_pylist()):
                     if source.only is None or batch[source.column][at].as_py() in source.only:
                         yield sort_key(row_id, order), k, batch.slice(at, 1)

@@ -85,7 +85,8 @@ def row_groups(
     only: Only | None = None,
 ) -> Iterator[pa.Table]:
     """As `read_piece`, from a file that is open, as Arrow tables."""
-    file = pq.ParquetFile(source)
+    # Without threads: a program that ends at once would end in the middle of their start.
+    file = pq.ParquetFile(source, pre_buffer=False)
     end = file.metadata.num_rows if piece.rows is None else piece.start + piece.rows
     at = 0
     for group in range(file.num_row_groups):
@@ -93,14 +94,14 @@ def row_groups(
         inside = range(max(piece.start, first) - first, min(end, at) - first)
         wanted = _wanted(file, group, inside, only) if inside and only else inside
         if wanted:
-            rows = file.read_row_group(group, columns=columns)
+            rows = file.read_row_group(group, columns=columns, use_threads=False)
             yield rows if len(wanted) == rows.num_rows else rows.take(pa.array(wanted))
 
 
 def _wanted(file: pq.ParquetFile, group: int, inside: range, only: Only) -> list[int]:
     """Which rows of a group are wanted, from their key column alone."""
     column, values = only
-    keys = file.read_row_group(group, columns=[column])[column].to_pylist()
+    keys = file.read_row_group(group, columns=[column], use_threads=False)[column].to_pylist()
     return [at for at in inside if keys[at] in values]
 
 

@@ -65,6 +65,20 @@ def test_a_title_at_the_top_and_a_note_at_the_foot_are_none() -> None:
     assert found(title, note) == {}
 
 
+def test_an_item_below_a_header_goes_on_from_the_page_before() -> None:
+    head = line("Form 101-02", 100, 40), line("Initial issue", 800, 40)
+    item = line("b) Was a conviction recorded?", 100, 90), line("Yes", 800, 90)
+    region = Region("header", (90, 20, 900, 115), 0.9)
+    kept = {"Form 101-02": "header", "Initial issue": "header"}
+    assert found(*head, *item, regions=(region,)) == kept
+    issued = line("Issued in March", 100, 90), item[1]
+    assert found(*head, *issued, regions=(region,)) == {
+        **kept,
+        "Issued in March": "header",
+        "Yes": "header",
+    }
+
+
 def test_a_letterhead_of_many_rows_is_none() -> None:
     head = [
         line(text, 100, 30 + 26 * k)

@@ -42,6 +42,8 @@ _RUNNING = re.compile(
     r"|^\[?ch(apter|\.)\s*[\dIVXLC]|^section\s+\d|\bpage \d+\b|\| *\d+$|^\d+ *\||^\d{1,4}\s{2,})",
     re.IGNORECASE,
 )
+# A list's item goes on from the page before.
+_ITEM = re.compile(r"\(?[a-z]\)\s+[^\W\d_]{2}")
 _NOTE = re.compile(r"([*†‡§¶¹²³⁴-⁹]|\(?\d{1,2}\)?[.)]?\s+[^\W\d_])")
 _SENTENCE = re.compile(r"[^\W\d_]{2,}[.!?]$")
 
@@ -99,7 +101,7 @@ def _outer(
     """The rows from the edge on that are furniture."""
     count = 0
     for k, row in enumerate(rows[:MOST_ROWS]):
-        if _called(row, regions) == "table":
+        if _called(row, regions) == "table" or _ITEM.match(_said(row)):
             break
         rect = hull(line.rect for line in row)
         margin = max(min(rect[3], height - rect[1]) / height, 0.0)

@@ -154,8 +154,10 @@ async def until(true: Callable[[], bool], seconds: float = 20) -> None:
 
 
 async def load_of(engine: Engine) -> ServerLoad:
-    load = await scrape(engine.base_url, {})
-    assert load is not None
+    """What the server counts, once it answers: it may be busy with its own start."""
+    async with asyncio.timeout(60):
+        while (load := await scrape(engine.base_url, {})) is None:
+            await asyncio.sleep(0.1)
     return load
 
 

@@ -353,7 +353,7 @@ async def test_no_page_is_lost_when_the_server_is_terminated_while_it_reads(engi
 
 async def test_an_answer_goes_on_with_what_the_server_said_before_it_died(engine: Engine) -> None:
     before = processes_of(engine)
-    request = asked(512)
+    request = asked(2000)
     async with client_of(engine, width=1, streams=True) as client:
         page = asyncio.create_task(client.ask(request))
         already = (await load_of(engine)).generation_tokens
@@ -363,8 +363,8 @@ async def test_an_answer_goes_on_with_what_the_server_said_before_it_died(engine
         server_among(before).kill()
         said = await page
     again = await load_of(engine)
-    assert (said.completion_tokens, said.finish_reason) == (512, "length")
-    assert again.generation_tokens <= 512 - HANDFUL, "less than the whole answer, and the probe's"
+    assert (said.completion_tokens, said.finish_reason) == (2000, "length")
+    assert again.generation_tokens <= 2000 - HANDFUL, "less than the whole answer, and the probe's"
 
 
 async def test_nothing_is_left_when_the_supervisor_is_killed(engine: Engine) -> None:

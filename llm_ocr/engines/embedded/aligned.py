@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from llm_ocr.engines.embedded.captions import names_table
 from llm_ocr.engines.embedded.geometry import (
     Line,
     Rect,
@@ -37,7 +38,6 @@ COVERED = 0.7
 # Of labels with their values so many have no number themselves.
 LABELLED_ROWS = 0.6
 _DIGIT = re.compile(r"\d")
-_CAPTION = re.compile(r"tab(\.|le|elle|leau|la|ella)\s*[\dIVX]", re.I)
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _to_last_wide(run: Sequence[_Row]) -> list[_Row]:
 def _has_caption(run: Sequence[_Row], lines: Sequence[Line], height: float) -> bool:
     x1, y1, x2, y2 = hull(row.rect for row in run)
     return any(
-        _CAPTION.match(line.text)
+        names_table(line.text)
         and min(abs(y1 - line.rect[3]), abs(line.rect[1] - y2)) < FOLLOWING * height
         and shared_columns((x1, y1, x2, y2), line.rect) > 0
         for line in lines

@@ -1,9 +1,9 @@
 """Figures that the detector missed or cut: what stands above a figure's caption and is no text."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from llm_ocr.engines.embedded.captions import begins_caption, names_figure
 from llm_ocr.engines.embedded.geometry import Line, Rect, hull, overlap, typical_height
 from llm_ocr.engines.embedded.gutters import gutters, words_in
 from llm_ocr.engines.embedded.layout import Region
@@ -14,7 +14,6 @@ FEW_WORDS, NARROW = 3, 0.6
 FEWEST, LOWEST = 3, 3.0
 # Nothing in a figure is further from the next label, or from the caption, in line heights.
 FAR = 14.0
-_CAPTION = re.compile(r"(fig(ure|\.)?|abb(ildung|\.)?|chart)\s*\d+\s*[.:|–—]?\s+\S", re.I)
 
 
 def with_captioned_figures(regions: Sequence[Region], lines: Sequence[Line]) -> list[Region]:
@@ -23,7 +22,7 @@ def with_captioned_figures(regions: Sequence[Region], lines: Sequence[Line]) -> 
     if not lines:
         return found
     height = typical_height(lines)
-    for caption in (line for line in lines if _CAPTION.match(line.text)):
+    for caption in (line for line in lines if _is_caption(line.text)):
         column = _column(caption, lines)
         figures = [one for one in found if one.label == "figure"]
         labels = _labels(caption, column, lines, [one.rect for one in figures], height)
@@ -40,6 +39,10 @@ def with_captioned_figures(regions: Sequence[Region], lines: Sequence[Line]) -> 
         elif len(labels) >= FEWEST and rect[3] - rect[1] > LOWEST * height:
             found.append(Region("figure", rect, 1.0))
     return found
+
+
+def _is_caption(text: str) -> bool:
+    return names_figure(text) and begins_caption(text)
 
 
 def _column(caption: Line, lines: Sequence[Line]) -> Rect:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.block import PageBlock, block_of
+from llm_ocr.engines.embedded.captions import begins_caption, is_marked, names_figure
 from llm_ocr.engines.embedded.doubt import ALONE
 from llm_ocr.engines.embedded.geometry import Line, Rect, apart, shared_columns, shared_rows
 from llm_ocr.engines.embedded.measured import heads_text, with_heads
@@ -22,13 +23,6 @@ LONGEST_HEADING, MOST_LINES = 140, 3
 LONGEST_TITLE, MOST_TITLE_LINES = 260, 4
 NOTE_SIZE = 0.92
 
-_CAPTION = re.compile(
-    r"(fig(ure|\.)?|abb(ildung|\.)?|chart|photo|scheme|plate|map|图)\s*[\dIVX]", re.I
-)
-_TABLE_CAPTION = re.compile(r"(tab(le|elle|\.)?|表)\s*[\dIVX]", re.I)
-# A caption's number is followed by a mark or a capital; in a sentence a verb follows.
-_SENTENCE = re.compile(r"\w+\.?\s*[\dIVX]+[a-z]?\s+(?!and\b)[a-z]{2,}")
-_MARKED = re.compile(r"\w+\.?\s*[\dIVX]+[a-z]?\s*[.:|–—]\s+\S", re.I)
 _SUBSECTION = re.compile(r"\d{1,2}(\.\d{1,2})+\.?\s+[^\W\d_a-z]")
 _SECTION = re.compile(r"(\d{1,2}|[IVX]{1,5})\.?\s+[^\W\d_a-z]")
 _NOTE = re.compile(r"([*†‡§¶¹²³⁴-⁹]+|\(?\d{1,2}\)?[.)]?)\s*[^\W\d]")
@@ -70,28 +64,23 @@ def _without_caption(block: PageBlock, body: float) -> list[PageBlock]:
 def _starts_caption(row: Sequence[Line], above: Sequence[Sequence[Line]], body: float) -> bool:
     """Whether a row begins a caption: within a text only if it is marked and set apart."""
     text = " ".join(line.text for line in row)
-    if not _begins_caption(text):
+    if not begins_caption(text):
         return False
     if not above:
         return True
     gap = row[0].rect[1] - max(line.rect[3] for line in above[-1])
     left = min(one[0].rect[0] for one in above)
-    return _MARKED.match(text) is not None and (gap > 0.5 * body or row[0].rect[0] > left + body)
-
-
-def _begins_caption(text: str) -> bool:
-    marked = _CAPTION.match(text) or _TABLE_CAPTION.match(text)
-    return marked is not None and _SENTENCE.match(text) is None
+    return is_marked(text) and (gap > 0.5 * body or row[0].rect[0] > left + body)
 
 
 def _caption(block: PageBlock, drawn: Sequence[Rect], body: float) -> PageBlock:
     """Captions by how they begin; what the detector calls a figure's caption is text unless a
     figure is near."""
-    if block.label == "image_caption" and not _CAPTION.match(block.text):
+    if block.label == "image_caption" and not names_figure(block.text):
         near = any(apart(block.rect, rect) < 3 * body for rect in drawn)
         return block if near else replace(block, label="text")
-    if block.label in ("text", "title") and len(block.lines) <= 8 and _begins_caption(block.text):
-        of_figure = _CAPTION.match(block.text) is not None
+    if block.label in ("text", "title") and len(block.lines) <= 8 and begins_caption(block.text):
+        of_figure = names_figure(block.text)
         return replace(block, label="image_caption" if of_figure else "table_caption")
     return block
 

@@ -1,14 +1,15 @@
 """Which parts of a page are figures: what the detector says, the images of a PDF, and the text
 that lies in them."""
 
-import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from llm_ocr.engines.embedded.captions import names_figure, names_table
 from llm_ocr.engines.embedded.geometry import Line, Rect, area, hull, overlap
 from llm_ocr.engines.embedded.grouping import CLOSE, close_together
+from llm_ocr.engines.embedded.gutters import words_in
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.paragraphs import rows_of
 
@@ -21,8 +22,6 @@ LARGE, PROSE_WORDS = 0.25, 40
 CUT_WORDS, CUT_MEAN = 9, 3.0
 # So is a column of so many lines with so many words each, beside what is drawn.
 COLUMN_LINES, COLUMN_WORDS, LEAST_WIDTH = 4, 3.0, 0.2
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_CAPTION = re.compile(r"(fig(ure|\.)?|abb(ildung|\.)?|chart|photo|tab(le|elle|\.)?)\s*\d", re.I)
 
 
 def figures(
@@ -90,7 +89,7 @@ def _merged(rects: Sequence[Rect]) -> list[Rect]:
 
 
 def _words(row: Sequence[Line]) -> int:
-    return sum(len(_WORD.findall(line.text)) for line in row)
+    return sum(map(words_in, row))
 
 
 def _is_text(inner: Sequence[Line]) -> bool:
@@ -172,7 +171,7 @@ def _run(rows: Sequence[list[Line]]) -> list[list[Line]]:
         if split or (_words(row) < 2 and not (run and _words(row))):
             break
         run.append(row)
-        if _CAPTION.match(row[0].text):
+        if names_figure(row[0].text) or names_table(row[0].text):
             return run
     words = sum(_words(row) for row in run)
     return run if words >= CUT_WORDS and words >= CUT_MEAN * len(run) else []

@@ -1,7 +1,6 @@
 """The files that an evaluation leaves: all of it as JSON, and pages to look at."""
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from llm_ocr.evaluation.readings import Readings, RunReadings
 from llm_ocr.evaluation.sampling import SampleEvaluation
 from llm_ocr.evaluation.scoring import Evaluation
 from llm_ocr.evaluation.truth import TruthEvaluation
+from llm_ocr.storage.files import appearing
 from llm_ocr.storage.store import StorageError
 
 # Below a run's folder, where nothing else is given.
@@ -75,15 +75,9 @@ def _page(result: Result, readings: Readings, other: Readings | None) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Appears when it is complete."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            unfinished.write_text(text, "utf-8", errors="replace")
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        with appearing(path) as target:
+            target.write(text.encode("utf-8", "replace"))
     except OSError as error:
         raise StorageError(
             f"{path}: {error.strerror or error}; give --json and --html files elsewhere"

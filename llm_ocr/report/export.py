@@ -1,10 +1,10 @@
 """A run's documents as a folder of Markdown files with their figures beside them."""
 
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePath
 
 from llm_ocr.records import PageStatus
+from llm_ocr.storage.files import appearing
 from llm_ocr.tables.schema import Row
 
 # Writes a file: its path below where all go, and its content.
@@ -54,10 +54,5 @@ def into(folder: Path) -> Write:
 def _write(path: Path, content: bytes) -> None:
     if path.is_file() and path.read_bytes() == content:
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
-    try:
-        unfinished.write_bytes(content)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with appearing(path) as target:
+        target.write(content)

@@ -9,10 +9,9 @@ import base64
 import hashlib
 import itertools
 import json
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cache
 from importlib.resources import files
 from io import BytesIO
@@ -27,6 +26,7 @@ from PIL import Image
 from llm_ocr.records import CAPTION_LABELS, FIGURE_LABELS
 from llm_ocr.report.descriptions import description_markdown, why_empty
 from llm_ocr.report.viewer_records import shown_record
+from llm_ocr.storage.files import appearing
 from llm_ocr.tables.schema import Row
 
 PAGE_SIDE = 1000
@@ -76,7 +76,7 @@ def write_viewer(
     `pages_by_status`, `figures`, `records` and `pages_per_second`; `pages` is the number of pages
     of the whole run. A file at `out` appears only when it is complete.
     """
-    with _opened(out) as target:
+    with appearing(out) if isinstance(out, Path) else nullcontext(out) as target:
         template = files("llm_ocr.report")
         parts = ("viewer_record.js", "viewer_page.js", "viewer.js")
         script = "".join(template.joinpath(part).read_text("utf-8") for part in parts)
@@ -115,20 +115,6 @@ class _Records:
                 self._written += 1
         ids = (page["doc_id"], page["page_id"])
         return [self._places[one] for one in ids if one in self._places]
-
-
-@contextmanager
-def _opened(out: Path | BinaryIO) -> Iterator[BinaryIO]:
-    if not isinstance(out, Path):
-        yield out
-        return
-    unfinished = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    try:
-        with unfinished.open("wb") as target:
-            yield target
-        unfinished.replace(out)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _put(target: BinaryIO, text: str) -> None:

@@ -69,20 +69,3 @@ def test_a_failed_document_without_text_has_no_file(tmp_path: Path) -> None:
     documents = [document("a", None, "failed"), document("b", "half", "failed"), document("c", "")]
     assert export_markdown(documents, no_figures, into(tmp_path)) == 2
     assert files(tmp_path) == {"b.md", "c.md"}
-
-
-def test_a_write_that_fails_leaves_the_old_file_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    export_markdown([document("a", "old")], no_figures, into(tmp_path))
-
-    def full(path: Path, content: bytes) -> int:
-        with path.open("wb") as half_written:
-            half_written.write(content[:1])
-        raise OSError("no space left")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OSError, match="no space"):
-        export_markdown([document("a", "new")], no_figures, into(tmp_path))
-    assert files(tmp_path) == {"a.md"}
-    assert (tmp_path / "a.md").read_text("utf-8") == "old"

@@ -13,6 +13,7 @@ import sys
 import textwrap
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -168,6 +169,42 @@ async def until_busy(engine: Engine, requests: int) -> ServerLoad:
     return load
 
 
+@asynccontextmanager
+async def killed_amid(engine: Engine, server: psutil.Process, pieces: int) -> AsyncIterator[str]:
+    """A way to the engine's API on which `server` is killed once `pieces` of an answer have passed.
+
+    However quickly it writes, nothing that it said later arrives.
+    """
+    left = pieces
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal left
+        back, forth = await asyncio.open_connection("127.0.0.1", int(port_of(engine.base_url)))
+        asking = asyncio.create_task(pass_on(reader, forth))
+        try:
+            while left and (line := await back.readline()):
+                writer.write(line)
+                left -= line.startswith(b"data: ")
+                if not left:
+                    await writer.drain()
+                    server.kill()
+                    return
+            await pass_on(back, writer)
+        finally:
+            writer.close()
+            forth.close()
+            asking.cancel()
+
+    async with await asyncio.start_server(connected, "127.0.0.1") as relay:
+        yield f"http://127.0.0.1:{relay.sockets[0].getsockname()[1]}/v1"
+
+
 # How it starts.
 
 
@@ -287,12 +324,12 @@ async def test_the_server_tells_how_busy_it_is(engine: Engine) -> None:
     assert (idle.running, idle.waiting) == (0, 0)
     assert idle.kv_tokens == 131_072
     async with client_of(engine) as client:
-        pages = [asyncio.create_task(client.ask(asked(48))) for _ in range(3)]
+        pages = [asyncio.create_task(client.ask(asked(512))) for _ in range(3)]
         busy = await until_busy(engine, 3)
         assert 0 < busy.kv_usage < 1
         answers = await asyncio.gather(*pages)
     done = await load_of(engine)
-    assert done.generation_tokens - idle.generation_tokens == 3 * 48
+    assert done.generation_tokens - idle.generation_tokens == 3 * 512
     assert done.prompt_tokens - idle.prompt_tokens == sum(one.prompt_tokens for one in answers)
     assert (done.running, done.preemptions) == (0, 0)
 
@@ -338,33 +375,31 @@ async def test_no_page_is_lost_when_the_server_is_terminated_while_it_reads(engi
     restarts = engine.restarts
     before = processes_of(engine)
     async with client_of(engine) as client:
-        pages = [asyncio.create_task(client.ask(asked(96))) for _ in range(4)]
+        pages = [asyncio.create_task(client.ask(asked(512))) for _ in range(4)]
         await until_busy(engine, 4)
         server_among(before).terminate()
         await until(lambda: not {*processes_of(engine)} <= {*before}, 60)
         # This one comes while the server starts again, which takes longer than five attempts.
-        pages.append(asyncio.create_task(client.ask(asked(96))))
+        pages.append(asyncio.create_task(client.ask(asked(512))))
         answers = await asyncio.gather(*pages)
-    assert [one.completion_tokens for one in answers] == [96] * 5
+    assert [one.completion_tokens for one in answers] == [512] * 5
     assert {one.finish_reason for one in answers} == {"length"}
     assert engine.restarts == restarts + 1
     assert alive(before) == []
 
 
 async def test_an_answer_goes_on_with_what_the_server_said_before_it_died(engine: Engine) -> None:
-    before = processes_of(engine)
-    request = asked(2000)
-    async with client_of(engine, width=1, streams=True) as client:
-        page = asyncio.create_task(client.ask(request))
-        already = (await load_of(engine)).generation_tokens
-        async with asyncio.timeout(60):
-            while (await load_of(engine)).generation_tokens < already + 3 * HANDFUL:
-                await asyncio.sleep(0.1)
-        server_among(before).kill()
-        said = await page
+    server = server_among(processes_of(engine))
+    async with killed_amid(engine, server, pieces=5) as base_url:
+        client = ChatClient(
+            base_url, DEEPSEEK_OCR.model, window=Window(1), recover=engine.revive, streams=True
+        )
+        async with client:
+            said = await client.ask(asked(512))
     again = await load_of(engine)
-    assert (said.completion_tokens, said.finish_reason) == (2000, "length")
-    assert again.generation_tokens <= 2000 - HANDFUL, "less than the whole answer, and the probe's"
+    assert not server.is_running()
+    assert (said.completion_tokens, said.finish_reason) == (512, "length")
+    assert again.generation_tokens <= 512 - HANDFUL, "less than the whole answer, and the probe's"
 
 
 async def test_nothing_is_left_when_the_supervisor_is_killed(engine: Engine) -> None:

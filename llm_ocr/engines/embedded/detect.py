@@ -1,5 +1,6 @@
 """Where lines of text stand on an image: PP-OCRv6's detector, from the wheel of rapidocr."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,13 +30,20 @@ SMALLEST_CORE, SMALLEST_LINE = 3.0, 5.0
 MOST_LINES = 3000
 # Taller than wide by this factor: the text runs up or down.
 UPRIGHT = 1.5
+# A strip lies aslant on purpose if it is so many times as long as high, and by so much (radians;
+# 5 degrees).
+ASLANT_LENGTH, ASLANT = 2.0, 0.09
 
 
 @dataclass(frozen=True)
 class Strip:
-    """A line's place: its corners, clockwise from where its text begins at the top (4 x 2)."""
+    """A line's place: its corners, clockwise from where its text begins at the top (4 x 2).
+
+    `core` are points around the core that the detector marked (n x 2).
+    """
 
     corners: Array
+    core: Array | None = None
 
     @property
     def width(self) -> float:
@@ -57,7 +65,25 @@ class Strip:
 
     def quarter_turned(self, turns: int) -> "Strip":
         """The same place, its text beginning `turns` corners further on."""
-        return Strip(np.roll(self.corners, -turns, axis=0))
+        return Strip(np.roll(self.corners, -turns, axis=0), self.core)
+
+    def along(self, slope: float) -> "Strip":
+        """The same place with its sides along lines that sink by `slope`, unless it clearly lies
+        otherwise. A short strip's own slope is a guess, and a level box around a slanted word has
+        parts of the lines above and below in it."""
+        across, down = self.corners[1] - self.corners[0]
+        aslant = abs(math.atan2(down, across) - math.atan(slope))
+        if self.core is None or (self.width > ASLANT_LENGTH * self.height and aslant > ASLANT):
+            return self
+        ahead = np.array([1.0, slope], np.float32) / math.hypot(1.0, slope)
+        axes = np.array([ahead, (-ahead[1], ahead[0])], np.float32)
+        placed = self.core @ axes.T
+        begin, end = placed.min(axis=0), placed.max(axis=0)
+        width, height = (end - begin).tolist()
+        out = _growth(width, height) / 2
+        (x1, y1), (x2, y2) = begin - out, end + out
+        corners = np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], dtype=np.float32)
+        return Strip(corners @ axes, self.core)
 
 
 class Detector:
@@ -87,7 +113,10 @@ class Detector:
         heat = self._model(np.ascontiguousarray(batch))[0][0, 0]
         scale = np.array([width / size[0], height / size[1]], dtype=np.float32)
         limit = np.array([width, height], dtype=np.float32)
-        return [Strip(np.clip(corners * scale, 0, limit)) for corners in _rectangles(heat)]
+        return [
+            Strip(np.clip(corners * scale, 0, limit), core * scale)
+            for corners, core in _rectangles(heat)
+        ]
 
 
 def on_light_paper(image: Image) -> Image:
@@ -99,8 +128,8 @@ def _is_tiny(heights: Sequence[float], shrink: float) -> bool:
     return statistics.median(heights) * shrink < TINY
 
 
-def _rectangles(heat: Array) -> list[Array]:
-    """Corners of the lines on a map of text probabilities, in its pixels."""
+def _rectangles(heat: Array) -> list[tuple[Array, Array]]:
+    """Corners and cores of the lines on a map of text probabilities, in its pixels."""
     mask = cv2.dilate((heat > IS_TEXT).astype(np.uint8), np.ones((2, 2), np.uint8))
     outlines: Any
     outlines, _ = cv2.findContours(mask, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
@@ -111,12 +140,17 @@ def _rectangles(heat: Array) -> list[Array]:
             continue
         if _mean_inside(heat, cv2.boxPoints((middle, (width, height), angle))) < IS_LINE:
             continue
-        out = GROWN * width * height / (width + height)
+        out = _growth(width, height)
         if min(width, height) + out >= SMALLEST_LINE:
-            found.append(
-                _from_left_top(cv2.boxPoints((middle, (width + out, height + out), angle)))
-            )
+            grown = cv2.boxPoints((middle, (width + out, height + out), angle))
+            core = cv2.convexHull(outline)[:, 0].astype(np.float32)
+            found.append((_from_left_top(grown), core))
     return found
+
+
+def _growth(width: float, height: float) -> float:
+    """How much wider and higher a line is than its core."""
+    return GROWN * width * height / (width + height)
 
 
 def _mean_inside(heat: Array, corners: npt.NDArray[Any]) -> float:

@@ -1,5 +1,6 @@
 """Lines of text on an image: PP-OCRv6's two models, from the wheel of rapidocr."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -80,12 +81,16 @@ class Recogniser:
         strips = self._detector.strips(image)
         turned, known = self._turned(image, strips)
         height, width = image.shape[:2]
-        strips = [strip.quarter_turned(-turned // 90 % 4) for strip in strips]
-        there = Frame(width, height, turned)
-        skew = skew_of([Strip(there.forth(strip.corners)) for strip in strips])
-        frame = Frame(width, height, turned, skew)
-        lines = self._lines(image, strips, frame, known)
-        return Page(frame.applied(image), lines, frame)
+        if turned:
+            # Short lines are not found where they stand on their side or their head.
+            image = Frame(width, height, turned).applied(image)
+            strips, known = self._detector.strips(image), {}
+        frame = Frame(width, height, turned, skew_of(strips))
+        if frame.skew:
+            strips = [strip.along(math.tan(math.radians(frame.skew))) for strip in strips]
+            known = {k: replace(one, strip=strips[k]) for k, one in known.items()}
+        lines = self._lines(image, strips, frame.righted, known)
+        return Page(frame.righted.applied(image), lines, frame)
 
     def lines(self, image: Image) -> list[Line]:
         """The lines on an upright image (height x width x 3, BGR), in no particular order."""

@@ -115,10 +115,13 @@ def skew_of(strips: Sequence[Strip]) -> float:
     if len(telling) < FEWEST_SKEWED:
         return 0.0
     angles = np.array([math.degrees(math.atan(one.slope)) for one in telling])
-    weights = np.array([one.width for one in telling])
+    # The longer a strip is, the surer is its angle: short ones seem to lie level.
+    weights = np.array([one.width for one in telling]) ** 2
     order = np.argsort(angles)
     reached = np.cumsum(weights[order])
     middle = float(angles[order][np.searchsorted(reached, reached[-1] / 2)])
-    agreeing = float(weights[np.abs(angles - middle) < NEAR].sum() / reached[-1])
+    agree = np.abs(angles - middle) < NEAR
+    skew = float(np.average(angles[agree], weights=weights[agree] ** 2))
     least = LEAST_SKEW + ONE_STRIP / len(telling)
-    return middle if least <= abs(middle) <= MOST_SKEW and agreeing >= AGREEING else 0.0
+    agreeing = float(weights[agree].sum() / reached[-1])
+    return skew if least <= abs(skew) <= MOST_SKEW and agreeing >= AGREEING else 0.0

@@ -1,9 +1,11 @@
 """Where the detector looks, with a model that draws the lines that it should see."""
 
+import math
+
 import numpy as np
 import pytest
 
-from llm_ocr.engines.embedded.detect import Detector
+from llm_ocr.engines.embedded.detect import Detector, Strip
 from llm_ocr.engines.embedded.models import Array
 
 
@@ -43,3 +45,28 @@ def test_a_strip_is_the_line_that_the_model_saw_on_the_image_as_it_is() -> None:
     assert top < 1280 < 1330 < bottom
     assert (right - left, bottom - top) == pytest.approx((580, 130), abs=25)
     assert strip.slope == pytest.approx(0, abs=0.001)
+
+
+def sloped(width: float, degrees: float) -> Strip:
+    """A strip that is told to lie level, around a core of 20 pixels' height that does not."""
+    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    box = np.array([(0, 0), (width, 0), (width, 20), (0, 20)], np.float32)
+    core = (box @ np.array([(cos, sin), (-sin, cos)], np.float32)).astype(np.float32)
+    (x1, y1), (x2, y2) = core.min(axis=0), core.max(axis=0)
+    return Strip(np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], np.float32), core)
+
+
+@pytest.mark.parametrize("width", [30, 120])
+def test_a_strip_along_its_page_is_as_high_as_its_line(width: float) -> None:
+    guess = sloped(width, 3.0)
+    strip = guess.along(math.tan(math.radians(3.0)))
+    out = strip.width - width
+    assert out > 10, "grown on all sides"
+    assert strip.height == pytest.approx(20 + out, abs=0.01)
+    assert strip.slope == pytest.approx(math.tan(math.radians(3.0)), abs=0.001)
+    assert strip.corners.mean(axis=0) == pytest.approx(guess.corners.mean(axis=0), abs=0.01)
+
+
+def test_a_strip_that_lies_otherwise_on_purpose_stays() -> None:
+    assert sloped(120, 0.0).along(math.tan(math.radians(12.0))).slope == 0
+    assert sloped(30, 0.0).along(math.tan(math.radians(12.0))).slope > 0.2, "too short to tell"

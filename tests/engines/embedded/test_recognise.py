@@ -82,6 +82,37 @@ def test_lines_askew_lie_level_on_the_page_that_is_read(reader: Reader) -> None:
         assert one.height < other.height + 8
 
 
+def test_short_lines_askew_are_as_level_as_their_page(reader: Reader) -> None:
+    image = Image.new("RGB", (1000, 780), "white")
+    draw, font = ImageDraw.Draw(image), ImageFont.load_default(size=26)
+    for k in range(12):
+        for at, text in enumerate(("Alder", "42.8%", "58,434", "35.79")):
+            draw.text((80 + 230 * at, 60 + 45 * k), text, fill="black", font=font)
+    for k in range(3):
+        draw.text((80, 600 + 45 * k), f"{k} {' '.join(SAID[:2])}", fill="black", font=font)
+    level = reader.read(pixels(image))
+    askew = image.rotate(-1.3, resample=Image.Resampling.BICUBIC, fillcolor="white")
+    reading = reader.read(pixels(askew))
+    assert reading.frame.skew == pytest.approx(1.3, abs=0.1)
+    assert sorted(texts(reading)) == sorted(texts(level))
+    assert max(abs(line.slope) for line in reading.lines) < 0.003
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_short_lines_of_a_turned_page_are_found(reader: Reader, turns: int) -> None:
+    image = Image.new("RGB", (900, 1000), "white")
+    draw, font = ImageDraw.Draw(image), ImageFont.load_default(size=22)
+    for k in range(8):
+        draw.text((60, 80 + 100 * k), str(k + 2), fill="black", font=font)
+        for j in range(2):
+            draw.text((140, 80 + 100 * k + 30 * j), SAID[j], fill="black", font=font)
+    upright = reader.read(pixels(image))
+    assert {str(k + 2) for k in range(8)} < {line.text for line in upright.lines}
+    reading = reader.read(pixels(image.rotate(90 * turns, expand=True)))
+    assert reading.turned == 90 * turns
+    assert texts(reading) == texts(upright)
+
+
 def test_words_begin_and_end_where_their_ink_does(reader: Reader) -> None:
     image = Image.new("RGB", (900, 200), "white")
     draw, font = ImageDraw.Draw(image), ImageFont.load_default(size=30)

@@ -133,6 +133,10 @@ def test_skew_is_what_most_of_the_text_has() -> None:
     assert skew_of(text[:2]) == 0, "too little to know"
     assert skew_of([strip(100, 50 * k, 600, 30, 0.002) for k in range(12)]) == 0, "hardly any"
     assert skew_of([strip(100, 50 * k, 600, 30, 0.3) for k in range(12)]) == 0, "on purpose"
+    short = [strip(100, 50 * k, 120, 30, 0.022) for k in range(12)]
+    assert skew_of([*text, *short]) == pytest.approx(1.72, abs=0.01), "long ones are surer"
+    level = [strip(100, 50 * k, 120, 30) for k in range(40)]
+    assert skew_of([*text, *level]) == pytest.approx(1.72, abs=0.01), "short ones seem level"
     mixed = [strip(100, 50 * k, 600, 30, 0.03 * (k % 3 - 1)) for k in range(12)]
     assert skew_of(mixed) == 0, "each line has its own"
 

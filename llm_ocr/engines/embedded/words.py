@@ -86,7 +86,8 @@ def explained(read: Sequence[Read], inked: Columns, height: int) -> float:
 def ink_of(crop: Image) -> Ink:
     """What is written in a strip, whether it is darker or lighter than the paper."""
     grey = cv2.cvtColor(crop, cv2.COLOR_BGR2GRAY)
-    paper = np.median(np.concatenate([grey[:3], grey[-3:]]))
+    # Not of the rows above and below: a cell's own ground may be what the letters stand on.
+    paper = np.median(grey)
     ink = cv2.absdiff(grey, np.full_like(grey, paper))
     darkest = np.searchsorted(np.bincount(ink.ravel()).cumsum(), FARTHEST * ink.size)
     marked = np.asarray(ink > IS_INK * float(darkest), dtype=np.uint8)

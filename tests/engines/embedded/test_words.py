@@ -56,6 +56,15 @@ def test_ink_is_what_differs_from_the_paper_and_is_no_rule(ink: int, paper: int)
     assert (columns.min(), columns.max()) == (100, 111)
 
 
+def test_letters_on_a_ground_of_their_own_are_its_ink() -> None:
+    crop = np.full((HEIGHT, WIDTH, 3), 255, np.uint8)
+    crop[4:44] = (190, 70, 150)
+    for begin in (100, 124):
+        crop[12:36, begin : begin + 12] = 10
+    columns = ink_of(crop).columns
+    assert np.flatnonzero(np.diff(columns.astype(int))).tolist() == [99, 111, 123, 135]
+
+
 @pytest.mark.parametrize("thick", [3, 6])
 def test_strokes_are_as_thick_as_they_are_drawn(thick: int) -> None:
     crop = np.full((HEIGHT, WIDTH, 3), 240, np.uint8)

@@ -13,8 +13,6 @@ from llm_ocr.engines.embedded.tables.rules import Rule, Rules, rules_in
 FEWEST_CELLS, FULL, OWN = 4, 0.5, 0.5
 # A cell of more words is a frame around text.
 MOST_WORDS = 80
-# How much wider than its letters a word's rectangle may be, in heights.
-MARGIN = 0.2
 # Rules beyond this are a drawing's, of which nothing is to be had.
 MOST_RULES = 2000
 
@@ -26,11 +24,12 @@ def ruled_areas(image: Image, lines: Sequence[Line]) -> list[Rect]:
     height = typical_height(lines)
     words = [word for line in lines for word in line.words]
     boxes = [word.rect for word in words]
+    is_exact = all(line.is_exact for line in lines)
     page = (0.0, 0.0, float(image.shape[1]), float(image.shape[0]))
-    rules = rules_in(image, page, boxes, height, MARGIN)
+    rules = rules_in(image, page, boxes, height, is_exact=is_exact)
     if not rules.down or len(rules.across) + len(rules.down) > MOST_RULES:
         return []
-    rules = behind_words(rules, boxes, height)
+    rules = behind_words(rules, height)
     return [
         (lattice.x[0], lattice.y[0], lattice.x[-1], lattice.y[-1])
         for part in _connected(rules, 0.35 * height)

@@ -1,11 +1,10 @@
 """Rules across that words hide: a word's rectangle is often higher than the space between rules."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
-from llm_ocr.engines.embedded.geometry import Rect
 from llm_ocr.engines.embedded.models import Array
 from llm_ocr.engines.embedded.tables.rules import SHORTEST_ACROSS, Rule, Rules
 
@@ -17,17 +16,16 @@ COVERED = 0.5
 _DOWN = np.array([0, -1, 0, 1], dtype=np.float32)
 
 
-def behind_words(rules: Rules, words: Sequence[Rect], height: float) -> Rules:
-    """Rules whose pieces across go on behind words: from one piece to the next, and to the next
+def behind_words(rules: Rules, height: float) -> Rules:
+    """Rules whose pieces across go on behind letters: from one piece to the next, and to the next
     rule down. `height` is that of a usual word."""
-    boxes = np.array(words, dtype=np.float32).reshape(-1, 4)
-    lines = [rule.at for rule in rules.down]
+    boxes = np.array(rules.letters, dtype=np.float32).reshape(-1, 4)
     across: list[Rule] = []
     for pieces in _together(rules.across, boxes, height):
         whole = replace(pieces[0], end=max(piece.end for piece in pieces))
         is_seen = any(_hidden(piece, boxes) < COVERED * piece.length for piece in pieces)
-        across += [_extended(whole, lines, boxes, height)] if is_seen else pieces
-    return Rules(tuple(across), rules.down)
+        across += [_extended(whole, rules.down, boxes, height)] if is_seen else pieces
+    return replace(rules, across=tuple(across))
 
 
 def _together(rules: Iterable[Rule], words: Array, height: float) -> list[list[Rule]]:
@@ -48,8 +46,9 @@ def _goes_on(before: Rule, rule: Rule, words: Array, height: float) -> bool:
     return _is_hidden(Rule(rule.at, before.end, rule.start), words, height)
 
 
-def _extended(rule: Rule, lines: Iterable[float], words: Array, height: float) -> Rule:
+def _extended(rule: Rule, down: Iterable[Rule], words: Array, height: float) -> Rule:
     near = NEAR * height
+    lines = [one.at for one in down if one.start - near < rule.at < one.end + near]
     left = max((x for x in lines if x < rule.start + near), default=rule.start)
     right = min((x for x in lines if x > rule.end - near), default=rule.end)
     if left < rule.start - near and _is_hidden(Rule(rule.at, left, rule.start), words, height):

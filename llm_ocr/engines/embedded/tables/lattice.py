@@ -6,12 +6,12 @@ from itertools import pairwise
 from llm_ocr.engines.embedded.geometry import Word
 from llm_ocr.engines.embedded.tables.grid import Cell, Grid
 from llm_ocr.engines.embedded.tables.rows import text_rows
-from llm_ocr.engines.embedded.tables.rules import Rule, Rules, covered, positions
+from llm_ocr.engines.embedded.tables.rules import Rule, Rules, covered, merged, positions
 
 # Of a side so much must be drawn for it to part two cells.
 DRAWN = 0.6
-# A rule may go beyond the one that it ends at by so much, in heights of a word.
-STANDS_OUT = 0.9
+# A rule may go beyond the one that it ends at, or end before it, by so much, in heights of a word.
+STANDS_OUT, FALLS_SHORT = 0.9, 0.28
 # Of all sides within a lattice, and of the words, at least so many are drawn, and inside.
 CLOSED, HELD = 0.45, 0.85
 
@@ -24,8 +24,8 @@ class Lattice:
     def __init__(self, rules: Rules, height: float) -> None:
         self.near = 0.35 * height
         # What doesn't go from one line to another is no side of a cell, but an underline.
-        across = _ending_at(rules.across, positions(rules.down, self.near), height)
-        down = _ending_at(rules.down, positions(across, self.near), height)
+        across = _ending_at(rules.across, merged(rules.down, self.near), height)
+        down = _ending_at(rules.down, merged(across, self.near), height)
         self.x = positions(down, self.near)
         self.y = positions(across, self.near)
         self._rules = Rules(tuple(across), tuple(down))
@@ -72,14 +72,15 @@ class Lattice:
         return None if row is None or column is None else (row, column)
 
 
-def _ending_at(rules: Sequence[Rule], lines: Sequence[float], height: float) -> list[Rule]:
-    """The rules that go from one of some lines to another: a letter right above a rule is often
-    taken for a part of it."""
-    near, out = 0.35 * height, STANDS_OUT * height
+def _ending_at(rules: Sequence[Rule], lines: Sequence[Rule], height: float) -> list[Rule]:
+    """The rules that go from one of some lines to another, where these reach them: a letter right
+    above a rule is often taken for a part of it, and a caption above a frame for a rule."""
+    near, short, out = 0.35 * height, FALLS_SHORT * height, STANDS_OUT * height
     found = []
     for rule in rules:
-        starts = [at for at in lines if -near < at - rule.start < out]
-        ends = [at for at in lines if -near < rule.end - at < out]
+        reached = [one.at for one in lines if one.start - near < rule.at < one.end + near]
+        starts = [at for at in reached if -short < at - rule.start < out]
+        ends = [at for at in reached if -short < rule.end - at < out]
         if starts and ends and min(starts) < max(ends):
             found.append(rule)
     return found

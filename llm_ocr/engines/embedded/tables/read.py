@@ -18,6 +18,7 @@ from llm_ocr.engines.embedded.tables.lattice import HELD, Lattice, lattice_grid
 from llm_ocr.engines.embedded.tables.prose import is_prose
 from llm_ocr.engines.embedded.tables.rows import text_rows
 from llm_ocr.engines.embedded.tables.rules import (
+    LETTERS,
     NO_RULES,
     Rules,
     covered,
@@ -32,10 +33,6 @@ FEWEST_WORDS = 4
 SLOPED = 0.004
 COLUMN_RULE, ROW_RULE = 0.5, 0.6
 LEFT_OUT = 0.3
-# How much wider than its letters a word's rectangle may be, in heights.
-EXACT, ESTIMATED = 0.05, 0.2
-# Of the height that the recogniser gives a word so much is the size of its letters.
-LETTERS = 0.75
 # A table of fewer rows than this, by its rules, has rows that no rule parts if a first cell has
 # as many lines as this.
 FEW_ROWS, MANY_LINES = 4, 3
@@ -54,8 +51,7 @@ def table_html(lines: Sequence[Line], image: Image | None = None) -> str | None:
     words, image = _upright(lines, image)
     height = usual_height(words)
     is_exact = all(line.is_exact for line in lines)
-    margin = EXACT if is_exact else ESTIMATED
-    rules = NO_RULES if image is None else _rules_around(image, words, height, margin)
+    rules = NO_RULES if image is None else _rules_around(image, words, height, is_exact)
     grid = _closed(words, rules, height) or _open(
         words, rules, height, height if is_exact else LETTERS * height
     )
@@ -82,12 +78,13 @@ def _upright(lines: Sequence[Line], image: Image | None) -> tuple[list[Word], Im
     return words, np.asarray(turned, dtype=np.uint8)
 
 
-def _rules_around(image: Image, words: Sequence[Word], height: float, margin: float) -> Rules:
+def _rules_around(image: Image, words: Sequence[Word], height: float, is_exact: bool) -> Rules:
     x1, y1, x2, y2 = hull(word.rect for word in words)
     # The frame of a table stands a little away from its words.
     around = (x1 - 2.5 * height, y1 - 1.2 * height, x2 + 2.5 * height, y2 + 1.2 * height)
     boxes = [word.rect for word in words]
-    return behind_words(rules_in(image, around, boxes, height, margin), boxes, height)
+    found = rules_in(image, around, boxes, height, is_exact=is_exact)
+    return behind_words(found, height)
 
 
 def _closed(words: Sequence[Word], rules: Rules, height: float) -> Grid | None:

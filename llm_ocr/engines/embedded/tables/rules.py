@@ -11,18 +11,27 @@ import numpy.typing as npt
 from llm_ocr.engines.embedded.detect import Image, on_light_paper
 from llm_ocr.engines.embedded.geometry import Rect
 
+# How much wider than its letters a word's rectangle may be, in heights, and of its height how much
+# is the size of its letters, where the recogniser gave it.
+EXACT, ESTIMATED = 0.05, 0.2
+LETTERS = 0.75
 # How much darker than the paper on both sides of it a rule is (0..255).
 DARKER = 14
 # The thickest rule, in pixels; the gap between dashes of a broken one, in heights of a word.
 THICKEST, DASH_GAP = 9, 0.32
 # From this height of a word on, half of the pixels show the rules as well.
 LARGE = 24
-# Of a rule down less than this share may go through words.
-STEMS = 0.4
+# A rule down of which this share goes through words may be stems of letters, which stand below
+# each other with gaps: less than this share is dark.
+STEMS, UNBROKEN = 0.4, 0.9
+# Of a word's pixels, in percent, so many are darker than its paper; and a row of them is empty if
+# none is darker than by this share of what its letters are.
+PAPER, FAINT = 80, 0.3
 # The shortest rules, in heights of a word: across it must not be a dash, down not a letter.
 SHORTEST_ACROSS, SHORTEST_DOWN = 1.3, 1.15
 
 Mask = npt.NDArray[np.uint8]
+Box = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -40,21 +49,25 @@ class Rule:
 
 @dataclass(frozen=True)
 class Rules:
-    """A table's lines: `across` from left to right, `down` from top to bottom."""
+    """A table's lines: `across` from left to right, `down` from top to bottom.
+
+    `letters` are the places in which no lines across were looked for.
+    """
 
     across: tuple[Rule, ...] = ()
     down: tuple[Rule, ...] = ()
+    letters: tuple[Rect, ...] = ()
 
 
 NO_RULES = Rules()
 
 
 def rules_in(
-    image: Image, rect: Rect, words: Sequence[Rect], height: float, margin: float
+    image: Image, rect: Rect, words: Sequence[Rect], height: float, *, is_exact: bool
 ) -> Rules:
     """The rules within a rectangle; `height` is that of a usual word in it.
 
-    `margin` is how much wider than its letters a word's rectangle may be, in heights.
+    Words that are not `is_exact`, but recognised, have rectangles larger than their letters.
     """
     left, top = max(0, int(rect[0])), max(0, int(rect[1]))
     crop = image[top : int(rect[3]) + 1, left : int(rect[2]) + 1]
@@ -68,22 +81,41 @@ def rules_in(
         grey = np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
     frame = _Frame(left, top, scale)
     tall = height * scale
-    flat = _long(grey, (1, int(SHORTEST_ACROSS * tall)), frame.insets(words, (0, 0.1)), tall)
-    upright = _long(grey, (int(SHORTEST_DOWN * tall), 1), frame.insets(words, (margin, 0)), tall)
-    down = frame.rules(upright, at=0, along=1)
-    return Rules(tuple(frame.rules(flat, at=1, along=0)), tuple(_not_stems(down, words)))
+    letters = [_letters(grey, box) for box in frame.insets(words, 0)]
+    flat = _long(_dark(grey, 0), (1, int(SHORTEST_ACROSS * tall)), letters, tall)
+    stems, shortest = _dark(grey, 1), SHORTEST_DOWN if is_exact else LETTERS * SHORTEST_DOWN
+    boxes = frame.insets(words, EXACT if is_exact else ESTIMATED)
+    upright = _long(stems, (int(shortest * tall), 1), boxes, tall)
+    down = [
+        rule
+        for rule in frame.rules(upright, at=0, along=1)
+        if not _goes_through(rule, words) or frame.share(stems, rule) >= UNBROKEN
+    ]
+    across = frame.rules(flat, at=1, along=0)
+    return Rules(tuple(across), tuple(down), tuple(frame.placed(box) for box in letters))
 
 
-def _not_stems(down: Iterable[Rule], words: Sequence[Rect]) -> list[Rule]:
-    """Rules down, less those that go through words: the stems of letters below each other."""
+def _letters(grey: Mask, box: Box) -> Box:
+    """The rows of a word's box that its letters fill: from its middle to where all is paper."""
+    x1, y1, x2, y2 = box
+    part = grey[y1:y2, x1:x2]
+    if min(part.shape) < 3:
+        return box
+    paper = np.percentile(part, PAPER)
+    empty = np.flatnonzero(part.min(axis=1) > paper - FAINT * (paper - part.min()))
+    middle = (y2 - y1) // 2
+    above, below = empty[empty < middle], empty[empty > middle]
+    top = int(above[-1]) if len(above) else 0
+    bottom = int(below[0]) + 1 if len(below) else y2 - y1
+    return x1, y1 + top, x2, y1 + bottom
+
+
+def _goes_through(rule: Rule, words: Sequence[Rect]) -> bool:
+    """Whether a rule down goes through words: it may be the stems of letters below each other."""
     boxes = np.array(words, dtype=np.float64).reshape(-1, 4)
-    kept = []
-    for rule in down:
-        inside = (boxes[:, 0] <= rule.at) & (rule.at <= boxes[:, 2])
-        shared = np.minimum(boxes[:, 3], rule.end) - np.maximum(boxes[:, 1], rule.start)
-        if np.clip(shared[inside], 0, None).sum() < STEMS * rule.length:
-            kept.append(rule)
-    return kept
+    inside = (boxes[:, 0] <= rule.at) & (rule.at <= boxes[:, 2])
+    shared = np.minimum(boxes[:, 3], rule.end) - np.maximum(boxes[:, 1], rule.start)
+    return bool(np.clip(shared[inside], 0, None).sum() >= STEMS * rule.length)
 
 
 @dataclass(frozen=True)
@@ -94,17 +126,27 @@ class _Frame:
     top: int
     scale: float
 
-    def insets(
-        self, words: Iterable[Rect], share: tuple[float, float]
-    ) -> list[tuple[int, int, int, int]]:
-        """Words less a margin, in the crop's pixels: where there are letters and no rules."""
+    def insets(self, words: Iterable[Rect], margin: float) -> list[Box]:
+        """Words less a margin on their left and right, in heights, in the crop's pixels."""
         found = []
         for x1, y1, x2, y2 in words:
-            x, y = share[0] * (y2 - y1), share[1] * (y2 - y1)
-            sides = x1 + x - self.left, y1 + y - self.top, x2 - x - self.left, y2 - y - self.top
+            x = margin * (y2 - y1)
+            sides = x1 + x - self.left, y1 - self.top, x2 - x - self.left, y2 - self.top
             left, top, right, bottom = (max(0, int(side * self.scale)) for side in sides)
             found.append((left, top, right, bottom))
         return found
+
+    def placed(self, box: Box) -> Rect:
+        """A box of the crop, on the page."""
+        left, top, right, bottom = (side / self.scale for side in box)
+        return left + self.left, top + self.top, right + self.left, bottom + self.top
+
+    def share(self, dark: Mask, down: Rule) -> float:
+        """How much of a rule down is dark (0..1)."""
+        at = round((down.at - self.left) * self.scale)
+        ends = (down.start - self.top, down.end - self.top)
+        start, end = (round(place * self.scale) for place in ends)
+        return float(dark[start:end, max(0, at - 1) : at + 2].max(axis=1).mean())
 
     def rules(self, mask: Mask, *, at: int, along: int) -> Iterable[Rule]:
         found: Any = cv2.connectedComponentsWithStats(mask)
@@ -116,16 +158,21 @@ class _Frame:
                 yield Rule(float(centre[at] / self.scale + origin[at]), start, end)
 
 
+def _dark(grey: Mask, axis: int) -> Mask:
+    """What is darker than the paper on both sides; `axis` is 1 for lines that run down."""
+    thin = np.ones((1, THICKEST + 2) if axis else (THICKEST + 2, 1), np.uint8)
+    return (cv2.morphologyEx(grey, cv2.MORPH_BLACKHAT, thin) > DARKER).astype(np.uint8)
+
+
 def _long(
-    grey: Mask,
+    dark: Mask,
     kernel: tuple[int, int],
-    letters: Sequence[tuple[int, int, int, int]],
+    letters: Sequence[Box],
     height: float,
 ) -> Mask:
-    """What is thin across, dark and long; dashes are closed to one line."""
+    """What is dark and long, the letters aside; dashes are closed to one line."""
     is_down = kernel[0] > kernel[1]
-    thin = np.ones((1, THICKEST + 2) if is_down else (THICKEST + 2, 1), np.uint8)
-    dark = (cv2.morphologyEx(grey, cv2.MORPH_BLACKHAT, thin) > DARKER).astype(np.uint8)
+    dark = dark.copy()
     for x1, y1, x2, y2 in letters:
         if x2 > x1 and y2 > y1:
             dark[y1:y2, x1:x2] = 0
@@ -134,11 +181,19 @@ def _long(
     dash = max(3, round(DASH_GAP * height))
     gap = np.ones((dash, 1) if is_down else (1, dash), np.uint8)
     closed = cv2.morphologyEx(wide, cv2.MORPH_CLOSE, gap)
-    return np.asarray(cv2.morphologyEx(closed, cv2.MORPH_OPEN, np.ones(kernel, np.uint8)))
+    # What the crop cuts is no longer than what is seen of it: beyond the edge nothing is dark.
+    opened: Any = cv2.morphologyEx(
+        closed,
+        cv2.MORPH_OPEN,
+        np.ones(kernel, np.uint8),
+        borderType=cv2.BORDER_CONSTANT,
+        borderValue=0,
+    )
+    return np.asarray(opened)
 
 
-def positions(rules: Iterable[Rule], near: float) -> list[float]:
-    """Where rules are, those close to each other as one, weighed by their lengths."""
+def merged(rules: Iterable[Rule], near: float) -> list[Rule]:
+    """Rules close to each other as one: at their mean, weighed by length, from end to end."""
     groups: list[list[Rule]] = []
     for rule in sorted(rules, key=lambda rule: rule.at):
         if groups and rule.at - groups[-1][-1].at < near:
@@ -146,9 +201,18 @@ def positions(rules: Iterable[Rule], near: float) -> list[float]:
         else:
             groups.append([rule])
     return [
-        sum(rule.at * rule.length for rule in group) / sum(rule.length for rule in group)
+        Rule(
+            sum(rule.at * rule.length for rule in group) / sum(rule.length for rule in group),
+            min(rule.start for rule in group),
+            max(rule.end for rule in group),
+        )
         for group in groups
     ]
+
+
+def positions(rules: Iterable[Rule], near: float) -> list[float]:
+    """Where rules are, those close to each other as one."""
+    return [rule.at for rule in merged(rules, near)]
 
 
 def covered(rules: Iterable[Rule], at: float, start: float, end: float, near: float) -> float:

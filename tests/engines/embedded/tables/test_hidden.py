@@ -4,13 +4,14 @@ from llm_ocr.engines.embedded.tables.hidden import behind_words
 from llm_ocr.engines.embedded.tables.rules import Rule, Rules
 
 HEIGHT = 20.0
-DOWN = (Rule(100, 0, 200), Rule(500, 0, 200))
+# One of another table, further down the page, comes first.
+DOWN = (Rule(112, 300, 500), Rule(100, 0, 200), Rule(500, 0, 200))
 
 
 def across(pieces: list[Rule], words: list[tuple[float, float]]) -> tuple[Rule, ...]:
     """What becomes of pieces of a rule at 100 with words on it, from one place to another."""
     boxes = [(start, 85.0, end, 105.0) for start, end in words]
-    return behind_words(Rules(tuple(pieces), DOWN), boxes, HEIGHT).across
+    return behind_words(Rules(tuple(pieces), DOWN, tuple(boxes)), HEIGHT).across
 
 
 def test_a_rule_goes_on_behind_words_to_its_next_piece_and_to_the_rules_down() -> None:

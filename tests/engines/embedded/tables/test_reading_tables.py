@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from llm_ocr.engines.embedded.geometry import Line, Rect, Word
 from llm_ocr.engines.embedded.recognise import Image
 from llm_ocr.engines.embedded.tables import ruled_areas, table_html
+from llm_ocr.engines.embedded.tables.rules import rules_in
 from tests.engines.embedded.tables.drawn import (
     ALL,
     Cell,
@@ -102,6 +103,37 @@ def test_rules_are_found_behind_words_with_rectangles_higher_than_their_rows() -
     drawn = draw(CLOSE_ROWS, Style(rules=frozenset({ALL}), row_gap=0.0))
     assert len(ruled_areas(drawn.image, [raised(one, 0.35) for one in drawn.lines])) == 1
     lines = [raised(one, 0.2) for one in drawn.lines]
+    assert cells(table_html(lines, drawn.image)) == cells(drawn.html)
+
+
+def test_rules_beside_and_between_words_are_found_inside_of_their_rectangles() -> None:
+    drawn = draw(CLOSE_ROWS, Style(rules=frozenset({ALL}), row_gap=2.0))
+    lines = [widened(raised(one, 0.3), 0.65) for one in drawn.lines]
+    assert len(ruled_areas(drawn.image, lines)) == 1
+    assert cells(table_html(lines, scanned(drawn.image))) == cells(drawn.html)
+
+
+def widened(one: Line, share: float) -> Line:
+    """A line whose last word's rectangle goes on beyond its letters, in its heights."""
+    x1, y1, x2, y2 = one.words[-1].rect
+    last = replace(one.words[-1], rect=(x1, y1, x2 + share * one.height, y2))
+    return replace(one, words=(*one.words[:-1], last))
+
+
+def test_what_the_edge_cuts_is_no_longer_than_what_is_seen_of_it() -> None:
+    image = np.full((200, 400, 3), 255, dtype=np.uint8)
+    image[90:, 40:360:40] = image[90:, 41:360:40] = 0
+    assert rules_in(image, (0, 0, 400, 100), [], 20, is_exact=False).down == ()
+    assert len(rules_in(image, (0, 0, 400, 120), [], 20, is_exact=False).down) == 8
+
+
+def test_rules_down_as_short_as_a_row_are_found() -> None:
+    named: Rows = [
+        [(0, Cell((f"{which} districts",), columns=3, align="middle"))] for which in "AB"
+    ]
+    rows: Rows = [CLOSE_ROWS[0], named[0], CLOSE_ROWS[1], named[1], *CLOSE_ROWS[2:]]
+    drawn = draw(rows, Style(rules=frozenset({ALL}), row_gap=2.0))
+    lines = [raised(one, 0.3) for one in drawn.lines]
     assert cells(table_html(lines, drawn.image)) == cells(drawn.html)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from llm_ocr.engines.embedded.aligned import with_aligned_tables, with_head_row, with_label_column
 from llm_ocr.engines.embedded.block import PageBlock, block_of
 from llm_ocr.engines.embedded.captioned import with_captioned_figures
+from llm_ocr.engines.embedded.captions import begins_caption, names_table
 from llm_ocr.engines.embedded.furniture import furniture
 from llm_ocr.engines.embedded.geometry import (
     Line,
@@ -20,8 +21,11 @@ from llm_ocr.engines.embedded.geometry import (
 from llm_ocr.engines.embedded.grouping import groups, is_prose
 from llm_ocr.engines.embedded.labels import LABELS, labelled
 from llm_ocr.engines.embedded.layout import Region
+from llm_ocr.engines.embedded.paragraphs import rows_of
 from llm_ocr.engines.embedded.pictured import SMALLEST, figures, inside, with_tables
 
+# A caption's second row is longer than this share of its table's width.
+CAPTION = 0.5
 # A column of row labels is so high, as shares of its table's height.
 SIDE = (0.6, 1.15)
 
@@ -76,10 +80,24 @@ def _tables(
     tables: list[PageBlock] = []
     for rect in areas:
         inner = [line for line in free if overlap(line.rect, rect) > 0.5 * area(line.rect)]
+        inner = _without_caption(inner, rect)
         if len(inner) >= 4 and not is_prose(inner):
             tables.append(block_of("table", inner))
             free = [line for line in free if line not in inner]
     return tables, free
+
+
+def _without_caption(lines: Sequence[Line], table: Rect) -> list[Line]:
+    """A table's lines, less the caption above its first row."""
+    rows = rows_of(lines)
+    count = 0
+    while count < len(rows) and len(rows[count]) == 1:
+        (line,) = rows[count]
+        is_long = line.rect[2] - line.rect[0] > CAPTION * (table[2] - table[0])
+        if not (is_long if count else names_table(line.text) and begins_caption(line.text)):
+            break
+        count += 1
+    return [line for row in rows[count:] for line in row]
 
 
 def _with_side_column(table: Rect, others: Sequence[Region], body: float) -> Rect:

@@ -56,7 +56,9 @@ def furniture(
     body = _body(lines)
     figures = [one.rect for one in regions if one.label in ("figure", "table")]
     top = _outer(rows, regions, figures, height, body)
-    bottom = _outer(rows[len(top) :][::-1], regions, figures, height, body)
+    # A heading with nothing below it is none.
+    headless = [one for one in regions if one.label != "title"]
+    bottom = _outer(rows[len(top) :][::-1], headless, figures, height, body)
     blocks = [block for row in top for block in _parts(row, HEADER)]
     blocks += [block for row in reversed(bottom) for block in _parts(row, FOOTER)]
     inner = rows[len(top) : len(rows) - len(bottom)]

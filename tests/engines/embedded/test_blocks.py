@@ -6,7 +6,7 @@ import pytest
 from llm_ocr.engines.embedded.blocks import page_blocks
 from llm_ocr.engines.embedded.geometry import Line, hull
 from llm_ocr.engines.embedded.layout import Region
-from tests.engines.embedded.written import FLOOD, column, line, rows
+from tests.engines.embedded.written import FLOOD, RECORDS, column, line, rows
 
 LABELS = ["Alder", "Canal", "Harbour", "Quarry", "Meadow", "Tower", "Orchard", "Basin"]
 NOTE = ["Read by the", "two keepers", "each Sunday"]
@@ -26,6 +26,28 @@ def test_only_what_is_about_as_high_as_a_table_is_its_labels(
     (table,) = [one for one in blocks if one.label == "table"]
     assert set(table.lines) == {*numbers, *(side if is_of_it else ())}
     assert [one.label for one in blocks if one is not table] == ["text"] * (not is_of_it)
+
+
+def test_a_caption_in_a_tables_region_is_no_row_of_it() -> None:
+    caption = column([f"Table 2: {FLOOD}", RECORDS], 100, 300)
+    numbers = rows([("Alder", "12.5", "94")] * 5, (110, 280, 400), 360)
+    region = Region("table", hull(one.rect for one in (*caption, *numbers)), 0.9)
+    blocks = page_blocks([*caption, *numbers], [region], 1000, 1300)
+    assert {one.label: set(one.lines) for one in blocks} == {
+        "table_caption": {*caption},
+        "table": {*numbers},
+    }
+
+
+@pytest.mark.parametrize(("at", "label"), [(1180, "footer"), (600, "title")])
+def test_what_seems_a_heading_at_the_bottom_of_a_page_is_furniture(at: int, label: str) -> None:
+    text = column([FLOOD] * 12, 100, 200)
+    name = line("Alder Energy Systems", 100, at)
+    regions = [Region("title", name.rect, 0.9), Region("text", hull(one.rect for one in text), 0.9)]
+    more = column([FLOOD] * 4, 100, 700) if at < 700 else []
+    beside = [line("NETS 2015", 700, at), line("7", 800, 1240)]
+    blocks = page_blocks([*text, name, *more, *beside], regions, 1000, 1300)
+    assert [one.label for one in blocks if name in one.lines] == [label]
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,9 @@ SMALLEST_CORE, SMALLEST_LINE = 3.0, 5.0
 MOST_LINES = 3000
 # Taller than wide by this factor: the text runs up or down.
 UPRIGHT = 1.5
-# A strip lies aslant on purpose if it is so many times as long as high, and by so much (radians;
-# 5 degrees).
-ASLANT_LENGTH, ASLANT = 2.0, 0.09
+# A strip so many times as long as high lies as it seems to; one lies aslant on purpose if it is so
+# long, and by so much (radians; 5 degrees).
+SURE_LENGTH, ASLANT_LENGTH, ASLANT = 7.0, 2.0, 0.09
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class Strip:
         return Strip(np.roll(self.corners, -turns, axis=0), self.core)
 
     def along(self, slope: float) -> "Strip":
-        """The same place with its sides along lines that sink by `slope`, unless it clearly lies
-        otherwise. A short strip's own slope is a guess, and a level box around a slanted word has
-        parts of the lines above and below in it."""
+        """The same place with its sides along lines that sink by `slope`, unless it is long enough
+        to know better, or clearly lies otherwise. A short strip's own slope is a guess."""
         across, down = self.corners[1] - self.corners[0]
-        aslant = abs(math.atan2(down, across) - math.atan(slope))
-        if self.core is None or (self.width > ASLANT_LENGTH * self.height and aslant > ASLANT):
+        length = self.width / max(1.0, self.height)
+        aslant = abs(math.atan2(down, across) - math.atan(slope)) > ASLANT
+        if self.core is None or length > SURE_LENGTH or (length > ASLANT_LENGTH and aslant):
             return self
         ahead = np.array([1.0, slope], np.float32) / math.hypot(1.0, slope)
         axes = np.array([ahead, (-ahead[1], ahead[0])], np.float32)

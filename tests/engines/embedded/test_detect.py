@@ -67,6 +67,7 @@ def test_a_strip_along_its_page_is_as_high_as_its_line(width: float) -> None:
     assert strip.corners.mean(axis=0) == pytest.approx(guess.corners.mean(axis=0), abs=0.01)
 
 
-def test_a_strip_that_lies_otherwise_on_purpose_stays() -> None:
+def test_a_strip_that_is_long_or_lies_otherwise_on_purpose_stays() -> None:
+    assert sloped(300, 0.0).along(math.tan(math.radians(3.0))).slope == 0, "a warped page's"
     assert sloped(120, 0.0).along(math.tan(math.radians(12.0))).slope == 0
     assert sloped(30, 0.0).along(math.tan(math.radians(12.0))).slope > 0.2, "too short to tell"

@@ -37,7 +37,7 @@ def grounded(reading: Reading) -> str:
 def extension(reading: Reading) -> dict[str, object]:
     """What is said beside an answer: how sure each block and each line is and which may well be
     misread, how the image was turned, and what became of the text layer that came with it."""
-    frame, lines = reading.frame.righted, _in_order(reading)
+    frame, lines = reading.frame, _in_order(reading)
     beside: dict[str, object] = {
         "turned": reading.turned,
         "confidences": [_confidence(block.lines) for block in reading.blocks],
@@ -105,7 +105,7 @@ def _said(block: PageBlock, level: int, image: Image) -> Said:
 
 def _on_grid(rect: Rect, reading: Reading) -> list[int]:
     """A rectangle of the upright page on the grid over the image, once that is turned upright."""
-    frame = reading.frame.righted
+    frame = reading.frame
     sides = (frame.width, frame.height) * 2
     return [
         min(GRID, max(0, round(value / side * GRID)))

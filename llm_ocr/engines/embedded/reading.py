@@ -26,9 +26,9 @@ BLANK_DEVIATION = 1.5
 class Reading:
     """What was read on an image: the upright page, `width` x `height` pixels, and what is on it.
 
-    `frame` leads back from the page to the image as it was sent. `vertical` are the lines that run
-    up or down: they stand in a margin or along an axis, and are no part of `lines`. `held` is what
-    became of the text layer that came with the page.
+    `frame` leads back from the page to the image as turned. `vertical` are the lines that run up or
+    down: they stand in a margin or along an axis, and are no part of `lines`. `held` is what became
+    of the text layer that came with the page.
     """
 
     image: Image

@@ -15,7 +15,13 @@ from llm_ocr.engines.embedded.detect import Detector, Strip
 from llm_ocr.engines.embedded.detect import Image as Image
 from llm_ocr.engines.embedded.geometry import Line, Rect, Word
 from llm_ocr.engines.embedded.models import Model, characters, in_wheel, load
-from llm_ocr.engines.embedded.upright import TELLING, Frame, lies_on_its_side, skew_of
+from llm_ocr.engines.embedded.upright import (
+    TELLING,
+    Frame,
+    lies_on_its_side,
+    quarter_turned,
+    skew_of,
+)
 from llm_ocr.engines.embedded.words import Ink, explained, ink_of, spans
 
 # The recogniser's input: strips of this height, no narrower than this, in steps of this width.
@@ -80,17 +86,17 @@ class Recogniser:
         """The page on an image (height x width x 3, BGR) that may be turned or askew."""
         strips = self._detector.strips(image)
         turned, known = self._turned(image, strips)
-        height, width = image.shape[:2]
         if turned:
             # Short lines are not found where they stand on their side or their head.
-            image = Frame(width, height, turned).applied(image)
+            image = quarter_turned(image, turned)
             strips, known = self._detector.strips(image), {}
+        height, width = image.shape[:2]
         frame = Frame(width, height, turned, skew_of(strips))
         if frame.skew:
             strips = [strip.along(math.tan(math.radians(frame.skew))) for strip in strips]
             known = {k: replace(one, strip=strips[k]) for k, one in known.items()}
-        lines = self._lines(image, strips, frame.righted, known)
-        return Page(frame.righted.applied(image), lines, frame)
+        lines = self._lines(image, strips, frame, known)
+        return Page(frame.applied(image), lines, frame)
 
     def lines(self, image: Image) -> list[Line]:
         """The lines on an upright image (height x width x 3, BGR), in no particular order."""

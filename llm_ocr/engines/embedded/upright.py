@@ -26,8 +26,10 @@ FEWEST_SKEWED = 3
 
 @dataclass(frozen=True)
 class Frame:
-    """How a page was made upright: `turned` degrees clockwise (0, 90, 180 or 270), then `skew`
-    degrees counterclockwise about its middle. `width` and `height` are of the image as sent.
+    """How a page was made upright: `turned` degrees clockwise (0, 90, 180 or 270), which made the
+    image `width` x `height`, then `skew` degrees counterclockwise about its middle.
+
+    All points are of the image as turned, or of the upright page, which is as large.
     """
 
     width: int
@@ -35,26 +37,14 @@ class Frame:
     turned: int = 0
     skew: float = 0.0
 
-    @property
-    def upright_size(self) -> tuple[int, int]:
-        """Width and height of the upright page."""
-        return (self.height, self.width) if self.turned % 180 else (self.width, self.height)
-
-    @property
-    def righted(self) -> "Frame":
-        """The same for the image turned by quarters: what is left is the skew."""
-        return Frame(*self.upright_size, 0, self.skew)
-
     def applied(self, image: Image) -> Image:
-        """The image as sent, made upright."""
-        turned = np.ascontiguousarray(np.rot90(image, -self.turned // 90))
+        """The image, which is turned already, without its skew."""
         if not self.skew:
-            return turned
-        matrix = self._matrix()[:2] @ np.linalg.inv(Frame(*self._sent, self.turned)._matrix())
+            return image
         upright: Any = cv2.warpAffine(
-            turned,
-            matrix,
-            self.upright_size,
+            image,
+            self._matrix()[:2],
+            self._size,
             flags=cv2.INTER_LINEAR,
             borderMode=cv2.BORDER_REPLICATE,
         )
@@ -62,35 +52,36 @@ class Frame:
         return made
 
     def forth(self, points: Array) -> Array:
-        """Points (n x 2) of the image as sent, on the upright page."""
+        """Points (n x 2) of the image, on the upright page."""
         return _mapped(self._matrix(), points)
 
     def back(self, rect: Rect) -> Rect:
-        """The rectangle on the image as sent that holds one of the upright page."""
-        x1, y1, x2, y2 = rect
-        if not self.turned and not self.skew:
+        """The rectangle on the image that holds one of the upright page."""
+        if not self.skew:
             return rect
+        x1, y1, x2, y2 = rect
         corners = np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], dtype=np.float32)
         points = _mapped(np.asarray(np.linalg.inv(self._matrix()), np.float64), corners)
-        points = np.clip(points, 0, np.array(self._sent))
+        points = np.clip(points, 0, np.array(self._size))
         (left, top), (right, bottom) = points.min(axis=0).tolist(), points.max(axis=0).tolist()
         return left, top, right, bottom
 
     @property
-    def _sent(self) -> tuple[int, int]:
+    def _size(self) -> tuple[int, int]:
         return self.width, self.height
 
     def _matrix(self) -> npt.NDArray[np.float64]:
-        """From the image as sent to the upright page (3 x 3)."""
-        quarter = {0: (1, 0, 0, 1), 90: (0, -1, 1, 0), 180: (-1, 0, 0, -1), 270: (0, 1, -1, 0)}
-        a, b, c, d = quarter[self.turned]
-        wide, high = self.upright_size
-        middle = _moved(-self.width / 2, -self.height / 2)
-        turn = np.array([[a, b, 0], [c, d, 0], [0, 0, 1]], dtype=np.float64)
+        """From the image to the upright page (3 x 3)."""
+        x, y = self.width / 2, self.height / 2
         cos, sin = math.cos(math.radians(self.skew)), math.sin(math.radians(self.skew))
         straighten = np.array([[cos, sin, 0], [-sin, cos, 0], [0, 0, 1]])
-        whole: npt.NDArray[np.float64] = _moved(wide / 2, high / 2) @ straighten @ turn @ middle
+        whole: npt.NDArray[np.float64] = _moved(x, y) @ straighten @ _moved(-x, -y)
         return whole
+
+
+def quarter_turned(image: Image, degrees: int) -> Image:
+    """An image turned clockwise by 0, 90, 180 or 270 degrees."""
+    return np.ascontiguousarray(np.rot90(image, -degrees // 90))
 
 
 def _moved(x: float, y: float) -> npt.NDArray[np.float64]:

@@ -21,8 +21,8 @@ DARKER = 14
 THICKEST, DASH_GAP = 9, 0.32
 # From this height of a word on, half of the pixels show the rules as well.
 LARGE = 24
-# A rule down of which this share goes through words may be stems of letters, which stand below
-# each other with gaps: less than this share is dark.
+# A rule down of which this share goes through words, or that is short, may be stems of letters,
+# which stand below each other with gaps: less than this share is dark.
 STEMS, UNBROKEN = 0.4, 0.9
 # Of a word's pixels, in percent, so many are darker than its paper; and a row of them is empty if
 # none is darker than by this share of what its letters are.
@@ -89,7 +89,8 @@ def rules_in(
     down = [
         rule
         for rule in frame.rules(upright, at=0, along=1)
-        if not _goes_through(rule, words) or frame.share(stems, rule) >= UNBROKEN
+        if frame.share(stems, rule) >= UNBROKEN
+        or (rule.length >= SHORTEST_DOWN * height and not _goes_through(rule, words))
     ]
     across = frame.rules(flat, at=1, along=0)
     return Rules(tuple(across), tuple(down), tuple(frame.placed(box) for box in letters))

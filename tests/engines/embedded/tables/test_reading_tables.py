@@ -127,6 +127,14 @@ def test_what_the_edge_cuts_is_no_longer_than_what_is_seen_of_it() -> None:
     assert len(rules_in(image, (0, 0, 400, 120), [], 20, is_exact=False).down) == 8
 
 
+@pytest.mark.parametrize(("gap", "is_rule"), [(0, True), (5, False)])
+def test_short_pieces_above_each_other_are_letters_and_no_rule(gap: int, is_rule: bool) -> None:
+    image = np.full((100, 400, 3), 255, dtype=np.uint8)
+    image[40:61, 200:202] = 0
+    image[48 : 48 + gap, 200:202] = 255
+    assert bool(rules_in(image, (0, 0, 400, 100), [], 20, is_exact=False).down) == is_rule
+
+
 def test_rules_down_as_short_as_a_row_are_found() -> None:
     named: Rows = [
         [(0, Cell((f"{which} districts",), columns=3, align="middle"))] for which in "AB"

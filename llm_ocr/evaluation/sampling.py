@@ -12,6 +12,13 @@ from functools import cached_property
 
 from llm_ocr.evaluation.ink import Coverage, coverage
 from llm_ocr.evaluation.intervals import Mean, Share, mean, share
+from llm_ocr.evaluation.layout_checks import (
+    BrokenSentences,
+    broken_sentences,
+    outside_blocks,
+    repeated_words,
+    uneven_tables,
+)
 from llm_ocr.evaluation.scripts import main_script, scripts, strangeness
 from llm_ocr.inference.loops import find_loop
 from llm_ocr.records import Box, PageStatus
@@ -23,7 +30,7 @@ _SEEN = ["page_id", "status", "agreement", "confidence"]
 _LOOKED_AT = [
     *("page_id", "doc_id", "name", "page_number", "image", "width", "height", "markdown"),
     *("blocks", "notes", "status", "error_code", "error", "finish_reason", "raw_answer"),
-    *("agreement", "confidence"),
+    *("agreement", "confidence", "text_layer", "layer_text", "lines"),
 ]
 # Tags of models that should have been read, and HTML that was opened and not closed.
 _STRAY = re.compile(r"<\|[^|<>]{1,20}\|>|\[\[\d+(?:, ?\d+){3}\]\]")
@@ -33,6 +40,13 @@ _TAG = re.compile(r"<(/?)(table|tr|td|th|thead|tbody)\b", re.IGNORECASE)
 # What a page's flaws weigh in its doubt; the doubt of a failed page is the highest.
 FAILED, CUT, LOOPS, EMPTY, FALLBACK = 10.0, 4.0, 3.0, 3.0, 1.0
 DISAGREES, UNCOVERED, STRANGE, UNSURE, TAGS = 3.0, 3.0, 2.0, 2.0, 0.5
+# For one, and at most, of a page's broken sentences, repeated runs of words, uneven tables.
+BROKEN, MOST_BROKEN = 1.0, 4.0
+REPEATED, MOST_REPEATED = 0.1, 2.0
+UNEVEN, MOST_UNEVEN = 0.5, 2.0
+OUTSIDE = 3.0
+# From this trust on, a PDF's own text is taken for the page's, its order included.
+TRUSTED_LAYER = 0.8
 # Below these a page is remarked on.
 GOOD_AGREEMENT, GOOD_COVERAGE, GOOD_CONFIDENCE = 0.9, 0.95, 0.8
 
@@ -43,7 +57,10 @@ class PageSigns:
 
     `agreement` with the text layer, `confidence` and `coverage` of ink are 0..1, None where not
     known; `regions` have ink and no block; `tags` are tag errors; `strange` is the share of letters
-    in a script that the document else has not.
+    in a script that the document else has not. `broken` are sentences of the text layer torn apart
+    (None without a layer that can be trusted), `repeated` runs of words that stand more often than
+    on the page, `outside` the share of the engine's words in no block (None where it gives no
+    lines), `uneven` the tables whose rows have unlike widths.
     """
 
     page_id: str
@@ -60,6 +77,10 @@ class PageSigns:
     tags: int
     script: str | None
     strange: float
+    broken: BrokenSentences | None = None
+    repeated: int = 0
+    outside: float | None = None
+    uneven: int = 0
     markdown: str = ""
 
 
@@ -92,6 +113,12 @@ class SampleEvaluation:
             "pages with tag errors": lambda page: page.tags > 0,
             "pages in another script than their document": lambda page: page.strange > 0.5,
             "pages with ink that no block covers": lambda page: bool(page.regions),
+            "pages with sentences torn apart": lambda page: bool(
+                page.broken and page.broken.broken
+            ),
+            "pages with words that stand twice": lambda page: page.repeated > 0,
+            "pages with words outside of every block": lambda page: bool(page.outside),
+            "pages with tables of uneven rows": lambda page: page.uneven > 0,
         }
         return {name: share(self._by_document(flaw)) for name, flaw in flaws.items()}
 
@@ -174,6 +201,9 @@ def _signs(row: Row, document: Counter[str]) -> PageSigns:
     loop = find_loop(said, row.get("finish_reason"))
     letters = scripts(markdown)
     covered = _covered(row)
+    layer = _trusted_layer(row)
+    lines = row.get("lines") or ()
+    page_text = layer or "\n".join(line["text"] for line in lines) or None
     page = PageSigns(
         page_id=row["page_id"],
         document=row["name"],
@@ -189,6 +219,11 @@ def _signs(row: Row, document: Counter[str]) -> PageSigns:
         tags=_tag_errors(markdown, row.get("notes") or ()),
         script=main_script(letters),
         strange=strangeness(letters, document),
+        broken=broken_sentences(markdown, layer) if layer else None,
+        # What loops is said to loop.
+        repeated=0 if loop else repeated_words(markdown, page_text),
+        outside=outside_blocks(lines, row.get("blocks") or ()),
+        uneven=uneven_tables(markdown),
         markdown=markdown,
     )
     doubts = list(_doubts(page, row, bool(markdown.strip())))
@@ -211,6 +246,12 @@ def _covered(row: Row) -> Coverage | None:
         return coverage(jpeg, boxes)
     except OSError:
         return None
+
+
+def _trusted_layer(row: Row) -> str | None:
+    """The page's own text, where it can be trusted and the engine read the same page."""
+    trust = row.get("text_layer")
+    return row.get("layer_text") if trust is not None and trust >= TRUSTED_LAYER else None
 
 
 def _tag_errors(markdown: str, notes: Sequence[str]) -> int:
@@ -246,5 +287,17 @@ def _doubts(page: PageSigns, row: Row, has_text: bool) -> Iterable[tuple[float, 
             yield weight * (1 - value), what.format(value) if value < good else ""
     if page.strange > 0.1:
         yield STRANGE * page.strange, f"{page.strange:.0%} in a script of its own"
+    if page.broken is not None and page.broken.broken:
+        broken, compared = page.broken.broken, page.broken.compared
+        weight = min(MOST_BROKEN, BROKEN * broken)
+        yield weight, f"{broken} of {compared} sentences of the text layer torn apart"
+    if page.repeated:
+        weight = min(MOST_REPEATED, REPEATED * page.repeated)
+        yield weight, f"{page.repeated} runs of words stand twice"
+    if page.outside:
+        yield OUTSIDE * page.outside, f"{page.outside:.0%} of the words outside of every block"
+    if page.uneven:
+        weight = min(MOST_UNEVEN, UNEVEN * page.uneven)
+        yield weight, f"tables with rows of unlike width: {page.uneven}"
     if page.tags:
         yield TAGS, f"tag errors: {page.tags}"

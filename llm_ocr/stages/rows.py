@@ -63,14 +63,15 @@ def block_row(block: Block) -> Row:
 
 
 def told_columns(beside: Told | None, image: PageImage | None) -> Row:
-    """What the engine's lines say, how sure it is of them, and how far the page's own text can be
-    trusted."""
+    """What the engine's lines say, how sure it is of them, the page's own text and how far that
+    can be trusted."""
     layer = image.text_layer if image else None
     held = beside.layer_agreement if beside else None
     return {
         "lines": None if beside is None else [_line_row(line) for line in beside.lines],
         "confidence": beside.confidence if beside else None,
         "text_layer": None if layer is None else min(layer.trust, 1.0 if held is None else held),
+        "layer_text": layer.text if layer else None,
     }
 
 

@@ -106,6 +106,7 @@ PAGES = _schema(
         ("raw_answer", pa.string()),
         ("agreement", pa.float32()),
         ("text_layer", pa.float32()),
+        ("layer_text", pa.string()),
         ("parser_version", pa.int32()),
         *OUTCOME,
     ]

@@ -23,6 +23,10 @@ def sampled(run: str, count: int = 50, seed: int = 0) -> SampleEvaluation:
     return sample(open_store(run), count, seed)
 
 
+def corners(*box: float) -> dict[str, float]:
+    return dict(zip(("x1", "y1", "x2", "y2"), box, strict=True))
+
+
 def only(tmp_path: Path, *pages: dict[str, object]) -> PageSigns:
     return sampled(write_run(tmp_path / "run", *pages)).pages[0]
 
@@ -94,6 +98,77 @@ def test_the_worst_pages_come_first(tmp_path: Path) -> None:
     assert found.statuses == {"ok": 5, "failed": 1, "truncated": 1}
     assert found.shares["pages with a loop"].passed == 1
     assert found.means["agreement with the text layer"].count == 3
+
+
+def test_a_page_whose_columns_cross_is_the_first_find(tmp_path: Path) -> None:
+    # What the embedded engine once read on page 2 of examples/report.pdf, and the PDF's own text.
+    recorded = Path(__file__).parent / "recorded"
+    crossed = (recorded / "crossed-columns.md").read_text()
+    layer = (recorded / "crossed-columns.txt").read_text()
+    run = write_run(
+        tmp_path / "run",
+        page("good", 1, PROSE, agreement=0.93, confidence=0.9),
+        page("report", 2, crossed, agreement=0.98, text_layer=1.0, layer_text=layer),
+        page("report", 3, layer, agreement=1.0, text_layer=1.0, layer_text=layer),
+    )
+    worst, *others = sampled(run).pages
+    assert (worst.document, worst.number) == ("report", 2)
+    assert worst.remarks == ("2 of 19 sentences of the text layer torn apart",)
+    assert not any(other.broken and other.broken.broken for other in others)
+    assert sampled(run).shares["pages with sentences torn apart"].passed == 1
+
+
+def test_a_layer_that_cannot_be_trusted_says_nothing_of_order(tmp_path: Path) -> None:
+    layer = "the first half of a sentence\nand its second half, which ends here."
+    said = "and its second half, which ends here.\n\nthe first half of a sentence"
+    trusted = only(tmp_path / "a", page("a", 1, said, text_layer=1.0, layer_text=layer))
+    assert trusted.remarks == ("1 of 1 sentences of the text layer torn apart",)
+    assert only(tmp_path / "b", page("a", 1, said, text_layer=0.4, layer_text=layer)).broken is None
+
+
+def test_words_that_stand_twice(tmp_path: Path) -> None:
+    twice = "Every second word of this sentence is short.\n\n" * 2
+    layer = "Every second word of this sentence is short."
+    found = only(tmp_path / "a", page("a", 1, twice, text_layer=1.0, layer_text=layer))
+    assert found.repeated == 4
+    assert found.remarks == ("4 runs of words stand twice",)
+    # The page itself says it twice.
+    held = only(tmp_path / "b", page("a", 1, twice, text_layer=1.0, layer_text=f"{layer}\n" * 2))
+    assert held.repeated == 0
+    line = {"text": layer, "confidence": 0.9, "doubtful": False, **corners(40, 40, 300, 60)}
+    assert only(tmp_path / "c", page("a", 1, twice, lines=[line])).repeated == 4
+    # Nothing to compare with: only what prose never repeats.
+    assert only(tmp_path / "d", page("a", 1, twice)).repeated == 0
+    long = PROSE * 2
+    assert only(tmp_path / "e", page("a", 1, f"{long}\n\n{long}")).repeated > 0
+
+
+def test_words_outside_of_every_block(tmp_path: Path) -> None:
+    lines = [
+        {"text": text, "confidence": 0.9, "doubtful": False, **corners(40, y, 300, y + 20)}
+        for text, y in (("three words inside", 40), ("one", 400))
+    ]
+    blocks = [block("text", "three words inside", (30, 30, 310, 70))]
+    found = only(tmp_path, page("a", 1, "three words inside", lines=lines, blocks=blocks))
+    assert found.outside == pytest.approx(0.25)
+    assert "25% of the words outside of every block" in found.remarks
+
+
+@pytest.mark.parametrize(
+    ("table", "uneven"),
+    [
+        ("<table><tr><td>a</td><td>b</td></tr><tr><td>c</td><td>d</td></tr></table>", 0),
+        ("<table><tr><td>a</td><td>b</td></tr><tr><td>c</td></tr></table>", 1),
+        ('<table><tr><td colspan="2">a</td></tr><tr><td>c</td><td>d</td></tr></table>', 0),
+        ('<table><tr><td rowspan="2">a</td><td>b</td></tr><tr><td>d</td></tr></table>', 0),
+        ("| a | b |\n|---|---|\n| c | d |", 0),
+        ("| a | b |\n|---|---|\n| c | d | e |", 1),
+    ],
+)
+def test_tables_of_uneven_rows(tmp_path: Path, table: str, uneven: int) -> None:
+    found = only(tmp_path, page("a", 1, table))
+    assert found.uneven == uneven
+    assert found.remarks == ((f"tables with rows of unlike width: {uneven}",) if uneven else ())
 
 
 def test_a_page_in_another_script_than_its_document(tmp_path: Path) -> None:

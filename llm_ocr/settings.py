@@ -165,6 +165,10 @@ class Settings(BaseSettings):
         Field(ge=1, description="Requests in flight (default: found while running)."),
     ] = None
     request_timeout: Annotated[float, Field(gt=0, description="Seconds for one answer.")] = 600.0
+    busy_timeout: Annotated[
+        float,
+        Field(ge=0, description="Seconds to wait for a server that says it is busy (429, 503)."),
+    ] = 600.0
 
     render_workers: Annotated[
         int | None, Field(ge=1, description="Processes that draw pages (default: cores, up to 8).")

@@ -83,6 +83,10 @@ ASKING: Options = {
         int | None, typer.Option(min=1, help="Requests in flight (default: found while running).")
     ],
     "request_timeout": Annotated[float | None, typer.Option(help="Seconds for one answer.")],
+    "busy_timeout": Annotated[
+        float | None,
+        typer.Option(min=0, help="Seconds to wait for a server that says it is busy (429, 503)."),
+    ],
     "skip_check": Annotated[
         bool | None, typer.Option("--skip-check", help="Don't ask about known pages first.")
     ],

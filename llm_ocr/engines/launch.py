@@ -204,8 +204,15 @@ class Engine:
         """Wait until a page is answered: `/health` may be 200 long before, or while it hangs."""
         began = reported = time.monotonic()
         name, patience = self.command.name, self.command.ready_timeout
-        once = RetryPolicy(attempts=1)
-        client = ChatClient(self.base_url, self.command.model, window=Window(1), retry=once)
+        once = RetryPolicy(attempts=1, busy_seconds=0)
+        client = ChatClient(
+            self.base_url,
+            self.command.model,
+            window=Window(1),
+            # One that takes the page and never answers is as little ready as one that is not there.
+            timeout=min(600.0, patience),
+            retry=once,
+        )
         async with client:
             while True:
                 try:

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import json
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -28,7 +29,7 @@ from llm_ocr.inference.replies import (
     refusal,
 )
 from llm_ocr.inference.request import ChatRequest
-from llm_ocr.inference.retry import RetryPolicy
+from llm_ocr.inference.retry import LONGEST_WAIT, RetryPolicy
 from llm_ocr.inference.streaming import STREAMED, Draft, read_stream
 from llm_ocr.inference.suspects import PROVEN, Suspects, guilt_of
 from llm_ocr.inference.traffic import Traffic
@@ -41,6 +42,10 @@ IMAGE = "-the-image-"
 EVENTS = "text/event-stream"
 # Time-outs of a request while no other is answered, after which the server is given up.
 QUIET_TIMES = 2
+# Seconds for which a server says nothing but that it is busy before the user is told, and between
+# two such messages: shorter spells are how a server with a limit works.
+TOLD_AFTER = 15.0
+TOLD_EVERY = 60.0
 
 
 class _UnreachableError(Exception):
@@ -87,6 +92,7 @@ class ChatClient:
         self._streams = streams
         self._suspects = Suspects()
         self._guides = Guides()
+        self._spell = _Spell(self._retry.busy_seconds)
         self._session: aiohttp.ClientSession | None = None
 
     def direct(self, base_url: str) -> None:
@@ -115,8 +121,11 @@ class ChatClient:
         """The server's answer; of those that wait for a place, higher `urgency` goes first.
 
         Refusals (4xx) raise PageError at once, or WrongServerError if every page would be refused
-        (401, 403, 404). Answers of 408, 429 and 5xx, broken answers,
-        time-outs and aborts are asked again with growing waits, then raise PageError. Where
+        (401, 403, 404). Answers of 408 and 5xx, broken answers,
+        time-outs and aborts are asked again with growing waits, then raise PageError. A server
+        that is busy (429, 503) is waited for as long as the policy says: then an item that it
+        refuses while it answers others raises PageError, and one that answers nobody
+        EngineFailedError. Where
         nobody answers, the engine is recovered if it is ours; an item that is found to kill it
         raises PageError; a server that stays away, or that lets
         every request run out of time, raises EngineFailedError. Where a guide is refused, the
@@ -131,8 +140,9 @@ class ChatClient:
 
     async def _ask(self, request: ChatRequest, urgency: int) -> Answer:
         draft = Draft(request.watched_from)
-        attempt = failures = deaths = 0
+        attempt = failures = deaths = refusals = 0
         guilt = 0.0
+        refused_since = 0.0
         asked_first = time.monotonic()
         while True:
             attempt += 1
@@ -146,6 +156,7 @@ class ChatClient:
                 async with self._turn(guilt, urgency, sent):
                     answer = await self._post(self._body(request, draft), draft, attempt)
                     self.traffic.count(answer)
+                    self._spell.end()
                     return answer
             except PageError:
                 # Whether a server goes on with an answer is up to it, and to the model's template.
@@ -161,16 +172,25 @@ class ChatClient:
                         raise _poison(deaths, attempt) from error
                     continue
                 failures += 1
+                refusals = 0
                 if failures >= self._retry.attempts:
                     if isinstance(error, _CutOffError):
                         raise _given_up(error, ErrorCode.ENGINE_ERROR, attempt) from error
                     raise self._gone(f"nobody answers at {self._url} ({error})") from error
                 await self._wait(failures, None, error)
             except TryAgainError as error:
-                failures += 1
                 if len(draft.text) == begun:
                     draft.discard()
                 self.traffic.push_backs += error.is_push_back
+                if error.is_busy and self._retry.busy_seconds:
+                    refusals += 1
+                    refused_since = refused_since if refusals > 1 else time.monotonic()
+                    self._spell.refused(error)
+                    left = self._patience_left(refused_since, error, attempt)
+                    await self._wait(refusals, error.retry_after, error, left)
+                    continue
+                failures += 1
+                refusals = 0
                 is_quiet = self.traffic.answered_at < asked_first
                 if error.code is ErrorCode.ENGINE_TIMEOUT and is_quiet and failures == QUIET_TIMES:
                     raise self._gone(f"{self._url} takes requests but answers none") from error
@@ -179,9 +199,24 @@ class ChatClient:
                 else:
                     raise _given_up(error, error.code, attempt) from error
 
-    def _gone(self, what: str) -> EngineFailedError:
+    def _patience_left(self, since: float, error: TryAgainError, attempt: int) -> float:
+        """Seconds for which an item may go on waiting that has been refused since then, because
+        the server is busy. Raises where there are none left."""
+        waited = time.monotonic() - since
+        if waited < self._retry.busy_seconds:
+            return self._retry.busy_seconds - waited
+        if self.traffic.answered_at < since:
+            raise self._gone(
+                f"{self._url} has said for {waited:.0f} s that it is busy, and nothing else "
+                f"({error})",
+                "wait until it has time, or longer with --busy-timeout,",
+            ) from error
+        said = f"{error}, for {waited:.0f} s, while others were answered"
+        raise PageError(error.code, f"{said} ({attempt} attempts)", attempt) from error
+
+    def _gone(self, what: str, advice: str = "start the server again") -> EngineFailedError:
         return EngineFailedError(
-            f"{what}; start the server again and run the same command: it goes on where it stopped"
+            f"{what}; {advice} and run the same command: it resumes where it stopped"
         )
 
     @asynccontextmanager
@@ -224,8 +259,8 @@ class ChatClient:
                     return draft.answer(reason, time.monotonic() - started, attempt)
                 raw = await response.read()
                 if response.status != 200:
-                    again = response.headers.get("Retry-After")
-                    raise refusal(response.status, raw, again, attempt)
+                    again, date = (response.headers.get(one) for one in ("Retry-After", "Date"))
+                    raise refusal(response.status, raw, again, attempt, date)
         except (aiohttp.ClientConnectorError, aiohttp.ServerDisconnectedError) as error:
             raise _UnreachableError(str(error) or type(error).__name__) from error
         except (aiohttp.ClientOSError, ConnectionError) as error:
@@ -240,15 +275,59 @@ class ChatClient:
     async def _recovered(self, since: float) -> bool:
         return self._recover is not None and await self._recover(since)
 
-    async def _wait(self, attempt: int, retry_after: float | None, error: Exception) -> None:
+    async def _wait(
+        self,
+        attempt: int,
+        retry_after: float | None,
+        error: Exception,
+        longest: float = math.inf,
+    ) -> None:
         self.traffic.retries += 1
-        delay = self._retry.delay(attempt, retry_after)
+        delay = min(self._retry.delay(attempt, retry_after), longest)
         log.info("attempt %d failed (%s); again in %.1f s", attempt, error, delay)
         self.traffic.between_tries += 1
         try:
             await asyncio.sleep(delay)
         finally:
             self.traffic.between_tries -= 1
+
+
+class _Spell:
+    """A time in which the server says nothing but that it is busy: the user is told of long ones,
+    of which nothing else can be seen."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._since: float | None = None
+        self._told_at: float | None = None
+        self._is_told = False
+
+    def refused(self, error: TryAgainError) -> None:
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        is_long, asked = now - self._since >= TOLD_AFTER, error.retry_after or 0.0
+        is_due = self._told_at is None or now - self._told_at >= TOLD_EVERY
+        if not is_due or not (is_long or asked > LONGEST_WAIT):
+            return
+        self._told_at, self._is_told = now, True
+        limit = f"for {self._patience:g} s at most (--busy-timeout)"
+        if asked > LONGEST_WAIT:
+            log.warning(
+                "the server asks to wait for %s s (Retry-After); it is asked again every %.0f s "
+                "instead, %s; it says: %s",
+                *(f"{asked:,.0f}", LONGEST_WAIT, limit, error),
+            )
+            return
+        log.warning(
+            "the server has been busy for %.0f s; waiting for it, %s; it says: %s",
+            *(now - self._since, limit, error),
+        )
+
+    def end(self) -> None:
+        """Note an answer."""
+        if self._is_told and self._since is not None:
+            log.warning("the server answers again, after %.0f s", time.monotonic() - self._since)
+        self._since, self._is_told = None, False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ import aiohttp
 log = logging.getLogger(__name__)
 
 _SAMPLE = re.compile(r"^(vllm:\w+)(?:\{(.*)\})? (\S+)", re.MULTILINE)
-_CACHE_SIZE = re.compile(r'\bkv_cache_size_tokens="(\d+)"')
+_CACHE_SIZE = re.compile(r'\bkv_cache_size_tokens="(\d{1,12})"')
+# No count of requests or tokens is as large.
+MOST = 1e15
 # A busy server may take seconds to answer a scrape.
 SCRAPE_SECONDS = 10.0
 
@@ -58,10 +60,12 @@ def parse_metrics(text: str) -> ServerLoad | None:
 
 
 def _number(value: str) -> float:
+    """The value of a sample; 0 for one that counts nothing: NaN, infinite, negative."""
     try:
-        return float(value)
+        number = float(value)
     except ValueError:
         return 0.0
+    return number if 0 <= number < MOST else 0.0
 
 
 async def scrape(base_url: str, headers: dict[str, str]) -> ServerLoad | None:
@@ -71,8 +75,11 @@ async def scrape(base_url: str, headers: dict[str, str]) -> ServerLoad | None:
     try:
         async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
             async with session.get(url) as response:
-                return parse_metrics(await response.text()) if response.status == 200 else None
-    except (TimeoutError, aiohttp.ClientError, UnicodeDecodeError) as error:
+                if response.status != 200:
+                    return None
+                # As UTF-8 always is, whatever the header says.
+                return parse_metrics((await response.read()).decode(errors="replace"))
+    except (TimeoutError, aiohttp.ClientError) as error:
         log.debug("no answer from %s: %s", url, error)
         return None
 

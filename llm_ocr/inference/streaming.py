@@ -3,20 +3,20 @@
 The pieces are server-sent events as OpenAI's API has them, with vLLM's `continuous_usage_stats`.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from aiohttp import StreamReader
+from aiohttp.http_exceptions import LineTooLong
 
 from llm_ocr.inference.loops import find_loop
 from llm_ocr.inference.replies import (
     Answer,
+    Event,
     TryAgainError,
-    error_inside,
-    refusal,
-    token_logprobs,
+    body_of,
+    raise_if_aborted,
+    raise_if_error,
 )
 from llm_ocr.records import ErrorCode
 
@@ -58,16 +58,16 @@ class Draft:
         self.text, self.completion_tokens, self._before, self._looked = "", 0, 0, 0
         self.logprobs = []
 
-    def take(self, event: Mapping[str, Any]) -> None:
-        usage = event.get("usage") or {}
-        if usage:
-            said = int(usage.get("completion_tokens") or 0)
+    def take(self, event: Event) -> None:
+        """Add a piece."""
+        said = event.tokens("completion_tokens")
+        if said is not None:
             self.completion_tokens = self._before + said
-            self.prompt_tokens = self.prompt_tokens or int(usage.get("prompt_tokens") or 0)
-        for choice in event.get("choices") or ():
-            self.text += choice["delta"].get("content") or ""
-            self.logprobs += token_logprobs(choice)
-            self.finish_reason = choice.get("finish_reason") or self.finish_reason
+        self.prompt_tokens = self.prompt_tokens or event.tokens("prompt_tokens") or 0
+        for choice in event.choices or ():
+            self.text += choice.delta.text
+            self.logprobs += choice.token_logprobs
+            self.finish_reason = choice.finish_reason or self.finish_reason
 
     @property
     def loops(self) -> bool:
@@ -91,25 +91,29 @@ async def read_stream(stream: StreamReader, draft: Draft, attempt: int) -> str:
     Raises as `refusal` says for an error in place of a piece, and TryAgainError for a stream that
     ends before the answer does, or can't be read.
     """
-    async for line in stream:
+    while line := await _line(stream):
         if not line.startswith(b"data:"):
             continue
         data = line[5:].strip()
         if data == b"[DONE]":
             break
-        try:
-            event: dict[str, Any] = json.loads(data)
-            if status := error_inside(event):
-                raise refusal(status, data, None, attempt)
-            draft.take(event)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            said = f"a piece that can't be read: {data[:200].decode(errors='replace')}"
-            raise TryAgainError(ErrorCode.ENGINE_ERROR, said) from error
+        event = body_of(Event, data)
+        raise_if_error(event, data, attempt)
+        draft.take(event)
         if draft.finish_reason is None and draft.loops:
             return "repetition"
     reason = draft.finish_reason
     if reason is None:
         raise TryAgainError(ErrorCode.ENGINE_ERROR, "half an answer: its end is missing")
-    if reason == "abort":
-        raise TryAgainError(ErrorCode.ENGINE_ERROR, "the server aborted the request")
+    raise_if_aborted(reason)
     return reason
+
+
+async def _line(stream: StreamReader) -> bytes:
+    """The next line, empty at the end."""
+    try:
+        return await stream.readline()
+    except (ValueError, LineTooLong) as error:
+        # aiohttp's own words name a chunk, which this is not; older ones raise ValueError.
+        said = "an answer that can't be read: a piece of it is too long"
+        raise TryAgainError(ErrorCode.ENGINE_ERROR, said) from error

@@ -20,6 +20,7 @@ from llm_ocr.inference.concurrency import BLIND_START, Governor
 from llm_ocr.inference.metrics import ServerLoad, answers, scrape
 from llm_ocr.inference.replies import Answer, EngineFailedError
 from llm_ocr.inference.request import ChatRequest
+from llm_ocr.inference.retry import RetryPolicy
 from llm_ocr.inference.version import server_version
 from llm_ocr.inference.window import Window
 from llm_ocr.pipeline.events import Note, Notify
@@ -59,6 +60,7 @@ class Asker:
             window=self.window,
             api_key=None if key is None else key.get_secret_value(),
             timeout=settings.request_timeout,
+            retry=RetryPolicy(busy_seconds=settings.busy_timeout),
             recover=self._recover,
             # A server that somebody else started sends each token by itself.
             streams=target.kind is EngineKind.VLLM,

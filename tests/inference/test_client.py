@@ -1,5 +1,8 @@
 import asyncio
+import json
 import socket
+from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -8,7 +11,7 @@ from aiohttp import web
 from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.replies import EngineFailedError, WrongServerError
 from llm_ocr.inference.request import ChatRequest
-from llm_ocr.inference.retry import RetryPolicy
+from llm_ocr.inference.retry import LONGEST_WAIT, RetryPolicy, asked_to_wait
 from llm_ocr.inference.window import Window
 from llm_ocr.records import ErrorCode, PageError
 from tests.servers.chat import ChatServer, answer, at_once, image_of, prompt_of, refusal, serving
@@ -131,8 +134,88 @@ async def test_retry_after_is_waited_for() -> None:
     async with serving(replies) as server:
         async with ChatClient(server.base_url, "m", window=Window(1), retry=policy) as asking:
             await asking.ask(PAGE)
-    assert waits[0] == 7.0
+    assert 7.0 <= waits[0] <= 7.1
     assert 0.05 <= waits[1] <= 0.1
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_busy_server_is_asked_for_as_long_as_it_says_so(status: int) -> None:
+    """However many requests that takes: three attempts are for other faults."""
+    refusals = [refusal(status, "busy") for _ in range(40)]
+    async with serving(one_by_one(*refusals)) as server, client(server) as asking:
+        said = await asking.ask(PAGE)
+    assert said.attempts == 41
+
+
+async def test_a_server_that_is_busy_for_too_long_stops_the_run() -> None:
+    impatient = replace(QUICK, busy_seconds=0.05)
+    async with serving(lambda body: refusal(503, "come back later")) as server:
+        url = server.base_url
+        async with ChatClient(url, "m", window=Window(1), retry=impatient) as asking:
+            with pytest.raises(EngineFailedError, match=r"503: come back later.*--busy-timeout"):
+                await asking.ask(PAGE)
+
+
+async def test_a_page_that_is_refused_while_others_are_answered_fails_alone() -> None:
+    others = ChatRequest("Others.", b"a jpeg", 100)
+    impatient = replace(QUICK, busy_seconds=0.1)
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        return answer("read") if prompt_of(body) == "Others." else refusal(429, "not this one")
+
+    async with serving(reply) as server:
+        url = server.base_url
+        async with ChatClient(url, "m", window=Window(4), retry=impatient) as asking:
+            page = asyncio.create_task(asking.ask(PAGE))
+            while not page.done():
+                await asking.ask(others)
+            with pytest.raises(PageError, match="429: not this one, for 0 s") as caught:
+                await page
+    assert caught.value.code is ErrorCode.ENGINE_ERROR
+
+
+async def test_a_wait_of_a_day_is_cut_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    waits: list[float] = []
+
+    class Recording(RetryPolicy):
+        def delay(self, attempt: int, retry_after: float | None = None) -> float:
+            waits.append(super().delay(attempt, retry_after))
+            return 0.0
+
+    day = {"Retry-After": "86400"}
+    replies = one_by_one(*(refusal(503, "quota", **day) for _ in range(3)))
+    async with serving(replies) as server:
+        async with ChatClient(server.base_url, "m", window=Window(1), retry=Recording()) as asking:
+            await asking.ask(PAGE)
+    assert all(LONGEST_WAIT <= one <= LONGEST_WAIT + 1 for one in waits)
+    asked, again = [record.getMessage() for record in caplog.records]
+    assert "asks to wait for 86,400 s" in asked
+    assert "asked again every 60 s instead, for 600 s at most (--busy-timeout)" in asked
+    assert "503: quota" in asked
+    assert "answers again" in again
+
+
+@pytest.mark.parametrize(
+    ("header", "date", "seconds"),
+    [
+        (None, None, None),
+        ("7", None, 7.0),
+        ("1.5", None, 1.5),
+        ("-3", None, 0.0),
+        ("Fri, 01 Jan 2027 00:01:30 GMT", "Fri, 01 Jan 2027 00:00:00 GMT", 90.0),
+        ("Fri, 01 Jan 2027 00:00:00", "Fri, 01 Jan 2027 00:01:00 GMT", 0.0),
+        ("Fri, 01 Jan 1999 00:00:00 GMT", None, 0.0),
+        ("Fri, 01 Jan 2027 00:01:30 GMT", "Fri, 99 Jan", ...),
+        ("\u00b2", None, None),
+        ("nan", None, None),
+        ("soon", None, None),
+        ("Fri, 01 Jan 99999 00:00:00 GMT", None, None),
+        ("1" * 500, None, inf),
+    ],
+)
+def test_what_retry_after_may_say(header: str | None, date: str | None, seconds: object) -> None:
+    found = asked_to_wait(header, date)
+    assert found is not None if seconds is ... else found == seconds
 
 
 @pytest.mark.parametrize(
@@ -150,6 +233,135 @@ async def test_a_broken_answer_is_asked_again(broken: web.Response) -> None:
         said = await asking.ask(PAGE)
     assert said.attempts == 2
     assert said.text.startswith("A picture")
+
+
+def completion(**changes: object) -> dict[str, Any]:
+    choice = {"index": 0, "message": {"content": "read"}, "finish_reason": "stop"}
+    choice |= {key: value for key, value in changes.items() if key in ("message", "finish_reason")}
+    rest = {key: value for key, value in changes.items() if key not in choice}
+    return {"choices": [choice], "usage": {"prompt_tokens": 3, "completion_tokens": 4}, **rest}
+
+
+ODD_BODIES: dict[str, tuple[object, str]] = {
+    "a list": ([1, 2], "the body: .*object; it is"),
+    "a number": (17, "the body: "),
+    "a text": ("hello", "the body: "),
+    "null": (None, "the body: "),
+    "no choices": ({}, "it has no choices"),
+    "null choices": ({"choices": None}, "it has no choices"),
+    "empty choices": ({"choices": []}, "it has no choices"),
+    "choices as an object": ({"choices": {"0": 1}}, "choices: .*array"),
+    "choices as a text": ({"choices": "read"}, "choices: .*array"),
+    "a choice that is null": ({"choices": [None]}, r"choices\.0: "),
+    "no message": (
+        {"choices": [{"finish_reason": "stop"}]},
+        r"choices\.0\.message: Field required",
+    ),
+    "a message that is null": (completion(message=None), r"choices\.0\.message: "),
+    "a message that is a text": (completion(message="read"), r"choices\.0\.message: "),
+    "content as a number": (completion(message={"content": 5}), r"message\.content.*; it is 5"),
+    "content as an object": (completion(message={"content": {}}), r"message\.content.*; it is {}"),
+    "parts as numbers": (completion(message={"content": [1]}), r"message\.content"),
+    "a reason as a number": (completion(finish_reason=7), r"finish_reason: .*string; it is 7"),
+    "a reason as a list": (completion(finish_reason=["stop"]), r"finish_reason: "),
+    "a long reason": (completion(finish_reason="x" * 999), r"finish_reason: "),
+    "an error as a text": ({"error": "overloaded"}, "200 with an error: overloaded"),
+    "an error as a list": ({"error": [1]}, "200 with an error"),
+    "an error beside null": (
+        {"error": {"message": "no\x1b[2J", "code": "x"}},
+        "200 with an error: no",
+    ),
+    "an extension of others": (completion(llm_ocr={"lines": [1]}), r"llm_ocr\.lines"),
+    "an extension as a list": (completion(llm_ocr=[1]), r"llm_ocr"),
+}
+
+
+@pytest.mark.parametrize(("body", "fault"), ODD_BODIES.values(), ids=ODD_BODIES)
+async def test_an_odd_answer_is_an_engines_error_that_names_what_is_odd(
+    body: object, fault: str
+) -> None:
+    async with serving(lambda _: web.json_response(body)) as server, client(server) as asking:
+        with pytest.raises(PageError, match=fault) as caught:
+            await asking.ask(PAGE)
+    assert caught.value.code is ErrorCode.ENGINE_ERROR
+    assert caught.value.message.isprintable()
+    assert len(server.requests) == QUICK.attempts
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"<html>busy</html>",
+        b"[" * 100_000,
+        b'{"choices": ' * 9_000,
+        b"\xff\xfe\x00",
+        b"{" + b"9" * 9000,
+    ],
+    ids=["nothing", "html", "deep lists", "deep objects", "bytes", "digits"],
+)
+async def test_what_is_no_json_is_an_engines_error(raw: bytes) -> None:
+    async with serving(lambda _: web.Response(body=raw)) as server, client(server) as asking:
+        with pytest.raises(PageError, match="an answer that can't be read: ") as caught:
+            await asking.ask(PAGE)
+    assert caught.value.code is ErrorCode.ENGINE_ERROR
+    assert caught.value.message.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (json.dumps(completion(message={"content": "a\ud835b"})).encode(), "a\ufffdb"),
+        (json.dumps(completion(message={"content": "\ud835\udd04"})).encode(), "\U0001d504"),
+        (
+            json.dumps(completion(message={"content": "a_b"})).encode().replace(b"_", b"\xe9"),
+            "a\ufffdb",
+        ),
+        (json.dumps(completion(message={"content": None})).encode(), ""),
+        (json.dumps(completion(message={})).encode(), ""),
+        (
+            json.dumps(
+                completion(
+                    message={
+                        "content": [
+                            {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+                            {"type": "reasoning", "text": "hm"},
+                            {"type": "text", "text": "re"},
+                            {"type": "text", "text": "ad"},
+                        ]
+                    }
+                )
+            ).encode(),
+            "read",
+        ),
+    ],
+    ids=["half a pair", "a whole pair", "no UTF-8", "null", "nothing", "parts"],
+)
+async def test_text_is_read_where_there_is_text(raw: bytes, text: str) -> None:
+    async with serving(lambda _: web.Response(body=raw)) as server, client(server) as asking:
+        said = await asking.ask(PAGE)
+    assert (said.text, said.attempts) == (text, 1)
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [
+        (None, (0, 0)),
+        ([], (0, 0)),
+        ("many", (0, 0)),
+        ({"prompt_tokens": 2**31, "completion_tokens": -1}, (0, 0)),
+        ({"prompt_tokens": 1e400, "completion_tokens": float("nan")}, (0, 0)),
+        ({"prompt_tokens": {}, "completion_tokens": "7"}, (0, 0)),
+        ({"prompt_tokens": 12.0, "completion_tokens": 7}, (12, 7)),
+    ],
+)
+async def test_text_is_not_lost_for_an_odd_account_of_its_tokens(
+    usage: object, counted: tuple[int, int]
+) -> None:
+    body = completion(usage=usage, logprobs={"content": [None]})
+    async with serving(lambda _: web.json_response(body)) as server, client(server) as asking:
+        said = await asking.ask(PAGE)
+    assert (said.text, said.prompt_tokens, said.completion_tokens) == ("read", *counted)
 
 
 async def test_half_a_body_is_asked_for_again() -> None:

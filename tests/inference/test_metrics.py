@@ -30,6 +30,26 @@ def test_another_servers_metrics_say_nothing() -> None:
     assert parse_metrics("<html>not found</html>") is None
 
 
+def test_values_that_count_nothing_are_none() -> None:
+    odd = REAL
+    for value in ("NaN", "+Inf", "-7", "1e400", "0x10"):
+        odd += f'vllm:num_requests_running{{engine="9"}} {value}\n'
+        odd += f'vllm:kv_cache_usage_perc{{engine="9"}} {value}\n'
+    odd += f'vllm:cache_config_info{{kv_cache_size_tokens="{"9" * 9000}"}} 1.0\n'
+    assert parse_metrics(odd) == parse_metrics(REAL)
+
+
+async def test_a_strange_charset_or_broken_bytes_are_read_over() -> None:
+    async def metrics(request: web.Request) -> web.Response:
+        body = b"# \xff\n" + REAL.encode()
+        return web.Response(body=body, headers={"Content-Type": "text/plain; charset=klingon"})
+
+    async with serving(metrics=metrics) as server:
+        load = await scrape(server.base_url, {})
+    assert load is not None
+    assert load.running == 3
+
+
 async def test_a_scrape_asks_beside_the_api_with_the_key() -> None:
     async def metrics(request: web.Request) -> web.Response:
         keys.append(request.headers.get("Authorization"))

@@ -1,5 +1,6 @@
 """Answers in pieces, from a server that cuts them off, repeats itself, or will not go on."""
 
+import json
 from itertools import repeat
 from typing import Any
 
@@ -91,8 +92,20 @@ async def test_one_who_always_cuts_off_fails_the_page_alone() -> None:
         b"data: {no json\n\n",
         b'data: {"choices": [{"delta": {"content": "x"}, "finish_reason": "abort"}]}\n\n',
         b"data: [DONE]\n\n",
+        b"data: [1]\n\n",
+        b"data: 5\n\n",
+        b'data: {"choices": {}}\n\n',
+        b'data: {"choices": [null]}\n\n',
+        b'data: {"choices": [{"delta": {"content": 5}}]}\n\n',
+        b'data: {"choices": [{"delta": {"content": "x"}, "finish_reason": 5}]}\n\n',
+        b'data: {"error": "overloaded"}\n\n',
+        b'data: {"choices": [], "x": "' + b"x" * 1_000_000 + b'"}\n\n',
+        b'data: {"choices": ' + b"[" * 50_000 + b"\n\n",
     ],
-    ids=["error", "no json", "aborted", "no end"],
+    ids=[
+        *("error", "no json", "aborted", "no end", "a list", "a number", "choices", "null"),
+        *("content", "reason", "error text", "long", "deep"),
+    ],
 )
 async def test_a_broken_stream_is_asked_for_again(broken: bytes) -> None:
     def reply(body: dict[str, Any]) -> Pieces | web.Response:
@@ -104,6 +117,20 @@ async def test_a_broken_stream_is_asked_for_again(broken: bytes) -> None:
         said = await asking.ask(PAGE)
     assert said.attempts == 2
     assert said.text.endswith(TEXT[-5:])
+
+
+async def test_odd_accounts_and_half_characters_in_pieces_cost_no_text() -> None:
+    pieces = [
+        {"choices": [{"delta": {"content": "a\ud835"}}], "usage": {"completion_tokens": -1}},
+        {"choices": [{"delta": {}}], "usage": {"completion_tokens": 2**40}},
+        {"choices": [{"delta": {"content": [{"type": "text", "text": "b"}]}}], "usage": []},
+        {"choices": [{"delta": {"content": None}, "finish_reason": "stop", "logprobs": [1]}]},
+    ]
+    body = b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in pieces)
+    response = web.Response(body=body, content_type="text/event-stream")
+    async with serving(lambda _: response) as server, client(server) as asking:
+        said = await asking.ask(PAGE)
+    assert (said.text, said.completion_tokens, said.attempts) == ("a\ufffdb", 0, 1)
 
 
 async def test_an_error_for_good_within_a_stream_is_one() -> None:

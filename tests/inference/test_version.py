@@ -29,4 +29,9 @@ async def test_servers_that_tell_none_are_not_asked_again() -> None:
     assert await asked(web.json_response(["0.32.0"])) is None
     assert await asked(web.Response(text="<html>", content_type="text/html")) is None
     assert await asked(web.Response(text="{", content_type="application/json")) is None
+    odd_ones: list[object] = [None, 5, {}, ["0.32.0"], "x" * 999, "0\x1b[2J", "\ud835"]
+    for odd in odd_ones:
+        assert await asked(web.json_response({"version": odd})) is None
+    deep = web.Response(text="[" * 100_000, content_type="application/json")
+    assert await asked(deep) is None
     assert await server_version("http://127.0.0.1:9/v1", {}) is None

@@ -1,6 +1,8 @@
 """Servers that misbehave: what can be had from them is had, and no page is lost."""
 
 import asyncio
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
@@ -17,6 +19,7 @@ from llm_ocr.records import PageStatus
 from tests import documents
 from tests.servers.chat import at_once, image_of, refusal, serving_beside, vllm_shim
 
+LLM_OCR = [sys.executable, "-m", "llm_ocr"]
 ALONE: dict[str, Any] = {"render_workers": 1, "fallback": "none", "describe": False}
 
 
@@ -86,6 +89,73 @@ def test_one_that_sends_an_error_as_200_for_one_page(inputs: Path, tmp_path: Pat
     assert summary.pages_by_status[PageStatus.OK] == 3
     assert summary.errors == {"request_rejected": 1}
     assert "400: no room" in summary.look_at[0].error
+
+
+def test_one_that_is_busy_costs_no_page(inputs: Path, tmp_path: Path) -> None:
+    """It refuses more often than a page is asked about for any other fault."""
+    refused = 0
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        nonlocal refused
+        refused += 1
+        return refusal(503, "busy", **{"Retry-After": "0.01"}) if refused <= 24 else at_once(body)
+
+    with serving_beside(reply) as server:
+        summary = run(inputs, tmp_path / "out", base_url=server.base_url, **ALONE)
+    assert all_ok(tmp_path / "out")
+    assert summary.retries == 24
+
+
+def test_one_that_asks_to_wait_for_a_day_is_told_of_and_stops_the_run(
+    inputs: Path, tmp_path: Path
+) -> None:
+    out, day = tmp_path / "out", {"Retry-After": "86400"}
+    with serving_beside(lambda body: refusal(429, "quota", **day)) as server:
+        command = ["run", str(inputs), "--out", str(out), "--base-url", server.base_url]
+        said = subprocess.run(
+            [*LLM_OCR, *command, "--busy-timeout", "0.5", "--no-describe"],
+            capture_output=True,
+            text=True,
+        )
+    words = " ".join((said.stdout + said.stderr).split())
+    assert said.returncode == 3, words
+    assert "asks to wait for 86,400 s (Retry-After)" in words
+    assert "429: quota" in words
+    assert "longer with --busy-timeout" in words
+    with serving_beside() as server:
+        run(inputs, out, base_url=server.base_url, **ALONE)
+    assert all_ok(out)
+
+
+def test_one_of_odd_answers_fails_their_pages_alone(inputs: Path, tmp_path: Path) -> None:
+    """Each of several pages has an answer of another shape, and all tables take what came."""
+    shapes: list[Any] = [
+        *([], 5, {"choices": None}, {"choices": [{"message": {"content": 5}}]}),
+        {"choices": [{"message": {"content": "half \ud835"}, "finish_reason": ["stop"]}]},
+    ]
+    read = {
+        "choices": [{"message": {"content": "half \ud835"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 2**40, "completion_tokens": "\ud835"},
+    }
+    for k in range(len(shapes) + 1):
+        documents.picture(inputs / f"odd-{k}.png", f"words {k}", size=(900, 300))
+    seen: dict[bytes, int] = {}
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        image = documents.decoded(image_of(body))
+        if image.width < 2 * image.height:
+            return at_once(body)
+        number = seen.setdefault(image_of(body), len(seen))
+        return web.json_response(shapes[number] if number < len(shapes) else read)
+
+    with serving_beside(reply) as server:
+        summary = run(inputs, tmp_path / "out", base_url=server.base_url, **ALONE)
+    assert summary.errors == {"engine_error": len(shapes)}
+    assert summary.pages_by_status[PageStatus.OK] == 4
+    rows = [*load_pages(str(tmp_path / "out"))]
+    failed = [row["error"] for row in rows if row["status"] == "failed"]
+    assert all("an answer that can't be read: " in error for error in failed)
+    assert "half \ufffd" in [row["raw_answer"] for row in rows]
 
 
 def test_one_that_is_slow_to_start(inputs: Path, tmp_path: Path) -> None:

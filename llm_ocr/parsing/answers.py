@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llm_ocr.parsing.mending import DEEPEST, Mended, begins, mend
-from llm_ocr.parsing.nearly_json import unescape, whole_characters
+from llm_ocr.parsing.nearly_json import read_number, unescape, whole_characters
 from llm_ocr.parsing.record import Schema
 
 # A note on what costs the record nothing.
@@ -106,10 +106,9 @@ class _Strict:
         return _Found(value, end, tuple(dict.fromkeys(self.notes)), cut=False, start=start)
 
     def _float(self, said: str) -> float | None:
-        number = float(said)
-        if number in (float("inf"), float("-inf")):
+        number = read_number(said)
+        if number is None:
             self.notes.append(f"{said} read as null: too large")
-            return None
         return number
 
     def _constant(self, said: str) -> None:

@@ -24,6 +24,7 @@ from llm_ocr.parsing.nearly_json import (
     SPACE,
     TO_QUOTE,
     key_at,
+    read_number,
     unescape,
 )
 
@@ -206,10 +207,9 @@ class _Reader:
             self.mended[f"{said} read as null"] += 1
             return None
         if NUMBER.fullmatch(said) and len(said) < LONGEST_NUMBER:
-            number = float(said) if set(said) & set(".eE") else int(said)
-            if number in (float("inf"), float("-inf")):
+            number = read_number(said)
+            if number is None:
                 self.mended[f"{said} read as null: too large"] += 1
-                return None
             return number
         self.mended["a string without double quotes"] += 1
         return unescape(said)

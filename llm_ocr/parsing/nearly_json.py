@@ -1,5 +1,6 @@
 """The words of text that is nearly JSON: strings, keys, numbers, and what may follow them."""
 
+import math
 import re
 
 CLOSING = {'"': '"', "'": "'", "“": "”"}
@@ -35,6 +36,29 @@ AFTER_VALUE = re.compile(
 )
 AFTER_ITEM = re.compile(r"\s*+(?:[,}\]\[{\"'“]|\Z|//)")
 DEEP = re.compile(r'[^\[\]{}"]++|"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
+
+
+class WrittenFloat(float):
+    """A number that `str` gives as it was written: `2298.00`, whose zeros a float forgets. pydantic
+    makes Decimals of floats by `str`."""
+
+    _written: str
+
+    def __new__(cls, written: str | float) -> "WrittenFloat":
+        self = super().__new__(cls, written)
+        self._written = str(written)
+        return self
+
+    def __str__(self) -> str:
+        return self._written
+
+
+def read_number(written: str) -> float | int | None:
+    """The number that JSON has written; None for one that is too large for a float."""
+    if not set(written) & set(".eE"):
+        return int(written)
+    number = float(written) if set(written) & set("eE") else WrittenFloat(written)
+    return None if math.isinf(number) else number
 
 
 def key_at(text: str, at: int) -> tuple[str, int, bool] | None:

@@ -133,6 +133,26 @@ ADVERSE = {
 }
 
 
+PRICES = """
+from decimal import Decimal
+from pydantic import BaseModel
+
+class Prices(BaseModel):
+    net: Decimal
+    total: Decimal
+    rate: float
+"""
+
+
+@pytest.mark.parametrize("end", ["}", ",}"], ids=["JSON", "mended JSON"])
+def test_decimals_keep_the_digits_that_were_answered(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "prices.py"
+    path.write_text(PRICES)
+    text = '{"net": 2298.00, "total": 1e3, "rate": 19.50' + end
+    rows, _ = records(tmp_path, str(path), lambda body: answer(text))
+    assert rows[0]["fields"] == {"net": "2298.00", "total": "1000.0", "rate": 19.5}
+
+
 @pytest.mark.parametrize("kind", ADVERSE)
 def test_whatever_is_answered_nothing_is_lost(tmp_path: Path, schema: str, kind: str) -> None:
     text, status, told = ADVERSE[kind]

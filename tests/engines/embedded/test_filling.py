@@ -104,6 +104,15 @@ def invoice() -> bytes:
     return pen.png()
 
 
+async def test_a_number_has_the_decimals_that_stand_on_the_page(engine: str) -> None:
+    schema = schema_of(total=NUMBER, vat=NUMBER, count=NUMBER)
+    body = request(schema, "<page>Total: EUR 2,298.00\n\nVAT: EUR 0.50\n\nCount: 3</page>")
+    status, reply = await post(engine, body)
+    assert status == 200
+    said = reply["choices"][0]["message"]["content"]
+    assert said == '{"total": 2298.00, "vat": 0.50, "count": 3}'
+
+
 async def test_an_invoice_image_fills_the_built_in_schema(engine: str) -> None:
     schema = load_schema("invoice")
     answer = await fill(engine, dict(schema.json_schema), "Fill in the schema.", invoice())

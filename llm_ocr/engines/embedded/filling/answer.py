@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from llm_ocr.engines.embedded.filling.fill import filled
@@ -33,5 +34,14 @@ def guided_by_text(schema: Mapping[str, Any], prompt: str) -> str:
     return _said(filled(schema, paper_of_text(text)))
 
 
-def _said(answer: Mapping[str, Any]) -> str:
+def _said(answer: object) -> str:
+    """An answer as JSON; Decimals are numbers with all of their digits, which `json` would not
+    write."""
+    if isinstance(answer, Mapping):
+        pairs = (f"{json.dumps(key, ensure_ascii=False)}: {_said(answer[key])}" for key in answer)
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(answer, list | tuple):
+        return f"[{', '.join(map(_said, answer))}]"
+    if isinstance(answer, Decimal):
+        return f"{answer:f}"
     return json.dumps(answer, ensure_ascii=False)

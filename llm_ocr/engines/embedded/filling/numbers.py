@@ -82,8 +82,9 @@ def notation_of(text: str) -> Notation:
     return Notation(told.commas > told.points, told.months_first > told.days_first, marked)
 
 
-def number(leaf: Leaf, text: str, notation: Notation) -> float | int | None:
-    """The number that a text has for a field: of several the last one."""
+def number(leaf: Leaf, text: str, notation: Notation) -> Decimal | int | None:
+    """The number that a text has for a field, with the decimals that it has there: of several the
+    last one."""
     rate = is_rate(leaf)
     found = [
         one
@@ -99,7 +100,7 @@ def number(leaf: Leaf, text: str, notation: Notation) -> float | int | None:
         value /= 100
     if value == value.to_integral_value() and (leaf.kind is Kind.WHOLE or not _has_cents(value)):
         return int(value)
-    return None if leaf.kind is Kind.WHOLE else float(value)
+    return None if leaf.kind is Kind.WHOLE else value
 
 
 def is_rate(leaf: Leaf) -> bool:

@@ -1,17 +1,24 @@
-"""The commands of the READMEs of SageMaker and AWS Batch, in their order."""
+"""The commands of the READMEs of SageMaker and AWS Batch, in their order.
 
+`aws` is the AWS CLI of PyPI (version 1), against the tests' servers.
+"""
+
+import os
 import re
 import shlex
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from llm_ocr import __version__
 from tests.platforms.aws_module import ROOT, definition
 from tests.platforms.aws_place import QUICK, assert_whole, llm_ocr, settle, soon, upload
-from tests.platforms.readme import commands
-from tests.servers.aws import Account
+from tests.platforms.readme import commands, exports
+from tests.servers.aws import ACCOUNT, REGION, Account
 from tests.servers.aws_batch import serving_batch
 from tests.servers.aws_sagemaker import ROLE, serving_sagemaker
 from tests.servers.chat import serving_beside
@@ -19,16 +26,24 @@ from tests.servers.containers import BASE
 
 pytestmark = pytest.mark.long
 
-REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com/llm-ocr:0.1.0"
+REGISTRY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/llm-ocr:{__version__}"
 ENTRY = (BASE["PATH"].split(":")[0] + "/python", "-m", "llm_ocr.platforms.entry")
 DOCUMENTS = 3
+# What a README's reader types, of each platform: llm-ocr's commands, and the platform's own.
+TYPED = {"sagemaker": ("llm-ocr", "aws sagemaker"), "aws-batch": ("llm-ocr", "aws batch")}
 
 
 def words(line: str, values: Mapping[str, str]) -> list[str]:
-    for name, value in values.items():
-        line = line.replace(f"${name}", value)
+    for name in sorted(values, key=len, reverse=True):
+        line = line.replace(f"${name}", values[name])
     assert "$" not in line, line
-    return shlex.split(line)[1:]
+    return shlex.split(line)
+
+
+def aws(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [str(Path(sys.executable).parent / "aws"), *arguments]
+    environment = {**os.environ, "AWS_PAGER": ""}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(params=["sagemaker", "aws-batch"])
@@ -62,17 +77,24 @@ def platform(
 def test_the_commands_do_what_they_say(platform: str, tmp_path: Path) -> None:
     bucket = f"bucket/{uuid.uuid4().hex}"
     upload(tmp_path / "in", DOCUMENTS, place=f"s3://{bucket}/scans")
-    values = {"BUCKET": bucket, "ROLE": ROLE}
-    told = commands(ROOT / platform / "README.md", "llm-ocr")
-    assert len(told) == 10
-    for line in told:
-        arguments = words(line, values)
+    readme = ROOT / platform / "README.md"
+    values = {**exports(readme), "BUCKET": bucket, "ROLE": ROLE, "AWS_REGION": REGION}
+    values["ACCOUNT"] = ACCOUNT
+    for name in ("IMAGE", "ENTRY"):
+        values[name] = " ".join(words(values.get(name, ""), values))
+    lines = commands(readme, *TYPED[platform])
+    assert sum(line.startswith("aws") for line in lines) == 1
+    assert len(lines) == 12
+    for line in lines:
+        program, *arguments = words(line, values)
         if arguments[0] == "status":
-            soon(lambda said=arguments: llm_ocr(*said).returncode == 0)  # type: ignore[misc]
+            soon(lambda asked=arguments: llm_ocr(*asked).returncode == 0)  # type: ignore[misc]
             continue
-        done = llm_ocr(*arguments)
+        done = aws(*arguments) if program == "aws" else llm_ocr(*arguments)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         if found := re.match(r"(\S+) is submitted", done.stdout):
             values["JOB"] = found[1]
-    assert_whole(f"s3://{bucket}/runs/first", DOCUMENTS)
-    assert_whole(f"s3://{bucket}/runs/steps", DOCUMENTS)
+        if arguments[:2] == ["batch", "submit-job"]:
+            values["JOB"] = done.stdout.strip()
+    for run in ("first", "steps", "plain"):
+        assert_whole(f"s3://{bucket}/runs/{run}", DOCUMENTS)

@@ -19,7 +19,7 @@ help:
 	@echo "make lint       style, types and import rules"
 	@echo "make docs       build docs/ into site/, with links checked"
 	@echo "make executed   run the platforms' notebooks against the tests' servers, into docs/executed/"
-	@echo "make push-images, aws-batch-apply, aws-batch-destroy  see aws-batch/README.md"
+	@echo "make deploy, aws-batch-apply, aws-batch-destroy  see aws-batch/README.md"
 
 setup: .venv/.ready
 

@@ -1,5 +1,5 @@
 output "repository" {
-  description = "Where make push-images pushes to."
+  description = "Where make deploy pushes to."
   value       = aws_ecr_repository.images.repository_url
 }
 

@@ -1,6 +1,6 @@
 resource "aws_ecr_repository" "images" {
   name = var.name
-  # make push-images may push a version again.
+  # make deploy may push a version again.
   image_tag_mutability = "MUTABLE"
   # The images are built from the repository: nothing is lost with them.
   force_delete = true

@@ -15,7 +15,7 @@ variable "name" {
 }
 
 variable "image_tag" {
-  description = "Tag of the images, before -gpu and -cpu: the version that make push-images pushed."
+  description = "Tag of the images, before -gpu and -cpu: the version that make deploy pushed."
   type        = string
   default     = "0.1.0"
 }

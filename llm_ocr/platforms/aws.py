@@ -139,7 +139,7 @@ def check_running(job: Job) -> None:
 
 
 def default_image(account: str, region: str, kind: str) -> str:
-    """What `make push-images` puts into the account's registry: `gpu`, `cpu`, and both for root."""
+    """What `make deploy` puts into the account's registry: `gpu`, `cpu`, and both for root."""
     return f"{account}.dkr.ecr.{region}.amazonaws.com/llm-ocr:{__version__}-{kind}"
 
 

@@ -52,7 +52,7 @@ _STATES: Mapping[str, State] = {
 _REASONS: Mapping[str, str] = {
     r"OutOfMemoryError": "the container wants more memory than the job definition gives it; raise "
     "`memory` in the module's `machines`, or give fewer --render-workers",
-    r"CannotPullContainer": "push the image first (`make push-images`), or correct `image_tag` of "
+    r"CannotPullContainer": "push the image first (`make deploy`), or correct `image_tag` of "
     "the module",
     r"exceeded timeout": "it took longer than --timeout; the same launch again goes on where it "
     "stopped",

@@ -68,7 +68,7 @@ _FAILURES: Mapping[str, str] = {
         "--instance ml.g6e.2xlarge,ml.g6e.4xlarge"
     ),
     r"Requested image not found|manifest unknown|image does not exist|Cannot pull": (
-        "push the image first (`make push-images`), or give another --image; the role needs to "
+        "push the image first (`make deploy`), or give another --image; the role needs to "
         "read it from ECR"
     ),
     r"InternalServerError": "an instance was lost, or SageMaker failed; the same launch again "

@@ -152,7 +152,7 @@ def test_images_are_pushed_under_the_names_that_launches_use() -> None:
     from llm_ocr.platforms.aws import default_image
 
     said = subprocess.run(
-        ["make", "-n", "push-images", "ACCOUNT=123456789012", "AWS_REGION=us-east-1"],
+        ["make", "-n", "push-images", "ECR_ACCOUNT_ID=123456789012", "AWS_REGION=us-east-1"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -1,15 +1,21 @@
 """The commands of hf-jobs/README.md, given in their order by someone who has documents."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from huggingface_hub import HfApi
 
+from llm_ocr import load_documents, load_pages
+from llm_ocr.storage.store import open_store
 from tests import documents
-from tests.platforms.hf import Cloud
+from tests.platforms.aws_place import soon
+from tests.platforms.hf import SCANS, Cloud, put_documents
 from tests.platforms.readme import commands
+from tests.servers.hub_jobs import OVER
 
 pytestmark = pytest.mark.long
 
@@ -19,7 +25,7 @@ WHEEL = "dist/llm_ocr-0.1.0-py3-none-any.whl"
 
 
 # Not what is done once before, nor what needs more than a Hub.
-GIVEN = ("hf upload", "hf buckets", "hf repos", "llm-ocr", "python")
+GIVEN = ("hf upload", "hf jobs", "for", "hf buckets", "hf repos", "llm-ocr", "python")
 
 
 def test_its_commands_do_what_it_says(tmp_path: Path, cloud: Cloud, wheel: Path) -> None:
@@ -29,9 +35,10 @@ def test_its_commands_do_what_it_says(tmp_path: Path, cloud: Cloud, wheel: Path)
     (tmp_path / WHEEL).symlink_to(wheel)
     bins = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": bins}
-    job = ""
+    job = scheduled = ""
     for command in commands(README, *GIVEN):
-        typed = command.replace("JOB", job).replace("ORG", "user")
+        typed = re.sub(r"\bJOB\b", job, re.sub(r"\bORG\b", "user", command))
+        typed = re.sub(r"\bID$", scheduled, typed)
         done = subprocess.run(
             ["bash", "-c", typed], cwd=tmp_path, env=environment, capture_output=True, text=True
         )
@@ -40,8 +47,50 @@ def test_its_commands_do_what_it_says(tmp_path: Path, cloud: Cloud, wheel: Path)
             job = done.stdout.split()[0]
         if command.startswith("python"):
             assert "num_rows: 3" in done.stdout
+        if command.startswith("hf jobs scheduled run"):
+            (scheduled,) = cloud.hub.scheduled
+        if command.startswith("for"):
+            # What follows is typed when they are done.
+            soon(lambda: all(one.stage in OVER for one in cloud.hub.jobs.values()))
+    soon(lambda: all(one.stage in OVER for one in cloud.hub.jobs.values()))
     asked = [(one.asked["flavor"], one.stage) for one in cloud.hub.jobs.values()]
     stages = [("l4x1", "COMPLETED"), ("l4x1", "COMPLETED"), ("cpu-upgrade", "COMPLETED")]
-    assert asked == [("a100-large", "COMPLETED")] * 3 + stages
-    assert set(cloud.hub.buckets) == {"user/jobs-artifacts"}
-    assert {name for _, name in cloud.hub.repositories} == {"user/read"}
+    launched, plain = [("a100-large", "COMPLETED")] * 3, [("a100-large", "COMPLETED")] * 4
+    nightly = [("a100-large", "COMPLETED")]
+    assert asked == launched + plain + nightly + stages
+    for run in ("plain", "shared", "daily"):
+        assert len(list(load_pages(f"hf://datasets/user/{run}"))) == 6
+    assert "user/read-run" not in cloud.hub.buckets
+    assert ("dataset", "user/scans") not in cloud.hub.repositories
+
+
+def test_what_is_typed_is_short() -> None:
+    """A job is three lines of a terminal, where `launch --dry-run` fills a screen."""
+    (line,) = commands(README, "hf jobs run")
+    assert len(line) < 250
+
+
+def test_each_night_reads_what_is_new(tmp_path: Path, cloud: Cloud, wheel: Path) -> None:
+    (tmp_path / "dist").mkdir()
+    (tmp_path / WHEEL).symlink_to(wheel)
+    put_documents(tmp_path / "in", 2)
+    (line,) = commands(README, "hf jobs scheduled run")
+    bins = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run(
+        ["bash", "-c", line.replace("ORG", "user")],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": bins},
+        check=True,
+        capture_output=True,
+    )
+    (scheduled,) = cloud.hub.scheduled.values()
+    assert scheduled.asked["schedule"] == "@daily"
+    for documents_there in (2, 3):
+        if documents_there == 3:
+            open_store(SCANS).put_many({"new.pdf": documents.pdf(tmp_path / "new.pdf")}, "One more")
+        started = HfApi(os.environ["HF_ENDPOINT"]).trigger_scheduled_job(
+            scheduled_job_id=scheduled.id
+        )
+        soon(lambda job=started: cloud.hub.jobs[job.id].stage in OVER)  # type: ignore[misc]
+        assert cloud.hub.jobs[started.id].stage == "COMPLETED", cloud.hub.jobs[started.id].lines()
+        assert len(list(load_documents("hf://datasets/user/daily"))) == documents_there

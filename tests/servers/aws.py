@@ -7,6 +7,7 @@ and enums, which clients don't check. Containers are processes. Buckets are thos
 """
 
 import asyncio
+import base64
 import json
 import re
 import sys
@@ -29,6 +30,13 @@ from tests.servers.s3 import KEY
 ACCOUNT, REGION = "123456789012", "us-east-1"
 # Keys of a sign-in that has ended.
 EXPIRED = "EXPIRED"
+# What requests call the services in X-Amz-Target, where botocore calls them something else.
+TARGETS = {
+    "SageMaker": "sagemaker",
+    "Logs_20140328": "logs",
+    "AmazonEC2ContainerRegistry_V20150921": "ecr",
+}
+REGISTRY_PASSWORD = "password-of-the-registry"
 Body = dict[str, Any]
 Answer = Callable[[Body], Body]
 
@@ -51,15 +59,16 @@ class RefusedError(Exception):
 class Account:
     """What there is on the platform, and what was asked of it.
 
-    `images`: entry points by name; others can't be pulled. `quotas`: instances by type, where there
-    is a limit. `sold_out`: types that are not to be had. `regions`: of buckets that are not in
-    REGION. `second`: how long a second of a job's time limit takes here.
+    `images`: entry points by name; others can't be pulled. `repositories`: ECR's. `quotas`:
+    instances by type, where there is a limit. `sold_out`: types that are not to be had. `regions`:
+    of buckets that are not in REGION. `second`: how long a second of a job's time limit takes here.
     """
 
     folder: Path
     environment: Mapping[str, str]
     images: dict[str, tuple[str, ...]] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
+    repositories: set[str] = field(default_factory=set)
     quotas: dict[str, int] = field(default_factory=dict)
     sold_out: set[str] = field(default_factory=set)
     regions: dict[str, str] = field(default_factory=dict)
@@ -75,7 +84,7 @@ class Account:
 
     def client_environment(self) -> dict[str, str]:
         """What boto3 needs to find all this."""
-        names = ("SAGEMAKER", "BATCH", "CLOUDWATCH_LOGS", "SECRETS_MANAGER")
+        names = ("SAGEMAKER", "BATCH", "CLOUDWATCH_LOGS", "SECRETS_MANAGER", "ECR")
         return {**self.environment, **{f"AWS_ENDPOINT_URL_{name}": self.url for name in names}}
 
     def in_image(self, command: Sequence[str]) -> list[str]:
@@ -152,6 +161,9 @@ class Services:
         self.add("logs", "DescribeLogStreams", self._log_streams)
         self.add("secretsmanager", "DescribeSecret", self._describe_secret)
         self.add("secretsmanager", "GetSecretValue", self._secret_value)
+        self.add("ecr", "GetAuthorizationToken", self._registry_token)
+        self.add("ecr", "DescribeRepositories", self._describe_repositories)
+        self.add("ecr", "CreateRepository", self._create_repository)
 
     def add(self, service: str, operation: str, answer: Answer) -> None:
         self._operations[service, operation] = answer
@@ -198,8 +210,7 @@ class Services:
     def _named(self, request: web.Request) -> tuple[str, str]:
         if target := request.headers.get("X-Amz-Target"):
             prefix, _, operation = target.partition(".")
-            services = {"SageMaker": "sagemaker", "Logs_20140328": "logs"}
-            return services.get(prefix, prefix), operation
+            return TARGETS.get(prefix, prefix), operation
         # Batch's operations have paths.
         return next(
             (service, operation)
@@ -238,6 +249,36 @@ class Services:
 
     def _secret_value(self, body: Body) -> Body:
         return {"Name": body["SecretId"], "SecretString": self.account.secret(body["SecretId"])}
+
+    def _registry_token(self, body: Body) -> Body:
+        token = base64.b64encode(f"AWS:{REGISTRY_PASSWORD}".encode()).decode()
+        return {"authorizationData": [{"authorizationToken": token}]}
+
+    def _describe_repositories(self, body: Body) -> Body:
+        for name in body["repositoryNames"]:
+            if name not in self.account.repositories:
+                raise RefusedError(
+                    "RepositoryNotFoundException",
+                    f"The repository with name '{name}' does not exist in the registry",
+                )
+        return {"repositories": [_repository(name) for name in body["repositoryNames"]]}
+
+    def _create_repository(self, body: Body) -> Body:
+        name = body["repositoryName"]
+        if name in self.account.repositories:
+            raise RefusedError(
+                "RepositoryAlreadyExistsException",
+                f"The repository with name '{name}' already exists in the registry",
+            )
+        self.account.repositories.add(name)
+        return {"repository": _repository(name)}
+
+
+def _repository(name: str) -> Body:
+    return {
+        "repositoryName": name,
+        "repositoryUri": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/{name}",
+    }
 
 
 @dataclass

@@ -26,6 +26,7 @@ from tests.servers.hub_state import USER, Hub, now, refuse
 
 DEFAULT_SECONDS = 30 * 60
 LABEL = re.compile(r"[a-zA-Z0-9._-]*")
+SCHEDULE = re.compile(r"@(annually|yearly|monthly|weekly|daily|hourly)|\S+( \S+){4}")
 OVER = ("COMPLETED", "ERROR", "CANCELED", "DELETED")
 # Seconds between two looks at a log that is followed.
 POLL_SECONDS = 0.1
@@ -76,6 +77,31 @@ class RunningJob:
         }
 
 
+@dataclass
+class ScheduledJob:
+    """A job that the Hub starts by the clock; here, when it is triggered. `last` is the id of the
+    newest one that it started."""
+
+    id: str
+    owner: str
+    asked: Mapping[str, Any]
+    last: str = ""
+
+    def as_dict(self) -> Mapping[str, Any]:
+        spec = {**self.asked["jobSpec"]}
+        spec["secrets"] = list(spec.get("secrets", {}))
+        return {
+            "id": self.id,
+            "createdAt": now(),
+            "jobSpec": spec,
+            "schedule": self.asked["schedule"],
+            "suspend": self.asked.get("suspend", False),
+            "concurrency": self.asked.get("concurrency", False),
+            "status": {"lastJob": {"id": self.last, "at": now()} if self.last else None},
+            "owner": {"id": self.owner, "name": self.owner, "type": "user"},
+        }
+
+
 class Jobs:
     """The routes of jobs; `base` is what every container of this Hub has in its environment."""
 
@@ -91,6 +117,9 @@ class Jobs:
         router.add_get("/api/jobs/{owner}/{id}", self._inspect)
         router.add_post("/api/jobs/{owner}/{id}/cancel", self._cancel)
         router.add_get("/api/jobs/{owner}/{id}/logs", self._logs)
+        router.add_post("/api/scheduled-jobs/{owner}", self._schedule)
+        router.add_get("/api/scheduled-jobs/{owner}", self._scheduled)
+        router.add_post("/api/scheduled-jobs/{owner}/{id}/run", self._trigger)
 
     async def stop(self) -> None:
         """End what still runs."""
@@ -107,7 +136,47 @@ class Jobs:
 
     async def _create(self, request: web.Request) -> web.Response:
         self._may_use(request)
+        return web.json_response(self._start(request, await request.json()).as_dict())
+
+    async def _schedule(self, request: web.Request) -> web.Response:
+        self._may_use(request)
         asked = await request.json()
+        self._check(asked["jobSpec"])
+        if not SCHEDULE.fullmatch(asked["schedule"]):
+            refuse(400, "", '"schedule" must be a CRON expression')
+        scheduled = ScheduledJob(secrets.token_hex(12), request.match_info["owner"], asked)
+        self._hub.scheduled[scheduled.id] = scheduled
+        return web.json_response(scheduled.as_dict())
+
+    async def _scheduled(self, request: web.Request) -> web.Response:
+        self._may_use(request)
+        return web.json_response([one.as_dict() for one in self._hub.scheduled.values()])
+
+    async def _trigger(self, request: web.Request) -> web.Response:
+        self._may_use(request)
+        found = self._hub.scheduled.get(request.match_info["id"])
+        if found is None:
+            refuse(404, "", "Scheduled job not found")
+        last = self._hub.jobs.get(found.last)
+        if last and last.stage not in OVER and not found.asked.get("concurrency"):
+            refuse(409, "", "The scheduled job is already running")
+        job = self._start(request, found.asked["jobSpec"])
+        found.last = job.id
+        return web.json_response(job.as_dict())
+
+    def _start(self, request: web.Request, asked: Mapping[str, Any]) -> RunningJob:
+        self._check(asked)
+        self._hub.credit -= 1
+        name = secrets.token_hex(12)
+        job = RunningJob(name, request.match_info["owner"], asked, self._folder / name)
+        self._hub.jobs[name] = job
+        task = asyncio.create_task(self._run(job))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return job
+
+    def _check(self, asked: Mapping[str, Any]) -> None:
+        """What the Hub refuses."""
         if self._hub.credit <= 0:
             refuse(402, "", "Pre-paid credit balance is insufficient")
         if asked.get("flavor") not in _flavors():
@@ -117,14 +186,6 @@ class Jobs:
                 refuse(400, "", f'"labels" must match {LABEL.pattern}')
         if len(asked.get("command", [])) == 0 or asked.get("attempts", 1) < 1:
             refuse(400, "", '"command" must not be empty, "attempts" must be at least 1')
-        self._hub.credit -= 1
-        name = secrets.token_hex(12)
-        job = RunningJob(name, request.match_info["owner"], asked, self._folder / name)
-        self._hub.jobs[name] = job
-        task = asyncio.create_task(self._run(job))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return web.json_response(job.as_dict())
 
     async def _list(self, request: web.Request) -> web.Response:
         self._may_use(request)

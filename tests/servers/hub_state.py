@@ -14,7 +14,7 @@ from aiohttp import web
 
 if TYPE_CHECKING:
     from tests.servers.hub_images import Image
-    from tests.servers.hub_jobs import RunningJob
+    from tests.servers.hub_jobs import RunningJob, ScheduledJob
 
 # Tokens: of the one user, who may do everything; of another, who may read what is public; of one
 # that ran out. Any other is not known.
@@ -142,6 +142,7 @@ class Hub:
         # By their ids, in the order in which they were asked for; how many more are paid for; and
         # the images that are found, by their names.
         self.jobs: dict[str, RunningJob] = {}
+        self.scheduled: dict[str, ScheduledJob] = {}
         self.credit = 1000
         self.images: dict[str, Image] = {}
         self.refused = 0

@@ -20,6 +20,7 @@ from llm_ocr.evaluation.asking import evaluate, load
 from llm_ocr.evaluation.printing import render
 from llm_ocr.evaluation.propose import Proposal
 from llm_ocr.evaluation.readings import open_readings
+from llm_ocr.markdown import inline, quoted
 from llm_ocr.pipeline.preview import first_pages
 from llm_ocr.platforms.base import Job, JobSpec, Platform, PlatformError, State, wait
 from llm_ocr.platforms.offers import Offer, Quote
@@ -93,7 +94,8 @@ def show_figures(out: str, count: int = 3) -> None:
     for row in list(load_figures(out))[:count]:
         display(Image.open(io.BytesIO(row["image"]["bytes"])))
         told = said.get(row["figure_id"]) or "no description"
-        display(Markdown(f"*{row['caption'] or 'no caption'}*\n\n> {told}"))
+        caption = inline(row["caption"] or "no caption", formulas=True)
+        display(Markdown(f"*{caption}*\n\n{quoted(told)}"))
 
 
 def show_proposals(out: str, proposals: Sequence[Proposal]) -> None:

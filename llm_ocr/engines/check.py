@@ -76,7 +76,7 @@ async def _ask(client: ChatClient, profile: ModelProfile, probe: Probe) -> Findi
         answer = await client.ask(request)
     except PageError as error:
         return Finding(probe.name, 0.0, error.message)
-    parsed = profile.parse(answer.text, *probe.size)
+    parsed = profile.read(answer.text, *probe.size)
     return Finding(probe.name, answer.seconds, probe.problem(profile, answer, parsed))
 
 

@@ -6,10 +6,13 @@ from functools import cached_property
 
 from llm_ocr.evaluation.grids import PageTable, bar_tables, html_tables
 from llm_ocr.evaluation.text import normalized
+from llm_ocr.markdown import unescaped
 
 # Bounded: a page of beginnings without an end takes no longer than another.
 _BACKSLASHED = (r"\\\((.{1,2000}?)\\\)", r"\\\[(.{1,2000}?)\\\]")
-_DOLLARS = (r"\$\$(.{1,2000}?)\$\$", r"\$(.{1,2000}?)\$")
+_DOLLARS = (r"(?<!\\)\$\$(.{1,2000}?)\$\$", r"(?<!\\)\$(.{1,2000}?)(?<!\\)\$")
+# What is LaTeX between dollars, and no text between two prices.
+_LATEX = re.compile(r"\\[a-zA-Z]|[\^_{}=]")
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class Said:
     @cached_property
     def text(self) -> str:
         """Without bold and italics, white space as one space."""
-        return normalized(self.markdown)
+        return normalized(unescaped(self.markdown))
 
     @cached_property
     def html_tables(self) -> list[PageTable]:
@@ -32,10 +35,14 @@ class Said:
         return bar_tables(self.markdown)
 
     def formulas(self, dollars: bool = True) -> list[str]:
-        r"""The LaTeX between \( and \), \[ and \], and between dollars unless those are money."""
+        r"""The LaTeX between \( and \), \[ and \], and between dollars; where those are money, only
+        what looks like LaTeX."""
         found: list[str] = []
         rest = self.markdown
-        for pattern in (*_BACKSLASHED, *(_DOLLARS if dollars else ())):
-            found += [one.strip() for one in re.findall(pattern, rest, re.DOTALL)]
+        for pattern in (*_BACKSLASHED, *_DOLLARS):
+            inner = [one.strip() for one in re.findall(pattern, rest, re.DOTALL)]
+            if pattern in _DOLLARS and not dollars:
+                inner = [one for one in inner if _LATEX.search(one)]
+            found += inner
             rest = re.sub(pattern, "", rest, flags=re.DOTALL)
         return found

@@ -21,6 +21,7 @@ from llm_ocr.evaluation.layout_checks import (
 )
 from llm_ocr.evaluation.scripts import main_script, scripts, strangeness
 from llm_ocr.inference.loops import find_loop
+from llm_ocr.markdown import hidden
 from llm_ocr.records import Box, PageStatus
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.read import read_table
@@ -258,7 +259,7 @@ def _tag_errors(markdown: str, notes: Sequence[str]) -> int:
     """Notes of the parser, tags that a model left in the text, and tags of tables that are not
     closed."""
     open_tags: Counter[str] = Counter()
-    for slash, name in _TAG.findall(markdown):
+    for slash, name in _TAG.findall(hidden(markdown)):
         open_tags[name.lower()] += -1 if slash else 1
     unbalanced = sum(1 for count in open_tags.values() if count)
     mended = sum(_MENDED.search(note) is not None for note in notes)

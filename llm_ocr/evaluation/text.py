@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 from rapidfuzz.distance import Levenshtein
 
+from llm_ocr.markdown import hidden, shown
+
 # Characters that readers take for the same, and recognisers give either of.
 _ALIKE = str.maketrans(
     {
@@ -35,9 +37,8 @@ _LINK = re.compile(r"\[([^\]]{0,1000})\]\([^)]{0,1000}\)")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,500}>")
 _RULE = re.compile(r"^[ \t:|-]*-{3,}[ \t:|-]*$", re.MULTILINE)
 _LINE_MARK = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|[*+-][ \t]+)+", re.MULTILINE)
-_BAR = re.compile(r"(?<!\\)\|")
+_BAR = re.compile(r"\|")
 _STRONG = re.compile(r"(\*{1,3}|(?<!\w)_{1,3}(?=\S))(?=\S)(.{1,1000}?)(?<=\S)\1")
-_ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+.!|>-])")
 
 
 def normalized(text: str) -> str:
@@ -53,11 +54,11 @@ def normalized(text: str) -> str:
 def plain(markdown: str) -> str:
     """The text of Markdown without its markup, on one line: no images, tags, marks of headings,
     lists and tables; links as their texts; quotes and dashes of one kind."""
-    text = _COMMENT.sub(" ", markdown)
+    text = _COMMENT.sub(" ", hidden(markdown))
     text = _LINK.sub(r"\1", _IMAGE.sub(" ", text))
     text = html.unescape(_TAG.sub(" ", text))
     text = _BAR.sub(" ", _LINE_MARK.sub("", _RULE.sub(" ", text)))
-    text = _ESCAPED.sub(r"\1", _STRONG.sub(r"\2", text))
+    text = shown(_STRONG.sub(r"\2", text))
     return " ".join(unicodedata.normalize("NFC", text).translate(_ALIKE).split())
 
 

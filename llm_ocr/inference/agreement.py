@@ -5,6 +5,8 @@ import re
 import unicodedata
 from collections import Counter
 
+from llm_ocr.markdown import hidden
+
 _TAGS = re.compile(r"<\|ref\|>.*?<\|/ref\|>|<\|det\|>.*?<\|/det\|>|</?[a-zA-Z][^<>]{0,200}>")
 _LINKS = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _COMMAND = re.compile(r"\\[a-zA-Z]+|[\\$^_{}]")
@@ -30,7 +32,7 @@ def agreement(markdown: str, layer: str) -> float:
 
 
 def _plain(markdown: str) -> str:
-    text = _LINKS.sub(r"\1", _TAGS.sub(" ", markdown))
+    text = _LINKS.sub(r"\1", _TAGS.sub(" ", hidden(markdown)))
     return _COMMAND.sub(" ", html.unescape(text))
 
 

@@ -10,6 +10,7 @@ import html
 import re
 from collections.abc import Iterator, Mapping
 
+from llm_ocr.markdown import inline, unstarted
 from llm_ocr.models.boxes import box_on
 from llm_ocr.models.markdown_blocks import blocks_of, displayed
 from llm_ocr.records import Block, ParsedAnswer
@@ -49,6 +50,8 @@ _CLASSES = {
 _TAG = re.compile(r"</?[a-zA-Z!][^<>]*>")
 _BREAK = re.compile(r"<(?:br|/p|/li|/div|/tr)\s*/?>", re.IGNORECASE)
 _ITEM = re.compile(r"<li\b[^<>]*>", re.IGNORECASE)
+# Where a list's item begins, until its text is escaped.
+_ITEM_MARK = "\0"
 _BOX_ATTRIBUTE = re.compile(r"\s?\bdata-bbox\s*=\s*[\"'][^\"'<>]*[\"']")
 _MARKS = re.compile(r"<(?P<close>/?)(?P<name>b|strong|i|em)>", re.IGNORECASE)
 
@@ -137,20 +140,44 @@ def _markdown(name: str, label: str, element: str) -> str:
     if name == "table":
         text = _BOX_ATTRIBUTE.sub("", element).strip()
         return text if text.lower().endswith("</table>") else f"{text}</table>"
-    text = _text(element)
     if label == "equation":
-        return displayed(text)
+        return displayed(_plain(element))
+    text = _text(element)
     if label in ("title", "sub_title") and text and name[0] == "h" and name[1:].isdigit():
         return f"{'#' * int(name[1:])} {' '.join(text.split())}"
     return text
 
 
 def _text(element: str) -> str:
-    """An element's text, its line breaks, list items and emphasis as Markdown."""
-    text = _BREAK.sub("\n", element)
-    text = _ITEM.sub("- ", text)
-    text = _MARKS.sub(lambda mark: "**" if mark["name"].lower() in ("b", "strong") else "*", text)
-    return html.unescape(_TAG.sub("", text)).strip()
+    """An element's text as Markdown, its line breaks, list items and emphasis too."""
+    text = _ITEM.sub(_ITEM_MARK, _BREAK.sub("\n", element.replace(_ITEM_MARK, "")))
+    pieces: list[str] = []
+    at = 0
+    for tag in _TAG.finditer(text):
+        pieces += [_inline(text[at : tag.start()]), _emphasis(tag.group())]
+        at = tag.end()
+    lines = "".join([*pieces, _inline(text[at:])]).strip().split("\n")
+    return "\n".join(_line(line) for line in lines)
+
+
+def _inline(text: str) -> str:
+    return inline(html.unescape(text), formulas=True)
+
+
+def _emphasis(tag: str) -> str:
+    mark = _MARKS.fullmatch(tag)
+    if mark is None:
+        return ""
+    return "**" if mark["name"].lower() in ("b", "strong") else "*"
+
+
+def _line(line: str) -> str:
+    before, item, text = line.rpartition(_ITEM_MARK)
+    return f"{before.replace(_ITEM_MARK, '')}- {unstarted(text)}" if item else unstarted(line)
+
+
+def _plain(element: str) -> str:
+    return html.unescape(_TAG.sub("", _BREAK.sub("\n", element))).strip()
 
 
 def _outside(text: str) -> Iterator[Block]:

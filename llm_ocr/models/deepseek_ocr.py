@@ -134,7 +134,7 @@ DEEPSEEK_OCR = ModelProfile(
     # (vllm#36669).
     image=ImagePolicy(longest_side=1920, jpeg_quality=90, smallest_side=648),
     parse=parse,
-    parser_version=1,
+    parser_version=2,
     ladder=(
         Rung("warmer", sampling={"temperature": 0.3, "seed": 1}),
         # A tighter ban breaks loops that the usual one lets pass.

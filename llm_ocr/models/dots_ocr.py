@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
+from llm_ocr.markdown import numbers_as_written
 from llm_ocr.models.boxes import box_on
 from llm_ocr.models.markdown_blocks import blocks_of, displayed
 from llm_ocr.models.profile import (
@@ -41,6 +42,9 @@ LABELS: Mapping[str, str] = {
     "Text": "text",
     "Title": "title",
 }
+
+# What has a category of its own (lists, headings, tables, formulas) is none of these.
+PROSE = frozenset({"text", "image_caption", "footnote", "header", "footer"})
 
 _CELL = re.compile(r"\{\s*\"bbox\"\s*:")
 _PUNCTUATION = re.compile(r"(?:[\s,\[\]]|```(?:json)?)*")
@@ -122,7 +126,9 @@ def _block(
     label = LABELS.get(category, category.lower() or "text")
     text = cell.get("text")
     shown = _sound(text if isinstance(text, str) else _shown(text))
-    return Block(label, displayed(shown) if label == "equation" else shown, box)
+    if label == "equation":
+        return Block(label, displayed(shown), box)
+    return Block(label, numbers_as_written(shown, is_prose=label in PROSE), box)
 
 
 def _sound(text: str) -> str:
@@ -184,7 +190,7 @@ DOTS_OCR = ModelProfile(
     image=ImagePolicy(longest_side=2352, jpeg_quality=92, smallest_side=0),
     prefix=_IMAGE,
     parse=parse,
-    parser_version=1,
+    parser_version=2,
     ladder=(
         Rung("warmer", sampling={"temperature": 0.3, "seed": 1}),
         Rung("in two strips", sampling={"temperature": 0.2, "seed": 2}, bands=2),

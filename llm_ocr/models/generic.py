@@ -30,7 +30,7 @@ GENERIC = ModelProfile(
     sampling={"temperature": 0.0},
     image=ImagePolicy(longest_side=1568, jpeg_quality=92, smallest_side=0),
     parse=markdown_blocks.parse,
-    parser_version=1,
+    parser_version=2,
     ladder=(
         Rung("warmer", sampling={"temperature": 0.3, "seed": 1}),
         Rung("in two strips", sampling={"temperature": 0.2, "seed": 2}, bands=2),

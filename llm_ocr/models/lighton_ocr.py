@@ -70,7 +70,7 @@ LIGHTON_OCR_2 = ModelProfile(
     sampling={"temperature": 0.2, "top_p": 0.9},
     image=ImagePolicy(longest_side=1540, jpeg_quality=92, smallest_side=0),
     parse=parse,
-    parser_version=1,
+    parser_version=2,
     ladder=(
         Rung("another draw", sampling={"temperature": 0.3, "seed": 1}),
         Rung("in two strips", sampling={"temperature": 0.2, "seed": 2}, bands=2),

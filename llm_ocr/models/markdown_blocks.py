@@ -7,6 +7,7 @@ code stay whole, and stand alone even where the model left no blank line around 
 import re
 from collections.abc import Iterator
 
+from llm_ocr import markdown as md
 from llm_ocr.records import Block, ParsedAnswer
 
 _FENCED_ANSWER = re.compile(
@@ -59,7 +60,7 @@ def displayed(latex: str) -> str:
     bare = latex.strip()
     if not bare or bare.startswith(("$", "\\[", "\\(", "\\begin")):
         return latex
-    return f"$$\n{bare}\n$$"
+    return md.displayed(bare)
 
 
 def _is_markdown_table(lines: list[str]) -> bool:

@@ -92,7 +92,7 @@ OLMOCR_2 = ModelProfile(
     sampling={"temperature": 0.1},
     image=ImagePolicy(longest_side=1288, jpeg_quality=95, smallest_side=1288),
     parse=parse,
-    parser_version=1,
+    parser_version=2,
     ladder=(
         Rung("warmer", sampling={"temperature": 0.2, "seed": 1}),
         Rung("warmer still", sampling={"temperature": 0.5, "seed": 2}),

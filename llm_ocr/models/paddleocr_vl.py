@@ -108,7 +108,7 @@ PADDLEOCR_VL = ModelProfile(
     sampling={"temperature": 0.0},
     image=ImagePolicy(longest_side=1904, jpeg_quality=92, smallest_side=0),
     parse=parse,
-    parser_version=1,
+    parser_version=2,
     ladder=(
         Rung("warmer", sampling={"temperature": 0.2, "seed": 1}),
         Rung("in three strips", sampling={"temperature": 0.1, "seed": 2}, bands=3),

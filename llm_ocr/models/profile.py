@@ -3,10 +3,11 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from llm_ocr.records import ImagePolicy, ParsedAnswer
+from llm_ocr.markdown import numbers_as_written, with_dollars
+from llm_ocr.records import Block, ImagePolicy, ParsedAnswer
 
 Parser = Callable[[str, int, int], ParsedAnswer]
 
@@ -166,6 +167,12 @@ class ModelProfile:
     prefix: str = ""
     takes_text_layer: bool = False
 
+    def read(self, answer: str, width: int, height: int) -> ParsedAnswer:
+        """What `parse` makes of an answer, in Markdown that shows what the model wrote: formulas
+        between dollars, and numbers at the beginnings of lines that Markdown would count."""
+        parsed = self.parse(answer, width, height)
+        return replace(parsed, blocks=tuple(map(_as_shown, parsed.blocks)))
+
     def prompt(self, task: Task) -> Prompt:
         """The profile's own prompt for a task, or the usual one."""
         own = self.prompts.get(task)
@@ -186,3 +193,14 @@ class ModelProfile:
         """As `prompt_hash`, of any prompt."""
         asked = [self.model, prompt.text, prompt.max_tokens, dict(self.sampling)]
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+
+
+# Labels of blocks in which nothing at a line's beginning is a number of a list.
+_NO_PROSE = frozenset({"table", "equation"})
+
+
+def _as_shown(block: Block) -> Block:
+    text = with_dollars(block.text)
+    if block.label not in _NO_PROSE and "```" not in text:
+        text = numbers_as_written(text)
+    return block if text == block.text else replace(block, text=text)

@@ -71,7 +71,7 @@ QWEN_2_5_VL_7B = ModelProfile(
     sampling={"temperature": 0.0, "repetition_penalty": 1.05},
     image=ImagePolicy(longest_side=1792, jpeg_quality=92, smallest_side=0),
     parse=parse_qwen2_5,
-    parser_version=1,
+    parser_version=2,
     ladder=_LADDER,
     serving=Serving(
         revision="cc594898137f460bfe9f0759e9844b3ce807cfb5",

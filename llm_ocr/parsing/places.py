@@ -9,10 +9,11 @@ import math
 import re
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
+from llm_ocr.markdown import hidden, shown
 from llm_ocr.parsing.breaking import evenly_broken
 from llm_ocr.parsing.grids import (
     Cell,
@@ -120,7 +121,7 @@ def _of_block(block: Block, page: int, rows: int, width: float | None) -> Iterat
 def _parts(text: str) -> list[str | Grid]:
     """A block's lines and tables, from top to bottom."""
     parts: list[str | Grid] = []
-    for is_table, piece in around_tables(text):
+    for is_table, piece in around_tables(hidden(text)):
         if is_table:
             parts.append(html_grid(piece))
             continue
@@ -130,11 +131,15 @@ def _parts(text: str) -> list[str | Grid]:
                 table.append(line)
                 continue
             if table:
-                parts.append(markdown_grid(table))
+                parts.append(_without_escapes(markdown_grid(table)))
                 table = []
             if clean := _MARKUP.sub("", line).strip():
-                parts.append(clean)
+                parts.append(shown(clean))
     return [part for part in parts if part]
+
+
+def _without_escapes(grid: Grid) -> Grid:
+    return [[replace(cell, text=shown(cell.text)) for cell in row] for row in grid]
 
 
 def _height(part: str | Grid) -> float:

@@ -23,6 +23,7 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
 from PIL import Image
 
+from llm_ocr.markdown import FORMULA, hidden, shown, uncentered
 from llm_ocr.records import CAPTION_LABELS, FIGURE_LABELS
 from llm_ocr.report.descriptions import description_markdown, why_empty
 from llm_ocr.report.viewer_records import shown_record
@@ -161,7 +162,7 @@ def _shown_blocks(page: Row, figures: Sequence[Row]) -> list[dict[str, object]]:
         entry: dict[str, object] = {
             "label": block["label"],
             "box": _percent(_box(block), page),
-            "html": safe_html(block["text"] or ""),
+            "html": safe_html(_block_markdown(block)),
         }
         if block["label"] in FIGURE_LABELS:
             place = next((j for j, figure in left.items() if _box(figure) == _box(block)), None)
@@ -199,8 +200,15 @@ def _shown_figure(page: Row, figure: Row, descriptions: Sequence[Row]) -> dict[s
     }
 
 
-def _words(text: str) -> str:
-    return " ".join(re.sub(r"<[^>]*>|[*_]", " ", text).split()).casefold()
+def _block_markdown(block: Mapping[str, Any]) -> str:
+    """Within the tags that center a caption, Markdown would be read as HTML."""
+    text = str(block["text"] or "")
+    return uncentered(text) if block["label"] in CAPTION_LABELS else text
+
+
+def _words(markdown: str) -> str:
+    text = re.sub(r"<[^>]*>", " ", hidden(markdown))
+    return " ".join(re.sub(r"[*_]", " ", shown(text)).split()).casefold()
 
 
 def _box(row: Row) -> tuple[float, float, float, float] | None:
@@ -252,13 +260,12 @@ def _markdown() -> MarkdownIt:
 
 
 def _latex_as_text(state: StateInline, silent: bool) -> bool:
-    r"""Leaves `\(x\)` and `\[x\]` as they are; Markdown would take the backslashes away."""
-    opening = state.src[state.pos : state.pos + 2]
-    closing = {r"\(": r"\)", r"\[": r"\]"}.get(opening)
-    if closing is None:
+    r"""Leaves `$x$`, `$$x$$`, `\(x\)` and `\[x\]` as they are; Markdown would take backslashes
+    away, and read emphasis."""
+    formula = FORMULA.match(state.src, state.pos, state.posMax)
+    if formula is None and state.src[state.pos : state.pos + 2] not in (r"\(", r"\["):
         return False
-    end = state.src.find(closing, state.pos + 2, state.posMax)
-    stop = state.pos + 2 if end < 0 else end + 2
+    stop = formula.end() if formula else state.pos + 2
     if not silent:
         state.push("text", "", 0).content = state.src[state.pos : stop]
     state.pos = stop

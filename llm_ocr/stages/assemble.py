@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from llm_ocr.markdown import quoted
 from llm_ocr.models.profile import Task
 from llm_ocr.parsing.figure_data import from_json
 from llm_ocr.parsing.figure_tables import as_html
@@ -18,7 +19,7 @@ from llm_ocr.records import (
 )
 from llm_ocr.stages.figures import captions_of, figure_blocks
 from llm_ocr.stages.joining import Kind, Piece, join_pages
-from llm_ocr.stages.markdown import alt_text, block_markdown, figure_markdown
+from llm_ocr.stages.markdown import block_markdown, caption_markdown, figure_markdown
 from llm_ocr.stages.rows import block_of
 from llm_ocr.stages.stage import Reading, ReadShard, Spent, item_result
 from llm_ocr.tables.counts import ItemResult
@@ -29,7 +30,7 @@ PAGE_COLUMNS = [
     *("page_id", "doc_id", "source_uri", "name", "content_hash", "metadata"),
     *("page_number", "blocks", "status", "error_code", "error"),
 ]
-FIGURE_COLUMNS = ["figure_id", "page_id", "name", "caption"]
+FIGURE_COLUMNS = ["figure_id", "page_id", "name"]
 DESCRIPTION_COLUMNS = ["figure_id", "task", "text", "data"]
 
 
@@ -156,21 +157,21 @@ def page_pieces(
     for k, block in enumerate(blocks):
         if k in rows:
             said = descriptions.get(rows[k]["figure_id"], NOTHING)
-            pieces.append(Piece(Kind.FLOAT, figure_piece(rows[k], said)))
+            caption = blocks[owners[k]].text if k in owners else ""
+            pieces.append(Piece(Kind.FLOAT, figure_piece(rows[k]["name"], caption, said)))
         if block.text and k not in owners.values() and block.label not in FURNITURE_LABELS:
             pieces.append(Piece(_kind(block), block_markdown(block)))
     return pieces
 
 
-def figure_piece(figure: Row, said: FigureText) -> str:
+def figure_piece(name: str, caption: str, said: FigureText) -> str:
     """The figure with an alternative text, its caption below, its description quoted, its data."""
-    caption, description = figure["caption"], said.description
-    alternative = said.alternative or caption or alt_text(description)
-    lines = [figure_markdown(figure["name"], alternative)]
+    description = said.description
+    lines = [figure_markdown(name, said.alternative or caption or description)]
     if caption:
-        lines.append(f"*{caption.strip('*_ ')}*")
+        lines.append(caption_markdown(caption))
     if description:
-        lines.append("\n".join(f"> {line}".rstrip() for line in description.splitlines()))
+        lines.append(quoted(description))
     if said.table:
         lines.append(said.table)
     return "\n\n".join(lines)

@@ -10,6 +10,7 @@ from PIL import Image
 from llm_ocr.inference.quality import Evidence, Flaw, Verdict, judge
 from llm_ocr.inference.replies import Answer
 from llm_ocr.inference.request import ChatRequest
+from llm_ocr.markdown import with_dollars
 from llm_ocr.models.profile import ModelProfile, Rung, Task
 from llm_ocr.records import Block, ErrorCode, ImagePolicy, PageError, PageStatus, ParsedAnswer
 from llm_ocr.sources.raster import encode, enlarged
@@ -136,7 +137,7 @@ class FigureItem:
         if self._task.read is not None and reading.answer is not None:
             return self._task.read(reading.answer)
         texts = [block.text for block in reading.parsed.blocks]
-        return Said(texts[0] if texts else None)
+        return Said(with_dollars(texts[0]) if texts else None)
 
     def _why_failed(self, verdict: Verdict) -> PageError:
         name, task = self._figure["name"], self._task.name

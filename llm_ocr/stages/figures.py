@@ -1,15 +1,14 @@
 """Which blocks of a page are figures, and which captions are theirs."""
 
-import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from llm_ocr.markdown import uncentered
 from llm_ocr.records import CAPTION_LABELS, FIGURE_LABELS, Block, Figure
 from llm_ocr.sources.raster import Crop
 
 # Smaller boxes are specks: a crop of them shows nothing.
 MIN_SIDE = 8.0
-_CENTER = re.compile(r"^\s*<center>(.*?)</center>\s*$", re.DOTALL)
 
 
 def figure_blocks(blocks: Sequence[Block]) -> list[int]:
@@ -67,6 +66,5 @@ def captions_of(blocks: Sequence[Block]) -> dict[int, int]:
 
 
 def caption_text(text: str) -> str:
-    """A caption without the tags that some models centre it with, on one line."""
-    centred = _CENTER.match(text)
-    return " ".join((centred.group(1) if centred else text).split())
+    """A caption without the tags that some models center it with, on one line."""
+    return " ".join(uncentered(text).split())

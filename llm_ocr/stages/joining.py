@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from llm_ocr.stages.markdown import joined
+
 
 class Kind(Enum):
     """What a piece of a page is, as far as joining matters."""
@@ -37,7 +39,7 @@ def join_pages(pages: Iterable[Sequence[Piece]]) -> str:
         pieces = _within(page)
         if not (_join_text(whole, pieces) or _join_table(whole, pieces)):
             whole.extend(pieces)
-    return "\n\n".join(piece.markdown for piece in whole if piece.markdown) + "\n"
+    return joined([piece.markdown for piece in whole]) + "\n"
 
 
 def _within(page: Sequence[Piece]) -> list[Piece]:

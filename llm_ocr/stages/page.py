@@ -14,6 +14,7 @@ from llm_ocr.inference.quality import (
 )
 from llm_ocr.inference.replies import Answer
 from llm_ocr.inference.request import ChatRequest
+from llm_ocr.markdown import escaped
 from llm_ocr.models.profile import ModelProfile, Rung
 from llm_ocr.records import (
     Block,
@@ -220,7 +221,7 @@ class PageItem:
         layer = self._layer
         if layer is None or not layer.is_usable:
             return None
-        text = "\n".join(line.strip() for line in layer.text.splitlines()).strip()
+        text = escaped("\n".join(line.strip() for line in layer.text.splitlines()).strip())
         parsed = ParsedAnswer((Block("text", text, None),), ("from the PDF's own text",))
         verdict = Verdict(None, len(text), 1.0)
         return Reading(None, "text layer", None, None, parsed, verdict, is_fallback=True)

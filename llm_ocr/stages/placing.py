@@ -11,7 +11,7 @@ from llm_ocr.stages.stage import Question
 
 def placed(profile: ModelProfile, question: Question, answer: Answer) -> ParsedAnswer:
     """The answer's blocks, with boxes in pixels of the stored page image."""
-    parsed = profile.parse(answer.text, question.width, question.height)
+    parsed = profile.read(answer.text, question.width, question.height)
     blocks = [replace(one, box=_moved(one.box, question)) for one in parsed.blocks]
     return ParsedAnswer(tuple(blocks), parsed.notes)
 

@@ -10,6 +10,7 @@ from typing import Any
 from llm_ocr.inference.quality import Flaw, Verdict
 from llm_ocr.inference.replies import Answer
 from llm_ocr.inference.window import Window
+from llm_ocr.markdown import unescaped
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.parsing.evidence import find_evidence
 from llm_ocr.parsing.leaves import leaves, without
@@ -146,13 +147,13 @@ class RecordItem:
         """Pages with their images, or their text in windows of at most `room` characters."""
         name = str(self._pages[0]["name"])
         if self._wanted.source is RecordSource.TEXT:
-            texts = [row["markdown"] for row in self._pages if row["markdown"]]
+            texts = [_said(row) for row in self._pages if row["markdown"]]
             for number, window in enumerate(windows(texts, room), 1):
                 yield Part(f"{name}, part {number}", window.text, overlaps=window.overlaps)
             return
         for row in self._pages:
             of = f"{name}, page {row['page_number']}"
-            text = row["markdown"] or "" if self._wanted.source is RecordSource.BOTH else ""
+            text = _said(row) if self._wanted.source is RecordSource.BOTH else ""
             if row["image"] is not None:
                 # What is beyond the room for text, the image shows.
                 yield Part(of, text[:room], row["image"])
@@ -281,6 +282,11 @@ class RecordItem:
             **outcome(status, reading, spent, error),
         }
         return item_result(self.item_id, row, {"records": [row]})
+
+
+def _said(row: Row) -> str:
+    """A page's text to copy values from: without Markdown's escapes."""
+    return unescaped(row["markdown"] or "")
 
 
 def _why(ended: Reading | BaseException | None) -> str:

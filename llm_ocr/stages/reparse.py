@@ -52,14 +52,14 @@ def read_anew(row: Row, profile: ModelProfile) -> NewReading | None:
     answer = Answer(
         row["raw_answer"], row["finish_reason"] or "stop", 0, row["completion_tokens"] or 0, 0.0, 1
     )
-    parsed = profile.parse(answer.text, row["width"], row["height"])
+    parsed = profile.read(answer.text, row["width"], row["height"])
     is_witnessed = (row["agreement"] or 0.0) >= WITNESSED
     evidence = Evidence(ink=1.0, may_loop=profile.may_loop and not is_witnessed)
     verdict = judge(answer, parsed.blocks, evidence)
     if verdict.flaw in (Flaw.EMPTY, Flaw.NO_TEXT):
         return None
     if verdict.flaw is Flaw.LOOP:
-        parsed = profile.parse(before_loop(answer).text, row["width"], row["height"])
+        parsed = profile.read(before_loop(answer).text, row["width"], row["height"])
     if verdict.why:
         parsed = ParsedAnswer(parsed.blocks, (*parsed.notes, verdict.why))
     is_fallback = row["status"] == PageStatus.FALLBACK

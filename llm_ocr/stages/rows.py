@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from llm_ocr.markdown import without_emphasis
 from llm_ocr.parsing.record import Evidence
 from llm_ocr.records import Block, Box, Figure, Page, PageImage, PageLine
 from llm_ocr.stages.figures import caption_text, captions_of, figure_blocks
@@ -42,7 +43,7 @@ def page_rows(
     """The rows of `pages` and `figures` of a page with these blocks."""
     captions = captions_of(blocks)
     found = [
-        caption_text(blocks[captions[k]].text) if k in captions else None
+        without_emphasis(caption_text(blocks[captions[k]].text)) if k in captions else None
         for k in figure_blocks(blocks)
     ]
     content = {

@@ -131,7 +131,7 @@ def test_a_lists_items_are_lines_and_those_of_a_list_within_are_indented() -> No
 
 
 def test_a_paragraph_that_begins_with_a_number_is_no_list() -> None:
-    assert as_markdown([Paragraph("3. Some text")]) == "3. Some text"
+    assert as_markdown([Paragraph("3. Some text")]) == "3\\. Some text"
     assert as_markdown([Paragraph("• alone")]) == "- alone"
 
 

@@ -71,3 +71,9 @@ def test_without_a_renderer_nothing_passes_or_fails_by_looks(
     assert "llm_ocr[notebooks]" in found.why
     assert verdict("a^{2}", "$ a^{2} $") is Verdict.PASSED
     assert verdict("a^{2}", "no formula") is Verdict.FAILED
+
+
+def test_formulas_are_found_between_dollars_where_dollars_are_money_too() -> None:
+    markdown = r"It costs \$5, $a^2 + b^2$ of them \$6 each"
+    assert verdict("a^2 + b^2", markdown, dollars=False) is Verdict.PASSED
+    assert verdict("a^2 + b^2", markdown) is Verdict.PASSED

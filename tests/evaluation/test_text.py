@@ -75,3 +75,9 @@ def test_bags_do_not_mind_the_order() -> None:
 def test_a_bag_is_never_stricter_than_the_order(truth: str, said: str) -> None:
     assert bag_of_characters(truth, said) >= character_accuracy(truth, said) - 1e-9
     assert 0.0 <= edit_distance(truth, said) <= 1.0
+
+
+def test_escaped_signs_are_text() -> None:
+    assert plain(r"27\. Mai, \*not\* *but* \<b> \&amp; a\_b \# \$5") == (
+        "27. Mai, *not* but <b> &amp; a_b # $5"
+    )

@@ -121,3 +121,7 @@ def test_characters_in_another_order_are_another_text() -> None:
 
 def test_entities_are_letters() -> None:
     assert agreement("caf&eacute; na&#239;ve &amp; more", "café naïve & more") == 1.0
+
+
+def test_escaped_signs_are_text() -> None:
+    assert agreement(r"27\. Mai \<b> \&amp; \*all\*", "27. Mai <b> &amp; *all*") == 1.0

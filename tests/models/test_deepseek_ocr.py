@@ -130,3 +130,13 @@ def test_the_prompt_hash_follows_the_prompt() -> None:
     hashes = {DEEPSEEK_OCR.prompt_hash(task) for task in Task}
     assert len(hashes) == len(Task)
     assert not any(re.search(r"[^0-9a-f]", digest) for digest in hashes)
+
+
+def test_formulas_stand_between_dollars_and_numbers_as_written_in_what_a_profile_reads() -> None:
+    answer = (
+        "<|ref|>text<|/ref|><|det|>[[1, 2, 30, 40]]<|/det|>\nOf \\(x_1\\).\n\n"
+        "<|ref|>equation<|/ref|><|det|>[[1, 50, 30, 60]]<|/det|>\n\\[x_1 = 5\\]\n\n"
+        "<|ref|>text<|/ref|><|det|>[[1, 70, 30, 90]]<|/det|>\n27. Mai: a\n3. Juni: b\n"
+    )
+    texts = [block.text.strip() for block in DEEPSEEK_OCR.read(answer, 100, 100).blocks]
+    assert texts == ["Of $x_1$.", "$$\nx_1 = 5\n$$", "27\\. Mai: a\n3\\. Juni: b"]

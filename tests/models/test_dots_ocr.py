@@ -131,3 +131,9 @@ def test_an_answer_that_repeats_itself_is_read_in_time(part: str) -> None:
     parse('[{"bbox": [1, 2, 3, 4], "category": "Text", "text": "' + part * 6000 + "x", 280, 280)
     parse(part * 6000, 280, 280)
     assert time.perf_counter() - start < 5
+
+
+def test_a_number_at_the_beginning_of_prose_is_no_lists() -> None:
+    cells = [cell("Text", "27. Mai 2024"), cell("List-item", "27. Mai 2024"), cell("Title", "# 1")]
+    texts = [block.text for block in parse(json.dumps(cells), 280, 280).blocks]
+    assert texts == ["27\\. Mai 2024", "27. Mai 2024", "# 1"]

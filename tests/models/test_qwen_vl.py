@@ -117,3 +117,17 @@ def test_an_answer_that_repeats_itself_is_read_in_time(part: str) -> None:
     start = time.perf_counter()
     parse_qwen3('<p data-bbox="1 2 3 4">' + part * 3000, 280, 280)
     assert time.perf_counter() - start < 5
+
+
+def test_what_is_text_in_html_is_text_in_markdown() -> None:
+    answer = (
+        '<p data-bbox="1 2 300 400">27. Mai 2024: *all* &lt;b&gt; $x_1$<br># 5</p>'
+        '<ul data-bbox="1 2 300 400"><li>27. <b>x*</b></li></ul>'
+        '<div class="formula" data-bbox="1 2 300 400">a_1 * b_2 * c</div>- outside'
+    )
+    assert [block.text for block in parse_qwen3(answer, 500, 2000).blocks] == [
+        "27\\. Mai 2024: \\*all\\* \\<b> $x_1$\n\\# 5",
+        "- 27\\. **x\\***",
+        "$$\na_1 * b_2 * c\n$$",
+        "\\- outside",
+    ]

@@ -334,3 +334,9 @@ def test_no_record_and_no_page_raises(
     for one in find_evidence(fields, pages):
         assert 0 <= one.confidence <= 1
         assert (one.found is None) == (one.quote is None)
+
+
+def test_escapes_of_markdown_are_no_part_of_a_text() -> None:
+    found = evidence_of("27. Mai_2024", "27\\. Mai\\_2024 and \\*more\\*")
+    assert (found.found, found.quote) == (Found.EXACT, "27. Mai_2024")
+    assert evidence_of("a|b", "| x | y |\n|---|---|\n| a\\|b | c |").found is Found.EXACT

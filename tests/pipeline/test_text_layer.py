@@ -1,13 +1,16 @@
 """`--text-layer`: what a PDF's own text is used for in a run, and what the rows tell of it."""
 
+import html
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
 from reportlab.pdfgen.canvas import Canvas
 
-from llm_ocr import load_pages, run
+from llm_ocr import load_documents, load_pages, run
 from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.pipeline.targets import EngineKind, target_of
 from llm_ocr.records import TextLayerUse
@@ -118,3 +121,32 @@ def test_another_use_is_another_run(tmp_path: Path) -> None:
     other = settings.model_copy(update={"text_layer": TextLayerUse.AUTO})
     with pytest.raises(SettingsMismatchError, match="text_layer"):
         run(str(path), out=out, settings=other)
+
+
+SIGNS = [
+    *("27. Mai 2024", "27. Mai 2024", "# 5 of the gauge", "> 30 cm", "- 4 cm, as it was in 1921"),
+    *("+ 12 cm", "* as of May", "| 31 | 32 |", "<b>bold</b> &amp; more", "snake_case and _low_"),
+    *("see [the plan](of 1900)", "5 * 3 * 2 and *all*", "===", "C:\\dams\\_new"),
+]
+
+
+@pytest.mark.parametrize("use", ["only", "off"])
+def test_text_is_shown_by_markdown_as_it_stands_on_the_page(tmp_path: Path, use: str) -> None:
+    sheet = Canvas(str(tmp_path / "a.pdf"), pagesize=(500, 700))
+    sheet.setFont("Helvetica", 16)
+    for k, line in enumerate(SIGNS):
+        # Far apart, each is a block of its own.
+        sheet.drawString(50, 660 - 46 * k, line)
+    sheet.save()
+    out = str(tmp_path / "out")
+    uses = Settings(engine=EngineChoice.EMBEDDED, text_layer=TextLayerUse(use))
+    run(str(tmp_path / "a.pdf"), out=out, settings=uses)
+    (document,), (page,) = load_documents(out), load_pages(out)
+    shown = re.sub(r"<a[^>]*></a>", "", MarkdownIt("commonmark").render(document["markdown"]))
+    words = html.unescape(re.sub(r"</?(?:p|h\d)>", "\n", shown)).split()
+    read = [line["text"] for line in page["lines"]]
+    assert sorted(words) == sorted(" ".join(read).split())
+    if use == "only":
+        assert sorted(words) == sorted(" ".join(SIGNS).split())
+        # What the layer and the Markdown have in common is found in spite of the escapes.
+        assert page["agreement"] is None or page["agreement"] == 1.0

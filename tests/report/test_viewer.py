@@ -209,7 +209,16 @@ def test_nothing_but_the_viewers_own_script_may_run_and_nothing_is_fetched() -> 
     assert not any(a.get("src") or a.get("href") for _, a in elements.tags)
 
 
-@pytest.mark.parametrize("latex", [r"\(x_1 * y * z\)", r"\[a < b\]", r"a lone \( stays"])
+@pytest.mark.parametrize(
+    "latex",
+    [
+        r"\(x_1 * y * z\)",
+        r"\[a < b\]",
+        r"a lone \( stays",
+        r"$\{x_1 * y * z\}$",
+        "$$\na * b * c\n$$",
+    ],
+)
 def test_latex_is_left_as_text(latex: str) -> None:
     assert latex.replace("<", "&lt;") in safe_html(latex)
 
@@ -292,3 +301,9 @@ def test_a_file_appears_only_when_complete(tmp_path: Path) -> None:
 
     write_viewer([page()], lambda _: [], lambda _: [], {}, tmp_path / "run.html")
     assert [path.name for path in tmp_path.iterdir()] == ["run.html"]
+
+
+def test_escaped_text_is_shown_without_its_escapes_in_captions_too() -> None:
+    blocks = [block("text", r"27\. Mai"), block("image_caption", r"<center>of \*all\* </center>")]
+    shown = view([page(blocks=blocks)]).data("p0")["blocks"]
+    assert [one["html"].strip() for one in shown] == ["<p>27. Mai</p>", "<p>of *all*</p>"]

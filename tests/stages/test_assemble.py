@@ -99,7 +99,7 @@ async def test_without_a_caption_the_description_is_the_alternative_text() -> No
 async def test_a_caption_for_the_blind_and_the_data_stand_at_the_figure() -> None:
     data = FigureData("table", columns=("River", "m<3>"), rows=(("Inn", 1), ("Isar", None)))
     document = await assembled(
-        pages=[page(1, block("image", ""))],
+        pages=[page(1, block("image", ""), block("image_caption", "Figure 1: Rivers"))],
         figures=[figure(1, 1, "Figure 1: Rivers")],
         descriptions=[
             described("caption", "A table of two rivers."),
@@ -156,4 +156,27 @@ def test_a_page_keeps_everything_it_says_in_reading_order() -> None:
     ]
     assert page_markdown(page_blocks, ["a.jpg"]) == (
         "Top\n\nWords.\n\n![Fig. 1](figures/a.jpg)\n\n*Fig. 1*"
+    )
+
+
+def test_lists_that_do_not_go_on_from_one_another_are_apart() -> None:
+    """As one list, the second would be numbered 3 and 4."""
+    texts = ["1. Flour\n2. Salt", "1. Mix\n2. Bake", "3. Cut", "27. Mai 2024", "27. Mai 2024"]
+    markdown = page_markdown([Block("text", one, None) for one in texts], [])
+    assert markdown == (
+        "1. Flour\n2. Salt\n\n<!-- -->\n\n1. Mix\n2. Bake\n\n3. Cut\n\n<!-- -->\n\n"
+        "27. Mai 2024\n\n27. Mai 2024"
+    )
+
+
+async def test_emphasis_and_signs_of_captions_stay_and_are_no_markup_in_alternative_texts() -> None:
+    caption = r"**Fig. 1\*.** The *gauge* of $h_1$ \_in May\_"
+    row = figure(1, 1, "")
+    document = await assembled(
+        pages=[page(1, block("image", ""), block("image_caption", caption))], figures=[row]
+    )
+    assert document["markdown"] == (
+        '<a id="page-1"></a>\n\n'
+        r"![Fig. 1\*. The gauge of $h_1$ \_in May\_](figures/d-p1-1.jpg)"
+        f"\n\n*{caption}*\n"
     )

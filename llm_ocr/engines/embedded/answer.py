@@ -11,6 +11,7 @@ from llm_ocr.engines.embedded.paragraphs import as_markdown, is_list, paragraphs
 from llm_ocr.engines.embedded.reading import Reading
 from llm_ocr.engines.embedded.recognise import Image
 from llm_ocr.engines.embedded.tables import table_html
+from llm_ocr.markdown import escaped, heading, inline
 
 GRID = 999
 
@@ -94,11 +95,11 @@ def _said(block: PageBlock, level: int, image: Image) -> Said:
     found = paragraphs(block.lines)
     line = " ".join(one.text for one in found)
     if level:
-        return Said("title" if level == 1 else "sub_title", block.rect, f"{'#' * level} {line}")
+        return Said("title" if level == 1 else "sub_title", block.rect, heading(level, line))
     if block.label in ("image_caption", "table_caption"):
-        return Said(block.label, block.rect, f"<center>{line} </center>")
+        return Said(block.label, block.rect, f"<center>{inline(line)} </center>")
     if block.label in FURNITURE:
-        return Said(block.label, block.rect, line)
+        return Said(block.label, block.rect, escaped(line))
     label = block.label if block.label == "footnote" else "list" if is_list(found) else "text"
     return Said(label, block.rect, as_markdown(found))
 

@@ -9,6 +9,7 @@ from llm_ocr.engines.embedded.geometry import area
 from llm_ocr.engines.embedded.kinds import flat_share
 from llm_ocr.engines.embedded.reading import Reading
 from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.markdown import inline
 
 MOST_TEXTS = 40
 
@@ -22,7 +23,7 @@ def description(image: Image, reading: Reading) -> str:
     texts = [line.text.strip() for line in inside]
     if not texts:
         return f"{kind}, {size}. No text was read in it."
-    quoted = ", ".join(f"“{text}”" for text in texts[:MOST_TEXTS])
+    quoted = ", ".join(f"“{inline(text)}”" for text in texts[:MOST_TEXTS])
     more = f" and {len(texts) - MOST_TEXTS} more lines" if len(texts) > MOST_TEXTS else ""
     return f"{kind}, {size}. Text read in it: {quoted}{more}."
 

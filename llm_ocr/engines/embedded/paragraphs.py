@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.geometry import Line
+from llm_ocr.markdown import escaped
 
 _BULLET = re.compile(r"^([•▪◦●‣○■□]\s*|[\-–*·]\s+|\(?\d{1,3}[.)]\s+|\(?[a-z][.)]\s+)\S")
+_NUMBER = re.compile(r"^(?P<number>[0-9]{1,3})(?P<dot>[.)])\s+(?=\S)")
 _MARK = re.compile(r"^[•▪◦●‣·○■□–]\s*(?=\S)")
 INDENT = "   "
 # Items whose indents differ by no more line heights are of one list.
@@ -75,25 +77,73 @@ def joined(before: str, after: str) -> str:
 
 
 def is_list(found: Sequence[Paragraph]) -> bool:
-    """Whether every paragraph begins with a bullet or a number."""
-    return len(found) > 1 and all(one.is_item for one in found)
+    """Whether every paragraph begins with a bullet, or with a number that counts."""
+    return len(found) > 1 and all(_items(found))
 
 
 def as_markdown(found: Sequence[Paragraph]) -> str:
     """Paragraphs with an empty line between them, lists' items on lines of their own, those of a
-    list within a list indented."""
+    list within a list indented. What else Markdown would read in their text is escaped."""
     pieces: list[str] = []
     steps: list[float] = []
     listed = False
-    for one in found:
-        item = one.is_item and (len(found) > 1 or _MARK.match(one.text) is not None)
+    for one, item in zip(found, _items(found), strict=True):
         if item:
             steps = _outer_steps(steps, one.indent) if listed else [one.indent]
             margin = INDENT * (len(steps) - 1)
         pieces.append("\n" if item and listed else "\n\n" if pieces else "")
-        pieces.append(margin + _MARK.sub("- ", one.text) if item else one.text)
+        pieces.append(margin + _item(one.text) if item else escaped(one.text))
         listed = item
     return "".join(pieces)
+
+
+def _item(text: str) -> str:
+    """A list's item with its mark as Markdown has it."""
+    marked = _MARK.sub("- ", text)
+    mark = re.match(r"(?:[-*]|[0-9]{1,3}[.)])\s+", marked)
+    end = mark.end() if mark else 0
+    return marked[:end] + escaped(marked[end:])
+
+
+def _items(found: Sequence[Paragraph]) -> list[bool]:
+    """Which paragraphs are items of a list.
+
+    Markdown shows items with numbers that it counts itself: what begins with another is none, as
+    the dates "27. Mai 2024" and "27. Mai 2024" below each other.
+    """
+    items: list[bool] = []
+    for k, one in enumerate(found):
+        number = _NUMBER.match(one.text)
+        if not one.is_item or (len(found) == 1 and _MARK.match(one.text) is None):
+            items.append(False)
+        elif number is None:
+            items.append(True)
+        else:
+            items.append(_counts(found, items, k))
+    return items
+
+
+def _counts(found: Sequence[Paragraph], items: Sequence[bool], k: int) -> bool:
+    """Whether a paragraph's number is the one that its list has come to, or begins a list."""
+    for j in range(k - 1, -1, -1):
+        if not items[j] or found[j].indent < found[k].indent - SAME_INDENT:
+            break
+        if found[j].indent <= found[k].indent + SAME_INDENT and _NUMBER.match(found[j].text):
+            return _follows(found[j], found[k])
+    if int((_NUMBER.match(found[k].text) or [0, 0])[1]) == 1:
+        return True
+    return any(
+        _follows(found[k], other)
+        for other in found[k + 1 :]
+        if abs(other.indent - found[k].indent) <= SAME_INDENT
+    )
+
+
+def _follows(one: Paragraph, other: Paragraph) -> bool:
+    before, after = _NUMBER.match(one.text), _NUMBER.match(other.text)
+    if before is None or after is None or before["dot"] != after["dot"]:
+        return False
+    return int(after["number"]) == int(before["number"]) + 1
 
 
 def _outer_steps(steps: Sequence[float], indent: float) -> list[float]:

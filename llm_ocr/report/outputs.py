@@ -50,8 +50,10 @@ def write_outputs(
         if viewer_pages:
             _put_viewer(store, summary, viewer_pages)
     except OSError as error:
+        # The file, as one among many may be what is wrong.
+        place = error.filename2 or error.filename or store.uri
         raise StorageError(
-            f"{store.uri}: {error.strerror or error}; the tables are complete, so run the same "
+            f"{place}: {error.strerror or error}; the tables are complete, so run the same "
             "command again when that is mended"
         ) from error
     write_card(store, summary, planned_with)

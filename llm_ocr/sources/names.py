@@ -1,6 +1,8 @@
 """What documents are called, what kinds there are, and which version of one lies there."""
 
+import hashlib
 import re
+import unicodedata
 from pathlib import Path, PurePath, PurePosixPath
 
 KINDS = {
@@ -16,16 +18,50 @@ KINDS = {
 DATASET_KINDS = {".parquet": "parquet", ".tar": "webdataset"}
 # What a page of a document takes, where its pages are not counted: a scan's JPEG.
 BYTES_A_PAGE = 100_000
+# Bytes of a folder's or a document's name. File systems take 255, and behind it come the numbers of
+# a row, a page and a figure, and an ending: `-000123-p12345-12.json`.
+LONGEST_PART, SHORTENED = 210, 180
+# Bytes of a whole name; buckets take 1,024 for the folder of the run and all that is in it.
+LONGEST_NAME = 700
 _UNSAFE = re.compile(r"[^\w.()+ -]")
 
 
 def safe_name(relative: PurePath) -> str:
-    """A document's name: its path below the input, without the ending, safe for a file name."""
+    """A document's name: its path below the input, without the ending, safe for a file name.
+
+    What is longer than file systems or buckets take is cut, with a hash of the whole behind it.
+    """
     if relative.name:
         relative = relative.with_suffix("")
     parts = [part for part in relative.parts if part not in ("..", ".", "/")]
-    safe = [_UNSAFE.sub("_", part).strip(". ") or "_" for part in parts]
-    return str(PurePosixPath(*safe)) if safe else "_"
+    safe = [_shortened(_UNSAFE.sub("_", part).strip(". ") or "_", part) for part in parts]
+    return _with_fewer_folders(safe) if safe else "_"
+
+
+def folded(name: str) -> str:
+    """The same for names that are one file where case or the form of accents does not count, as on
+    macOS and Windows."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())
+
+
+def _shortened(name: str, whole: str) -> str:
+    if len(name.encode()) <= LONGEST_PART:
+        return name
+    cut = name.encode()[: SHORTENED - 9].decode(errors="ignore").rstrip(". ")
+    return f"{cut}-{_digest(whole)}"
+
+
+def _with_fewer_folders(parts: list[str]) -> str:
+    """The parts as a path; of one that is too long, the inner folders are one that is called by
+    their hash."""
+    path = PurePosixPath(*parts)
+    if len(str(path).encode()) <= LONGEST_NAME:
+        return str(path)
+    return str(PurePosixPath(parts[0], _digest("/".join(parts[1:-1])), parts[-1]))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
 
 
 def file_version(path: Path) -> tuple[str, int]:

@@ -19,7 +19,7 @@ from llm_ocr.sources.datasets import (
     parse_source,
 )
 from llm_ocr.sources.files import above_wildcards, in_folder, is_remote
-from llm_ocr.sources.names import DATASET_KINDS, KINDS, file_version, safe_name
+from llm_ocr.sources.names import DATASET_KINDS, KINDS, file_version, folded, safe_name
 from llm_ocr.sources.remote import remote_documents
 
 _log = logging.getLogger(__name__)
@@ -178,19 +178,19 @@ def _name(path: Path, root: Path) -> str:
 
 
 def uniquely_named(found: Iterable[Document], names: Iterable[str] = ()) -> Iterator[Document]:
-    """Names that differ, from `names` too and even where case does not count: with the ending, or
-    else a number."""
-    taken = {name.casefold() for name in names}
+    """Names that differ, from `names` too and even where case or the form of accents does not
+    count: with the ending, or else a number."""
+    taken = {folded(name) for name in names}
     numbers: dict[str, Iterator[int]] = {}
     for document in found:
         name = document.name
         ending = PurePosixPath(document.source_uri).suffix.lower().lstrip(".")
-        key = name.casefold()
+        key = folded(name)
         numbered = (f"{name}-{k}" for k in numbers.setdefault(key, itertools.count(2)))
         with_ending = [f"{name}-{ending}"] if ending else []
         candidates = itertools.chain([name], with_ending, numbered)
-        chosen = next(one for one in candidates if one.casefold() not in taken)
-        taken.add(chosen.casefold())
+        chosen = next(one for one in candidates if folded(one) not in taken)
+        taken.add(folded(chosen))
         yield replace(document, name=chosen)
 
 

@@ -8,8 +8,9 @@ import pytest
 from llm_ocr import load_documents, run
 from llm_ocr.pipeline import worker
 from llm_ocr.pipeline.events import Event, Note
+from llm_ocr.storage.store import StorageError
 from tests import documents
-from tests.servers.chat import serving_beside
+from tests.servers.chat import FIGURE, answer, serving_beside
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,26 @@ def test_a_file_a_document_up_to_many_or_as_wanted(
     assert all(row["markdown"] for row in load_documents(tmp_path / "out"))
     said = [event for event in told if isinstance(event, Note) and "--markdown" in event.text]
     assert len(said) == (markdown is None and not written)
+
+
+def test_a_name_as_long_as_can_be_does_not_cost_its_figures(tmp_path: Path) -> None:
+    """Nor do two names that are one but for their ends."""
+    for end in "xy":
+        documents.picture(tmp_path / "in" / f"{'long' * 62}{end}.png", size=(600, 800))
+    out = tmp_path / "out"
+    with serving_beside(lambda body: answer(FIGURE)) as server:
+        run(tmp_path / "in", out, base_url=server.base_url)
+    written = sorted((out / "markdown").glob("*.md"))
+    pictures = sorted(path.name for path in (out / "markdown" / "figures").glob("*.jpg"))
+    assert len(written) == len(pictures) == 2
+    for path, picture in zip(written, pictures, strict=True):
+        assert picture.startswith(path.stem)
+        assert f"figures/{picture}" in path.read_text()
+    assert [row["name"] for row in load_documents(out)] == [path.stem for path in written]
+
+
+def test_what_can_not_be_written_is_named(tmp_path: Path) -> None:
+    documents.picture(tmp_path / "in" / "a.png")
+    (tmp_path / "out" / "markdown" / "a.md").mkdir(parents=True)
+    with serving_beside() as server, pytest.raises(StorageError, match=r"markdown/a\.md: "):
+        run(tmp_path / "in", tmp_path / "out", base_url=server.base_url)

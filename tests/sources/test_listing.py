@@ -2,10 +2,12 @@
 
 import logging
 import os
-from pathlib import Path
+import unicodedata
+from pathlib import Path, PurePosixPath
 
 import pytest
 
+from llm_ocr.sources.names import safe_name
 from llm_ocr.sources.open import NoInputError, list_documents
 
 
@@ -48,6 +50,47 @@ def test_many_files_of_one_name_are_numbered_at_once(tmp_path: Path) -> None:
     names = [one.name for one in list_documents([f"@{listing}"])]
     assert names[:4] == ["scan", "scan-pdf", "scan-2", "scan-3"]
     assert len(set(names)) == 5000
+
+
+def test_names_as_long_as_file_systems_take_leave_room_for_what_comes_behind(
+    tmp_path: Path,
+) -> None:
+    """A figure's name is the document's with page and number; names are measured in bytes."""
+    folder = tmp_path / ("deep" * 60)
+    folder.mkdir()
+    for name in ("a" * 251, "a" * 250 + "b", "漢" * 83, "short"):
+        (folder / f"{name}.pdf").write_text("body")
+    names = [PurePosixPath(one.name) for one in list_documents([str(tmp_path)])]
+    assert len(set(names)) == 4
+    assert "short" in [name.name for name in names]
+    for part in (part for name in names for part in name.parts):
+        assert len(f"{part}-jpeg-000123-p12345-12.json".encode()) <= 255
+    assert [safe_name(PurePosixPath(f"{name}.pdf")) for name in names] == [
+        str(one) for one in names
+    ]
+
+
+def test_deep_folders_fit_a_buckets_names(tmp_path: Path) -> None:
+    below = PurePosixPath(*(f"{k}-" + "x" * 100 for k in range(12)))
+    (tmp_path / below).mkdir(parents=True)
+    (tmp_path / below.parent / "other").mkdir()
+    for folder in (below, below.parent / "other"):
+        (tmp_path / folder / "scan.pdf").write_text("body")
+    names = [one.name for one in list_documents([str(tmp_path)])]
+    assert len(set(names)) == 2
+    for name in names:
+        assert len(name.encode()) <= 700
+        assert PurePosixPath(name).name == "scan"
+        assert PurePosixPath(name).parts[0] == below.parts[0]
+
+
+def test_names_differ_where_case_and_accents_form_do_not_count(tmp_path: Path) -> None:
+    """As on macOS: `é` as one character, and as `e` with an accent."""
+    for name in ("caf\u00e9", "cafe\u0301", "CAFE\u0301", "stra\u00dfe", "STRASSE"):
+        (tmp_path / f"{name}.pdf").write_text("body")
+    names = [one.name for one in list_documents([str(tmp_path)])]
+    folded = {unicodedata.normalize("NFC", name).casefold() for name in names}
+    assert len(folded) == 5
 
 
 def test_paths_that_can_not_be_are_documents_too(tmp_path: Path) -> None:

@@ -124,9 +124,9 @@ def test_another_use_is_another_run(tmp_path: Path) -> None:
 
 
 SIGNS = [
-    *("27. Mai 2024", "27. Mai 2024", "# 5 of the gauge", "> 30 cm", "- 4 cm, as it was in 1921"),
-    *("+ 12 cm", "* as of May", "| 31 | 32 |", "<b>bold</b> &amp; more", "snake_case and _low_"),
-    *("see [the plan](of 1900)", "5 * 3 * 2 and *all*", "===", "C:\\dams\\_new"),
+    *("27. Mai 2024", "27. Mai 2024", "# 5 of the gauge", "> 30 cm", "+ 12 cm"),
+    *("| 31 | 32 |", "<b>bold</b> &amp; more", "snake_case and _low_"),
+    *("see [the plan](of 1900)", "5 * 3 * 2 and *all*", "===", "30\\_new"),
 ]
 
 

@@ -64,6 +64,12 @@ FAILURES = (
         "this vLLM does not serve the model: install the version that `llm-ocr models` names",
     ),
     Failure(
+        r"trust_remote_code ?= ?True|contains custom code which must be executed",
+        "the model comes with code of its own, which is not run unless you say so: read it, then "
+        'give the profile a revision and [[serving.arguments]] with flag = "--trust-remote-code", '
+        "or pass --vllm-args --trust-remote-code",
+    ),
+    Failure(
         r"No space left on device",
         "the disk is full: free some, or move the Hub's cache with HF_HOME",
     ),

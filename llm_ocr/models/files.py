@@ -31,6 +31,8 @@ NonEmpty = Annotated[str, Field(min_length=1)]
 TaskName = Annotated[Task, Field(strict=False)]
 GivesName = Annotated[Gives, Field(strict=False)]
 Sampling = dict[str, object]
+# Lets vLLM run code out of the model's repository.
+TRUST_FLAG = "--trust-remote-code"
 
 
 class _Table(BaseModel):
@@ -168,7 +170,9 @@ def _parsing(
 
 
 def _serving(base: ModelProfile, table: ProfileTable) -> Serving:
-    """The base's serving; its revision only where the model is the base's too."""
+    """The base's serving, without what holds for the base's exact weights alone where the file
+    names others: their commit, and the trust in the code that they come with."""
+    pin = base.serving.revision
     changes = table.serving.model_dump(exclude_none=True, exclude={"arguments"})
     if table.model != base.model:
         changes = {"revision": None, **changes}
@@ -176,6 +180,10 @@ def _serving(base: ModelProfile, table: ProfileTable) -> Serving:
         changes["arguments"] = tuple(
             Argument(given.flag, None if given.value is None else str(given.value), given.why)
             for given in table.serving.arguments
+        )
+    elif (table.model, changes.get("revision", pin)) != (base.model, pin):
+        changes["arguments"] = tuple(
+            one for one in base.serving.arguments if one.flag != TRUST_FLAG
         )
     return replace(base.serving, **changes)
 

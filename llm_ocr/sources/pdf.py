@@ -27,11 +27,17 @@ class PdfFile:
     """An open PDF. Not thread safe, as pdfium isn't."""
 
     def __init__(self, path: Path, password: str | None, max_pixels: int) -> None:
-        self._path, self._password, self._max_pixels = path, password, max_pixels
+        self._path, self._max_pixels = path, max_pixels
+        # What takes any reader, as where only printing is restricted, wants no password, and
+        # pdfium refuses it with a wrong one.
+        self._password: str | None = None
         try:
-            self._document = pdfium.PdfDocument(path, password=password)
+            self._document = pdfium.PdfDocument(path)
         except pdfium.PdfiumError as error:
-            raise self._why_not_open(error) from error
+            if password is None or error.err_code != pdfium_c.FPDF_ERR_PASSWORD:
+                raise self._why_not_open(error) from error
+            self._password = password
+            self._document = self._opened_with(password)
         self.page_count = len(self._document)
         if self._document.get_formtype() != pdfium_c.FORMTYPE_NONE:
             self._document.init_forms()
@@ -136,6 +142,12 @@ class PdfFile:
         # A page that it does not have, poppler draws as one white pixel.
         drawn = [image.convert("RGB") for image in images if max(image.size) > 1]
         return drawn[0] if drawn else None
+
+    def _opened_with(self, password: str) -> Any:  # noqa: ANN401
+        try:
+            return pdfium.PdfDocument(self._path, password=password)
+        except pdfium.PdfiumError as error:
+            raise self._why_not_open(error) from error
 
     def _why_not_open(self, error: pdfium.PdfiumError) -> PageError:
         if _can_be_loaded(self._path, self._password):

@@ -96,9 +96,18 @@ def told(tmp_path: Path, text: str) -> str:
     return why(log_path)
 
 
+# From transformers' source, as its words are where a model brings code.
+CODE = """\
+ValueError: The repository me/tuned contains custom code which must be executed to correctly load \
+the model. You can inspect the repository content at https://hf.co/me/tuned .
+Please pass the argument `trust_remote_code=True` to allow custom code to be run.
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "advice", "words"),
     [
+        (CODE, "[[serving.arguments]]", "contains custom code"),
         (ARGUMENT, "mend --vllm-args", "unrecognized arguments: --max-numb-seqs 8"),
         (TOO_LONG, "mend --vllm-args", "max_model_len (100000) is greater"),
         (EMPTY_FOLDER, "check --model, --revision and --weights", "'/tmp/vt/empty'"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from llm_ocr.engines.vllm import VllmOptions, vllm_arguments
 from llm_ocr.models import deepseek_ocr, markdown_blocks
 from llm_ocr.models.catalogue import GROUP, PROFILES, all_profiles, profile_named
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
@@ -16,6 +17,7 @@ from llm_ocr.models.generic import GENERIC
 from llm_ocr.models.profile import TASK_PROMPTS, Gives, ModelProfile, Prompt, Task
 from llm_ocr.models.qwen_vl import QWEN_3_VL_8B
 
+TRUST_FLAG = "--trust-remote-code"
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 
 TOML = """
@@ -67,6 +69,10 @@ def written(folder: Path, text: str, name: str = "mine.toml") -> str:
     return str(folder / name)
 
 
+def _trusts(profile: ModelProfile) -> bool:
+    return TRUST_FLAG in [one.flag for one in profile.serving.arguments]
+
+
 def test_a_built_in_profile() -> None:
     assert profile_named("deepseek-ocr") is DEEPSEEK_OCR
     assert {name: profile.id for name, profile in PROFILES.items()} == {n: n for n in PROFILES}
@@ -114,6 +120,29 @@ def test_the_base_of_another_model_lends_no_revision(tmp_path: Path) -> None:
     assert profile_named(written(tmp_path, TOML)).serving.revision is None
     same = f'id = "mine"\nmodel = "{QWEN_3_VL_8B.model}"\nbase = "qwen3-vl-8b"'
     assert profile_named(written(tmp_path, same)).serving == QWEN_3_VL_8B.serving
+
+
+@pytest.mark.parametrize("base", [one.id for one in PROFILES.values() if _trusts(one)])
+def test_trust_in_code_is_lent_to_the_bases_exact_weights_alone(tmp_path: Path, base: str) -> None:
+    known = PROFILES[base]
+    head = f'id = "mine"\nbase = "{base}"\n'
+
+    def profile(model: str, serving: str = "") -> ModelProfile:
+        return profile_named(written(tmp_path, f'{head}model = "{model}"\n{serving}'))
+
+    tuned = profile("me/tuned")
+    assert not _trusts(tuned)
+    others = [one for one in known.serving.arguments if one.flag != TRUST_FLAG]
+    assert list(tuned.serving.arguments) == others
+    assert not _trusts(profile("me/tuned", f'[serving]\nrevision = "{known.serving.revision}"'))
+    assert not _trusts(profile(known.model, f'[serving]\nrevision = "{"0" * 40}"'))
+    same = profile(known.model, "[serving]\nmax_model_len = 16000")
+    assert _trusts(same)
+    assert same.serving.revision == known.serving.revision
+    said = f'[[serving.arguments]]\nflag = "{TRUST_FLAG}"\nwhy = "read and trusted"'
+    assert _trusts(profile("me/tuned", said))
+    command = vllm_arguments(tuned, (), VllmOptions())
+    assert TRUST_FLAG not in [one.flag for one in command]
 
 
 def test_a_yaml_file_says_the_same(tmp_path: Path) -> None:

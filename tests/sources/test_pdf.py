@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from reportlab.lib.pdfencrypt import StandardEncryption
 
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError
 from llm_ocr.sources.pool import RenderLimits, RenderPool
@@ -118,6 +119,17 @@ def test_each_page_is_drawn_by_its_number(tmp_path: Path) -> None:
     path = pdf(tmp_path / "a.pdf", pages=3)
     assert count(path) == 3
     assert len({drawn(page(path, number)).jpeg for number in (1, 2, 3)}) == 3
+
+
+@pytest.mark.parametrize("password", [None, "opensesame", "the owner's", ""])
+def test_a_pdf_that_takes_any_reader_is_read_whatever_the_password(
+    tmp_path: Path, password: str | None
+) -> None:
+    """It is encrypted, and only what a reader may do is restricted; another PDF of the run needs
+    the password."""
+    encryption = StandardEncryption("", "the owner's", canPrint=0)
+    path = pdf(tmp_path / "restricted.pdf", encrypt=encryption)
+    assert drawn(path, password=password).ink > 0
 
 
 def test_an_encrypted_pdf_needs_its_password(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ RUN apt-get update \
 COPY --from=build /opt/llm-ocr /opt/llm-ocr
 ENV PATH=/opt/llm-ocr/bin:$PATH \
     PYTHONUNBUFFERED=1
-# SageMaker's folders are root's: for it, --build-arg RUN_AS=root.
+# SageMaker's folders are root's: for it, --build-arg RUN_AS=root. The worker is llm-ocr's there too.
 ARG RUN_AS=llm-ocr
 USER ${RUN_AS}
 WORKDIR /work

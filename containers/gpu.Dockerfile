@@ -38,7 +38,7 @@ COPY --from=build /opt/llm-ocr /opt/llm-ocr
 # `python3` stays the base's, which has vLLM; llm_ocr's is /opt/llm-ocr/bin/python.
 ENV PYTHONUNBUFFERED=1 \
     VLLM_NO_USAGE_STATS=1
-# SageMaker's folders are root's: for it, --build-arg RUN_AS=root.
+# SageMaker's folders are root's: for it, --build-arg RUN_AS=root. The worker is llm-ocr's there too.
 ARG RUN_AS=llm-ocr
 USER ${RUN_AS}
 WORKDIR /work

@@ -1,5 +1,10 @@
 # The image and the weights need more than the 30 GB that a machine has by default. Draining makes
 # the agent send containers a SIGTERM when a spot instance is to be taken back.
+#
+# Containers get their role from the agent, at 169.254.170.2, and need nothing of the machine's
+# metadata, which would give them the machine's own role. A hop limit of 1 keeps out what is routed
+# from a bridge. Batch runs containers in the host's network, where there is no hop: there the
+# firewall keeps out everybody but root, who the containers' user is not.
 resource "aws_launch_template" "machines" {
   for_each = var.machines
 
@@ -13,6 +18,7 @@ resource "aws_launch_template" "machines" {
     "Content-Type: text/x-shellscript; charset=\"us-ascii\"",
     "",
     "#!/bin/bash",
+    "iptables --insert OUTPUT --destination 169.254.169.254 --match owner ! --uid-owner root --jump REJECT",
     "echo ECS_ENABLE_SPOT_INSTANCE_DRAINING=true >> /etc/ecs/ecs.config",
     "--==BOUNDARY==--",
     "",
@@ -30,8 +36,9 @@ resource "aws_launch_template" "machines" {
   }
 
   metadata_options {
-    http_endpoint = "enabled"
-    http_tokens   = "required"
+    http_endpoint               = "enabled"
+    http_tokens                 = "required"
+    http_put_response_hop_limit = 1
   }
 }
 

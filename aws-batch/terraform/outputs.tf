@@ -22,3 +22,8 @@ output "job_role" {
   description = "The role that the containers have."
   value       = aws_iam_role.job.arn
 }
+
+output "daily" {
+  description = "The schedule of the daily run, if there is one."
+  value       = one(aws_scheduler_schedule.daily[*].name)
+}

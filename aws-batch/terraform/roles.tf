@@ -2,10 +2,11 @@
 
 data "aws_iam_policy_document" "trust" {
   for_each = {
-    batch    = "batch.amazonaws.com"
-    machines = "ec2.amazonaws.com"
-    agent    = "ecs-tasks.amazonaws.com"
-    job      = "ecs-tasks.amazonaws.com"
+    batch     = "batch.amazonaws.com"
+    machines  = "ec2.amazonaws.com"
+    agent     = "ecs-tasks.amazonaws.com"
+    job       = "ecs-tasks.amazonaws.com"
+    scheduler = "scheduler.amazonaws.com"
   }
 
   statement {
@@ -94,36 +95,43 @@ resource "aws_iam_role_policy" "agent" {
   policy = data.aws_iam_policy_document.agent.json
 }
 
-# The container reads and writes the one bucket.
+# The container reads documents, and has its runs to itself.
 resource "aws_iam_role" "job" {
   name               = "${var.name}-job"
   assume_role_policy = data.aws_iam_policy_document.trust["job"].json
 }
 
 data "aws_iam_policy_document" "job" {
+  # Of the whole bucket: without it S3 answers 403 about an object that isn't there, not 404, and a
+  # run asks about many of those. It shows names, not what is in them.
   statement {
     actions   = ["s3:ListBucket"]
     resources = ["arn:aws:s3:::${var.bucket}"]
   }
 
   statement {
-    actions = [
-      "s3:AbortMultipartUpload",
-      "s3:DeleteObject",
-      "s3:GetObject",
-      "s3:PutObject",
-    ]
-    resources = ["arn:aws:s3:::${var.bucket}/*"]
+    actions   = ["s3:GetObject"]
+    resources = concat(local.inputs, local.outputs)
+  }
+
+  # Deleted are staged parts, shards that were read again, and records of sessions that are over: all
+  # below the run.
+  statement {
+    actions   = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:PutObject"]
+    resources = local.outputs
   }
 }
 
 resource "aws_iam_role_policy" "job" {
-  name   = "one-bucket"
+  name   = "documents-and-runs"
   role   = aws_iam_role.job.id
   policy = data.aws_iam_policy_document.job.json
 }
 
 locals {
+  inputs  = [for prefix in var.input_prefixes : "arn:aws:s3:::${var.bucket}/${trimprefix("${trim(prefix, "/")}/*", "/")}"]
+  outputs = [for prefix in var.output_prefixes : "arn:aws:s3:::${var.bucket}/${trim(prefix, "/")}/*"]
+
   managed_secrets = [for arn in values(var.secrets) : arn if strcontains(arn, ":secretsmanager:")]
   parameters      = [for arn in values(var.secrets) : arn if strcontains(arn, ":ssm:")]
 }

@@ -8,6 +8,18 @@ variable "bucket" {
   type        = string
 }
 
+variable "input_prefixes" {
+  description = "Folders of the bucket that jobs may read documents from; [\"\"] is the whole bucket."
+  type        = list(string)
+  default     = ["scans", "invoices/images"]
+}
+
+variable "output_prefixes" {
+  description = "Folders of the bucket that runs are in. Jobs read them too, and may write and delete there, and nowhere else."
+  type        = list(string)
+  default     = ["runs", "invoices/records"]
+}
+
 variable "name" {
   description = "What everything here is called, and begins with. llm-ocr launch expects llm-ocr."
   type        = string
@@ -59,6 +71,22 @@ variable "secrets" {
   description = "Environment variables of the jobs that come from Secrets Manager or the SSM parameter store: name to ARN, such as { HF_TOKEN = \"arn:aws:secretsmanager:...\" }."
   type        = map(string)
   default     = {}
+}
+
+variable "daily" {
+  description = <<-EOT
+    A run each day of what is new: the documents (input) and the run (out), as s3://..., below
+    input_prefixes and output_prefixes; on which of machines, and when: a cron or rate expression of
+    EventBridge Scheduler, and its time zone. null: none.
+  EOT
+  type = object({
+    input    = string
+    out      = string
+    machines = optional(string, "l4")
+    schedule = optional(string, "cron(0 3 * * ? *)")
+    timezone = optional(string, "UTC")
+  })
+  default = null
 }
 
 variable "vpc_id" {

@@ -4,11 +4,13 @@
 
 A processing job has no secrets and no second try. This reads the secrets from AWS Secrets Manager,
 starts a worker that died again, and leaves in output/message, for DescribeProcessingJob, why it
-failed.
+failed. The folder of that message is root's, and so is this process; the worker, which opens
+documents of whatever origin, is the image's own user.
 """
 
 import argparse
 import os
+import pwd
 import signal
 import sys
 from collections.abc import Sequence
@@ -23,6 +25,8 @@ SECRETS = "llm-ocr/"
 # What another try can't mend: too many failed pages, wrong usage, money that is spent; and what
 # somebody wanted.
 FINAL = (0, 1, 2, 5, 128 + signal.SIGINT, 128 + signal.SIGTERM)
+# Who runs in both images, where RUN_AS doesn't say otherwise.
+USER = "llm-ocr"
 # Of a message, however many tasks share the room.
 LEAST_BYTES = 100
 
@@ -43,6 +47,21 @@ def read_secrets(names: Sequence[str]) -> dict[str, str]:
         name: str(client.get_secret_value(SecretId=f"{SECRETS}{name}")["SecretString"])
         for name in names
     }
+
+
+def without_privileges(command: Sequence[str]) -> list[str]:
+    """The command as `USER` does it, where this process is root's and the image has that user; sets
+    the variables that name a user's home."""
+    try:
+        user = pwd.getpwnam(USER)
+    except KeyError:
+        return list(command)
+    if os.geteuid() != 0:
+        return list(command)
+    os.environ.update(HOME=user.pw_dir, USER=USER, LOGNAME=USER)
+    # A change of user takes back what `watch` asks for, to die with this process.
+    drop = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--init-groups"]
+    return [*drop, "--no-new-privs", "--pdeathsig=KILL", "--", *command]
 
 
 def try_up_to(attempts: int, command: Sequence[str]) -> Ending:
@@ -75,7 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     share = share_of(Settings(), {}, folder() / "config" / "resourceconfig.json")
     os.environ.update(read_secrets([one for one in given.secrets.split(",") if one]))
     os.environ.update(RANK=str(share.index), WORLD_SIZE=str(share.count))
-    ending = try_up_to(given.attempts, [sys.executable, "-m", "llm_ocr", *given.command])
+    command = without_privileges([sys.executable, "-m", "llm_ocr", *given.command])
+    ending = try_up_to(given.attempts, command)
     if ending.code:
         leave_message(folder() / "output" / "message", message(share, ending))
     return ending.code

@@ -80,12 +80,52 @@ def definition(kind: str, image: str, secrets: Mapping[str, str]) -> Block:
     }
 
 
-def template_arguments() -> set[str]:
-    """What the module gives the template of the container."""
-    text = (MODULE / "jobs.tf").read_text()
-    body = text[text.index('container.json.tftpl", {') :]
+def statements(name: str) -> list[Block]:
+    """Of the policy with this name."""
+    found = plain(data_sources()["aws_iam_policy_document", name]["statement"])
+    return list(found)
+
+
+def job_permissions() -> dict[str, list[str]]:
+    """What the jobs' role may do: each action with the folders of the bucket that it holds for, as
+    the module's own variables have them; the bucket itself is \"\"."""
+    folders = {
+        "local.inputs": plain(variables()["input_prefixes"]["default"]),
+        "local.outputs": plain(variables()["output_prefixes"]["default"]),
+    }
+    found: dict[str, list[str]] = {}
+    for one in statements("job"):
+        said = str(one["resources"])
+        named = [prefix for local, some in folders.items() if local in said for prefix in some]
+        if not named:
+            assert said == "['arn:aws:s3:::${var.bucket}']", said
+        for action in one["actions"]:
+            found.setdefault(action, []).extend(named or [""])
+    return found
+
+
+def daily_request(**given: str) -> Block:
+    """What EventBridge Scheduler sends for the module's `daily`: SubmitJob, as AWS Batch has it."""
+    text = Template((MODULE / "daily.json.tftpl").read_text()).substitute(given)
+    request: Block = _lower(json.loads(text))
+    return request
+
+
+def _lower(value: Any) -> Any:  # noqa: ANN401
+    """With the API's names for what the scheduler begins with capitals."""
+    if isinstance(value, dict):
+        return {key[0].lower() + key[1:]: _lower(one) for key, one in value.items()}
+    return [_lower(one) for one in value] if isinstance(value, list) else value
+
+
+def template_arguments(file: str, template: str) -> set[str]:
+    """What the module's file gives the template."""
+    text = (MODULE / file).read_text()
+    body = text[text.index(f'{template}", {{') :]
+    body = body[: body.index("})")].partition("\n")[2]
     # As `terraform fmt` has it: those of the call, not of what is nested in them.
-    return set(re.findall(r"^    (\w+)\s*=", body[: body.index("\n  })")], re.MULTILINE))
+    depth = len(body) - len(body.lstrip())
+    return set(re.findall(rf"^ {{{depth}}}(\w+)\s*=", body, re.MULTILINE))
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401

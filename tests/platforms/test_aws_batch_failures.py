@@ -42,7 +42,7 @@ def no_secret(batch: Batch) -> None:
 @pytest.mark.parametrize(
     ("change", "code", "said"),
     [
-        (no_image, 0, "push the image first (`make push-images`)"),
+        (no_image, 0, "push the image first (`make deploy`)"),
         (no_secret, 0, "the execution role can't read a secret of the job definition"),
         (lambda batch: None, 1, "exit code 1: more pages failed than --max-failed-ratio allows"),
         (lambda batch: None, 2, "exit code 2: wrong usage"),

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import pytest
 
@@ -16,13 +16,17 @@ from tests.platforms.aws_module import (
     ROOT,
     Block,
     blocks,
+    daily_request,
     data_sources,
+    job_permissions,
     plain,
     resources,
+    statements,
     template_arguments,
     variables,
 )
 from tests.platforms.aws_provider import META, Schema, provider
+from tests.servers.aws import check, model_of
 
 # Written within a resource, and Terraform's own.
 OWN = META | {"for_each", "count", "lifecycle", "depends_on", "dynamic"}
@@ -100,9 +104,13 @@ def test_each_machine_has_what_is_asked_of_it() -> None:
         assert needed <= set(machine) <= declared
 
 
-def test_the_template_gets_what_it_wants() -> None:
-    wanted = set(re.findall(r"\$\{(\w+)\}", (MODULE / "container.json.tftpl").read_text()))
-    assert template_arguments() == wanted
+@pytest.mark.parametrize(
+    ("file", "template"),
+    [("jobs.tf", "container.json.tftpl"), ("daily.tf", "daily.json.tftpl")],
+)
+def test_each_template_gets_what_it_wants(file: str, template: str) -> None:
+    wanted = set(re.findall(r"\$\{(\w+)\}", (MODULE / template).read_text()))
+    assert template_arguments(file, template) == wanted
 
 
 def test_variables_are_described_and_the_tag_is_this_version() -> None:
@@ -112,24 +120,71 @@ def test_variables_are_described_and_the_tag_is_this_version() -> None:
     assert plain(variables()["image_tag"]["default"]) == __version__
 
 
-def statements(name: str) -> list[Any]:
-    return list(data_sources()["aws_iam_policy_document", name]["statement"])
+def test_the_jobs_role_reads_documents_and_has_only_its_runs_to_itself() -> None:
+    outputs = ["runs", "invoices/records"]
+    changes = ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:PutObject")
+    assert job_permissions() == {
+        "s3:ListBucket": [""],
+        "s3:GetObject": ["scans", "invoices/images", *outputs],
+        **dict.fromkeys(changes, outputs),
+    }
 
 
-def test_the_jobs_role_may_use_the_one_bucket_and_nothing_else() -> None:
-    allowed = {
-        action: one["resources"] for one in plain(statements("job")) for action in one["actions"]
-    }
-    assert set(allowed) == {
-        *("s3:ListBucket", "s3:AbortMultipartUpload"),
-        *("s3:DeleteObject", "s3:GetObject", "s3:PutObject"),
-    }
-    assert all("${var.bucket}" in place for places in allowed.values() for place in places)
+@pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not installed")
+@pytest.mark.parametrize(
+    ("prefix", "resource"),
+    [("runs", "runs/*"), ("/a/b/", "a/b/*"), ("", "*")],
+)
+def test_a_prefix_is_a_folder_whatever_slashes_it_has(
+    prefix: str, resource: str, tmp_path: Path
+) -> None:
+    (tmp_path / "variables.tf").write_bytes((MODULE / "variables.tf").read_bytes())
+    (tmp_path / "roles.tf").write_text(
+        text()[text().index("locals {\n  inputs") :].split("\n\n")[0] + "\n}\n"
+    )
+    values = {"region": "r", "bucket": "b", "input_prefixes": json.dumps([prefix])}
+    given = [f"-var={name}={value}" for name, value in values.items()]
+    done = subprocess.run(
+        ["terraform", f"-chdir={tmp_path}", "console", *given],
+        input="jsonencode(local.inputs)",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(json.loads(done.stdout)) == [f"arn:aws:s3:::b/{resource}"]
+
+
+def test_containers_cannot_become_the_machine() -> None:
+    """Its metadata service wants a session, answers no further than the machine's own network, and
+    there nobody but root."""
+    template = resources()["aws_launch_template", "machines"]
+    (options,) = plain(template["metadata_options"])
+    assert options["http_tokens"] == "required"
+    assert options["http_put_response_hop_limit"] == 1
+    assert "--destination 169.254.169.254 --match owner ! --uid-owner root" in template["user_data"]
+    for name in ("cpu", "gpu"):
+        dockerfile = (ROOT / "containers" / f"{name}.Dockerfile").read_text()
+        assert "ARG RUN_AS=llm-ocr\nUSER ${RUN_AS}" in dockerfile
+
+
+def test_the_scheduler_may_submit_to_its_own_queue_alone() -> None:
+    (one,) = statements("scheduler")
+    assert one["actions"] == ["batch:SubmitJob"]
+    assert len(one["resources"]) == 3
+    assert all("var.daily.machines" in place for place in one["resources"])
+
+
+def test_the_daily_job_is_one_that_batch_takes() -> None:
+    given = {"name": "n", "queue": "llm-ocr-l4", "definition": "llm-ocr-l4", "region": "us-east-1"}
+    request = daily_request(**given, input="s3://b/scans", out="s3://b/runs/daily")
+    check(model_of("batch").operation_model("SubmitJob"), request)
+    target = resources()["aws_scheduler_schedule", "daily"]["target"][0]
+    assert plain(target["arn"]) == "arn:aws:scheduler:::aws-sdk:batch:submitJob"
 
 
 def test_only_a_registry_token_is_allowed_everywhere() -> None:
-    for name in ("job", "agent"):
-        for one in plain(statements(name)):
+    for name in ("job", "agent", "scheduler"):
+        for one in statements(name):
             if "*" in one["resources"]:
                 assert one["actions"] == ["ecr:GetAuthorizationToken"]
 
@@ -138,8 +193,13 @@ def test_sagemakers_role_is_as_narrow() -> None:
     policy = json.loads((ROOT / "sagemaker" / "role.json").read_text())
     wide = [one["Action"] for one in policy["Statement"] if one["Resource"] == "*"]
     assert wide == ["ecr:GetAuthorizationToken", "cloudwatch:PutMetricData"]
-    s3 = [one["Resource"] for one in policy["Statement"] if "s3:" in str(one["Action"])]
-    assert s3 == ["arn:aws:s3:::BUCKET", "arn:aws:s3:::BUCKET/*"]
+    given = {str(one["Action"]): one["Resource"] for one in policy["Statement"]}
+    runs = "arn:aws:s3:::BUCKET/runs/*"
+    assert {action: place for action, place in given.items() if "s3:" in action} == {
+        "s3:ListBucket": "arn:aws:s3:::BUCKET",
+        "s3:GetObject": ["arn:aws:s3:::BUCKET/scans/*", runs],
+        "['s3:AbortMultipartUpload', 's3:DeleteObject', 's3:PutObject']": runs,
+    }
 
 
 def test_the_module_is_formatted() -> None:

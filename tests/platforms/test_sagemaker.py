@@ -243,7 +243,7 @@ def test_the_next_instance_is_taken_where_the_first_is_sold_out(
 def test_why_a_job_could_not_start(processing: Processing, platform: Platform) -> None:
     missing = ended(platform, platform.submit(spec(image="none:1")))
     assert missing.state is State.FAILED
-    assert "push the image first (`make push-images`)" in missing.message
+    assert "push the image first (`make deploy`)" in missing.message
     processing.account.sold_out |= {"ml.m5.large"}
     small = open_platform("sagemaker", Place(role=ROLE, instance="ml.m5.large"))
     none = ended(small, small.submit(spec()))

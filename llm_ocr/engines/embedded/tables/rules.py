@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from llm_ocr.engines.embedded.detect import Image, on_light_paper
 from llm_ocr.engines.embedded.geometry import Rect
+from llm_ocr.engines.embedded.tables.grounds import as_on_paper, edges_across, ground_of
 
 # How much wider than its letters a word's rectangle may be, in heights, and of its height how much
 # is the size of its letters, where the recogniser gave it.
@@ -51,12 +52,15 @@ class Rule:
 class Rules:
     """A table's lines: `across` from left to right, `down` from top to bottom.
 
-    `letters` are the places in which no lines across were looked for.
+    `letters` are the places in which no lines across were looked for. `edges` are where one ground
+    ends and another begins below it, as those of a dark head and of shaded rows: they part rows,
+    but go through cells that stand over several.
     """
 
     across: tuple[Rule, ...] = ()
     down: tuple[Rule, ...] = ()
     letters: tuple[Rect, ...] = ()
+    edges: tuple[Rule, ...] = ()
 
 
 NO_RULES = Rules()
@@ -81,6 +85,8 @@ def rules_in(
         grey = np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
     frame = _Frame(left, top, scale)
     tall = height * scale
+    ground = ground_of(grey, tall)
+    grey = as_on_paper(grey, ground)
     letters = [_letters(grey, box) for box in frame.insets(words, 0)]
     flat = _long(_dark(grey, 0), (1, int(SHORTEST_ACROSS * tall)), letters, tall)
     stems, shortest = _dark(grey, 1), SHORTEST_DOWN if is_exact else LETTERS * SHORTEST_DOWN
@@ -93,7 +99,8 @@ def rules_in(
         or (rule.length >= SHORTEST_DOWN * height and not _goes_through(rule, words))
     ]
     across = frame.rules(flat, at=1, along=0)
-    return Rules(tuple(across), tuple(down), tuple(frame.placed(box) for box in letters))
+    placed = tuple(frame.placed(box) for box in letters)
+    return Rules(tuple(across), tuple(down), placed, tuple(frame.edges(ground, tall)))
 
 
 def _letters(grey: Mask, box: Box) -> Box:
@@ -148,6 +155,12 @@ class _Frame:
         ends = (down.start - self.top, down.end - self.top)
         start, end = (round(place * self.scale) for place in ends)
         return float(dark[start:end, max(0, at - 1) : at + 2].max(axis=1).mean())
+
+    def edges(self, ground: Mask, height: float) -> Iterable[Rule]:
+        """Edges across of the crop's grounds, on the page."""
+        for y, start, end in edges_across(ground, height):
+            x1, x2 = start / self.scale + self.left, end / self.scale + self.left
+            yield Rule(y / self.scale + self.top, x1, x2)
 
     def rules(self, mask: Mask, *, at: int, along: int) -> Iterable[Rule]:
         found: Any = cv2.connectedComponentsWithStats(mask)

@@ -75,13 +75,13 @@ def _as_one(rows: Sequence[TextRow]) -> TextRow:
     cells: list[Cell] = []
     for row in rows:
         for cell in row.cells:
-            cells = _put(cells, cell)
+            cells = joined(cells, cell)
     middle = statistics.mean(row.middle for row in rows)
     return TextRow(middle, sorted(cells, key=lambda cell: cell.first), rows[0].band)
 
 
-def _put(cells: list[Cell], cell: Cell) -> list[Cell]:
-    """Cells with one more; those that share a column with it become one with it."""
+def joined(cells: list[Cell], cell: Cell) -> list[Cell]:
+    """Some cells and one more; those that share a column with it become one with it."""
     same = [one for one in cells if one.first <= cell.last and cell.first <= one.last]
     first, last = (
         min([cell.first, *(one.first for one in same)]),

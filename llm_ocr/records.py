@@ -10,6 +10,18 @@ from enum import StrEnum
 from llm_ocr.documents import Document
 
 
+def valid_text(text: str) -> str:
+    """The text with each lone surrogate as U+FFFD, and those that make a pair as their character.
+
+    PDFs, JSON and file names may hold surrogates, which can be neither stored nor sent.
+    """
+    try:
+        text.encode()  # nearly every text is valid, and this is the fastest way to know
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
 class PageStatus(StrEnum):
     """What became of a page (or a figure, or a document); each ends in exactly one.
 

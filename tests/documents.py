@@ -177,6 +177,25 @@ def misspelt_pdf(path: Path, lines: Sequence[str], shift: int = 1) -> Path:
     )
 
 
+def letter_pdf(path: Path, text: str, letter: str, code: str) -> Path:
+    """A page that shows `text`, whose font says that a letter is `code` (hex digits of UTF-16)."""
+    draw = f"BT /F1 14 Tf 60 700 Td ({text}) Tj ET".encode()
+    cmap = (
+        "/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapType 2 def "
+        "1 begincodespacerange <00> <ff> endcodespacerange "
+        f"1 beginbfchar\n<{ord(letter):02x}> <{code}>\nendbfchar endcmap end end"
+    ).encode()
+    return pdf_of(
+        path,
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R "
+        b"/Resources << /Font << /F1 5 0 R >> >> >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(draw), draw),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /ToUnicode 6 0 R >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(cmap), cmap),
+    )
+
+
 def image_pdf(path: Path, size: tuple[int, int]) -> Path:
     """A page with a grey image that claims to be of `size`; its stream holds 10,000 pixels."""
     draw = b"100 0 0 100 0 0 cm /Im Do"

@@ -25,7 +25,7 @@ from llm_ocr.models.profile import (
     Task,
 )
 from llm_ocr.models.resizing import Resizing
-from llm_ocr.records import Block, ImagePolicy, ParsedAnswer
+from llm_ocr.records import Block, ImagePolicy, ParsedAnswer, valid_text
 
 RESIZING = Resizing(unit=28, min_pixels=3136, max_pixels=11_289_600)
 
@@ -122,18 +122,13 @@ def _block(
     box = box_on(corners, grid, size) if isinstance(corners, list) else None
     if box is None:
         notes.append(f"no area on the page: {str(corners)[:80]}")
-    category = _sound(str(cell.get("category", "Text")))
+    category = valid_text(str(cell.get("category", "Text")))
     label = LABELS.get(category, category.lower() or "text")
     text = cell.get("text")
-    shown = _sound(text if isinstance(text, str) else _shown(text))
+    shown = valid_text(text if isinstance(text, str) else _shown(text))
     if label == "equation":
         return Block(label, displayed(shown), box)
     return Block(label, numbers_as_written(shown, is_prose=label in PROSE), box)
-
-
-def _sound(text: str) -> str:
-    """Text that can be encoded: JSON's escapes may leave halves of characters."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _shown(value: object) -> str:

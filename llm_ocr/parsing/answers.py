@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llm_ocr.parsing.mending import DEEPEST, Mended, begins, mend
-from llm_ocr.parsing.nearly_json import read_number, unescape, whole_characters
+from llm_ocr.parsing.nearly_json import read_number, unescape
 from llm_ocr.parsing.record import Schema
+from llm_ocr.records import valid_text
 
 # A note on what costs the record nothing.
 AROUND = "text around the JSON left out"
@@ -203,9 +204,9 @@ def _depth(value: object) -> int:
 def _storable(value: Any) -> Any:  # noqa: ANN401
     """A value whose strings have no surrogates; it is nested no deeper than `DEEPEST`."""
     if isinstance(value, str):
-        return whole_characters(value)
+        return valid_text(value)
     if isinstance(value, list):
         return [_storable(one) for one in value]
     if isinstance(value, dict):
-        return {whole_characters(key): _storable(one) for key, one in value.items()}
+        return {valid_text(key): _storable(one) for key, one in value.items()}
     return value

@@ -3,6 +3,8 @@
 import math
 import re
 
+from llm_ocr.records import valid_text
+
 CLOSING = {'"': '"', "'": "'", "“": "”"}
 CONSTANTS = {"true": True, "false": False, "null": None, "True": True, "False": False}
 NOTHING = {"None", "NaN", "nan", "Infinity", "-Infinity", "inf", "-inf", "undefined"}
@@ -74,16 +76,7 @@ def unescape(text: str) -> str:
     """A string's text with its escapes resolved; those that JSON doesn't know stay as they are."""
     if "\\" in text:
         text = _ESCAPE.sub(_resolve, text)
-    return whole_characters(text)
-
-
-def whole_characters(text: str) -> str:
-    """Text with surrogates joined, and those that stand alone replaced: no file can hold them."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+    return valid_text(text)
 
 
 def _resolve(found: re.Match[str]) -> str:

@@ -6,18 +6,19 @@ There is one stream of items over all shards, so that the window stays full acro
 import asyncio
 import logging
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.inference.window import Window
 from llm_ocr.pipeline.events import ItemsDone, Notify, ShardDone
 from llm_ocr.pipeline.interruption import Stop, StoppedError
-from llm_ocr.records import ErrorCode, PageError
+from llm_ocr.records import ErrorCode, PageError, valid_text
 from llm_ocr.stages.stage import AnyItem, Reading, Spent, Stage
 from llm_ocr.storage.store import StorageError, Store
 from llm_ocr.tables.counts import BalanceError, Counts, ItemResult
 from llm_ocr.tables.ledger import Ledger
+from llm_ocr.tables.parquet import fitted, misfit
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.shards import ShardWriter, publish
 
@@ -192,6 +193,7 @@ class StageLoop(Generic[AnyItem]):
         )
         if isinstance(result, PageError):
             result = item.failure(result, spent)
+        result = _storable(item, result, spent)
         opened.writer.add(result)
         self._fresh.count(result)
         self._notify(ItemsDone(self._stage.name, result.status, 1, fresh=True))
@@ -264,6 +266,20 @@ class _OpenShard:
         async with self._staging:
             self.staged_at = asyncio.get_running_loop().time()
             await asyncio.to_thread(self.writer.write_part, self.writer.take())
+
+
+def _storable(item: AnyItem, result: ItemResult, spent: Spent) -> ItemResult:
+    """The result, or if a value in its rows can't be stored, the item's failure.
+
+    Here, as such a value would end the run where its part is written, and every later one too.
+    """
+    why = misfit(result.rows)
+    if why is None:
+        return result
+    log.warning("%s: its rows can't be stored: %s", item.item_id, why)
+    said = f"what was read can't be stored ({why}); please report this"
+    failure = item.failure(PageError(ErrorCode.INTERNAL_ERROR, valid_text(said)), spent)
+    return failure if misfit(failure.rows) is None else replace(failure, rows=fitted(failure.rows))
 
 
 def _is_cancelled() -> bool:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from llm_ocr.documents import Document
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError, PageImage
-from llm_ocr.sources.names import DATASET_KINDS, file_version
+from llm_ocr.sources.names import DATASET_KINDS, file_version, not_there
 from llm_ocr.sources.raster import Crop, RenderLimits
 
 OPEN_FILES = 4
@@ -141,8 +141,7 @@ def _check_version(document: Document) -> None:
     try:
         version, size = file_version(path)
     except (FileNotFoundError, NotADirectoryError) as error:
-        said = "the file is not there (any more); put it back"
-        raise PageError(ErrorCode.NOT_FOUND, f"{path}: {said}") from error
+        raise PageError(ErrorCode.NOT_FOUND, f"{path}: {not_there(str(path))}") from error
     if version != document.version:
         raise PageError(
             ErrorCode.SOURCE_CHANGED,

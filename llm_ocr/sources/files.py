@@ -11,14 +11,13 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from llm_ocr.records import ErrorCode, PageError
-from llm_ocr.sources.names import file_version
+from llm_ocr.sources.names import file_version, not_there, path_uri
 from llm_ocr.storage.store import StorageError, StoredObject, open_store
 
 _log = logging.getLogger(__name__)
 # Beginnings of URIs whose objects are not on this machine's disk.
 SCHEMES = ("s3://", "gs://", "hf://", "memory://")
 CHANGED = "it is not the one that was planned; read it into another --out"
-GONE = "it is not there (any more); put it back"
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,11 @@ def _on_disk(place: str, endings: Collection[str]) -> Iterator[FoundFile]:
             version, size = file_version(one)
             real = os.path.realpath(one.parent)
             relative = PurePosixPath(one.relative_to(root))
-            yield FoundFile(f"{real}/{one.name}", relative, version, size)
+            uri = path_uri(Path(real, one.name))
+            if uri != f"{real}/{one.name}":
+                _log.warning("%s: the file's name is no UTF-8 and can't be read; rename it", uri)
+                version, size = "missing", 0
+            yield FoundFile(uri, relative, version, size)
 
 
 def in_folder(folder: Path) -> Iterator[Path]:
@@ -133,7 +136,7 @@ def open_as_listed(uri: str, version: str) -> Iterator[BinaryIO]:
         with _opened(uri, version) as source:
             yield source
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise PageError(ErrorCode.NOT_FOUND, f"{uri}: {GONE}") from error
+        raise PageError(ErrorCode.NOT_FOUND, f"{uri}: {not_there(uri)}") from error
     except (StorageError, OSError) as error:
         raise PageError(ErrorCode.READ_ERROR, f"{uri}: it can't be read ({error})") from error
 

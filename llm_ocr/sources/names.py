@@ -23,6 +23,7 @@ BYTES_A_PAGE = 100_000
 LONGEST_PART, SHORTENED = 210, 180
 # Bytes of a whole name; buckets take 1,024 for the folder of the run and all that is in it.
 LONGEST_NAME = 700
+_ESCAPED_BYTE = re.compile(r"\\udc[89a-f][0-9a-f]")
 _UNSAFE = re.compile(r"[^\w.()+ -]")
 
 
@@ -62,6 +63,19 @@ def _with_fewer_folders(parts: list[str]) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
+
+
+def path_uri(path: Path) -> str:
+    """A file's path as a document's URI: where its name is no UTF-8, with the bytes escaped, as
+    the path itself can be neither stored nor printed. Such a file isn't found by its URI."""
+    return str(path).encode(errors="backslashreplace").decode()
+
+
+def not_there(uri: str) -> str:
+    """What is wrong with a file that isn't found by its URI, and what to do."""
+    if _ESCAPED_BYTE.search(uri):
+        return "its name is no UTF-8, so that it can't be read; rename it"
+    return "the file is not there (any more); put it back"
 
 
 def file_version(path: Path) -> tuple[str, int]:

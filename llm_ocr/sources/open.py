@@ -19,7 +19,14 @@ from llm_ocr.sources.datasets import (
     parse_source,
 )
 from llm_ocr.sources.files import above_wildcards, in_folder, is_remote
-from llm_ocr.sources.names import DATASET_KINDS, KINDS, file_version, folded, safe_name
+from llm_ocr.sources.names import (
+    DATASET_KINDS,
+    KINDS,
+    file_version,
+    folded,
+    path_uri,
+    safe_name,
+)
 from llm_ocr.sources.remote import remote_documents
 
 _log = logging.getLogger(__name__)
@@ -200,7 +207,7 @@ def _document(path: Path, name: str) -> Document:
         version, size = file_version(path)
     except (OSError, ValueError):
         version, size = "missing", 0
-    uri = str(path).encode(errors="backslashreplace").decode()
+    uri = path_uri(path)
     if uri != str(path):
         _log.warning("%s: the file's name is no UTF-8 and can't be read; rename it", uri)
         version, size = "missing", 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llm_ocr.documents import Document
-from llm_ocr.records import PageError
+from llm_ocr.records import PageError, valid_text
 from llm_ocr.sources.names import file_version
 
 # What is kept of a row's other values, in characters: of one of them, and of all together.
@@ -57,7 +57,7 @@ def metadata(values: Mapping[str, object]) -> str | None:
         if room < 0:
             break
         kept[name] = plain
-    return json.dumps(kept, ensure_ascii=False) if kept else None
+    return valid_text(json.dumps(kept, ensure_ascii=False)) if kept else None
 
 
 def _plain(value: object) -> object:

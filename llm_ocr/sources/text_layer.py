@@ -5,7 +5,7 @@ from typing import Any
 
 import pypdfium2.raw as pdfium_c
 
-from llm_ocr.records import Box, TextLayer
+from llm_ocr.records import Box, TextLayer, valid_text
 from llm_ocr.sources.text_frame import Frame, turn_of
 from llm_ocr.sources.text_lines import lines_of
 from llm_ocr.sources.text_trust import Findings, damage, is_shown, overlapping, unseen
@@ -32,7 +32,7 @@ class PageText:
 
     def layer(self, turn: int, size: tuple[int, int], *, with_lines: bool) -> TextLayer | None:
         """The page's text, placed on the page as it is drawn turned by `turn`, `size` in pixels."""
-        text = str(self._opened.get_text_bounded())
+        text = valid_text(str(self._opened.get_text_bounded()))
         if not text.strip():
             return None
         frame = Frame(self._page, size, turn)

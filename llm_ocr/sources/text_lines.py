@@ -113,8 +113,16 @@ def _characters(raw: Any, frame: Frame) -> Iterator[tuple[int | None, _Char | No
     unicode, angle = pdfium_c.FPDFText_GetUnicode, pdfium_c.FPDFText_GetCharAngle
     loose, edges = pdfium_c.FPDFText_GetLooseCharBox, pdfium_c.FS_RECTF()
     ways: dict[float, int | None] = {}
+    high = 0
     for k in range(pdfium_c.FPDFText_CountChars(raw)):
-        text = _character(unicode(raw, k))
+        code = unicode(raw, k)
+        # pdfium tells of a character beyond the first 65,536 as two halves, as UTF-16 does; the
+        # second has the first one's box.
+        if _is_high(code) and _is_low(unicode(raw, k + 1)):
+            high = code
+            continue
+        text = _character(0x10000 + (high - 0xD800) * 0x400 + code - 0xDC00 if high else code)
+        high = 0
         if text in ("\r", "\n"):
             yield 0, None
             continue
@@ -139,8 +147,18 @@ def _turned(way: int | None, run: _Run) -> TextLine:
     return TextLine(text, (TextWord(text, place),), vertical=way in (90, 270))
 
 
+def _is_high(code: int) -> bool:
+    return 0xD800 <= code < 0xDC00
+
+
+def _is_low(code: int) -> bool:
+    return 0xDC00 <= code < 0xE000
+
+
 def _character(code: int) -> str:
-    text = chr(code) if 0 < code <= 0x10FFFF else "\ufffd"
+    """A character of the text; U+FFFD for what is none, such as half of one."""
+    is_half = _is_high(code) or _is_low(code)
+    text = chr(code) if 0 < code <= 0x10FFFF and not is_half else "\ufffd"
     if text in SOFT_HYPHENS:
         return SOFT_HYPHEN
     # Ligatures as their letters.

@@ -254,7 +254,15 @@ class PageItem:
         return self._rows(reading.status, reading, spent, None, blocks, figures, notes)
 
     def failure(self, error: PageError, spent: Spent) -> ItemResult:
-        return self._rows(PageStatus.FAILED, None, spent, error)
+        return self._rows(PageStatus.FAILED, None, spent, self._named(error))
+
+    def _named(self, error: PageError) -> PageError:
+        """The error with the page's name, which those of servers don't know."""
+        uri = self._page.document.source_uri
+        if uri in error.message or self._page.document.file_uri in error.message:
+            return error
+        where = f"{uri}, page {self._page.number}" if self._page.number else uri
+        return PageError(error.code, f"{where}: {error.message}", error.attempts)
 
     async def _cut(self, blocks: Sequence[Block], image: PageImage) -> list[Figure]:
         places = figure_blocks(blocks)

@@ -5,8 +5,9 @@ from typing import Any
 
 import pypdfium2.raw as pdfium_c
 
-from llm_ocr.records import Box, TextLayer, valid_text
+from llm_ocr.records import Box, TextLayer, TextLine, valid_text
 from llm_ocr.sources.text_frame import Frame, turn_of
+from llm_ocr.sources.text_glyphs import glyphs_of, may_be_mended, text_of
 from llm_ocr.sources.text_lines import lines_of
 from llm_ocr.sources.text_trust import Findings, damage, is_shown, overlapping, unseen
 
@@ -37,7 +38,11 @@ class PageText:
             return None
         frame = Frame(self._page, size, turn)
         pictures, under_image = self._pictures(frame)
-        lines = lines_of(self._raw, frame) if with_lines else ()
+        lines: tuple[TextLine, ...] = ()
+        if with_lines or may_be_mended(text):
+            glyphs, is_mended = glyphs_of(self._raw, frame)
+            text = text_of(glyphs) if is_mended else text
+            lines = lines_of(self._raw, glyphs) if with_lines else ()
         found = Findings(damage(text), unseen(self._raw), under_image, overlapping(lines))
         kept = tuple(pictures) if with_lines else ()
         return TextLayer(text, under_image, found.damage, found.trust, found.doubts, lines, kept)

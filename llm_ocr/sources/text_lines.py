@@ -3,7 +3,6 @@
 import ctypes
 import math
 import statistics
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -12,10 +11,8 @@ from typing import Any
 import pypdfium2.raw as pdfium_c
 
 from llm_ocr.records import Box, TextLine, TextWord
-from llm_ocr.sources.text_frame import Frame
-from llm_ocr.sources.text_trust import SOFT_HYPHENS
+from llm_ocr.sources.text_glyphs import Glyph, Stream
 
-SOFT_HYPHEN = "\u00ad"
 # Parts of a character's height: how far off the next one of a line may be, what parts two words,
 # how far lines that stand on one row are one, and how much higher or lower an index stands.
 SAME_LINE, SAME_WORD, SAME_ROW, HIGHER = 1.3, 0.2, 0.45, 0.6
@@ -26,26 +23,9 @@ TELLING, NARROW_SPACE, LEAST_OVERLAP = 8, 0.14, 0.03
 MOSTLY = 0.7
 BOLD_WEIGHT = 600
 BOLD_NAMES = (b"bold", b"black", b"heavy", b"demi")
-# Smaller than this, in pixels of a page, no text is read by anybody.
-SMALLEST = 0.5
 # What is printed twice, for its shadow or to look bold, stands closer to itself than this.
 TWICE = 0.15
 _NAME_BYTES = 128
-
-
-@dataclass(frozen=True)
-class _Char:
-    text: str
-    box: Box
-    index: int
-
-    @property
-    def size(self) -> float:
-        return self.box.y2 - self.box.y1
-
-    @property
-    def middle(self) -> float:
-        return (self.box.y1 + self.box.y2) / 2
 
 
 @dataclass(frozen=True)
@@ -58,11 +38,11 @@ class _Piece:
     size: float
 
 
-def lines_of(raw: Any, frame: Frame) -> tuple[TextLine, ...]:  # noqa: ANN401
+def lines_of(raw: Any, glyphs: Stream) -> tuple[TextLine, ...]:  # noqa: ANN401
     """What stands on the drawn page, in the PDF's order; each text once."""
     upright: list[_Piece] = []
     others: list[TextLine] = []
-    for way, run in _runs(raw, frame):
+    for way, run in _runs(glyphs):
         if way == 0:
             upright.append(_piece(raw, run))
         else:
@@ -80,16 +60,16 @@ def _told_apart(lines: Sequence[TextLine]) -> Sequence[TextLine]:
 
 
 # Characters that follow each other; None for a space between two of them.
-_Run = list[_Char | None]
+_Run = list[Glyph | None]
 
 
-def _runs(raw: Any, frame: Frame) -> Iterator[tuple[int | None, _Run]]:  # noqa: ANN401
+def _runs(glyphs: Stream) -> Iterator[tuple[int | None, _Run]]:
     """Characters that follow each other on a row, or in another direction, with that."""
     run: _Run = []
-    last: _Char | None = None
+    last: Glyph | None = None
     way: int | None = 0
-    for other_way, char in _characters(raw, frame):
-        away = char is None or (char.text != " " and last is not None and other_way != way)
+    for char in glyphs:
+        away = char is None or (char.text != " " and last is not None and char.way != way)
         if not away and char is not None and last is not None and char.text != " " and way == 0:
             away = _is_elsewhere(last, char)
         if away:
@@ -103,39 +83,9 @@ def _runs(raw: Any, frame: Frame) -> Iterator[tuple[int | None, _Run]]:  # noqa:
                 run.append(None)
         else:
             run.append(char)
-            last, way = char, other_way
+            last, way = char, char.way
     if last is not None:
         yield way, run
-
-
-def _characters(raw: Any, frame: Frame) -> Iterator[tuple[int | None, _Char | None]]:  # noqa: ANN401
-    """What stands on the page, with its direction as `Frame` tells it; None where a line ends."""
-    unicode, angle = pdfium_c.FPDFText_GetUnicode, pdfium_c.FPDFText_GetCharAngle
-    loose, edges = pdfium_c.FPDFText_GetLooseCharBox, pdfium_c.FS_RECTF()
-    ways: dict[float, int | None] = {}
-    high = 0
-    for k in range(pdfium_c.FPDFText_CountChars(raw)):
-        code = unicode(raw, k)
-        # pdfium tells of a character beyond the first 65,536 as two halves, as UTF-16 does; the
-        # second has the first one's box.
-        if _is_high(code) and _is_low(unicode(raw, k + 1)):
-            high = code
-            continue
-        text = _character(0x10000 + (high - 0xD800) * 0x400 + code - 0xDC00 if high else code)
-        high = 0
-        if text in ("\r", "\n"):
-            yield 0, None
-            continue
-        turned = round(angle(raw, k), 2)
-        if turned not in ways:
-            ways[turned] = frame.direction(turned)
-        if not loose(raw, k, edges):
-            continue
-        box = frame.box(edges.left, edges.bottom, edges.right, edges.top)
-        if text.isspace():
-            yield ways[turned], _Char(" ", box, k)
-        elif box.y2 - box.y1 > SMALLEST:
-            yield ways[turned], _Char(text, box, k)
 
 
 def _turned(way: int | None, run: _Run) -> TextLine:
@@ -147,41 +97,19 @@ def _turned(way: int | None, run: _Run) -> TextLine:
     return TextLine(text, (TextWord(text, place),), vertical=way in (90, 270))
 
 
-def _is_high(code: int) -> bool:
-    return 0xD800 <= code < 0xDC00
-
-
-def _is_low(code: int) -> bool:
-    return 0xDC00 <= code < 0xE000
-
-
-def _character(code: int) -> str:
-    """A character of the text; U+FFFD for what is none, such as half of one."""
-    is_half = _is_high(code) or _is_low(code)
-    text = chr(code) if 0 < code <= 0x10FFFF and not is_half else "\ufffd"
-    if text in SOFT_HYPHENS:
-        return SOFT_HYPHEN
-    # Ligatures as their letters.
-    return unicodedata.normalize("NFKC", text) if "\ufb00" <= text <= "\ufb06" else text
-
-
-def _is_elsewhere(last: _Char, char: _Char) -> bool:
+def _is_elsewhere(last: Glyph, char: Glyph) -> bool:
     size = max(last.size, char.size)
-    if _runs_left(last) or _runs_left(char):
+    if last.runs_left or char.runs_left:
         # Words of another script stand in such a line the other way round.
         return abs(char.middle - last.middle) > HIGHER * size
     gap = char.box.x1 - last.box.x2
     return abs(char.middle - last.middle) > HIGHER * size or not -2 * size < gap < SAME_LINE * size
 
 
-def _runs_left(char: _Char) -> bool:
-    return unicodedata.bidirectional(char.text[0]) in ("R", "AL")
-
-
 def _piece(raw: Any, run: _Run) -> _Piece:  # noqa: ANN401
-    groups: list[list[_Char]] = []
-    last: _Char | None = None
-    leftward = any(char is not None and _runs_left(char) for char in run)
+    groups: list[list[Glyph]] = []
+    last: Glyph | None = None
+    leftward = any(char is not None and char.runs_left for char in run)
     usual = 0.0 if leftward else _usual_gap(run)
     space = math.inf if leftward else NARROW_SPACE if usual < 0 else SAME_WORD
     for char in run:
@@ -196,7 +124,7 @@ def _piece(raw: Any, run: _Run) -> _Piece:  # noqa: ANN401
     return _Piece(words, text, _hull([word.box for word, _ in words]), sizes[len(sizes) // 2])
 
 
-def _gap(last: _Char, char: _Char) -> float:
+def _gap(last: Glyph, char: Glyph) -> float:
     return char.box.x1 - last.box.x2
 
 
@@ -209,7 +137,7 @@ def _usual_gap(run: _Run) -> float:
     return usual if usual < -LEAST_OVERLAP * pairs[0][0].size else 0.0
 
 
-def _word(group: Sequence[_Char]) -> TextWord:
+def _word(group: Sequence[Glyph]) -> TextWord:
     text = "".join(char.text for char in group)
     # Typesetters' way to double quotes.
     text = text.replace("‘‘", "“").replace("’’", "”").replace("``", "“")

@@ -160,7 +160,7 @@ def page_pieces(
             caption = blocks[owners[k]].text if k in owners else ""
             pieces.append(Piece(Kind.FLOAT, figure_piece(rows[k]["name"], caption, said)))
         if block.text and k not in owners.values() and block.label not in FURNITURE_LABELS:
-            pieces.append(Piece(_kind(block), block_markdown(block)))
+            pieces.append(Piece(_kind(block), block_markdown(block), block.box))
     return pieces
 
 

@@ -1,5 +1,6 @@
 import pytest
 
+from llm_ocr.records import Box
 from llm_ocr.stages.joining import Kind, Piece, join_pages
 
 
@@ -11,6 +12,13 @@ def text(markdown: str) -> Piece:
     return Piece(Kind.TEXT, markdown)
 
 
+def placed(
+    markdown: str, x1: float, y1: float, x2: float, y2: float, kind: Kind = Kind.TEXT
+) -> Piece:
+    """A piece on a page of about 1000 x 1400 pixels."""
+    return Piece(kind, markdown, Box(x1, y1, x2, y2))
+
+
 def table(*rows: str) -> Piece:
     cells = ["".join(f"<td>{cell}</td>" for cell in row.split("|")) for row in rows]
     return Piece(Kind.TABLE, f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>")
@@ -20,13 +28,19 @@ FIGURE = Piece(Kind.FLOAT, "![f](figures/f.jpg)")
 HEADING = Piece(Kind.OTHER, "## Next")
 
 
+# Of more than one line, whatever its column.
+HAN = "去年春天河水比往年上涨得更早也更快" * 3
+
+
 @pytest.mark.parametrize(
     ("before", "after", "joint"),
     [
         ("The river rose", "by a metre.", "The river rose <a2>by a metre."),
         ("The measure-", "ments were", "The measure<a2>ments were"),
         ("in Rome,", "Paris and", "in Rome, <a2>Paris and"),
-        ("河流的水位", "上升了", "河流的水位<a2>上升了"),
+        (f"{HAN}河流的水位", "上升了", f"{HAN}河流的水位<a2>上升了"),
+        ("河流的水位，", "上升了", "河流的水位，<a2>上升了"),
+        ("苹果、", "Äpfel", "苹果、<a2>Äpfel"),
     ],
 )
 def test_a_paragraph_that_a_page_break_cut_is_whole_again(
@@ -41,7 +55,8 @@ def test_a_paragraph_that_a_page_break_cut_is_whole_again(
         ("The river rose.", "by a metre"),
         ("The river rose", "By a metre"),
         ("Item 3 -", "4 pieces"),
-        ("河流的水位。", "上升了"),
+        (f"{HAN}河流的水位。", "上升了"),
+        ("姓名", "王小明"),
     ],
 )
 def test_paragraphs_that_ended_stay_apart(before: str, after: str) -> None:
@@ -98,9 +113,58 @@ def test_empty_pages_leave_their_anchors() -> None:
     )
 
 
+LINE = "The river at the old bridge of the town"
+
+
+def two_columns(*, right: float = 480) -> list[Piece]:
+    """A page of two columns, the first of which ends with a text up to `right`."""
+    return [
+        anchor(1),
+        placed("A paragraph that fills its column.", 50, 100, 490, 600),
+        placed(LINE, 50, 620, right, 900),
+        placed("rose.", 520, 100, 640, 130),
+        placed("It fell.", 520, 140, 960, 900),
+    ]
+
+
 def test_a_paragraph_that_goes_on_in_the_next_column_is_whole() -> None:
-    page = [anchor(1), text("The river"), text("rose."), text("It fell.")]
-    assert join_pages([page]) == "<a1>\n\nThe river rose.\n\nIt fell.\n"
+    assert f"\n\n{LINE} rose.\n\nIt fell.\n" in join_pages([two_columns()])
+
+
+def test_what_ends_before_its_columns_edge_does_not_go_on() -> None:
+    assert f"\n\n{LINE}\n\nrose.\n\n" in join_pages([two_columns(right=300)])
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        # Items of a list, one below the other and in two columns.
+        [("2 cups flour", 50, 100, 200, 120), ("olive oil", 50, 130, 180, 150)],
+        [
+            *[(f"{k} pieces of it", 50, 60 * k, 250, 60 * k + 20) for k in range(1, 9)],
+            ("olive oil", 500, 60, 620, 80),
+        ],
+        # A label, its value, the next label; the same below each other.
+        [("姓名", 50, 100, 120, 130), ("王小明", 300, 100, 400, 130), ("地址", 50, 150, 120, 180)],
+        [("姓名", 50, 100, 120, 130), ("王小明", 50, 150, 160, 180), ("地址", 50, 200, 120, 230)],
+        # Paragraphs in the same column with nothing between them.
+        [(LINE, 50, 100, 950, 300), ("rose, as some keepers of it say", 50, 320, 950, 500)],
+        [("他在一九二一年的春天记录了水位，", 50, 100, 950, 300), ("水位很高", 50, 320, 950, 500)],
+    ],
+)
+def test_texts_of_a_page_that_are_not_one_stay_apart(
+    page: list[tuple[str, float, float, float, float]],
+) -> None:
+    texts = "\n\n".join(one[0] for one in page)
+    assert join_pages([[anchor(1), *(placed(*one) for one in page)]]) == f"<a1>\n\n{texts}\n"
+
+
+def test_han_goes_on_over_a_page_only_from_its_columns_edge() -> None:
+    first = placed("这一页的第一段文字写满了它的整个栏目宽度。", 50, 100, 950, 300)
+    last = "钥匙放在桥边的磨坊主人家里由他保管着"
+    for right, glue in ((940, "<a2>"), (500, "\n\n<a2>\n\n")):
+        page = [anchor(1), first, placed(last, 50, 320, right, 350)]
+        assert join_pages([page, [anchor(2), text("每年春天")]]).endswith(f"{last}{glue}每年春天\n")
 
 
 def test_a_header_of_two_rows_is_dropped_whole_and_equal_data_rows_are_kept() -> None:
@@ -112,8 +176,13 @@ def test_a_header_of_two_rows_is_dropped_whole_and_equal_data_rows_are_kept() ->
 
 
 def test_a_paragraph_goes_on_behind_a_figure_on_its_page() -> None:
-    page = [anchor(1), text("The river"), FIGURE, text("rose."), FIGURE, text("It fell.")]
+    full, short = placed(LINE, 50, 100, 950, 300), placed(LINE, 50, 100, 400, 300)
+    rest = placed("rose.", 50, 700, 140, 730)
+    end = placed("It fell, as it did in each of the years before.", 50, 900, 950, 1000)
     figure = FIGURE.markdown
-    assert join_pages([page]) == f"<a1>\n\nThe river rose.\n\n{figure}\n\n{figure}\n\nIt fell.\n"
-    apart = [anchor(1), text("The river"), HEADING, text("rose.")]
-    assert join_pages([apart]) == "<a1>\n\nThe river\n\n## Next\n\nrose.\n"
+    page = [anchor(1), full, FIGURE, rest, FIGURE, end]
+    assert join_pages([page]) == (
+        f"<a1>\n\n{LINE} rose.\n\n{figure}\n\n{figure}\n\n{end.markdown}\n"
+    )
+    assert f"{LINE}\n\n{figure}\n\nrose." in join_pages([[anchor(1), short, FIGURE, rest, end]])
+    assert f"{LINE}\n\n## Next\n\nrose." in join_pages([[anchor(1), full, HEADING, rest, end]])

@@ -33,7 +33,8 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 10001 --create-home llm-ocr \
     && install --directory --owner=llm-ocr /work \
-    && ln --symbolic /opt/llm-ocr/bin/llm-ocr /opt/llm-ocr/bin/llm-ocr-job /usr/local/bin/
+    && ln --symbolic /opt/llm-ocr/bin/llm-ocr /opt/llm-ocr/bin/llm-ocr-job \
+        /opt/llm-ocr/bin/run-batch-job /usr/local/bin/
 COPY --from=build /opt/llm-ocr /opt/llm-ocr
 # `python3` stays the base's, which has vLLM; llm_ocr's is /opt/llm-ocr/bin/python.
 ENV PYTHONUNBUFFERED=1 \

@@ -1,20 +1,32 @@
-"""One typed object for everything that can be set: defaults < .env < environment < arguments.
+"""One typed object for everything that can be set: defaults < env file < environment < arguments.
 
-Environment variables are the field's name behind `LLM_OCR_`, for instance `LLM_OCR_BASE_URL`.
+Environment variables are the field's name behind `LLM_OCR_`, for instance `LLM_OCR_BASE_URL`. An
+env file is read only where its user names it: with `--env-file` (`_env_file` in Python), or once
+and for all as `LLM_OCR_ENV_FILE`. See `llm_ocr.env_file` for what such a file may not set.
 """
 
+import os
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    DotEnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
+from llm_ocr.env_file import PREFIX, named_env_file, read_env_file, say_unread, variable_of
 from llm_ocr.models.catalogue import profile_named
 from llm_ocr.parsing.record import RecordPer, RecordSource
 from llm_ocr.records import TextLayerUse
 from llm_ocr.sources.open import PageSelection, parse_pages
+from llm_ocr.storage.fetched import local_file
 
 DEFAULT_MODEL = "deepseek-ocr"
 _SCHEMA_FILE = re.compile(r"(.+\.(?:json|py))(:[\w.]+)?")
@@ -41,9 +53,7 @@ class Settings(BaseSettings):
     """How a run is done. Fields with "decides rows" below are part of a run's identity: a run
     goes on only with the same values of them."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="LLM_OCR_", env_file=".env", extra="ignore", frozen=True
-    )
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True)
 
     model: Annotated[
         str, Field(description="Model profile, by name or as a TOML or YAML file. Decides rows.")
@@ -241,6 +251,22 @@ class Settings(BaseSettings):
         Path | None, Field(description="Where the engine's log goes (default: OUT/logs).")
     ] = None
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """As pydantic-settings has them, but for the env file. Raises EnvFileError."""
+        assert isinstance(dotenv_settings, DotEnvSettingsSource)
+        given = dotenv_settings.env_file
+        assert given is None or isinstance(given, str | Path)
+        from_file = InitSettingsSource(settings_cls, dict(from_env_file(given)))
+        return init_settings, env_settings, from_file
+
     @field_validator("model", "describe_model", "parse_model", "fallback_model")
     @classmethod
     def _known_model(cls, value: str | None) -> str | None:
@@ -260,7 +286,8 @@ class Settings(BaseSettings):
         if value is None or not value.startswith("@"):
             return value
         try:
-            return Path(value[1:]).expanduser().read_text(encoding="utf-8").strip()
+            path = local_file(value[1:]).expanduser()
+            return path.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"{value[1:]} can't be read as a prompt: {error}") from error
 
@@ -269,7 +296,7 @@ class Settings(BaseSettings):
     def _from_anywhere(cls, value: str | None) -> str | None:
         """A file, which may be followed by a class, as an absolute path; a module as it is."""
         found = _SCHEMA_FILE.fullmatch(value or "")
-        if found is None:
+        if found is None or "://" in found[1]:
             return value
         return f"{Path(found[1]).expanduser().absolute()}{found[2] or ''}"
 
@@ -278,7 +305,7 @@ class Settings(BaseSettings):
     def _from_anywhere_if_there(cls, value: str | None) -> str | None:
         """As `task_schema`; a file that isn't here may be where the task is done."""
         found = _SCHEMA_FILE.fullmatch(value or "")
-        if found is None or not Path(found[1]).expanduser().is_file():
+        if found is None or "://" in found[1] or not Path(found[1]).expanduser().is_file():
             return value
         return cls._from_anywhere(value)
 
@@ -302,3 +329,26 @@ class Settings(BaseSettings):
     @property
     def selection(self) -> PageSelection | None:
         return None if self.pages is None else parse_pages(self.pages)
+
+
+def from_env_file(given: str | Path | None = None) -> Mapping[str, str]:
+    """The fields that the env file sets: the file `given`, or else that of `LLM_OCR_ENV_FILE`.
+
+    Logs once what was read. Raises EnvFileError for a file that can't be read.
+    """
+    path = named_env_file(given)
+    if path is None:
+        say_unread(Settings.model_fields)
+        return {}
+    return read_env_file(path, Settings.model_fields).values
+
+
+def gathered(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are set anywhere, not checked yet: `given` before the environment before the
+    env file. `Settings(**gathered(given))` is `Settings(**given)`. Raises EnvFileError."""
+    environment = {name.lower(): value for name, value in os.environ.items()}
+    names = {name: variable_of(name).lower() for name in Settings.model_fields}
+    from_environment = {
+        name: environment[variable] for name, variable in names.items() if variable in environment
+    }
+    return {**from_env_file(), **from_environment, **given}

@@ -19,7 +19,7 @@
 # Six invoices of `examples/invoices`, PDFs, scans and photographs in two languages, become rows of
 # the schema `invoice`, each value with the place it came from. Two more have mistakes in them,
 # which the schema's checks find. The embedded engine reads them, on the CPU and without a
-# download; if `LLM_OCR_BASE_URL` is set, in the environment or in a `.env` file, that server is
+# download; if `LLM_OCR_BASE_URL` is set in the environment, that server is
 # asked instead.
 
 # %%

@@ -3,6 +3,22 @@ resource "aws_cloudwatch_log_group" "jobs" {
   retention_in_days = var.log_days
 }
 
+locals {
+  # What a job does that is submitted without a command of its own: see docs/aws-batch.md, "A job told
+  # by variables". `llm-ocr launch` sends another command, and other variables.
+  job_environment = {
+    S3_BUCKET                         = var.bucket
+    S3_PREPROCESSED_IMAGES_DIR_PREFIX = "invoices/images"
+    S3_PROCESSED_DATASET_PREFIX       = "invoices/records"
+    MODEL_NAME                        = "Qwen/Qwen2.5-VL-3B-Instruct"
+    SCHEMA                            = "invoice"
+    MAX_MODEL_LEN                     = "16384"
+    GPU_MEMORY_UTILIZATION            = "0.9"
+    MAX_TOKENS                        = "4096"
+    TEMPERATURE                       = "0"
+  }
+}
+
 resource "aws_batch_job_definition" "jobs" {
   for_each = var.machines
 
@@ -19,6 +35,9 @@ resource "aws_batch_job_definition" "jobs" {
     resources = jsonencode([
       for kind, amount in { VCPU = each.value.vcpus, MEMORY = each.value.memory, GPU = each.value.gpus } :
       { type = kind, value = tostring(amount) } if amount > 0
+    ])
+    environment = jsonencode([
+      for name, value in merge(local.job_environment, var.environment) : { name = name, value = value }
     ])
     secrets = jsonencode([for name, arn in var.secrets : { name = name, valueFrom = arn }])
   })

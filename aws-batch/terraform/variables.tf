@@ -67,6 +67,12 @@ variable "machines" {
   }
 }
 
+variable "environment" {
+  description = "Environment variables of the jobs, over those in jobs.tf: what run-batch-job reads (S3_PREPROCESSED_IMAGES_DIR_PREFIX, MODEL_NAME and others), and LLM_OCR_ settings. No secrets: anybody who sees the job definition sees these."
+  type        = map(string)
+  default     = {}
+}
+
 variable "secrets" {
   description = "Environment variables of the jobs that come from Secrets Manager or the SSM parameter store: name to ARN, such as { HF_TOKEN = \"arn:aws:secretsmanager:...\" }."
   type        = map(string)

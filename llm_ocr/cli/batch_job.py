@@ -1,10 +1,10 @@
 """`run-batch-job`: the command of a job on AWS Batch that is told everything by variables."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from llm_ocr.cli.options import JsonLogs
+from llm_ocr.cli.options import ENV_FILE, JsonLogs, takes
 from llm_ocr.cli.showing import errors, show
 
 if TYPE_CHECKING:
@@ -16,15 +16,14 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 
 
 @app.command()
-def run_batch_job(
-    json_logs: JsonLogs = False,
-) -> None:
-    """Records of the images in S3, as JSON lines in S3.
+@takes(ENV_FILE)
+def run_batch_job(given: dict[str, Any], json_logs: JsonLogs = False) -> None:
+    """A job told by variables: images in S3 to records, as JSON lines in S3.
 
     Takes S3_BUCKET, S3_PREPROCESSED_IMAGES_DIR_PREFIX and S3_PROCESSED_DATASET_PREFIX from the
-    environment or .env, and, if they are set, MODEL_NAME, SCHEMA, PER, DROP_UNSUPPORTED,
-    BATCH_SIZE, GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS, MAX_MODEL_LEN and LLM_OCR_…; ends with
-    llm-ocr's exit codes.
+    environment, and, if they are set, MODEL_NAME, SCHEMA, PER, DROP_UNSUPPORTED, BATCH_SIZE,
+    GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS, MAX_MODEL_LEN, MAX_TOKENS, TEMPERATURE and LLM_OCR_…;
+    ends with llm-ocr's exit codes.
     """
     from llm_ocr.platforms.batch_job import read_job
 

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from llm_ocr.cli.batch_job import run_batch_job
 from llm_ocr.cli.evaluating import evaluate
 from llm_ocr.cli.launching import jobs, launch
 from llm_ocr.cli.options import (
     ASKING,
     CLUSTER,
     DESCRIBE,
+    ENV_FILE,
     LAUNCH,
     MODEL,
     OUTPUT,
@@ -29,6 +31,7 @@ from llm_ocr.cli.options import (
     VLLM,
     JsonLogs,
     takes,
+    where_of,
 )
 from llm_ocr.cli.parsing import parse
 from llm_ocr.cli.planning import plan
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="llm-ocr",
     help="Document pages to Markdown, figures with captions, and documents, with open models.",
-    epilog="Settings can also stand in the environment or in .env, as LLM_OCR_MODEL.",
+    epilog="Settings can also stand in the environment, as LLM_OCR_MODEL, or in --env-file.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -72,7 +75,7 @@ app.command()(plan)
 
 
 @app.command()
-@takes(PAGES, MODEL, DESCRIBE, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT, CLUSTER)
+@takes(PAGES, MODEL, DESCRIBE, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT, CLUSTER, ENV_FILE)
 def run(
     inputs: Inputs,
     out: Out,
@@ -88,14 +91,14 @@ def run(
 
 
 @app.command()
-@takes(PAGES, MODEL, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT, CLUSTER)
+@takes(PAGES, MODEL, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT, CLUSTER, ENV_FILE)
 def extract(inputs: Inputs, out: Out, given: Given, json_logs: JsonLogs = False) -> None:
     """Pages to Markdown, blocks and figure crops, without descriptions and documents."""
     _execute(given, json_logs, inputs=inputs, out=out, stages=("extract",))
 
 
 @app.command()
-@takes(TASK, MODEL, SERVER, LAUNCH, VLLM, ASKING, OUTPUT)
+@takes(TASK, MODEL, SERVER, LAUNCH, VLLM, ASKING, OUTPUT, CLUSTER, ENV_FILE)
 def describe(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     """Ask about the figures of an earlier run; `assemble` then puts it into the documents."""
     _execute(given, json_logs, inputs=None, out=out, stages=("describe",))
@@ -105,40 +108,51 @@ app.command()(parse)
 
 
 @app.command()
-@takes(OUTPUT)
+@takes(OUTPUT, CLUSTER, ENV_FILE)
 def assemble(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     """Join the pages of an earlier run to documents, with what is described by now."""
     _execute(given, json_logs, inputs=None, out=out, stages=("assemble",))
 
 
 @app.command()
-@takes(MODEL, SERVER, LAUNCH, VLLM, ASKING, RETRY, RUN, OUTPUT)
+@takes(MODEL, SERVER, LAUNCH, VLLM, ASKING, RETRY, RUN, OUTPUT, CLUSTER, ENV_FILE)
 def retry(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     """Ask again about pages that ended badly; the better of both readings stands."""
     from llm_ocr.pipeline import operating
 
     statuses, errors = listed(given, "status", "failed"), listed(given, "error", "")
+    on = where_of(given)
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
-        return operating.retry(out, settings, statuses=statuses, errors=errors, notify=notify)
+        from llm_ocr.platforms.places import crew_at
+
+        with crew_at(on, out, settings, notify) as (chosen, hire):
+            return operating.retry(
+                out, chosen, statuses=statuses, errors=errors, notify=notify, hire=hire
+            )
 
     show(given, json_logs, work)
 
 
 @app.command()
-@takes(MODEL, RUN, OUTPUT)
+@takes(MODEL, RUN, OUTPUT, CLUSTER, ENV_FILE)
 def reparse(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     """Read the stored answers with this version's parsers, without a model or a GPU."""
     from llm_ocr.pipeline import operating
 
+    on = where_of(given)
+
     def work(settings: "Settings", notify: "Notify") -> "Summary":
-        return operating.reparse(out, settings, notify=notify)
+        from llm_ocr.platforms.places import crew_at
+
+        with crew_at(on, out, settings, notify, asks=False) as (chosen, hire):
+            return operating.reparse(out, chosen, notify=notify, hire=hire)
 
     show(given, json_logs, work)
 
 
 @app.command()
-@takes({"staging": OUTPUT["staging"]})
+@takes({"staging": OUTPUT["staging"]}, ENV_FILE)
 def compact(
     out: Run,
     given: Given,
@@ -161,6 +175,7 @@ def compact(
 app.command()(check)
 app.command()(engine)
 app.command("launch")(launch)
+app.command("run-batch-job")(run_batch_job)
 app.add_typer(jobs, name="jobs")
 
 
@@ -187,12 +202,11 @@ app.command("eval")(evaluate)
 
 
 @app.command()
+@takes({"staging": OUTPUT["staging"]}, ENV_FILE)
 def status(
     out: Run,
+    given: Given,
     json_output: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
-    staging: Annotated[
-        str | None, typer.Option(help="What the run was given as --staging.")
-    ] = None,
 ) -> None:
     """Shards, pages by status, speed and time left of a run, at any time and from any machine."""
     import json
@@ -202,7 +216,7 @@ def status(
     from llm_ocr.settings import Settings
 
     with errors():
-        found = read_status(out, staging or Settings().staging)
+        found = read_status(out, Settings(**given).staging)
         if json_output:
             typer.echo(json.dumps(asdict(found), indent=2))
         else:
@@ -240,15 +254,18 @@ def _execute(
     update: bool = False,
 ) -> None:
     from llm_ocr.pipeline import worker
-    from llm_ocr.platforms.places import runner
+    from llm_ocr.platforms.places import crew_at
 
-    on = {name: given.pop(name) for name in CLUSTER if name in given}
+    on = where_of(given)
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
-        if inputs is None:
-            return worker.resume(out, settings, stages=stages, notify=notify)
-        start = runner(on)
-        return start(inputs, out, settings, stages=stages, update=update, notify=notify)
+        asks = stages != ("assemble",)
+        with crew_at(on, out, settings, notify, asks=asks) as (chosen, hire):
+            if inputs is None:
+                return worker.resume(out, chosen, stages=stages, notify=notify, hire=hire)
+            return worker.run(
+                inputs, out, chosen, stages=stages, update=update, notify=notify, hire=hire
+            )
 
     show(given, json_logs, work)
 

@@ -7,16 +7,21 @@ import typer
 from llm_ocr.cli.options import (
     ASKING,
     DESCRIBE,
+    ENV_FILE,
+    LAUNCH,
     MODEL,
     OUTPUT,
     PAGES,
     PRICES,
+    RECORD,
+    RETRY,
     RUN,
+    SERVER,
     VLLM,
     Options,
     takes,
 )
-from llm_ocr.cli.showing import errors, terminal
+from llm_ocr.cli.showing import errors, listed, say, terminal
 
 if TYPE_CHECKING:
     from llm_ocr.platforms.base import Gpu, Job, Platform
@@ -72,8 +77,19 @@ def start(
         str | None, typer.Option("--out", "-o", help="Where the run goes: s3://, gs://, hf://.")
     ] = None,
     stage: Annotated[
-        str, typer.Option(help="run, extract, describe or assemble; the last two take a run.")
+        str,
+        typer.Option(
+            help="run or extract, which read documents; describe, assemble, retry, reparse, which "
+            "take a run; parse, which takes either."
+        ),
     ] = "run",
+    schema: Annotated[
+        str | None,
+        typer.Option(help="parse: a built-in, schema.py, schema.json, or module:Class."),
+    ] = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="run: add the documents that are new in the inputs.")
+    ] = False,
     tasks: Annotated[int, typer.Option(min=1, help="Machines that share the shards.")] = 1,
     gpu: Annotated[
         str | None, typer.Option(help="a100, l40s, l4, or none (default: the platform's).")
@@ -89,26 +105,29 @@ def start(
     import json
     from dataclasses import asdict
 
-    from llm_ocr.platforms.launching import check_budget, job_spec, priced
+    from llm_ocr.platforms.carrying import put, request_for
+    from llm_ocr.platforms.launching import Order, check_budget, check_order, job_of, priced
+    from llm_ocr.storage.hub_address import run_place
 
     with errors():
+        statuses, codes = (listed(given, name, "") for name in RETRY)
+        order = Order(stage, inputs, out, schema, update, statuses, codes)
+        check_order(order)
         where = _open(platform, given)
-        place, chosen = out or inputs[-1], _gpu(gpu, where, stage)
+        chosen = _gpu(gpu, where, stage)
         settings = priced(given, where, chosen, given.pop("prices", None))
-        spec = job_spec(
-            stage,
-            inputs if out else [],
-            place,
-            settings,
-            gpu=chosen,
-            tasks=tasks,
-            timeout=timeout * 60,
-            image=image,
+        spec, files = job_of(
+            order, settings, gpu=chosen, tasks=tasks, timeout=timeout * 60, image=image
         )
         if dry_run:
-            typer.echo(json.dumps([asdict(one) for one in where.requests(spec)], indent=2))
+            requests = [*map(request_for, files), *where.requests(spec)]
+            typer.echo(json.dumps([asdict(one) for one in requests], indent=2))
+            for word, how in where.placeholders.items():
+                say(f"{word} stands for what is not known here: {how}")
             return
+        place = order.place
         check_budget(place, settings)
+        put(files, run_place(place, settings.get("staging")).rstrip("/"))
         job_id = where.submit(spec)
         terminal().print(
             f"{job_id} is submitted; follow it with\n  llm-ocr jobs wait {platform} {job_id}\n"
@@ -156,7 +175,7 @@ def _gpu(said: str | None, platform: "Platform", stage: str) -> "Gpu | None":
     from llm_ocr.platforms.base import Gpu
     from llm_ocr.platforms.cluster import NoSuchPlaceError
 
-    if said == "none" or (said is None and stage == "assemble"):
+    if said == "none" or (said is None and stage in ("assemble", "reparse")):
         return None
     known = [gpu.value for gpu in platform.gpus]
     if said is not None and said not in known:
@@ -185,7 +204,10 @@ def _line(job: "Job") -> str:
     return "  ".join(part for part in (job.id, job.state, tasks, job.message, job.url) if part)
 
 
-launch = takes(PAGES, MODEL, DESCRIBE, VLLM, ASKING, SHARED, OUTPUT, LIST, PLACE)(start)
+launch = takes(
+    *(PAGES, MODEL, DESCRIBE, RECORD, SERVER, LAUNCH, VLLM, ASKING, SHARED, OUTPUT),
+    *(RETRY, LIST, PLACE, ENV_FILE),
+)(start)
 jobs.command("list")(takes(PLACE)(list_))
 jobs.command()(takes(PLACE)(logs))
 jobs.command("wait")(takes(PLACE)(wait_))

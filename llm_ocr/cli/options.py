@@ -1,18 +1,32 @@
 """The options of the commands: each declared once, named as the field of `Settings` it sets."""
 
 import inspect
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from llm_ocr.env_file import ENV_FILE as VARIABLE
 from llm_ocr.records import TextLayerUse
 
 JsonLogs = Annotated[bool, typer.Option("--json-logs", help="Logs and progress as JSON lines.")]
 Options = Mapping[str, Any]
 
+# Of each command that has settings: for as long as it runs, what `LLM_OCR_ENV_FILE` names.
+ENV_FILE: Options = {
+    "env_file": Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            help="File of LLM_OCR_… settings, but for commands and addresses (default: "
+            "LLM_OCR_ENV_FILE, else none).",
+        ),
+    ],
+}
 PAGES: Options = {
     "pages": Annotated[str | None, typer.Option(help="Pages of each document, as 1-5,9.")],
     "limit": Annotated[
@@ -244,6 +258,26 @@ CLUSTER: Options = {
 }
 
 
+def where_of(given: dict[str, Any]) -> dict[str, Any]:
+    """The options of `CLUSTER`, taken out of those that were given."""
+    return {name: given.pop(name) for name in CLUSTER if name in given}
+
+
+@contextmanager
+def _env_file(path: Path | None) -> Iterator[None]:
+    """Let all settings come from this file too; None leaves it to the environment."""
+    before = os.environ.get(VARIABLE)
+    if path is not None:
+        os.environ[VARIABLE] = str(path.absolute())
+    try:
+        yield
+    finally:
+        if path is not None:
+            del os.environ[VARIABLE]
+        if before is not None:
+            os.environ[VARIABLE] = before
+
+
 def takes(*groups: Options) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of `groups`: those that were set reach it as `given`."""
     options = {name: kind for group in groups for name, kind in group.items()}
@@ -260,7 +294,8 @@ def takes(*groups: Options) -> Callable[[Callable[..., None]], Callable[..., Non
         def called(**arguments: Any) -> None:  # noqa: ANN401
             names = [name for name in options if arguments[name] is not None]
             given = {name: arguments[name] for name in names}
-            command(**{one.name: arguments[one.name] for one in kept}, given=given)
+            with _env_file(given.pop("env_file", None)):
+                command(**{one.name: arguments[one.name] for one in kept}, given=given)
 
         keyword = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in kept]
         called.__signature__ = inspect.Signature([*keyword, *extra])  # type: ignore[attr-defined]

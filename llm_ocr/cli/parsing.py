@@ -6,6 +6,8 @@ import typer
 
 from llm_ocr.cli.options import (
     ASKING,
+    CLUSTER,
+    ENV_FILE,
     LAUNCH,
     MODEL,
     OUTPUT,
@@ -16,6 +18,7 @@ from llm_ocr.cli.options import (
     VLLM,
     JsonLogs,
     takes,
+    where_of,
 )
 from llm_ocr.cli.showing import show
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from llm_ocr.settings import Settings
 
 
-@takes(RECORD, PAGES, MODEL, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT)
+@takes(RECORD, PAGES, MODEL, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT, CLUSTER, ENV_FILE)
 def parse(
     inputs: Annotated[
         list[str], typer.Argument(help="Files, folders, datasets; or the place of a run, alone.")
@@ -42,9 +45,18 @@ def parse(
     json_logs: JsonLogs = False,
 ) -> None:
     """Documents to records of a schema, with the place of each value; or those of a run."""
+    from llm_ocr.parsing.loading import load_schema
     from llm_ocr.pipeline import parsing
+    from llm_ocr.platforms.places import crew_at
+
+    on = where_of(given)
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
-        return parsing.parse(inputs, out, schema, settings, notify=notify)
+        # Before anything else is done for it.
+        load_schema(schema)
+        wanted = type(settings)(**{**settings.model_dump(), "record_schema": schema})
+        with crew_at(on, out or inputs[-1], wanted, notify) as (chosen, hire):
+            named = chosen.record_schema or schema
+            return parsing.parse(inputs, out, named, chosen, notify=notify, hire=hire)
 
     show(given, json_logs, work)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llm_ocr.cli.options import MODEL, PAGES, PRICES, takes
+from llm_ocr.cli.options import ENV_FILE, MODEL, PAGES, PRICES, takes
 from llm_ocr.cli.showing import errors, listed, terminal
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _OWN = {
 }
 
 
-@takes(_PAGES, {"model": MODEL["model"]}, PRICES, _GPU, _OWN)
+@takes(_PAGES, {"model": MODEL["model"]}, PRICES, _GPU, _OWN, ENV_FILE)
 def plan(
     given: Given,
     inputs: Annotated[

@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
-from llm_ocr.cli.options import LAUNCH, MODEL, SERVER, VLLM, takes
+from llm_ocr.cli.options import ENV_FILE, LAUNCH, MODEL, SERVER, VLLM, takes
 from llm_ocr.cli.showing import errors, note, terminal
 
 
-@takes(MODEL, SERVER, LAUNCH, VLLM)
+@takes(MODEL, SERVER, LAUNCH, VLLM, ENV_FILE)
 def check(given: dict[str, Any]) -> None:
     """Ask a server, or an engine that is started for it, about known pages; report what is off."""
     from llm_ocr.cli.progress import watch
@@ -27,7 +27,7 @@ def check(given: dict[str, Any]) -> None:
         raise typer.Exit(2)
 
 
-@takes(MODEL, LAUNCH, VLLM)
+@takes(MODEL, LAUNCH, VLLM, ENV_FILE)
 def engine(
     given: dict[str, Any],
     port: Annotated[int, typer.Option(help="Where it listens on --host.")] = 8000,

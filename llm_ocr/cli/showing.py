@@ -68,6 +68,7 @@ def errors() -> Iterator[None]:
     """Expected errors as one message and an exit code; anything else is a bug and shows whole."""
     from pydantic import ValidationError
 
+    from llm_ocr.env_file import EnvFileError
     from llm_ocr.evaluation.readings import NothingToEvaluateError
     from llm_ocr.inference.replies import EngineFailedError, WrongServerError
     from llm_ocr.parsing.errors import SchemaError
@@ -77,7 +78,7 @@ def errors() -> Iterator[None]:
     from llm_ocr.pipeline.share import NoSuchShareError
     from llm_ocr.platforms.base import PlatformError
     from llm_ocr.platforms.batch_job import BatchJobError
-    from llm_ocr.platforms.cluster import ClusterError, NoSuchPlaceError
+    from llm_ocr.platforms.cluster import ClusterError, NoSuchPlaceError, NoSuchStageError
     from llm_ocr.platforms.measured import NothingMeasuredError
     from llm_ocr.platforms.prices import NoSuchPriceError
     from llm_ocr.platforms.tables import TableFileError
@@ -96,11 +97,13 @@ def errors() -> Iterator[None]:
         raise typer.Exit(2) from error
     except (
         BatchJobError,
+        EnvFileError,
         NoInputError,
         NoRunError,
         NoSuchPlaceError,
         NoSuchPriceError,
         NoSuchShareError,
+        NoSuchStageError,
         NoSuchStatusError,
         NoSuchTaskError,
         NothingMeasuredError,

@@ -170,12 +170,13 @@ class Engine:
             log_file.write(STARTED.encode())
             log_file.flush()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "llm_ocr.engines.supervisor", *argv],
+                [sys.executable, "-P", "-m", "llm_ocr.engines.supervisor", *argv],
                 stdin=subprocess.PIPE,
                 stdout=log_file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, **self.command.env},
+                # Python files beside the documents are nobody's modules, nor their processes'.
+                env={**os.environ, "PYTHONSAFEPATH": "1", **self.command.env},
             )
         await self._until_ready()
         self._watching = asyncio.create_task(self._kill_when_deaf())

@@ -34,7 +34,7 @@ PROFILES: Mapping[str, ModelProfile] = {
 
 
 def profile_named(name: str) -> ModelProfile:
-    """The profile of that name: a built-in id, a file's path, or an entry point's name.
+    """The profile of that name: a built-in id, a file's path or URI, or an entry point's name.
 
     ValueError lists what exists, or says what is wrong in the file or the entry point.
     """
@@ -43,8 +43,9 @@ def profile_named(name: str) -> ModelProfile:
     if Path(name).suffix.lower() in FILE_ENDINGS:
         # Reading files takes pydantic and yaml, which most runs don't need.
         from llm_ocr.models.files import profile_from_file
+        from llm_ocr.storage.fetched import local_file
 
-        return profile_from_file(Path(name), PROFILES)
+        return profile_from_file(local_file(name), PROFILES)
     for entry in entry_points(group=GROUP, name=name):
         return _loaded(entry)
     known = [*PROFILES, *sorted(entry.name for entry in entry_points(group=GROUP))]

@@ -1,4 +1,7 @@
-"""A user's schema from where it is: a module, a Python file, a JSON Schema file, or a built-in."""
+"""A user's schema from where it is: a module, a Python file, a JSON Schema file, or a built-in.
+
+Files may be in a bucket: `s3://bucket/schemas/bill.py:Bill`.
+"""
 
 import hashlib
 import importlib
@@ -26,6 +29,7 @@ from llm_ocr.parsing.lenient import Model
 from llm_ocr.parsing.models import Checked
 from llm_ocr.parsing.record import Merge, Schema
 from llm_ocr.parsing.resolving import Node, check_references, resolved
+from llm_ocr.storage.fetched import local_file
 
 __all__ = ["BUILT_IN", "LoadedSchema", "SchemaError", "load_schema", "of_json_schema", "of_model"]
 
@@ -60,9 +64,10 @@ def load_schema(where: str) -> LoadedSchema:
     if where.endswith(".json"):
         return _of_json_file(where)
     place, colon, name = where.rpartition(":")
-    if where.endswith(".py") or (colon and place.endswith(".py")):
-        module = _module_of_file(place or where) if colon else _module_of_file(where)
-        return _of_module(where, module, name if colon else "")
+    if where.endswith(".py"):
+        return _of_module(where, _module_of_file(where), "")
+    if colon and place.endswith(".py"):
+        return _of_module(where, _module_of_file(place), name)
     if colon and place and name:
         return _of_module(where, _module(where, place), name)
     built_in = ", ".join(BUILT_IN)
@@ -127,7 +132,7 @@ def of_json_schema(schema: object, name: str = "", what: str = "The schema") -> 
 
 
 def _of_json_file(where: str) -> LoadedSchema:
-    path = Path(where)
+    path = local_file(where)
     try:
         schema = json.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -217,7 +222,7 @@ def _above(name: str) -> list[str]:
 
 
 def _module_of_file(where: str) -> ModuleType:
-    path = Path(where).resolve()
+    path = local_file(where).resolve()
     if not path.is_file():
         raise SchemaError(f"There is no schema file {where}: give {_WAYS}")
     name = f"llm_ocr_schema_{_NOT_IN_NAMES.sub('_', path.stem)}_{_hash(str(path))}"

@@ -1,6 +1,6 @@
 """What doing committed shards again, in whatever way, is for the worker that does it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from llm_ocr.pipeline.loop import Work
@@ -33,6 +33,22 @@ class Again(Protocol):
 
     def stage(self, extract: ExtractStage) -> Stage[Any]: ...
 
+    def elsewhere(self) -> "Elsewhere":
+        """What makes the same in another process, from the run's store as it sees that."""
+        ...
+
+    def done_elsewhere(self, shards: Collection[str]) -> None:
+        """Take note that other processes have done these shards."""
+        ...
+
+    @property
+    def left_alone(self) -> Mapping[str, int]:
+        """Pages that stayed as they are, counted by the reason."""
+        ...
+
+
+# Goes to other processes.
+Elsewhere = Callable[[Store, Ledger], Again]
 
 # Finds it, from a ledger that was just read; None where there is nothing to do again.
 Prepare = Callable[[Store, Ledger, Plan, Share], Again | None]

@@ -69,6 +69,11 @@ def without_secrets(text: str) -> str:
     return parts._replace(netloc=host, query=query).geturl()
 
 
+def has_secrets(text: str) -> bool:
+    """Whether an address, or an argument, has a key or a password in it."""
+    return without_secrets(text) != text or _SECRET_ARGUMENT.search(text) is not None
+
+
 def _chosen(settings: Settings) -> Iterator[tuple[str, object]]:
     """What differs from its default, by name; secrets hidden."""
     for name, field in type(settings).model_fields.items():

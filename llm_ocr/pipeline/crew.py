@@ -57,8 +57,13 @@ class Site:
 class Crew(Protocol):
     """Does shards."""
 
-    async def do(self, stage: Stage[Any], work: Sequence[Work]) -> Counts:
-        """Do, commit and publish the shards; what of them was committed. Raises as StageLoop."""
+    async def do(
+        self, stage: Stage[Any], work: Sequence[Work], again: Again | None = None
+    ) -> Counts:
+        """Do, commit and publish the shards; what of them was committed. Raises as StageLoop.
+
+        `again` is what the stage was made from, if it does shards again.
+        """
         ...
 
     def account(self) -> None:
@@ -141,7 +146,9 @@ class Here:
         self.account()
         await self._stack.aclose()
 
-    async def do(self, stage: Stage[Any], work: Sequence[Work]) -> Counts:
+    async def do(
+        self, stage: Stage[Any], work: Sequence[Work], again: Again | None = None
+    ) -> Counts:
         """As `Crew.do`."""
         return await self.do_as_it_comes(stage, _in_turn(work)) if work else Counts()
 

@@ -3,19 +3,21 @@
 import asyncio
 import logging
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from time import monotonic
 
 from llm_ocr.inference.replies import EngineFailedError
+from llm_ocr.pipeline.again import Again, Elsewhere
 from llm_ocr.pipeline.crew import Here, Site, render_pool, stage_named
 from llm_ocr.pipeline.due import STAGES
 from llm_ocr.pipeline.events import Event, ItemsDone, Note, ShardDone
 from llm_ocr.pipeline.interruption import Stop, StoppedError
 from llm_ocr.pipeline.loop import Work
+from llm_ocr.pipeline.planning import standing_plan
 from llm_ocr.report.summary import Session
 from llm_ocr.settings import Settings
-from llm_ocr.storage.store import StorageError, open_store
+from llm_ocr.storage.store import StorageError, Store, open_store
 from llm_ocr.tables.counts import BalanceError, Counts
 from llm_ocr.tables.ledger import Ledger
 
@@ -35,8 +37,17 @@ class Report:
     error: Ended | None = None
 
 
+@dataclass(frozen=True)
+class Task:
+    """A shard that a stage is to do; `again` makes what does it again, if that is wanted."""
+
+    stage: str
+    work: Work
+    again: Elsewhere | None = None
+
+
 class Hand:
-    """`hand.start(); hand.give("extract", work); await hand.report(); await hand.finish()`.
+    """`hand.start(); hand.give(Task("extract", work)); await hand.report(); await hand.finish()`.
 
     A shard is taken up when the items of those before it are all under way, so that the window
     stays full as long as one shard waits. The engine stays up from one stage to the next.
@@ -46,8 +57,8 @@ class Hand:
         self._store, self._settings = open_store(out), settings
         self._session = Session(monotonic())
         self._stop = Stop()
-        self._given: asyncio.Queue[tuple[str, Work] | None] = asyncio.Queue()
-        self._first_given: list[tuple[str, Work] | None] = []
+        self._given: asyncio.Queue[Task | None] = asyncio.Queue()
+        self._first_given: list[Task | None] = []
         self._taken = 0
         self._events: deque[Event] = deque()
         self._changed = asyncio.Event()
@@ -59,9 +70,9 @@ class Hand:
         logging.getLogger("llm_ocr").addHandler(self._log)
         self._living = asyncio.create_task(self._live())
 
-    def give(self, stage: str, work: Work) -> None:
+    def give(self, task: "Task") -> None:
         """Have the shard done, after all that was given before."""
-        self._given.put_nowait((stage, work))
+        self._given.put_nowait(task)
 
     async def report(self) -> Report:
         """Wait until there is something to tell, a second at most, and tell it.
@@ -112,30 +123,49 @@ class Hand:
             site = Site(store, ledger, settings, pool, self._session, self._stop, self._tell)
             async with Here(site) as self._here:
                 while (first := await self._stop.before(self._first())) is not None:
-                    name = first[0]
+                    name = first.stage
                     # What others have done of the stages before is looked up when one begins.
                     await asyncio.to_thread(ledger.refresh)
-                    stage = await asyncio.to_thread(stage_named, name, site)
-                    await self._here.do_as_it_comes(stage, self._of_stage(name))
+                    again = await asyncio.to_thread(self._again, first, ledger)
+                    stage = await asyncio.to_thread(stage_named, name, site, again)
+                    own = await asyncio.to_thread(self._work_again, again)
+                    await self._here.do_as_it_comes(stage, self._of_stage(name, own))
+                    for why, pages in (again.left_alone if again else {}).items():
+                        self._tell(Note(f"{pages:,} pages were left as they are: {why}"))
 
-    async def _first(self) -> tuple[str, Work] | None:
+    def _again(self, first: "Task", ledger: Ledger) -> Again | None:
+        return None if first.again is None else first.again(self._store, ledger)
+
+    def _work_again(self, again: Again | None) -> dict[str, Work] | None:
+        """What there is to do again, by shard, as this process sees it."""
+        if again is None:
+            return None
+        return {one.shard.name: one for one in again.work(standing_plan(self._store))}
+
+    async def _first(self) -> "Task | None":
         """The first of what was given and not yet taken up; None if no more will be given."""
         if not self._first_given:
             self._first_given.append(await self._given.get())
         return self._first_given[0]
 
-    async def _of_stage(self, stage: str) -> AsyncIterator[Work]:
-        """Take up the shards given, as long as they are of this stage."""
-        while (first := await self._first()) is not None and first[0] == stage:
+    async def _of_stage(self, stage: str, own: Mapping[str, Work] | None) -> AsyncIterator[Work]:
+        """Take up the shards given, as long as they are of this stage. Of those that are done again
+        (`own`) a shard that isn't there was done meanwhile."""
+        while (first := await self._first()) is not None and first.stage == stage:
             self._first_given.clear()
             self._taken += 1
             self._changed.set()
-            yield first[1]
+            work = first.work
+            yield work if own is None else own.get(work.shard.name, replace(work, kept=_done))
 
     def _tell(self, event: Event) -> None:
         self._events.append(event)
         if isinstance(event, ShardDone):
             self._changed.set()
+
+
+def _done(store: Store) -> None:
+    """`Work.kept` of a shard that there is nothing to do of."""
 
 
 class _Notes(logging.Handler):

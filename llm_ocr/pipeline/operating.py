@@ -6,6 +6,7 @@ from typing import Any
 
 from llm_ocr.engines.embedded.command import EMBEDDED
 from llm_ocr.models.catalogue import profile_named
+from llm_ocr.pipeline.crew import Here, Hire
 from llm_ocr.pipeline.destination import destination_of
 from llm_ocr.pipeline.events import Note, Notify, ignore
 from llm_ocr.pipeline.planning import standing_plan
@@ -31,6 +32,7 @@ def retry(
     statuses: Iterable[str] = ("failed",),
     errors: Iterable[str] = (),
     notify: Notify | None = None,
+    hire: Hire = Here,
 ) -> Summary:
     """Ask again about the pages of the run at `out` with these statuses (and error codes).
 
@@ -54,11 +56,15 @@ def retry(
             return None
         return Retrying(store, ledger, found)
 
-    return Worker(str(out), chosen, notify, prepare=prepare).run(None, ())
+    return Worker(str(out), chosen, notify, hire, prepare=prepare).run(None, ())
 
 
 def reparse(
-    out: str | Path, settings: Settings | None = None, *, notify: Notify | None = None
+    out: str | Path,
+    settings: Settings | None = None,
+    *,
+    notify: Notify | None = None,
+    hire: Hire = Here,
 ) -> Summary:
     """Read the stored answers of the run at `out` with the parsers of this version; ask nobody.
 
@@ -75,7 +81,7 @@ def reparse(
         return found[0]
 
     chosen = given.model_copy(update={"describe": False})
-    summary = Worker(str(out), chosen, notify, prepare=prepare).run(None, ())
+    summary = Worker(str(out), chosen, notify, hire, prepare=prepare).run(None, ())
     for why, pages in found[0].left_alone.items():
         tell(Note(f"{pages:,} pages were left as they are: {why}"))
     return summary

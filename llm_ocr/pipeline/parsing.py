@@ -6,6 +6,7 @@ from pathlib import Path
 from llm_ocr.parsing.loading import load_schema
 from llm_ocr.pipeline import worker
 from llm_ocr.pipeline.copying import copy_read
+from llm_ocr.pipeline.crew import Here, Hire
 from llm_ocr.pipeline.destination import destination_of
 from llm_ocr.pipeline.events import Notify, ignore
 from llm_ocr.report.summary import Summary
@@ -29,6 +30,7 @@ def parse(
     source: str | None = None,
     drop_unsupported: bool | None = None,
     notify: Notify | None = None,
+    hire: Hire = Here,
 ) -> Summary:
     """Read documents, and make a record of `schema` of each of them (or of each page).
 
@@ -53,17 +55,17 @@ def parse(
         if len(places) != 1 or _run_in(places[0], chosen) is None:
             said = f"{', '.join(places)}: no place of a run, whose documents could be parsed"
             raise NoInputError(f"{said}; to read documents, give --out")
-        return worker.resume(places[0], chosen, stages=STAGES[1:], notify=notify)
+        return worker.resume(places[0], chosen, stages=STAGES[1:], notify=notify, hire=hire)
     runs = [run for one in places if (run := _run_in(one, chosen)) is not None]
     if not runs:
-        return worker.run(places, out, chosen, stages=STAGES, notify=notify)
+        return worker.run(places, out, chosen, stages=STAGES, notify=notify, hire=hire)
     if len(places) > 1:
         raise NoInputError(f"{runs[0].uri} holds a run: parse one run at a time, by itself")
     destination = destination_of(str(out), chosen)
     if destination.store.uri != runs[0].uri:
         destination.prepare(private=not chosen.public)
         copy_read(runs[0], destination.store, notify or ignore)
-    return worker.resume(out, chosen, stages=STAGES[1:], notify=notify)
+    return worker.resume(out, chosen, stages=STAGES[1:], notify=notify, hire=hire)
 
 
 def _run_in(place: str, settings: Settings) -> Store | None:

@@ -1,12 +1,13 @@
 """Reparsing: which pages' stored answers a newer parser reads otherwise."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from llm_ocr.engines.embedded.command import EMBEDDED
 from llm_ocr.models.catalogue import profile_named
 from llm_ocr.models.profile import ModelProfile
+from llm_ocr.pipeline.again import Elsewhere
 from llm_ocr.pipeline.loop import Work
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.reparse import READ, NewReading, ReparseStage, read_anew
@@ -23,12 +24,16 @@ class Reparsing:
     can't be read anew, by the reason."""
 
     def __init__(self, store: Store, ledger: Ledger, own: ModelProfile | None) -> None:
-        self._store, self._ledger = store, ledger
+        self._store, self._ledger, self._own = store, ledger, own
         self._profiles = {EMBEDDED.id: EMBEDDED} | ({own.id: own} if own else {})
         self._unknown: set[str] = set()
         self._chosen: dict[str, Sequence[NewReading]] = {}
         self._done: set[str] = set()
-        self.left_alone: Counter[str] = Counter()
+        self._left_alone: Counter[str] = Counter()
+
+    @property
+    def left_alone(self) -> Mapping[str, int]:
+        return self._left_alone
 
     @property
     def command(self) -> str:
@@ -58,6 +63,12 @@ class Reparsing:
     def stage(self, extract: ExtractStage) -> ReparseStage:
         return ReparseStage(extract.pool, lambda shard: self._chosen.pop(shard), self._rows)
 
+    def elsewhere(self) -> Elsewhere:
+        return partial(Reparsing, own=self._own)
+
+    def done_elsewhere(self, shards: Collection[str]) -> None:
+        self._done.update(shards)
+
     def _choose(self, shard: str, plan: Plan, store: Store) -> frozenset[str] | None:
         """Read the shard's answers anew; the pages that stay, or None if all do."""
         self._done.add(shard)
@@ -77,12 +88,12 @@ class Reparsing:
             return None
         profile = self._profile(row["profile"])
         if profile is None:
-            self.left_alone[f"the profile {row['profile']!r} is not known here"] += 1
+            self._left_alone[f"the profile {row['profile']!r} is not known here"] += 1
             return None
         if row["parser_version"] >= profile.parser_version:
             return None
         if not _was_shown_whole(row, profile, plan):
-            self.left_alone["the model was shown another image than the stored one"] += 1
+            self._left_alone["the model was shown another image than the stored one"] += 1
             return None
         return read_anew(row, profile)
 

@@ -8,11 +8,12 @@ them; until then the same command goes on with it, and afterwards it begins anot
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 
+from llm_ocr.pipeline.again import Elsewhere
 from llm_ocr.pipeline.due import USUAL, undone
 from llm_ocr.pipeline.loop import Work
 from llm_ocr.pipeline.share import Share
@@ -178,6 +179,16 @@ class Retrying:
 
     def stage(self, extract: ExtractStage) -> RetryStage:
         return RetryStage(extract, lambda shard: self._chosen.pop(shard))
+
+    def elsewhere(self) -> Elsewhere:
+        return partial(Retrying, retry=self._retry)
+
+    def done_elsewhere(self, shards: Collection[str]) -> None:
+        """Nothing to note: their commits say it."""
+
+    @property
+    def left_alone(self) -> Mapping[str, int]:
+        return {}
 
     def _choose(self, shard: str, store: Store) -> frozenset[str]:
         """Choose the shard's pages; what is not chosen is kept."""

@@ -86,9 +86,10 @@ def resume(
     *,
     stages: Sequence[str],
     notify: Notify | None = None,
+    hire: Hire = Here,
 ) -> Summary:
     """Run stages over the run that stands in `out`; raises NoRunError where there is none."""
-    return Worker(str(out), settings or Settings(), notify).run(None, stages)
+    return Worker(str(out), settings or Settings(), notify, hire).run(None, stages)
 
 
 class Worker:
@@ -246,9 +247,11 @@ class Worker:
             self._store.delete([SUMMARY_PATH])
         replaced = frozenset(one.shard.name for one in work if one.generation > 0)
         await asyncio.to_thread(split_ahead, self._store, stage.tables, replaced)
-        committed = await crew.do(stage, work)
+        committed = await crew.do(stage, work, again)
         if work and self._hire is not Here:
             # Others committed it.
+            if again is not None:
+                again.done_elsewhere([one.shard.name for one in work])
             await asyncio.to_thread(self._ledger.refresh)
         self._notify(StageEnded(name, done.items + committed.items))
 

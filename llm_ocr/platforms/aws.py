@@ -1,7 +1,9 @@
 """What the platforms on AWS share: signing in, what errors mean, where buckets are, logs."""
 
+import json
 import os
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +25,8 @@ from llm_ocr import __version__
 from llm_ocr.platforms.base import Job, NoSuchJobError, PlatformError
 
 LOG_POLL_SECONDS = 2.0
+# Stand in requests that are only looked at, where nothing says which.
+REGION, ACCOUNT = "REGION", "ACCOUNT"
 
 _EXPIRED = (
     "the credentials have expired; sign in again (`aws sso login`), or renew AWS_SESSION_TOKEN"
@@ -61,6 +65,20 @@ def sign_in(region: str | None) -> boto3.Session:
     if session.region_name is None:
         raise PlatformError("no region is chosen; give --region, or set AWS_REGION")
     return session
+
+
+def region_of(region: str | None) -> str | None:
+    """The region that `sign_in` would choose, None without one; asks nobody."""
+    try:
+        return str(sign_in(region).region_name)
+    except PlatformError:
+        return None
+
+
+def shell_of(service: str, operation: str, region: str, body: Mapping[str, Any]) -> str:
+    """The AWS CLI's command that sends the request."""
+    words = ["aws", service, operation, "--region", region, "--cli-input-json", json.dumps(body)]
+    return shlex.join(words)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ memory and secrets are the job definition's; a job says only what is to be done.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from llm_ocr.platforms import aws
@@ -77,25 +78,42 @@ class AwsBatch:
     gpus = (Gpu.L4, Gpu.L40S)
 
     def __init__(self, place: Place) -> None:
-        self._session = aws.sign_in(place.region)
-        self._region = str(self._session.region_name)
+        self._place = place
         self._queue, self._definition = place.queue, place.definition
         if place.instance is not None:
             raise PlatformError(
                 f"--instance {place.instance}: the machines are those of the queue; change "
                 "`instance_types` of the Terraform module, or give another --queue"
             )
-        self._client = self._session.client("batch")
+
+    @cached_property
+    def _session(self) -> Any:  # noqa: ANN401 - boto3 has no types
+        return aws.sign_in(self._place.region)
+
+    @property
+    def _region(self) -> str:
+        return str(self._session.region_name)
+
+    @cached_property
+    def _client(self) -> Any:  # noqa: ANN401
+        return self._session.client("batch")
 
     def machine(self, gpu: Gpu | None) -> str:
         # Which of the queue's machines a job gets is known when it has it.
         return gpu.value if gpu else "cpu"
 
+    @property
+    def placeholders(self) -> Mapping[str, str]:
+        known = aws.region_of(self._place.region)
+        return {} if known else {aws.REGION: "--region, or AWS_REGION"}
+
     def requests(self, spec: JobSpec) -> list[Request]:
-        return [Request("SubmitJob", self._body(spec))]
+        region = aws.region_of(self._place.region) or aws.REGION
+        body = self._body(spec, region)
+        return [Request("SubmitJob", body, aws.shell_of("batch", "submit-job", region, body))]
 
     def submit(self, spec: JobSpec) -> str:
-        body = self._body(spec)
+        body = self._body(spec, self._region)
         aws.check_buckets(self._session, spec.command)
         self._check_queue(body["jobQueue"])
         self._check_definition(body["jobDefinition"], spec)
@@ -150,7 +168,7 @@ class AwsBatch:
         with aws.explained(job_id):
             self._client.terminate_job(jobId=job_id, reason=CANCELLED)
 
-    def _body(self, spec: JobSpec) -> dict[str, Any]:
+    def _body(self, spec: JobSpec, region: str) -> dict[str, Any]:
         if spec.tasks > MOST_TASKS:
             raise PlatformError(f"--tasks {spec.tasks}: an array job has at most {MOST_TASKS:,}")
         if spec.image is not None:
@@ -159,7 +177,7 @@ class AwsBatch:
                 "Terraform module, or give another --definition"
             )
         kind = spec.gpu.value if spec.gpu else "cpu"
-        environment = {"AWS_REGION": self._region, **spec.environment}
+        environment = {"AWS_REGION": region, **spec.environment}
         body: dict[str, Any] = {
             "jobName": spec.name,
             "jobQueue": self._queue or f"{NAMES}{kind}",
@@ -241,7 +259,7 @@ class AwsBatch:
 
 
 def open_platform(place: Place) -> AwsBatch:
-    """Raises PlatformError without a region."""
+    """Raises PlatformError for a place that it has no use for."""
     return AwsBatch(place)
 
 

@@ -106,8 +106,14 @@ class Platform(Protocol):
         """What a task with that GPU runs on, as price lists call it."""
         ...
 
+    @property
+    def placeholders(self) -> Mapping[str, str]:
+        """What stands in `requests` for what is not known here, and how to say it."""
+        ...
+
     def requests(self, spec: JobSpec) -> list[Request]:
-        """What `submit` asks, in order, for a look before anything is paid for."""
+        """What `submit` asks, in order, for a look before anything is paid for. Asks nobody, and
+        needs no account."""
         ...
 
     def submit(self, spec: JobSpec) -> str:

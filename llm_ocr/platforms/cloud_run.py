@@ -7,7 +7,7 @@ STORAGE_EMULATOR_HOST), credentials where Google's libraries do.
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
@@ -33,9 +33,18 @@ from llm_ocr.platforms.base import (
 )
 from llm_ocr.platforms.cloud_logging import LoggingError, TaskLog
 from llm_ocr.platforms.cloud_run_advice import SIGN_IN, advice, failure
-from llm_ocr.platforms.cloud_run_job import CPU_MACHINE, LABEL, image_for, job_body
+from llm_ocr.platforms.cloud_run_job import (
+    CPU_MACHINE,
+    LABEL,
+    create_command,
+    execute_command,
+    image_for,
+    job_body,
+)
 from llm_ocr.platforms.clouds import Place
 
+# Stand in requests that are only looked at, where nothing says which.
+REGION, PROJECT = "REGION", "PROJECT"
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 CONSOLE = "https://console.cloud.google.com/run/jobs/executions/details"
 # Cloud Logging allows 60 reads a minute in a project.
@@ -45,15 +54,8 @@ CREATE_SECONDS = 300.0
 
 
 def open_platform(place: Place) -> "CloudRun":
-    """Cloud Run in a region of a project. Raises PlatformError where either is not known."""
-    region = place.region or os.environ.get("CLOUDSDK_RUN_REGION")
-    if not region:
-        raise PlatformError("cloud-run: give --region, as us-central1, or set CLOUDSDK_RUN_REGION")
-    named = (os.environ.get(name) for name in ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT"))
-    project = place.project or next(filter(None, named), None) or _signed_in()[1]
-    if not project:
-        raise PlatformError("cloud-run: give --project, or set GOOGLE_CLOUD_PROJECT")
-    return CloudRun(place, project, region)
+    """Cloud Run in a region of a project; which, is looked up when it is asked something."""
+    return CloudRun(place)
 
 
 def _signed_in() -> tuple[Any, str | None]:
@@ -71,23 +73,64 @@ class CloudRun:
     name = "cloud-run"
     gpus: tuple[Gpu, ...] = (Gpu.L4,)
 
-    def __init__(self, place: Place, project: str, region: str) -> None:
-        self._place, self._project, self._region = place, project, region
-        self._parent = f"projects/{project}/locations/{region}"
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    @cached_property
+    def _region(self) -> str:
+        found = self._place.region or os.environ.get("CLOUDSDK_RUN_REGION")
+        if not found:
+            raise PlatformError(
+                "cloud-run: give --region, as us-central1, or set CLOUDSDK_RUN_REGION"
+            )
+        return found
+
+    @cached_property
+    def _project(self) -> str:
+        found = self._named_project or _signed_in()[1]
+        if not found:
+            raise PlatformError("cloud-run: give --project, or set GOOGLE_CLOUD_PROJECT")
+        return found
+
+    @property
+    def _named_project(self) -> str | None:
+        named = (os.environ.get(name) for name in ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT"))
+        return self._place.project or next(filter(None, named), None)
+
+    @property
+    def _parent(self) -> str:
+        return f"projects/{self._project}/locations/{self._region}"
 
     def machine(self, gpu: Gpu | None) -> str:
         usual = gpu.value if gpu else CPU_MACHINE
         return self._place.instance or usual
 
+    @property
+    def placeholders(self) -> Mapping[str, str]:
+        unknown: dict[str, str] = {}
+        if not (self._place.region or os.environ.get("CLOUDSDK_RUN_REGION")):
+            unknown[REGION] = "--region, or CLOUDSDK_RUN_REGION"
+        if not self._named_project:
+            unknown[PROJECT] = "--project, or GOOGLE_CLOUD_PROJECT"
+        return unknown
+
     def requests(self, spec: JobSpec) -> list[Request]:
-        name = f"{self._parent}/jobs/{spec.name}"
+        unknown = self.placeholders
+        region = REGION if REGION in unknown else self._region
+        # Credentials may name a project too: who looks may have none.
+        project = self._named_project or PROJECT
+        parent = f"projects/{project}/locations/{region}"
+        body = self._body(spec, region, project)
+        create = create_command(spec.name, body, region, project)
+        execute = execute_command(spec.name, region, project)
         return [
-            Request(f"POST v2/{self._parent}/jobs?jobId={spec.name}", self._body(spec)),
-            Request(f"POST v2/{name}:run", {}),
+            Request(f"POST v2/{parent}/jobs?jobId={spec.name}", body, create),
+            Request(f"POST v2/{parent}/jobs/{spec.name}:run", {}, execute),
         ]
 
     def submit(self, spec: JobSpec) -> str:
-        job = run_v2.Job.from_json(json.dumps(self._body(spec)))
+        body = self._body(spec, self._region, self._project)
+        job = run_v2.Job.from_json(json.dumps(body))
         name = f"{self._parent}/jobs/{spec.name}"
         with self._errors():
             self._check_buckets(spec.command)
@@ -149,10 +192,10 @@ class CloudRun:
             if execution is not None and not _state_of(execution).is_over:
                 self._executions.cancel_execution(name=execution.name)
 
-    def _body(self, spec: JobSpec) -> dict[str, Any]:
+    def _body(self, spec: JobSpec, region: str, project: str) -> dict[str, Any]:
         return job_body(
             spec,
-            image=image_for(spec, self._region, self._project),
+            image=image_for(spec, region, project),
             instance=self._place.instance,
             service_account=self._place.service_account,
         )

@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from llm_ocr import __version__
@@ -52,6 +53,55 @@ def secret_named(variable: str) -> str:
     """The secret of Secret Manager that becomes the variable: HF_TOKEN is llm-ocr-hf-token."""
     name = variable.lower().replace("_", "-")
     return name if name.startswith("llm-ocr-") else f"llm-ocr-{name}"
+
+
+def create_command(name: str, body: Mapping[str, Any], region: str, project: str) -> str:
+    """The gcloud command that creates the job of `job_body`."""
+    template = body["template"]
+    task = template["template"]
+    (container,) = task["containers"]
+    limits = container["resources"]["limits"]
+    variables = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+    sources = {one["name"]: one["valueSource"] for one in container["env"] if "valueSource" in one}
+    references = {variable: source["secretKeyRef"] for variable, source in sources.items()}
+    options = {
+        "image": container["image"],
+        "tasks": template["taskCount"],
+        "parallelism": template["parallelism"],
+        "max-retries": task["maxRetries"],
+        "task-timeout": task["timeout"],
+        "cpu": limits["cpu"],
+        "memory": limits["memory"],
+        "labels": ",".join(f"{key}={value}" for key, value in body["labels"].items()),
+        "service-account": task.get("serviceAccount"),
+        "set-env-vars": _joined(f"{key}={value}" for key, value in variables.items()),
+        "set-secrets": ",".join(
+            f"{variable}={key['secret']}:{key['version']}" for variable, key in references.items()
+        ),
+        "args": _joined(container["args"]),
+    }
+    if "nodeSelector" in task:
+        options |= {
+            "gpu": limits["nvidia.com/gpu"],
+            "gpu-type": task["nodeSelector"]["accelerator"],
+        }
+    words = ["gcloud", "run", "jobs", "create", name, "--region", region, "--project", project]
+    words += [f"--{option}={value}" for option, value in options.items() if value not in (None, "")]
+    return shlex.join([*words, *(["--no-gpu-zonal-redundancy"] if "gpu" in options else [])])
+
+
+def execute_command(name: str, region: str, project: str) -> str:
+    """The gcloud command that runs the job."""
+    words = ["gcloud", "run", "jobs", "execute", name, "--region", region, "--project", project]
+    return shlex.join(words)
+
+
+def _joined(values: Iterable[str]) -> str:
+    """A list as gcloud reads it, with a sign between the values that none of them has in it
+    (`gcloud topic escaping`)."""
+    several = list(values)
+    sign = next(one for one in (",", "@", "|", "#", ";", "~") if not any(one in v for v in several))
+    return sign.join(several) if sign == "," else f"^{sign}^{sign.join(several)}"
 
 
 def _container(spec: JobSpec, image: str, instance: str | None, seconds: int) -> dict[str, Any]:

@@ -21,6 +21,10 @@ class NoSuchPlaceError(ValueError):
     """A run was sent somewhere that llm_ocr doesn't know."""
 
 
+class NoSuchStageError(ValueError):
+    """A launch of a stage that there is none of, or without what it needs."""
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What a user asks for: `address` of the cluster (None: the environment's, or a local one),

@@ -1,6 +1,7 @@
 """`llm-ocr-job`: `llm-ocr` as a container's first process.
 
     llm-ocr-job run s3://bucket/scans --out s3://bucket/runs/first
+    llm-ocr-job run-batch-job
 
 The command is a child of this process, which passes signals on, waits for orphans as a first
 process must, and ends with the child's exit code. On SageMaker a command that fails leaves its last
@@ -26,6 +27,8 @@ ML = Path("/opt/ml")
 MESSAGE_BYTES = 1024
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 WAITED_FOR = {*FORWARDED, signal.SIGCHLD}
+# Also a command of its own, which a job's definition may name by its path.
+BATCH_JOB = "run-batch-job"
 # Lines on standard error that are kept, and seconds for the last of them to arrive.
 LAST_LINES = 40
 LAST_SECONDS = 1.0
@@ -42,14 +45,16 @@ class Ending:
 
 def main() -> None:
     """The `llm-ocr-job` command."""
-    sys.exit(run_job([sys.executable, "-m", "llm_ocr", *arguments_of(sys.argv[1:])], ML))
+    sys.exit(run_job([sys.executable, "-P", "-m", "llm_ocr", *arguments_of(sys.argv[1:])], ML))
 
 
 def arguments_of(words: Sequence[str]) -> list[str]:
     """The words without the command's own name in front: some platforms put a command in the place
     of the image's entry point, others behind it."""
-    named = words and Path(words[0]).name in ("llm-ocr", "llm-ocr-job")
-    return list(words[1:] if named else words)
+    name = Path(words[0]).name if words else ""
+    if name == BATCH_JOB:
+        return [name, *words[1:]]
+    return list(words[1:] if name in ("llm-ocr", "llm-ocr-job") else words)
 
 
 def run_job(command: Sequence[str], ml: Path) -> int:

@@ -62,6 +62,8 @@ STATES: Mapping[str, State] = {
     "CANCELED": State.CANCELLED,
     "DELETED": State.CANCELLED,
 }
+# Stands in requests that are only looked at, where nothing says whose bucket it is.
+NAMESPACE = "NAMESPACE"
 # How long a question is asked again that the Hub doesn't answer, and how long it waits between.
 RETRY_SECONDS, PAUSE_SECONDS = 60.0, 2.0
 MOMENTARY = frozenset({None, 429, 500, 502, 503, 504})
@@ -85,17 +87,30 @@ class HfJobs:
     def machine(self, gpu: Gpu | None) -> str:
         return self._place.instance or FLAVORS[gpu]
 
+    @property
+    def placeholders(self) -> Mapping[str, str]:
+        # Without a wheel it can be left out: then it is that of whoever is signed in.
+        is_unknown = self._place.namespace is None and self._place.wheel is not None
+        return {NAMESPACE: "--namespace"} if is_unknown else {}
+
     def requests(self, spec: JobSpec) -> list[Request]:
-        wheel = self._wheel()
+        wheel = self._wheel(self._place.namespace or NAMESPACE)
         asked = self._uploads(wheel) if wheel else []
-        for keywords in self._tasks(spec, wheel):
+        namespace = self._place.namespace or (NAMESPACE if wheel else None)
+        whole = replace(spec, secrets={"HF_TOKEN": SECRET, **spec.secrets})
+        for keywords in self._tasks(whole, namespace, wheel, is_shown=True):
             shown = {**keywords, "secrets": dict.fromkeys(keywords["secrets"], SECRET)}
             asked.append(Request("run_job", shown, shell_of(keywords)))
         return asked
 
     def submit(self, spec: JobSpec) -> str:
-        wheel = self._wheel()
-        tasks = self._tasks(spec, wheel)
+        token = get_token()
+        if token is None:
+            raise PlatformError(f"hf-jobs: nobody is signed in; {SIGN_IN}")
+        wheel = None if self._place.wheel is None else self._wheel(self._namespace)
+        # Where `hf auth login` was used the environment has none.
+        whole = replace(spec, secrets={"HF_TOKEN": token, **spec.secrets})
+        tasks = self._tasks(whole, self._namespace, wheel)
         if wheel:
             self._upload(wheel)
         started: list[str] = []
@@ -138,14 +153,12 @@ class HfJobs:
             if not _state(info).is_over:
                 self._cancel(info.id)
 
-    def _tasks(self, spec: JobSpec, wheel: Wheel | None) -> list[dict[str, Any]]:
-        token = get_token()
-        if token is None:
-            raise PlatformError(f"hf-jobs: nobody is signed in; {SIGN_IN}")
-        # Where `hf auth login` was used the environment has none.
-        whole = replace(spec, secrets={"HF_TOKEN": token, **spec.secrets})
+    def _tasks(
+        self, spec: JobSpec, namespace: str | None, wheel: Wheel | None, *, is_shown: bool = False
+    ) -> list[dict[str, Any]]:
+        instance = self._place.instance
         return [
-            task_keywords(whole, rank, self._namespace, self._place.instance, wheel)
+            task_keywords(spec, rank, namespace, instance, wheel, is_shown=is_shown)
             for rank in range(spec.tasks)
         ]
 
@@ -194,7 +207,7 @@ class HfJobs:
     def _namespace(self) -> str:
         return self._place.namespace or self._ask(lambda: str(self._api.whoami()["name"]))
 
-    def _wheel(self) -> Wheel | None:
+    def _wheel(self, namespace: str) -> Wheel | None:
         """Where the wheel goes that was given: a folder for each content."""
         if self._place.wheel is None:
             return None
@@ -205,7 +218,7 @@ class HfJobs:
                 "one, dist/llm_ocr-….whl"
             )
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-        return Wheel(path, f"{self._namespace}/{BUCKET}", f"{FOLDER}/{digest}")
+        return Wheel(path, f"{namespace}/{BUCKET}", f"{FOLDER}/{digest}")
 
     def _uploads(self, wheel: Wheel) -> list[Request]:
         made = {"bucket_id": wheel.bucket, "private": True, "exist_ok": True}

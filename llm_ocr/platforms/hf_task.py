@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr import __version__
-from llm_ocr.platforms.base import Gpu, JobSpec, PlatformError
+from llm_ocr.platforms.base import SECRET, Gpu, JobSpec, PlatformError
 
 # The newest vLLM that llm_ocr was tried with, on CUDA; for CPUs a Python is enough.
 GPU_IMAGE = "vllm/vllm-openai:v0.32.0"
@@ -78,10 +78,17 @@ class Wheel:
 
 
 def task_keywords(
-    spec: JobSpec, rank: int, namespace: str, flavor: str | None, wheel: Wheel | None
+    spec: JobSpec,
+    rank: int,
+    namespace: str | None,
+    flavor: str | None,
+    wheel: Wheel | None,
+    *,
+    is_shown: bool = False,
 ) -> dict[str, Any]:
-    """What `run_job` is called with for one task. Raises PlatformError for what it can't read."""
-    plain, secret = _credentials(spec)
+    """What `run_job` is called with for one task, or, if it is only shown, what it would be with
+    all credentials here. Raises PlatformError for what it can't read."""
+    plain, secret = _credentials(spec, is_shown)
     keywords: dict[str, Any] = {
         "image": spec.image or (GPU_IMAGE if spec.gpu else CPU_IMAGE),
         "command": _command(spec, wheel),
@@ -97,8 +104,9 @@ def task_keywords(
         "attempts": spec.attempts,
         "name": f"{spec.name}-{rank}",
         "labels": {**APP, JOB: spec.name, RANK: str(rank), WORLD_SIZE: str(spec.tasks)},
-        "namespace": namespace,
     }
+    if namespace is not None:
+        keywords["namespace"] = namespace
     return {**keywords, "volumes": [wheel.volume]} if wheel else keywords
 
 
@@ -106,7 +114,7 @@ def shell_of(keywords: Mapping[str, Any]) -> str:
     """The `hf jobs run` command that asks for the same; secrets it takes from its environment."""
     words = ["hf", "jobs", "run", "--detach"]
     for option in ("namespace", "flavor", "attempts", "name"):
-        words += [f"--{option}", str(keywords[option])]
+        words += [f"--{option}", str(keywords[option])] if option in keywords else []
     words += ["--timeout", f"{keywords['timeout']}s"]
     for key, value in keywords["labels"].items():
         words += ["--label", f"{key}={value}"]
@@ -129,7 +137,7 @@ def _quoted(value: str) -> str:
 
 def _command(spec: JobSpec, wheel: Wheel | None) -> Sequence[str]:
     """Install llm_ocr, then become it: a signal to the container is one to the run."""
-    is_embedded = spec.gpu is None and spec.command[0] in ("run", "extract", "describe")
+    is_embedded = spec.gpu is None and spec.command[0] not in ("assemble", "reparse")
     extras = "hub,cpu" if is_embedded else "hub"
     install = f"{_INSTALL} && {_HEADLESS}" if is_embedded else _INSTALL
     if wheel:
@@ -141,7 +149,7 @@ def _command(spec: JobSpec, wheel: Wheel | None) -> Sequence[str]:
     return ["sh", "-c", script, wanted, *spec.command]
 
 
-def _credentials(spec: JobSpec) -> tuple[dict[str, str], dict[str, str]]:
+def _credentials(spec: JobSpec, is_shown: bool) -> tuple[dict[str, str], dict[str, str]]:
     """What stores need of this process's environment: to be seen, and secret."""
     places = [word for word in spec.command if "://" in word]
     on_gcs = next((word for word in places if word.startswith("gs://")), None)
@@ -153,6 +161,8 @@ def _credentials(spec: JobSpec) -> tuple[dict[str, str], dict[str, str]]:
     on_s3 = next((word for word in places if word.startswith("s3://")), None)
     if on_s3 is None:
         return {}, {}
+    if not os.environ.get(_AWS_SECRETS[0]) and is_shown:
+        return {}, dict.fromkeys(_AWS_SECRETS[:2], SECRET)
     if not os.environ.get(_AWS_SECRETS[0]):
         raise PlatformError(
             f"{on_s3}: a job of Hugging Face has no AWS role; set AWS_ACCESS_KEY_ID, "

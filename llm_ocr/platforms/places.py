@@ -1,23 +1,38 @@
 """Where a run can happen, by name."""
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from llm_ocr.pipeline import worker
+from llm_ocr.pipeline.crew import Here, Hire
+from llm_ocr.pipeline.events import Notify
 from llm_ocr.platforms.cluster import NoSuchPlaceError, Wanted
-from llm_ocr.report.summary import Summary
+from llm_ocr.settings import Settings
 
 
-def runner(on: Mapping[str, Any]) -> Callable[..., Summary]:
-    """`llm_ocr.run`, or what does the same elsewhere: `on` has what was said with --on and the
-    options that belong to it. Raises NoSuchPlaceError."""
+@contextmanager
+def crew_at(
+    on: Mapping[str, Any],
+    out: str,
+    settings: Settings,
+    notify: Notify,
+    *,
+    asks: bool = True,
+) -> Iterator[tuple[Settings, Hire]]:
+    """Who does the shards of the run at `out`, and the settings for it: this process, or what `on`
+    says, which has --on and the options that belong to it. `asks`: whether a model is needed.
+
+    Raises NoSuchPlaceError.
+    """
     if not on:
-        return worker.run
-    from llm_ocr.platforms.ray import run
+        yield settings, Here
+        return
+    from llm_ocr.platforms.ray import crew_on
 
     wanted = {name: value for name, value in on.items() if name != "on"}
-    return partial(run, wanted=Wanted(_address(on.get("on")), **wanted))
+    place = Wanted(_address(on.get("on")), **wanted)
+    with crew_on(out, settings, place, notify, asks=asks) as found:
+        yield found
 
 
 def _address(on: str | None) -> str | None:

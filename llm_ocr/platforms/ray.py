@@ -4,16 +4,19 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.pipeline import worker
+from llm_ocr.pipeline.crew import Hire
 from llm_ocr.pipeline.due import USUAL
 from llm_ocr.pipeline.events import Note, Notify, ignore
 from llm_ocr.pipeline.interruption import StoppedError
 from llm_ocr.pipeline.targets import EngineKind
+from llm_ocr.platforms.carrying import carried, put
 from llm_ocr.platforms.cluster import (
     PLACE_SECONDS,
     ClusterError,
@@ -26,13 +29,13 @@ from llm_ocr.platforms.cluster import (
 )
 from llm_ocr.report.summary import Summary
 from llm_ocr.settings import EngineChoice, Settings
+from llm_ocr.storage.hub_address import run_place
+from llm_ocr.storage.store import open_store
 
 log = logging.getLogger(__name__)
 
 # Of a client (ray://); each takes up to half a minute of Ray's own.
 CONNECT_TRIES = 4
-# Profiles that are files, which nodes read too.
-PROFILE_FILES = (".toml", ".yaml", ".yml")
 
 
 def run(
@@ -45,23 +48,39 @@ def run(
     update: bool = False,
     notify: Notify | None = None,
 ) -> Summary:
-    """As `llm_ocr.run`, with engines on a Ray cluster. Raises ClusterError too.
-
-    Where Ray is initialised already, its cluster is used and left as it is.
-    """
-    wanted = wanted or Wanted()
-    chosen = _from_anywhere(settings or Settings())
-    if str(out).startswith("memory://"):
-        raise ClusterError(f"{out} is in this process's memory: give an --out that all nodes see")
-    with _connected(wanted.address) as ray:
-        room = room_for(_nodes(ray), chosen, wanted)
-        chosen = _with_engine_chosen(ray, chosen, room, notify or ignore)
-        from llm_ocr.platforms.ray_crew import RayCrew
-
-        hire = partial(RayCrew, room=room)
+    """As `llm_ocr.run`, with engines on a Ray cluster. Raises ClusterError too."""
+    with crew_on(out, settings or Settings(), wanted or Wanted(), notify) as (chosen, hire):
         return worker.run(
             inputs, out, chosen, stages=stages, update=update, notify=notify, hire=hire
         )
+
+
+@contextmanager
+def crew_on(
+    out: str | Path,
+    settings: Settings,
+    wanted: Wanted,
+    notify: Notify | None = None,
+    *,
+    asks: bool = True,
+) -> Iterator[tuple[Settings, Hire]]:
+    """The settings of the run at `out` as a cluster's nodes can use them, and its engines as the
+    run's crew, for as long as the block lasts. Without `asks` no model is asked: it needs no GPU.
+
+    Where Ray is initialised already, its cluster is used and left as it is. Raises ClusterError.
+    """
+    if str(out).startswith("memory://"):
+        raise ClusterError(f"{out} is in this process's memory: give an --out that all nodes see")
+    if not asks:
+        wanted = replace(wanted, gpus_per_engine=wanted.gpus_per_engine or 0)
+    with _connected(wanted.address) as ray:
+        chosen = _from_anywhere(settings, str(out))
+        room = room_for(_nodes(ray), chosen, wanted)
+        if asks:
+            chosen = _with_engine_chosen(ray, chosen, room, notify or ignore)
+        from llm_ocr.platforms.ray_crew import RayCrew
+
+        yield chosen, partial(RayCrew, room=room)
 
 
 @contextmanager
@@ -155,15 +174,15 @@ def _with_engine_chosen(
     return settings.model_copy(update={"engine": chosen})
 
 
-def _from_anywhere(settings: Settings) -> Settings:
-    """Paths in the settings mean the same in whatever folder a process runs."""
+def _from_anywhere(settings: Settings, out: str) -> Settings:
+    """Paths in the settings mean the same in whatever folder a process runs; profiles and schemas
+    that are files lie in the run's place, which all nodes see."""
     changes: dict[str, object] = {
         name: getattr(settings, name).expanduser().absolute()
         for name in ("weights", "log_dir")
         if getattr(settings, name) is not None
     }
-    for name in ("model", "describe_model", "parse_model", "fallback_model"):
-        value = getattr(settings, name)
-        if value is not None and value.endswith(PROFILE_FILES):
-            changes[name] = str(Path(value).expanduser().absolute())
-    return settings.model_copy(update=changes)
+    place = open_store(run_place(out, settings.staging)).uri.rstrip("/")
+    sent, files = carried(settings, place, is_shared=True)
+    put(files, place)
+    return settings.model_copy(update={**changes, **sent})

@@ -4,8 +4,7 @@ import asyncio
 import os
 
 from llm_ocr.inference.replies import EngineFailedError
-from llm_ocr.pipeline.hand import Hand, Report
-from llm_ocr.pipeline.loop import Work
+from llm_ocr.pipeline.hand import Hand, Report, Task
 from llm_ocr.pipeline.targets import EngineKind, target_of
 from llm_ocr.platforms.orders import Orders, problem_here
 from llm_ocr.settings import Settings
@@ -23,8 +22,8 @@ class EngineActor:
             self._hand.start()
         return found
 
-    async def give(self, stage: str, work: Work) -> None:
-        self._hand.give(stage, work)
+    async def give(self, task: Task) -> None:
+        self._hand.give(task)
 
     async def report(self) -> Report:
         return await self._hand.report()

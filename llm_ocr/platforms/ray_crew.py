@@ -9,7 +9,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -17,10 +17,11 @@ import ray
 from ray.exceptions import RayActorError
 
 from llm_ocr.inference.replies import EngineFailedError, WrongServerError
+from llm_ocr.pipeline.again import Again, Elsewhere
 from llm_ocr.pipeline.crew import Site
 from llm_ocr.pipeline.events import Event, ItemsDone, Note, ShardDone
-from llm_ocr.pipeline.hand import Report, add_up
-from llm_ocr.pipeline.loop import Work
+from llm_ocr.pipeline.hand import Report, Task, add_up
+from llm_ocr.pipeline.loop import Work, none_kept
 from llm_ocr.pipeline.standing import not_committed, standing
 from llm_ocr.pipeline.telemetry import Telemetry
 from llm_ocr.platforms.cluster import PLACE_SECONDS, ClusterError, Room, import_problem, reason_of
@@ -75,6 +76,8 @@ class RayCrew:
         self._failures: list[EngineFailedError] = []
         self._sessions: dict[Any, Session] = {}
         self._stage: Stage[Any] | None = None
+        self._again: Elsewhere | None = None
+        self._as_it_was: set[str] = set()
         self._todo: deque[Work] = deque()
         self._left: set[str] = set()
         self._committed = Counts()
@@ -98,11 +101,17 @@ class RayCrew:
         self.account()
         await self._telemetry.__aexit__(kind, error, trace)
 
-    async def do(self, stage: Stage[Any], work: Sequence[Work]) -> Counts:
+    async def do(
+        self, stage: Stage[Any], work: Sequence[Work], again: Again | None = None
+    ) -> Counts:
         """As `Crew.do`. Raises ClusterError where a node writes to another place than this."""
         if not work:
             return Counts()
+        if again is not None:
+            # What is kept of each shard is looked up where it is done.
+            work = [replace(one, kept=none_kept) for one in work]
         self._stage, self._committed = stage, Counts()
+        self._again, self._as_it_was = again.elsewhere() if again else None, set()
         self._todo, self._left = deque(work), {one.shard.name for one in work}
         self._outcome = asyncio.get_running_loop().create_future()
         await self._hire(work)
@@ -110,7 +119,8 @@ class RayCrew:
         self._conclude()
         await self._site.stop.before(_result(self._outcome))
         store = self._site.store
-        gone = await asyncio.to_thread(not_committed, store, stage.name, work)
+        changed = [one for one in work if one.shard.name not in self._as_it_was]
+        gone = await asyncio.to_thread(not_committed, store, stage.name, changed)
         if gone:
             raise ClusterError(
                 f"{len(gone)} shards that nodes have done are not in {store.uri} (the first is "
@@ -195,7 +205,7 @@ class RayCrew:
                 work = self._todo.popleft()
                 engine.held[work.shard.name] = work
                 engine.given += 1
-                engine.actor.give.remote(self._stage.name, work)
+                engine.actor.give.remote(Task(self._stage.name, work, self._again))
 
     def _hear(self, engine: _Engine, report: Report) -> None:
         self._sessions[engine.actor] = report.session
@@ -214,6 +224,9 @@ class RayCrew:
                 engine.deaths = 0
                 engine.held.pop(shard, None)
                 engine.open_items.subtract(counts.statuses)
+                if not counts.items:
+                    # There was nothing to do, so that there may be no new commit.
+                    self._as_it_was.add(shard)
                 self._done(shard, counts)
             case Note(text):
                 self._site.notify(Note(f"{engine.name}: {text}"))

@@ -7,6 +7,7 @@ failed as a whole, for instance because an instance was lost.
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from llm_ocr.platforms import aws
@@ -37,6 +38,8 @@ VOLUME_GB = 200
 # Of both images; `python3` is vLLM's in the one for GPUs.
 PYTHON = "/opt/llm-ocr/bin/python"
 MOST_INSTANCES = 100
+# Stands in a request that is only looked at, without --role.
+ROLE = "ROLE"
 
 _STATES: Mapping[str, State] = {
     "InProgress": State.RUNNING,
@@ -85,19 +88,48 @@ class SageMaker:
     gpus = (Gpu.L40S, Gpu.L4)
 
     def __init__(self, place: Place) -> None:
-        self._session = aws.sign_in(place.region)
-        self._region = str(self._session.region_name)
+        self._place = place
         self._role, self._instance = place.role, place.instance
-        self._client = self._session.client("sagemaker")
+
+    @cached_property
+    def _session(self) -> Any:  # noqa: ANN401 - boto3 has no types
+        return aws.sign_in(self._place.region)
+
+    @property
+    def _region(self) -> str:
+        return str(self._session.region_name)
+
+    @cached_property
+    def _client(self) -> Any:  # noqa: ANN401
+        return self._session.client("sagemaker")
 
     def machine(self, gpu: Gpu | None) -> str:
         return self._types(gpu)[0]
 
+    @property
+    def placeholders(self) -> Mapping[str, str]:
+        unknown: dict[str, str] = {}
+        if aws.region_of(self._place.region) is None:
+            unknown[aws.REGION] = "--region, or AWS_REGION"
+        if self._role is None:
+            unknown[aws.ACCOUNT] = "--role, which names the account"
+            unknown[ROLE] = "--role, the ARN of the role that the job runs as"
+        return unknown
+
     def requests(self, spec: JobSpec) -> list[Request]:
-        return [Request("CreateProcessingJob", self._body(spec))]
+        region = aws.region_of(self._place.region) or aws.REGION
+        role = self._role or f"arn:aws:iam::{aws.ACCOUNT}:role/{ROLE}"
+        body = self._body(spec, region, role)
+        shell = aws.shell_of("sagemaker", "create-processing-job", region, body)
+        return [Request("CreateProcessingJob", body, shell)]
 
     def submit(self, spec: JobSpec) -> str:
-        body = self._body(spec)
+        if self._role is None:
+            raise PlatformError(
+                "sagemaker needs --role, the ARN of the role that the job runs as; "
+                "sagemaker/README.md says how to make one"
+            )
+        body = self._body(spec, self._region, self._role)
         aws.check_buckets(self._session, spec.command)
         self._check_secrets(spec)
         with aws.explained(spec.name, _REFUSALS):
@@ -155,12 +187,7 @@ class SageMaker:
         with aws.explained(job_id):
             self._client.stop_processing_job(ProcessingJobName=job_id)
 
-    def _body(self, spec: JobSpec) -> dict[str, Any]:
-        if self._role is None:
-            raise PlatformError(
-                "sagemaker needs --role, the ARN of the role that the job runs as; "
-                "sagemaker/README.md says how to make one"
-            )
+    def _body(self, spec: JobSpec, region: str, role: str) -> dict[str, Any]:
         if spec.tasks > MOST_INSTANCES:
             raise PlatformError(
                 f"--tasks {spec.tasks}: a processing job has at most {MOST_INSTANCES} instances"
@@ -170,26 +197,16 @@ class SageMaker:
             arguments += ["--secrets", ",".join(sorted(spec.secrets))]
         return {
             "ProcessingJobName": spec.name,
-            "RoleArn": self._role,
+            "RoleArn": role,
             "AppSpecification": {
-                "ImageUri": spec.image or self._image(spec),
-                "ContainerEntrypoint": [PYTHON, "-m", "llm_ocr.platforms.sagemaker_task"],
+                "ImageUri": spec.image or _image(spec, region, role),
+                "ContainerEntrypoint": [PYTHON, "-P", "-m", "llm_ocr.platforms.sagemaker_task"],
                 "ContainerArguments": [*arguments, "--", *spec.command],
             },
             "ProcessingResources": {"ClusterConfig": self._cluster(spec)},
             "StoppingCondition": {"MaxRuntimeInSeconds": spec.timeout},
-            "Environment": {"AWS_REGION": self._region, **spec.environment},
+            "Environment": {"AWS_REGION": region, **spec.environment},
         }
-
-    def _image(self, spec: JobSpec) -> str:
-        account = re.match(r"arn:[\w-]+:iam::(\d{12}):role/", self._role or "")
-        if account is None:
-            raise PlatformError(
-                f"--role {self._role}: not the ARN of a role, arn:aws:iam::…:role/…"
-            )
-        kind = "gpu-root" if spec.gpu else "cpu-root"
-        # /opt/ml is root's.
-        return aws.default_image(account[1], self._region, kind)
 
     def _types(self, gpu: Gpu | None) -> list[str]:
         return self._instance.split(",") if self._instance else list(INSTANCES[gpu])
@@ -232,8 +249,17 @@ class SageMaker:
 
 
 def open_platform(place: Place) -> SageMaker:
-    """Raises PlatformError without a region."""
+    """SageMaker in the region of `place`, or of the environment."""
     return SageMaker(place)
+
+
+def _image(spec: JobSpec, region: str, role: str) -> str:
+    account = re.match(rf"arn:[\w-]+:iam::(\d{{12}}|{aws.ACCOUNT}):role/", role)
+    if account is None:
+        raise PlatformError(f"--role {role}: not the ARN of a role, arn:aws:iam::…:role/…")
+    kind = "gpu-root" if spec.gpu else "cpu-root"
+    # /opt/ml is root's.
+    return aws.default_image(account[1], region, kind)
 
 
 def _count(found: Mapping[str, Any]) -> int:

@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     share = share_of(Settings(), {}, folder() / "config" / "resourceconfig.json")
     os.environ.update(read_secrets([one for one in given.secrets.split(",") if one]))
     os.environ.update(RANK=str(share.index), WORLD_SIZE=str(share.count))
-    command = without_privileges([sys.executable, "-m", "llm_ocr", *given.command])
+    command = without_privileges([sys.executable, "-P", "-m", "llm_ocr", *given.command])
     ending = try_up_to(given.attempts, command)
     if ending.code:
         leave_message(folder() / "output" / "message", message(share, ending))

@@ -12,7 +12,7 @@ from llm_ocr import load_documents, load_pages
 from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.pipeline.events import ItemsDone, Note, ShardDone
-from llm_ocr.pipeline.hand import Hand, Report
+from llm_ocr.pipeline.hand import Hand, Report, Task
 from llm_ocr.pipeline.loop import Work
 from llm_ocr.pipeline.standing import not_committed, standing
 from llm_ocr.settings import Settings
@@ -71,7 +71,7 @@ async def test_its_window_is_full_across_shards_that_come_one_by_one(tmp_path: P
 
     async with serving(reply) as server, handed(tmp_path, server, concurrency=8) as (hand, work):
         for taken, one in enumerate(work):
-            hand.give("extract", one)
+            hand.give(Task("extract", one))
             while (await hand.report()).taken <= taken:
                 pass
         reports = await until(hand, SHARDS)
@@ -82,10 +82,10 @@ async def test_its_window_is_full_across_shards_that_come_one_by_one(tmp_path: P
 async def test_stages_follow_each_other_and_it_ends_in_order(tmp_path: Path) -> None:
     async with serving() as server, handed(tmp_path, server) as (hand, work):
         for one in work:
-            hand.give("extract", one)
+            hand.give(Task("extract", one))
         first = await until(hand, SHARDS)
         for one in work:
-            hand.give("assemble", Work(one.shard, 0, {"extract": 0}))
+            hand.give(Task("assemble", Work(one.shard, 0, {"extract": 0})))
         last = await hand.finish()
     ended = [one for report in first for one in report.events if isinstance(one, ItemsDone)]
     assert sum(one.count for one in ended) == 2 * SHARDS
@@ -102,7 +102,7 @@ async def test_stopped_it_has_staged_what_was_answered(tmp_path: Path) -> None:
 
     async with serving(reply) as server, handed(tmp_path, server, concurrency=1) as (hand, work):
         for one in work:
-            hand.give("extract", one)
+            hand.give(Task("extract", one))
         await until(hand, 1)
         while len(server.requests) < 4:
             await hand.report()
@@ -123,7 +123,7 @@ async def test_why_its_engine_failed_is_reported(tmp_path: Path) -> None:
         nobody = server
     settings = {"ready_timeout": 0.1}
     async with handed(tmp_path, nobody, **settings) as (hand, work):
-        hand.give("extract", work[0])
+        hand.give(Task("extract", work[0]))
         reports = [await hand.report()]
         while reports[-1].error is None:
             reports.append(await hand.report())

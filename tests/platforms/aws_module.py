@@ -63,6 +63,9 @@ def definition(kind: str, image: str, secrets: Mapping[str, str]) -> Block:
         resources=json.dumps(
             [{"type": name, "value": str(amount)} for name, amount in given.items() if amount]
         ),
+        environment=json.dumps(
+            [{"name": name, "value": value} for name, value in job_environment().items()]
+        ),
         secrets=json.dumps([{"name": name, "valueFrom": arn} for name, arn in secrets.items()]),
     )
     retry = plain(resource["retry_strategy"])[0]
@@ -116,6 +119,13 @@ def _lower(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, dict):
         return {key[0].lower() + key[1:]: _lower(one) for key, one in value.items()}
     return [_lower(one) for one in value] if isinstance(value, list) else value
+
+
+def job_environment() -> dict[str, str]:
+    """What the containers are told, with `bucket` as the module's bucket."""
+    found = next(one for kind, one in blocks() if kind == "locals" and "job_environment" in one)
+    named = plain(found["job_environment"])
+    return {name: str(value).replace("${var.bucket}", "bucket") for name, value in named.items()}
 
 
 def template_arguments(file: str, template: str) -> set[str]:

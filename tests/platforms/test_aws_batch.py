@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+import boto3
 import pytest
 
 from llm_ocr.platforms.aws_batch import EVALUATE_ON_EXIT
@@ -12,6 +13,7 @@ from tests.platforms import aws_module
 from tests.platforms.aws_batch_image import IMAGE
 from tests.platforms.aws_place import (
     PLANTED,
+    QUICK,
     SHARED,
     Trouble,
     assert_whole,
@@ -23,9 +25,10 @@ from tests.platforms.aws_place import (
     upload,
     with_engine,
 )
+from tests.platforms.test_batch_job import ASKED, reads
 from tests.servers.aws_batch import Batch
 from tests.servers.aws_batch_jobs import RECLAIMED
-from tests.servers.chat import serving_beside
+from tests.servers.chat import prompt_of, serving_beside
 
 pytestmark = pytest.mark.long
 
@@ -128,9 +131,28 @@ def test_a_dry_run_prints_the_request_and_asks_nobody(batch: Batch) -> None:
     ]
     there = {one["name"]: one["value"] for one in body["containerOverrides"]["environment"]}
     told = {"LLM_OCR_MODEL": "olmocr-2", "LLM_OCR_PRICE_PER_HOUR": "0.5772"}
-    assert there == {"AWS_REGION": "us-east-1", **told}
+    # What the tests' own environment says goes too.
+    assert there == {"AWS_REGION": "us-east-1", **QUICK, **told} | {"LLM_OCR_MIN_AGREEMENT": "0.0"}
     assert PLANTED not in done.stdout
     assert batch.account.asked == []
+
+
+def test_the_modules_definition_alone_is_a_job(batch: Batch, tmp_path: Path) -> None:
+    """As `aws batch submit-job` with a name, a queue and a definition submits it."""
+    told = aws_module.job_environment()
+    upload(tmp_path / "in", 2, place=f"s3://bucket/{told['S3_PREPROCESSED_IMAGES_DIR_PREFIX']}")
+    out = f"s3://bucket/{told['S3_PROCESSED_DATASET_PREFIX']}"
+    client = boto3.client("batch")
+    with serving_beside(reads) as engine:
+        with_engine(batch.account, engine.base_url)
+        client.submit_job(jobName="mine", jobQueue="llm-ocr-l4", jobDefinition="llm-ocr-l4")
+        (made,) = batch.submissions.values()
+        soon(lambda: made.jobs[0].is_over, 120)
+        asked = [body for body in engine.requests if ASKED in prompt_of(body)]
+    assert made.jobs[0].exit_code == 0, made.jobs[0]
+    records = open_store(out).get("records/records.jsonl").decode().splitlines()
+    assert len(records) == len(asked) == 2
+    assert str(asked[0]["max_tokens"]) == told["MAX_TOKENS"]
 
 
 def test_a_secret_reaches_the_container_and_nobody_else(

@@ -1,38 +1,37 @@
 """`run-batch-job`: what it takes from the environment, and a job on a real S3 server."""
 
-import importlib.util
 import json
+import os
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from llm_ocr.cli import batch_job
-from llm_ocr.pipeline.worker import run
+from llm_ocr.models.catalogue import profile_named
+from llm_ocr.models.profile import Task
 from llm_ocr.platforms.batch_job import BatchJob, BatchJobError, read_job
-from llm_ocr.report.outputs import write_outputs
-from llm_ocr.report.summary import Summary
-from llm_ocr.settings import Settings
 from llm_ocr.storage.store import open_store
-from llm_ocr.tables.read import load_pages
 from tests import documents
-from tests.records import invoice, record, write_records_table
-from tests.servers.chat import serving_beside
+from tests.servers.chat import answer, at_once, prompt_of, serving_beside
 
 REQUIRED = {
     "S3_BUCKET": "bucket",
     "S3_PREPROCESSED_IMAGES_DIR_PREFIX": "invoices/images/",
     "S3_PROCESSED_DATASET_PREFIX": "invoices/records",
 }
-PARSING = "llm_ocr.pipeline.parsing"
+BIN = Path(sys.executable).parent
+# The words of the prompt for a record.
+ASKED = "Fill in the JSON schema"
 
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no `.env` is."""
+    """In a folder with nothing in it."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -67,22 +66,27 @@ def test_a_job_may_say_more(monkeypatch: pytest.MonkeyPatch) -> None:
         AWS_REGION="us-east-1",
     )
     assert (told.schema, told.per, told.drop_unsupported) == ("shop.schemas:Receipt", "page", True)
-    mine = "--gpu-memory-utilization 0.8 --max-num-seqs 4 --max-model-len 8192"
-    assert told.given == {
-        "model": "qwen2.5-vl-7b",
-        "concurrency": 16,
-        "vllm_args": f"{mine} --max-num-seqs 8",
-    }
+    assert told.given["concurrency"] == 16
+    mine = "--gpu-memory-utilization 0.8 --max-num-seqs 4"
+    assert told.given["vllm_args"] == f"{mine} --max-num-seqs 8"
+    profile = profile_named(told.given["model"])
+    assert (profile.id, profile.serving.max_model_len) == ("qwen2.5-vl-7b", 8192)
+    usual = profile_named("qwen2.5-vl-7b")
+    assert profile.serving.revision == usual.serving.revision
+    assert usual.prompt(Task.DOCUMENT).max_tokens > 8192 / 2, "it would leave an image no room"
+    assert all(profile.prompt(task).max_tokens <= 8192 / 2 for task in profile.prompts)
 
 
-def test_they_may_stand_in_a_file(tmp_path: Path) -> None:
-    lines = [f"{name}={value}" for name, value in REQUIRED.items()]
-    lines += ["MODEL_NAME=dots-ocr", "GPU_MEMORY_UTILIZATION=0.5", "LLM_OCR_SHARD_PAGES=3"]
-    (tmp_path / ".env").write_text("\n".join(lines))
-    told = read_job()
-    assert (told.out, told.given["model"]) == ("s3://bucket/invoices/records", "dots-ocr")
-    assert told.given["vllm_args"] == "--gpu-memory-utilization 0.5"
-    assert Settings(**told.given).shard_pages == 3
+def test_the_jobs_own_temperature_and_limit_are_those_of_its_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = job(monkeypatch, TEMPERATURE="0.2", MAX_TOKENS="2048")
+    found, usual = profile_named(told.given["model"]), profile_named("qwen2.5-vl-3b")
+    assert found.sampling == {**usual.sampling, "temperature": 0.2}
+    assert found.prompt(Task.PARSE).max_tokens == 2048
+    assert found.prompt(Task.PARSE).text == usual.prompt(Task.PARSE).text
+    assert found.prompts[Task.DOCUMENT] == usual.prompts[Task.DOCUMENT]
+    assert found.serving == usual.serving
 
 
 @pytest.mark.parametrize(
@@ -94,8 +98,8 @@ def test_they_may_stand_in_a_file(tmp_path: Path) -> None:
         ({"S3_PROCESSED_DATASET_PREFIX": "invoices/images/out"}, "lies within"),
         ({"S3_PROCESSED_DATASET_PREFIX": "invoices/images"}, "lies within"),
         ({"MODEL_NAME": "big/model"}, "Qwen/Qwen2.5-VL-3B-Instruct"),
-        ({"TEMPERATURE": "0.7"}, "TEMPERATURE=0.7: records are read at temperature 0"),
-        ({"MAX_TOKENS": "2048"}, "MAX_TOKENS=2048: "),
+        ({"TEMPERATURE": "3"}, "TEMPERATURE=3: "),
+        ({"MAX_TOKENS": "16384"}, "MAX_TOKENS=16384: prompts.parse.max_tokens: 16384 leaves"),
         ({"GPU_MEMORY_UTILISATION": "90"}, "GPU_MEMORY_UTILI"),
         ({"PER": "line"}, "PER=line: "),
     ],
@@ -135,60 +139,75 @@ def put_images(s3: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, prefix: s
     return [f"s3://bucket/{prefix}/{name}" for name in names]
 
 
-def stand_in(
-    inputs: str | Path | Sequence[str | Path],
-    out: str | Path,
-    schema: str,
-    settings: Settings | None = None,
-    *,
-    per: str = "document",
-    source: str = "both",
-    drop_unsupported: bool = False,
-    notify: Any = None,  # noqa: ANN401
-) -> Summary:
-    """A run of the inputs with a record for each document, through the run's own writers."""
-    assert (schema, per, source, drop_unsupported) == ("invoice", "document", "both", False)
-    summary = run(inputs, out, settings, notify=notify)
-    rows = [
-        {**record(page["doc_id"], invoice()), "source_uri": page["source_uri"]}
-        for page in load_pages(out)
-    ]
-    store = open_store(str(out))
-    write_records_table(store, rows)
-    return write_outputs(store, summary, {}, 0)
-
-
 def lines(prefix: str) -> list[dict[str, Any]]:
     text = open_store(f"s3://bucket/{prefix}").get("records/records.jsonl").decode()
     return [json.loads(line) for line in text.splitlines()]
 
 
+FOUND = {"invoice_number": "A-17", "total": "12.50"}
+
+
+def reads(body: dict[str, Any]) -> web.StreamResponse:
+    """An engine that sees the same invoice on each page."""
+    return answer(json.dumps(FOUND)) if ASKED in prompt_of(body) else at_once(body)
+
+
+def ran(*command: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """A container's command, with what a job's definition has in its environment."""
+    return subprocess.run(
+        [str(BIN / command[0]), *command[1:]],
+        env={**os.environ, **REQUIRED, **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("llm-ocr-job", "run-batch-job"),
+        ("llm-ocr-job", "/opt/llm-ocr/bin/run-batch-job"),
+        ("run-batch-job",),
+    ],
+)
 def test_images_in_s3_become_json_lines_in_s3(
-    s3: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    s3: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    command: tuple[str, ...],
 ) -> None:
-    module = ModuleType(PARSING)
-    monkeypatch.setattr(module, "parse", stand_in, raising=False)
-    monkeypatch.setitem(sys.modules, PARSING, module)
-    uris = put_images(s3, monkeypatch, "stand-in/images")
-    told = {"S3_PREPROCESSED_IMAGES_DIR_PREFIX": "stand-in/images"}
-    told |= {"S3_PROCESSED_DATASET_PREFIX": "/stand-in/records/"}
-    with serving_beside() as server:
-        monkeypatch.setenv("LLM_OCR_BASE_URL", server.base_url)
-        job(monkeypatch, MODEL_NAME="deepseek-ocr", **told)
-        assert ended(monkeypatch) == 0
-    found = lines("stand-in/records")
-    assert {one["source_uri"]: one["fields"] for one in found} == dict.fromkeys(uris, invoice())
-    assert "s3://bucket/stand-in/records/records" in capsys.readouterr().out
+    uris = put_images(s3, monkeypatch, f"{tmp_path.name}/images")
+    with serving_beside(reads) as server:
+        done = ran(
+            *command,
+            S3_PREPROCESSED_IMAGES_DIR_PREFIX=f"{tmp_path.name}/images",
+            S3_PROCESSED_DATASET_PREFIX=f"/{tmp_path.name}/records/",
+            MODEL_NAME="deepseek-ocr",
+            TEMPERATURE="0.25",
+            MAX_TOKENS="3000",
+            LLM_OCR_BASE_URL=server.base_url,
+        )
+        asked = [body for body in server.requests if ASKED in prompt_of(body)]
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = lines(f"{tmp_path.name}/records")
+    assert {one["source_uri"] for one in found} == set(uris)
+    assert {one["fields"]["invoice_number"] for one in found} == {"A-17"}
+    assert {(body["temperature"], body["max_tokens"]) for body in asked} == {(0.25, 3000)}
+    assert f"s3://bucket/{tmp_path.name}/records/records" in done.stdout
 
 
-@pytest.mark.skipif(importlib.util.find_spec(PARSING) is None, reason="parse is not there yet")
+def test_the_command_says_what_is_missing_with_the_exit_code_of_wrong_usage() -> None:
+    done = ran("llm-ocr-job", "run-batch-job", S3_BUCKET="")
+    assert (done.returncode, done.stderr.startswith("S3_BUCKET=: ")) == (2, True), done.stderr
+
+
 def test_the_embedded_engine_does_a_job(
     s3: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uris = put_images(s3, monkeypatch, "real/images")
     told = {"S3_PREPROCESSED_IMAGES_DIR_PREFIX": "real/images"}
-    told |= {"S3_PROCESSED_DATASET_PREFIX": "real/records"}
-    monkeypatch.setenv("LLM_OCR_ENGINE", "embedded")
-    job(monkeypatch, **told)
-    assert ended(monkeypatch) == 0
+    told |= {"S3_PROCESSED_DATASET_PREFIX": "real/records", "LLM_OCR_ENGINE": "embedded"}
+    done = ran("llm-ocr-job", "run-batch-job", **told)
+    assert done.returncode == 0, done.stdout + done.stderr
     assert {one["source_uri"] for one in lines("real/records")} == set(uris)

@@ -22,7 +22,7 @@ from llm_ocr.platforms.hf_jobs import open_platform as open_hf_jobs
 from llm_ocr.platforms.hf_task import CPU_IMAGE, GPU_IMAGE
 from llm_ocr.report.status import read_status
 from llm_ocr.storage.store import open_store
-from tests.platforms.hf import READ, SCANS, Cloud, ended, put_documents, spec
+from tests.platforms.hf import ASKED, READ, SCANS, Cloud, ended, put_documents, spec
 from tests.servers.chat import PROBE_TOKENS, at_once, image_of
 from tests.servers.hub_images import script_image
 from tests.servers.hub_state import OWNER, Hub
@@ -138,7 +138,9 @@ def test_the_dry_run_shows_what_is_asked_and_asks_nothing(cloud: Cloud) -> None:
     assert [one["operation"] for one in requests] == ["run_job", "run_job"]
     body = requests[1]["body"]
     assert (body["flavor"], body["timeout"], body["image"]) == ("a100-large", 5400, GPU_IMAGE)
-    assert body["env"] == {"LLM_OCR_PRICE_PER_HOUR": "2.5", "RANK": "1", "WORLD_SIZE": "2"}
+    own = {name: os.environ[name] for name in ASKED}
+    told = {"LLM_OCR_PRICE_PER_HOUR": "2.5", "RANK": "1", "WORLD_SIZE": "2"}
+    assert body["env"] == {**own, **told} | {"LLM_OCR_MIN_AGREEMENT": "0.0"}
     assert body["secrets"] == {"HF_TOKEN": "…", "LLM_OCR_PASSWORD": "…"}
     assert body["command"][4:] == ["run", SCANS, "--out", READ, "--until-complete"]
 

@@ -142,7 +142,9 @@ def test_stores_that_a_job_needs_keys_for(cloud: Cloud, monkeypatch: pytest.Monk
         monkeypatch.delenv(name, raising=False)
     on_s3 = spec(command=("run", "s3://bucket/in", "--out", READ))
     with pytest.raises(PlatformError, match=r"s3://bucket/in: .* set AWS_ACCESS_KEY_ID"):
-        platform.requests(on_s3)
+        platform.submit(on_s3)
+    (request,) = platform.requests(on_s3)
+    assert "AWS_ACCESS_KEY_ID" in request.body["secrets"], "who looks need not have the key"
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
     monkeypatch.setenv("AWS_REGION", "eu-west-1")

@@ -1,6 +1,7 @@
 """Runs on a real Ray cluster of two nodes, which are killed in part or as a whole."""
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from aiohttp import web
 
@@ -20,7 +23,16 @@ from llm_ocr.engines.embedded.command import MODEL_NAME
 from llm_ocr.report.status import read_status
 from llm_ocr.storage.store import open_store
 from tests import documents
-from tests.servers.chat import ChatServer, at_once, prompt_of, serving_beside, vllm_shim
+from tests.platforms.test_batch_job import ASKED, reads
+from tests.servers.chat import (
+    ChatServer,
+    answer,
+    at_once,
+    grounded,
+    prompt_of,
+    serving_beside,
+    vllm_shim,
+)
 from tests.servers.cluster import RayCluster, serving_ray
 from tests.servers.ports import free_port
 from tests.servers.s3 import SECRET
@@ -35,6 +47,13 @@ RUN = ("--shard-pages", "2", "--concurrency", "2", "--render-workers", "1", "--v
 # All processes of a run, and only they, have this in their environment.
 MARK = "LLM_OCR_TEST_RUN"
 SECONDS = 300
+SCHEMA = """from pydantic import BaseModel
+
+
+class Bill(BaseModel):
+    invoice_number: str
+    total: str
+"""
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +93,20 @@ def start(source: Path, out: str, *options: str, **environment: str) -> "subproc
         text=True,
         start_new_session=True,
     )
+
+
+def command(cluster: RayCluster, folder: Path, *words: str) -> str:
+    """What `llm-ocr WORDS --on ray` says, typed in that folder, with exit code 0."""
+    done = subprocess.run(
+        [sys.executable, "-m", "llm_ocr", *words, "--on", "ray"],
+        cwd=folder,
+        env={**os.environ, "RAY_ADDRESS": cluster.address},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return " ".join((done.stdout + done.stderr).split())
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
@@ -279,6 +312,95 @@ def test_engines_that_fail_end_the_run_only_when_none_is_left(
     assert code == 3, said
     assert "The engine failed" in said
     assert engines_alive() == []
+
+
+def test_stages_of_a_run_go_to_the_cluster_one_by_one(
+    cluster: RayCluster, source: Path, tmp_path: Path
+) -> None:
+    out = str(tmp_path / "out")
+    with serving_beside() as server:
+        asks = ("--base-url", server.base_url)
+        run(source, out, base_url=server.base_url, stages=("extract",), shard_pages=2)
+        said = command(cluster, tmp_path, "describe", out, *asks)
+        assert f"describe: {len(list(load_figures(out)))} of" in said
+        command(cluster, tmp_path, "assemble", out)
+        assert_same(out, alone(source, tmp_path / "alone", server))
+    assert engines_alive() == []
+
+
+def test_records_of_a_schema_of_ones_own_are_made_on_the_cluster(
+    cluster: RayCluster, source: Path, tmp_path: Path
+) -> None:
+    # What the nodes are shown is not the folder that the schema is in.
+    mine, out = tmp_path / "mine", str(tmp_path / "out")
+    mine.mkdir()
+    (mine / "bill.py").write_text(SCHEMA)
+    with serving_beside(reads) as server:
+        words = ("parse", str(source), "--schema", "bill.py", "--out", out, "--shard-pages", "2")
+        command(cluster, mine, *words, "--base-url", server.base_url)
+        asked = sum(ASKED in prompt_of(body) for body in server.requests)
+        (mine / "bill.py").unlink()
+        again = tmp_path / "again"
+        again.mkdir()
+        (again / "bill.py").write_text(SCHEMA)
+        command(cluster, again, "parse", out, "--schema", "bill.py", "--base-url", server.base_url)
+        assert sum(ASKED in prompt_of(body) for body in server.requests) == asked
+    records = (tmp_path / "out" / "records" / "records.jsonl").read_text().splitlines()
+    assert len(records) == SHARDS
+    assert {json.loads(one)["fields"]["invoice_number"] for one in records} == {"A-17"}
+
+
+def test_pages_that_ended_badly_are_asked_about_again_on_the_cluster(
+    cluster: RayCluster, source: Path, tmp_path: Path
+) -> None:
+    out = str(tmp_path / "out")
+
+    def cuts(body: dict[str, Any]) -> web.StreamResponse:
+        """Every page is cut off that has no figure."""
+        text = grounded(body)
+        is_cut = "<|grounding|>" in prompt_of(body) and "image<|/ref|>" not in text
+        return answer(text, "length" if is_cut else "stop")
+
+    with serving_beside(cuts) as server:
+        run(source, out, base_url=server.base_url, fallback="none", shard_pages=2)
+        cut = [row["page_id"] for row in load_pages(out) if row["status"] == "truncated"]
+        assert 0 < len(cut) < PAGES
+        server.reply = at_once
+        server.requests.clear()
+        words = ("retry", out, "--status", "truncated", "--base-url", server.base_url)
+        command(cluster, tmp_path, *words, "--fallback", "none")
+        pages = [body for body in server.requests if "<|grounding|>" in prompt_of(body)]
+        assert len(pages) == len(cut)
+        assert {row["status"] for row in load_pages(out)} == {"ok"}
+        said = command(cluster, tmp_path, *words)
+        assert "no page" in said
+    assert read_status(out).stages["assemble"].shards_committed == SHARDS
+
+
+def test_stored_answers_are_read_anew_on_the_cluster(
+    cluster: RayCluster, source: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    with serving_beside() as server:
+        run(source, out, base_url=server.base_url, shard_pages=2)
+        asked = len(server.requests)
+        older = sorted((out / "data" / "pages").glob("*.parquet"))[: SHARDS // 2]
+        for file in older:
+            table = pq.read_table(file)
+            shouted = [one.as_py().replace("What", "WHAT") for one in table["raw_answer"]]
+            for name, values in (("raw_answer", shouted), ("parser_version", [0] * len(shouted))):
+                at = table.schema.get_field_index(name)
+                column = pa.array(values, table.schema.field(name).type)
+                table = table.set_column(at, table.schema.field(name), column)
+            pq.write_table(table, file)
+        command(cluster, tmp_path, "reparse", str(out))
+        assert len(server.requests) == asked
+    anew = [row for row in load_pages(out) if "WHAT" in row["markdown"]]
+    assert len(anew) == PAGES // 2
+    assert len(list(load_pages(out))) == PAGES
+    assert sum("WHAT" in row["markdown"] for row in load_documents(out)) == SHARDS // 2
+    # There is nothing left to be read, which is no mistake of the nodes.
+    command(cluster, tmp_path, "reparse", str(out))
 
 
 @pytest.mark.parametrize(

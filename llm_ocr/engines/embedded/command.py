@@ -38,7 +38,7 @@ EMBEDDED = replace(
 def embedded_command(threads: int | None = None, model: str = MODEL_NAME) -> EngineCommand:
     """The embedded engine, serving under the name `model` on `threads` cores (default: all)."""
     cores = threads or available_cores()
-    argv = [sys.executable, "-m", "llm_ocr.engines.embedded", "--model-name", model]
+    argv = [sys.executable, "-P", "-m", "llm_ocr.engines.embedded", "--model-name", model]
     return EngineCommand("the embedded engine", [*argv, "--threads", str(cores)], model)
 
 

@@ -1,0 +1,274 @@
+"""What `launch` sends: settings from every place, stages, schemas; looked at with --dry-run, by
+somebody who has no account and no network."""
+
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PLATFORMS = ("hf-jobs", "sagemaker", "cloud-run", "aws-batch")
+# A key, a password and what is within an address, none of which may be seen anywhere.
+SECRETS = ("planted-key", "planted-password", "planted-in-url", "planted-argument")
+RUN = ("s3://bucket/run",)
+BOTH = ("s3://bucket/in", "--out", "s3://bucket/run")
+ASKED = ("--status", "failed", "--status", "truncated", "--error", "render_timeout")
+SCHEMA = """from pydantic import BaseModel
+
+
+class Line(BaseModel):
+    amount: str
+
+
+class Bill(BaseModel):
+    lines: list[Line]
+"""
+
+
+@pytest.fixture
+def nobody(tmp_path: Path) -> Path:
+    """A home without an account."""
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+def launch(
+    home: Path, platform: str, *arguments: str, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    """`llm-ocr launch` in `home`, where every request would fail; of `BOTH`, unless places are
+    named."""
+    mine = ("AWS_", "HF_", "GOOGLE_", "CLOUDSDK_", "LLM_OCR_", "GCE_")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(mine)}
+    nowhere = {"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
+    words = () if any(one.startswith("s3://") for one in arguments) else BOTH
+    return subprocess.run(
+        [sys.executable, "-m", "llm_ocr", "launch", platform, *words, *arguments],
+        cwd=home,
+        env={**clean, **nowhere, "NO_PROXY": "", "HOME": str(home), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def requests_of(done: "subprocess.CompletedProcess[str]") -> list[dict[str, Any]]:
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def job_in(requests: list[dict[str, Any]]) -> dict[str, Any]:
+    operations = ("run_job", "CreateProcessingJob", "SubmitJob", "POST v2/")
+    found: dict[str, Any] = next(one for one in requests if one["operation"].startswith(operations))
+    return found
+
+
+def told(request: dict[str, Any]) -> tuple[list[str], Mapping[str, str], str]:
+    """The command, the variables to be seen, and where secrets are named, as text."""
+    body = request["body"]
+    if request["operation"] == "run_job":
+        return body["command"], body["env"], json.dumps(body["secrets"])
+    if request["operation"] == "CreateProcessingJob":
+        arguments = body["AppSpecification"]["ContainerArguments"]
+        return arguments, body["Environment"], json.dumps(arguments)
+    if request["operation"] == "SubmitJob":
+        over = body["containerOverrides"]
+        return over["command"], {one["name"]: one["value"] for one in over["environment"]}, ""
+    (container,) = body["template"]["template"]["containers"]
+    plain = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+    named = [one for one in container["env"] if "valueSource" in one]
+    return container["args"], plain, json.dumps(named)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_look_needs_no_account_no_network_and_no_role(nobody: Path, platform: str) -> None:
+    done = launch(nobody, platform, "--dry-run", "--tasks", "2")
+    requests = requests_of(done)
+    command, _, _ = told(job_in(requests))
+    assert [word for word in command if "s3://" in word] == ["s3://bucket/in", "s3://bucket/run"]
+    for request in requests:
+        assert shlex.split(request["shell"])[0] in ("hf", "aws", "gcloud")
+    # What is not known is said.
+    for word in ("REGION", "ROLE", "PROJECT", "ACCOUNT"):
+        assert (word in done.stdout) == (f"{word} stands for" in done.stderr), word
+
+
+@pytest.mark.parametrize("platform", ["sagemaker", "aws-batch"])
+def test_the_aws_command_sends_the_same(nobody: Path, platform: str) -> None:
+    (request,) = requests_of(launch(nobody, platform, "--dry-run", "--region", "eu-west-1"))
+    words = shlex.split(request["shell"])
+    assert words[3:5] == ["--region", "eu-west-1"]
+    assert json.loads(words[words.index("--cli-input-json") + 1]) == request["body"]
+
+
+def test_the_gcloud_command_says_the_same(nobody: Path) -> None:
+    where = ("--region", "us-central1", "--project", "mine")
+    prompt = "What, if anything, is shown?"
+    done = launch(nobody, "cloud-run", "--dry-run", *where, "--task-prompt", prompt)
+    create, execute = requests_of(done)
+    words = shlex.split(create["shell"])
+    name = words[4]
+    options = dict(word[2:].split("=", 1) for word in words if "=" in word)
+    task = create["body"]["template"]["template"]
+    (container,) = task["containers"]
+    assert options["args"].split(",") == container["args"]
+    assert options["set-env-vars"].startswith("^@^")
+    variables = dict(one.split("=", 1) for one in options["set-env-vars"][3:].split("@"))
+    assert variables == {one["name"]: one["value"] for one in container["env"]}
+    assert (options["gpu-type"], options["task-timeout"]) == ("nvidia-l4", task["timeout"])
+    assert shlex.split(execute["shell"])[:5] == ["gcloud", "run", "jobs", "execute", name]
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_settings_go_along_wherever_they_come_from(nobody: Path, platform: str) -> None:
+    file = nobody / "mine.env"
+    file.write_text(
+        "LLM_OCR_SHARD_PAGES=7\nLLM_OCR_PASSWORD=planted-password\nLLM_OCR_CONCURRENCY=1\n"
+        "LLM_OCR_LOG_DIR=/tmp/mine\n"
+    )
+    done = launch(
+        *(nobody, platform, "--dry-run", "--env-file", str(file), "--concurrency", "3"),
+        LLM_OCR_MAX_COST="12.5",
+        LLM_OCR_CONCURRENCY="2",
+        LLM_OCR_PART_PAGES="8",
+        LLM_OCR_API_KEY="planted-key",
+        LLM_OCR_BASE_URL="https://me:planted-in-url@gpu.example.com/v1",
+        LLM_OCR_VLLM_ARGS="--max-num-seqs 4 --api-key planted-argument",
+        LLM_OCR_SHARD_INDEX="0",
+        LLM_OCR_SHARD_COUNT="9",
+    )
+    request = job_in(requests_of(done))
+    _, variables, secrets = told(request)
+    mine = {name: value for name, value in variables.items() if name.startswith("LLM_OCR_")}
+    price = float(mine.pop("LLM_OCR_PRICE_PER_HOUR"))
+    assert price > 0
+    for own in ("LLM_OCR_TIME_LIMIT", "LLM_OCR_STOP_SECONDS"):
+        mine.pop(own, None)
+    assert mine == {
+        "LLM_OCR_SHARD_PAGES": "7",
+        "LLM_OCR_MAX_COST": "12.5",
+        "LLM_OCR_CONCURRENCY": "3",
+        "LLM_OCR_PART_PAGES": "8",
+    }
+    # On AWS Batch the job definition names them, and a launch is held against that.
+    for name in ("PASSWORD", "API_KEY", "BASE_URL", "VLLM_ARGS") if secrets else ():
+        assert f"LLM_OCR_{name}" in secrets
+    assert not [one for one in SECRETS if one in done.stdout + done.stderr]
+    assert f"{file}: read LLM_OCR_SHARD_PAGES" in done.stderr
+
+
+def test_a_limit_in_the_environment_needs_a_price(nobody: Path) -> None:
+    command = (nobody, "hf-jobs", "--dry-run", "--instance", "a-new-one")
+    done = launch(*command, LLM_OCR_MAX_COST="5")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--max-cost needs --price-per-hour" in done.stderr
+    done = launch(*command, LLM_OCR_MAX_COST="5", LLM_OCR_PRICE_PER_HOUR="2")
+    _, variables, _ = told(job_in(requests_of(done)))
+    assert variables["LLM_OCR_PRICE_PER_HOUR"] == "2.0"
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"LLM_OCR_BASE_URL": "http://localhost:8000/v1"}, "a task would ask itself"),
+        ({"LLM_OCR_FALLBACK_BASE_URL": "http://127.0.0.1:1/v1"}, "a task would ask itself"),
+        ({"LLM_OCR_WEIGHTS": "/models/mine"}, "it is not in the container; leave it out (or unset"),
+        ({"LLM_OCR_MODEL": "none.toml"}, "none.toml"),
+        ({"LLM_OCR_TENSOR_PARALLEL": "0"}, "--tensor-parallel"),
+    ],
+)
+def test_what_no_task_could_use_is_refused(
+    nobody: Path, environment: dict[str, str], said: str
+) -> None:
+    done = launch(nobody, "aws-batch", "--dry-run", **environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((*BOTH, "--stage", "banana"), "--stage banana: give run, extract, describe, parse"),
+        ((*BOTH, "--stage", "parse"), "--stage parse needs --schema"),
+        ((*BOTH, "--stage", "parse", "--schema", "bananas"), "no schema 'bananas'"),
+        ((*BOTH, "--stage", "parse", "--schema", "gone.py"), "gone.py"),
+        ((*BOTH, "--schema", "invoice"), "--schema is for --stage parse"),
+        ((*RUN,), "--stage run reads documents: name them, and give --out"),
+        ((*RUN, "--stage", "extract"), "--stage extract reads documents"),
+        ((*BOTH, "--stage", "describe"), "--stage describe takes an earlier run, alone"),
+        ((*BOTH, "--stage", "retry"), "--stage retry takes an earlier run, alone"),
+        ((*RUN, "--stage", "retry", "--status", "odd"), "'odd' is no status"),
+        ((*RUN, "--stage", "describe", "--status", "failed"), "--status is for --stage retry"),
+        ((*RUN, "--stage", "reparse", "--update"), "--update is for --stage run"),
+    ],
+)
+def test_a_stage_that_would_not_begin_is_refused(
+    nobody: Path, words: tuple[str, ...], said: str
+) -> None:
+    done = launch(nobody, "hf-jobs", *words, "--dry-run")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ((*BOTH, "--update"), ["run", *BOTH, "--update"]),
+        ((*RUN, "--stage", "reparse"), ["reparse", *RUN]),
+        ((*RUN, "--stage", "parse", "--schema", "receipt"), ["parse", *RUN, "--schema", "receipt"]),
+        (
+            (*RUN, "--stage", "retry", "--status", "failed,truncated", "--error", "render_timeout"),
+            ["retry", *RUN, *ASKED],
+        ),
+    ],
+)
+def test_each_stage_is_its_command(
+    nobody: Path, words: tuple[str, ...], command: list[str]
+) -> None:
+    (request,) = requests_of(launch(nobody, "aws-batch", *words, "--dry-run"))
+    assert told(request)[0] == command
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_schema_of_ones_own_goes_along(nobody: Path, platform: str) -> None:
+    (nobody / "bill.py").write_text(SCHEMA)
+    done = launch(nobody, platform, "--stage", "parse", "--schema", "bill.py:Bill", "--dry-run")
+    upload, *_ = requests = requests_of(done)
+    digest = hashlib.sha256(SCHEMA.encode()).hexdigest()
+    uri = f"s3://bucket/run/files/{digest}/bill.py"
+    assert upload["body"] == {"file": str(nobody / "bill.py"), "to": uri}
+    assert shlex.split(upload["shell"]) == ["aws", "s3", "cp", str(nobody / "bill.py"), uri]
+    command, variables, _ = told(job_in(requests))
+    assert command[-2:] == ["--schema", f"{uri}:Bill"]
+    # SageMaker takes no more.
+    assert max(map(len, [*command, *variables.values()])) <= 256 or platform == "hf-jobs"
+
+
+def test_other_files_go_along_too(nobody: Path) -> None:
+    (nobody / "mine.toml").write_text('id = "mine"\nmodel = "me/mine"\n')
+    (nobody / "long.txt").write_text("What is shown? " * 40)
+    own = ("--model", "mine.toml", "--task-prompt", "@long.txt")
+    *uploads, request = requests_of(launch(nobody, "aws-batch", "--dry-run", *own))
+    _, variables, _ = told(request)
+    assert [one["body"]["to"].rpartition("/")[2] for one in uploads] == ["mine.toml", "prompt.txt"]
+    assert variables["LLM_OCR_MODEL"] == uploads[0]["body"]["to"]
+    assert variables["LLM_OCR_TASK_PROMPT"] == "@" + uploads[1]["body"]["to"]
+
+
+def test_a_schema_that_can_not_go_alone_is_refused(nobody: Path) -> None:
+    (nobody / "parts.py").write_text(SCHEMA)
+    whole = "from parts import Line\nfrom pydantic import BaseModel\n\n\n"
+    (nobody / "bill.py").write_text(f"{whole}class Bill(BaseModel):\n    lines: list[Line]\n")
+    command = (nobody, "aws-batch", "--dry-run", "--stage", "parse", "--schema")
+    done = launch(*command, "bill.py:Bill")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"imports {nobody}/parts.py, which does not travel with it" in done.stderr
+    done = launch(*command, "parts:Bill")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "give its file, as parts.py:Class" in " ".join(done.stderr.split())

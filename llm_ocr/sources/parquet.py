@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pyarrow import types
 
 from llm_ocr.documents import Document, Range
-from llm_ocr.records import ErrorCode, PageError
+from llm_ocr.records import ErrorCode, PageError, valid_text
 from llm_ocr.sources.files import open_as_listed
 from llm_ocr.sources.row import BATCH_BYTES, Row, metadata
 from llm_ocr.storage.store import StorageError
@@ -20,8 +20,16 @@ from llm_ocr.storage.store import StorageError
 # Of each column that is read, so much is fetched at a time.
 BUFFER = 4 << 20
 BATCH_ROWS = 256
-# What reading a damaged file raises.
-ERRORS = (pa.ArrowException, OSError, ValueError, EOFError, StorageError)
+# So many rows may take hardly a byte each, as where all are null.
+BLANK_ROWS = 100_000
+# What reading a damaged file raises, beside errors of the disk and the store.
+DAMAGE = (pa.ArrowException, ValueError, EOFError, LookupError, TypeError, ArithmeticError)
+ERRORS = (*DAMAGE, OSError, StorageError, MemoryError)
+# A column of images or PDFs doesn't get this much smaller by compression unless it is there to
+# fill the memory; small ones may do what they like.
+COMPRESSES, SMALL_CHUNK = 100, 256 << 20
+# A dictionary's values may each be as large as the whole of it: as many are held at a time.
+DICTIONARY_BYTES = 128 << 20
 
 
 @dataclass(frozen=True)
@@ -47,10 +55,14 @@ class Footer:
 def read_footer(document: Document) -> Footer:
     """Raises PageError: CORRUPT_DOCUMENT if it is no Parquet, UNSUPPORTED_FORMAT if no column of
     it can be read, or several can."""
-    with _opened(document) as file:
+    with _opened(document) as file, _understood(document.file_uri):
         column = _column(document, file.schema_arrow)
         leaf = _leaf(file, column)
         groups, first = [], 0
+        counts = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
+        if any(count < 0 for count in counts) or sum(counts) > max(document.size, BLANK_ROWS):
+            said = f"it claims {sum(counts):,} rows in {document.size:,} bytes; make it again"
+            raise PageError(ErrorCode.CORRUPT_DOCUMENT, f"{document.file_uri}: {said}")
         for k in range(file.metadata.num_row_groups):
             group = file.metadata.row_group(k)
             chunk = group.column(leaf)
@@ -73,6 +85,16 @@ def rows_of_parquet(document: Document) -> Iterator[Row]:
                 yield from _rows(document, file, k, column, first, inside)
                 pa.default_memory_pool().release_unused()
             first += count
+
+
+@contextmanager
+def _understood(uri: str) -> Iterator[None]:
+    """Whatever in a footer makes no sense is told of the file. Raises PageError."""
+    try:
+        yield
+    except DAMAGE as error:
+        said = f"its footer can't be understood ({error}); copy or make it again"
+        raise PageError(ErrorCode.CORRUPT_DOCUMENT, f"{uri}: {said}") from error
 
 
 @contextmanager
@@ -107,10 +129,22 @@ def _rows(
     """Wanted rows of row group `k`, which begins with row `first`. What can't be read is told of
     each row that it concerns."""
     left = list(reversed(wanted))
+    group = file.metadata.row_group(k)
+    chunk = group.column(_leaf(file, column))
+    packed, size = chunk.total_compressed_size, chunk.total_uncompressed_size
+    if size > max(SMALL_CHUNK, COMPRESSES * packed):
+        said = f"{packed:,} bytes of column {column} become {size:,}; make it again without"
+        for number in wanted:
+            row = document.row(number)
+            error = PageError(ErrorCode.TOO_LARGE, f"{row.source_uri}: {said} compression")
+            yield Row(row, error)
+        return
     others = [field.name for field in file.schema_arrow if _is_plain(field.type)]
-    size = file.metadata.row_group(k).total_byte_size // file.metadata.row_group(k).num_rows
+    rows = min(BATCH_ROWS, BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))
+    if chunk.has_dictionary_page:
+        rows = min(rows, DICTIONARY_BYTES // max(1, size))
     batches = file.iter_batches(
-        min(BATCH_ROWS, max(1, BATCH_BYTES // max(1, size))),
+        max(1, rows),
         row_groups=[k],
         columns=[column, *others],
         use_threads=False,
@@ -118,7 +152,9 @@ def _rows(
     try:
         for batch in batches:
             while left and left[-1] < first + batch.num_rows:
-                yield _row(document, batch, column, left.pop(), first)
+                found = _row(document, batch, column, left[-1], first)
+                left.pop()
+                yield found
             first += batch.num_rows
             if not left:
                 return
@@ -127,15 +163,26 @@ def _rows(
             row = document.row(number)
             if isinstance(error, StorageError):
                 code, said = ErrorCode.READ_ERROR, f"it can't be fetched ({error})"
+            elif isinstance(error, MemoryError):
+                code, said = ErrorCode.TOO_LARGE, "there is not enough memory to read it"
             else:
                 code, said = ErrorCode.CORRUPT_DOCUMENT, f"the file is damaged there ({error})"
             yield Row(row, PageError(code, f"{row.source_uri}: {said}"))
 
 
 def _row(document: Document, batch: pa.RecordBatch, column: str, number: int, first: int) -> Row:
-    values = {name: batch.column(name)[number - first].as_py() for name in batch.schema.names}
+    row = document.row(number)
+    values: dict[str, Any] = {}
+    for name, some in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            values[name] = some[number - first].as_py()
+        except DAMAGE as error:
+            # A date that no calendar has, text that is no UTF-8.
+            said = f"the value in column {name} can't be read ({error}); mend it or leave the row"
+            damage = PageError(ErrorCode.CORRUPT_DOCUMENT, valid_text(f"{row.source_uri}: {said}"))
+            return Row(row, damage)
     value = values.pop(column)
-    row = replace(document.row(number), metadata=metadata(values))
+    row = replace(row, metadata=metadata(values))
     return Row(row, _content(f"{row.source_uri}, column {column}", value))
 
 
@@ -210,14 +257,15 @@ def _feature(schema: pa.Schema, column: str) -> str | None:
     raw = (schema.metadata or {}).get(b"huggingface")
     if raw is None:
         return None
+    # Whatever wrote something else there declared nothing.
     try:
         feature = json.loads(raw)["info"]["features"][column]
-    except (ValueError, KeyError, TypeError):
+        while isinstance(feature, list) or "feature" in feature:
+            feature = feature[0] if isinstance(feature, list) else feature["feature"]
+        kind = feature.get("_type")
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
-    while isinstance(feature, list) or "feature" in feature:
-        feature = feature[0] if isinstance(feature, list) else feature["feature"]
-    kind = feature.get("_type")
-    return kind if kind in ("Image", "Pdf") else None
+    return str(kind) if kind in ("Image", "Pdf") else None
 
 
 def _is_pdf(schema: pa.Schema, column: str) -> bool:

@@ -1,11 +1,18 @@
 """Values from outside that no table can hold: none ends a run."""
 
+import io
 import json
 import os
+import shutil
+import subprocess
+import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from aiohttp import web
 
@@ -139,3 +146,156 @@ def test_a_row_that_cannot_be_stored_is_that_pages_failure(
     assert (found["odd"]["status"], found["odd"]["error_code"]) == ("failed", "internal_error")
     assert "odd.png, page 1: what was read can't be stored" in found["odd"]["error"]
     assert f"pages.{column}" in found["odd"]["error"]
+
+
+def of_file(out: Path, name: str) -> list[Row]:
+    """The rows of a dataset's file, in order."""
+    found = [row for row in load_pages(str(out)) if row["name"].rpartition("-")[0] == name]
+    return sorted(found, key=lambda row: row["source_uri"])
+
+
+def test_tars_that_do_not_end_as_tars_end(tmp_path: Path) -> None:
+    """A damaged header was taken for the end: what stood behind it vanished with exit code 0."""
+    whole = shards.samples(tmp_path / "in" / "whole.tar", 4).read_bytes()
+    header = whole.index(b"0002.jpg")
+    flipped = bytearray(whole)
+    flipped[header + 100] ^= 4
+    broken = {
+        "flipped": bytes(flipped),
+        "cut": whole[: header + 300],
+        "unended": whole[:header],
+        "more": whole + whole,
+        "zeros": whole[:header] + bytes(512) + whole[header + 512 :],
+    }
+    for name, body in broken.items():
+        (tmp_path / "in" / f"{name}.tar").write_bytes(body)
+    with serving_beside() as server:
+        run(tmp_path / "in", tmp_path / "out", base_url=server.base_url, **ALONE)
+    assert [row["status"] for row in of_file(tmp_path / "out", "whole")] == ["ok"] * 4
+    for name in broken:
+        *good, last = of_file(tmp_path / "out", name)
+        # The sample before the damage may have lost files.
+        assert [row["status"] for row in good] == ["ok"] * (4 if name == "more" else 1), name
+        assert (last["status"], last["error_code"]) == ("failed", "corrupt_document")
+        assert f"{name}.tar#row={len(good)}: the tar is cut off or damaged here" in last["error"]
+        assert f"{len(good)} samples stand before it" in last["error"]
+        assert "byte " in last["error"]
+
+
+def tar_of(path: Path, *members: tuple[bytes, bytes]) -> Path:
+    """A tar of names as bytes, and bodies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w", encoding="latin-1", format=tarfile.GNU_FORMAT) as whole:
+        for name, body in members:
+            member = tarfile.TarInfo(name.decode("latin-1"))
+            member.size = len(body)
+            whole.addfile(member, io.BytesIO(body))
+    return path
+
+
+def test_one_bad_row_of_a_tar_is_one_row(tmp_path: Path) -> None:
+    picture = shards.picture(1)
+    deep = b"[" * 200_000
+    long = b"folder/" * 30 + b"long"
+    tar_of(
+        tmp_path / "in" / "odd.tar",
+        *((b"0.jpg", picture), (b"0.json", b'{"half": "\\ud835", "\\ud800": 1}')),
+        *((b"1.jpg", picture), (b"1.json", deep)),
+        *((b"caf\xe9.jpg", picture), (b"caf\xe9.txt", b"\xff\xfe")),
+        *((long + b".jpg", picture), (long + b".json", b'{"id": 7}')),
+        *((b"9.jpg", picture),),
+    )
+    with serving_beside() as server:
+        run(tmp_path / "in", tmp_path / "out", base_url=server.base_url, **ALONE)
+    found = of_file(tmp_path / "out", "odd")
+    assert [row["status"] for row in found] == ["ok", "failed", "ok", "ok", "ok"]
+    assert "odd.tar#row=1: the JSON of sample 1 is nested too deep" in found[1]["error"]
+    said = [json.loads(row["metadata"] or "{}") for row in found]
+    assert said[0]["half"] == "\ufffd"
+    assert said[2]["__key__"] == r"caf\xe9"
+    assert said[3] == {"__key__": long.decode(), "id": 7}
+
+
+def test_a_sparse_tar_takes_no_memory(tmp_path: Path) -> None:
+    tar = shutil.which("tar")
+    assert tar is not None
+    with (tmp_path / "hole.pdf").open("wb") as hole:
+        hole.truncate(6 << 30)
+    (tmp_path / "next.jpg").write_bytes(shards.picture(1))
+    for form in ("gnu", "posix"):
+        target = tmp_path / "in" / f"{form}.tar"
+        target.parent.mkdir(exist_ok=True)
+        command = [tar, "--sparse", f"--format={form}", "-cf", str(target), "hole.pdf", "next.jpg"]
+        subprocess.run(command, cwd=tmp_path, check=True)
+        assert target.stat().st_size < 50_000
+    with serving_beside() as server:
+        run(tmp_path / "in", tmp_path / "out", base_url=server.base_url, **ALONE)
+    for form in ("gnu", "posix"):
+        hole_row, next_row = of_file(tmp_path / "out", form)
+        assert hole_row["error_code"] == "unsupported_format"
+        assert f"{form}.tar#row=0" in hole_row["error"]
+        assert "sparse" in hole_row["error"]
+        assert next_row["status"] == "ok"
+
+
+def test_one_bad_row_of_a_parquet_file_is_one_row(tmp_path: Path) -> None:
+    picture = shards.picture(1)
+    days = pa.array([1, 1 << 30, 2], pa.int32()).view(pa.date32())
+    words = pa.array([b"fine", b"\xff\xfe", b"fine"], pa.binary()).view(pa.string())
+    moments = pa.array([1, 2, 1 << 62], pa.int64()).view(pa.timestamp("ms"))
+    for name, values in (("days", days), ("words", words), ("moments", moments)):
+        columns = {"image": [picture] * 3, "value": values}
+        shards.table(tmp_path / "in" / f"{name}.parquet", columns)
+    for name, said in (("list", "[]"), ("number", '{"info": {"features": {"image": 5}}}')):
+        table = pa.table({"image": [picture]}).replace_schema_metadata({"huggingface": said})
+        pq.write_table(table, tmp_path / "in" / f"{name}.parquet")
+    with serving_beside() as server:
+        run(tmp_path / "in", tmp_path / "out", base_url=server.base_url, **ALONE)
+    for name, bad in (("days", 1), ("words", 1), ("moments", 2)):
+        found = of_file(tmp_path / "out", name)
+        assert [row["status"] for row in found] == [
+            "failed" if number == bad else "ok" for number in range(3)
+        ]
+        assert f"{name}.parquet#row={bad}: the value in column value can't" in found[bad]["error"]
+    for name in ("list", "number"):
+        assert [row["status"] for row in of_file(tmp_path / "out", name)] == ["ok"]
+
+
+def test_a_column_that_fills_the_memory_is_not_read(tmp_path: Path) -> None:
+    bomb = pa.table({"image": pa.array([bytes(300 << 20)], pa.large_binary())})
+    (tmp_path / "in").mkdir()
+    pq.write_table(bomb, tmp_path / "in" / "bomb.parquet", compression="zstd", use_dictionary=False)
+    # Rows that share one value: the file says it once.
+    shared = pa.array([bytes(8 << 20)] * 100, pa.large_binary())
+    pq.write_table(
+        pa.table({"image": shared}),
+        tmp_path / "in" / "shared.parquet",
+        compression="zstd",
+        dictionary_pagesize_limit=64 << 20,
+    )
+    shards.images(tmp_path / "in" / "good.parquet", 2)
+    del bomb, shared
+    script = f"{MEASURED}\nread({str(tmp_path / 'in')!r}, {str(tmp_path / 'out')!r})"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[-1]) < 1200, "megabytes"
+    [row] = of_file(tmp_path / "out", "bomb")
+    assert row["error_code"] == "too_large"
+    assert "bomb.parquet#row=0" in row["error"]
+    assert [one["status"] for one in of_file(tmp_path / "out", "good")] == ["ok", "ok"]
+    assert {one["status"] for one in of_file(tmp_path / "out", "shared")} == {"failed"}
+
+
+MEASURED = """
+from pathlib import Path
+from llm_ocr import run
+from tests.servers.chat import serving_beside
+
+def read(inputs, out):
+    with serving_beside() as server:
+        alone = {"render_workers": 1, "fallback": "none", "describe": False}
+        run(inputs, out, base_url=server.base_url, **alone)
+    peak = Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]
+    print(int(peak) // 1024)
+"""

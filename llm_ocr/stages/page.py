@@ -32,6 +32,7 @@ from llm_ocr.sources.pool import DocumentInfo, RenderPool
 from llm_ocr.sources.raster import BLANK_INK
 from llm_ocr.stages.figures import figure_blocks, figures_of
 from llm_ocr.stages.layer import check_text, layer_beside, told
+from llm_ocr.stages.mending import mended_from
 from llm_ocr.stages.placing import merged, placed
 from llm_ocr.stages.rows import image_columns, page_columns, page_rows, told_columns
 from llm_ocr.stages.stage import (
@@ -209,8 +210,17 @@ class PageItem:
             parsed = ParsedAnswer(beside.of(parsed.blocks), (*beside.notes, *parsed.notes))
         if verdict.why:
             parsed = ParsedAnswer(parsed.blocks, (*parsed.notes, verdict.why))
+        if not profile.takes_text_layer and verdict.is_good:
+            parsed = self._mended(parsed)
         prompt = profile.prompt_hash(rung.task)
         return Reading(reader, rung.name, prompt, answer, parsed, verdict, told=beside)
+
+    def _mended(self, parsed: ParsedAnswer) -> ParsedAnswer:
+        blocks, count = mended_from(self._layer, parsed.blocks)
+        if not count:
+            return parsed
+        note = f"spaces and line breaks mended from the PDF's own text in {count} places"
+        return ParsedAnswer(tuple(blocks), (*parsed.notes, note))
 
     def _evidence(self, profile: ModelProfile) -> Evidence:
         page, least = self._drawn, self._how.min_agreement

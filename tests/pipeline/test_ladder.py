@@ -333,3 +333,27 @@ def test_all_requests_for_strips_are_counted_where_all_are_refused(scan: Path) -
 
     row = read_one(scan, reply)
     assert (row["status"], row["attempts"]) == ("truncated", 4)
+
+
+def test_spaces_and_lists_are_mended_from_the_pages_own_text(tmp_path: Path) -> None:
+    lines = ["Input 220-240V AC at 1234.50 W", "• Unplug it first", "• Then open the lid"]
+    sheet = Canvas(str(tmp_path / "page.pdf"), pagesize=(300, 400))
+    for k, line in enumerate(lines):
+        sheet.drawString(20, 350 - 40 * k, line)
+    sheet.save()
+    said = (
+        "<|ref|>text<|/ref|><|det|>[[60, 90, 700, 140]]<|/det|>\n"
+        "Input 220- 240V AC at 1 234.50 W\n\n"
+        "<|ref|>text<|/ref|><|det|>[[60, 190, 700, 250]]<|/det|>\n"
+        "• Unplug it first • Then open the lid"
+    )
+    row = read_one(tmp_path / "page.pdf", lambda body: answer(said))
+    assert row["markdown"] == (
+        "Input 220-240V AC at 1234.50 W\n\n- Unplug it first\n- Then open the lid"
+    )
+    assert any("mended from the PDF's own text in 3 places" in note for note in row["notes"])
+    assert row["raw_answer"] == said
+    (tmp_path / "left").mkdir()
+    alone = (tmp_path / "page.pdf").rename(tmp_path / "left" / "page.pdf")
+    left = read_one(alone, lambda body: answer(said), text_layer="off")
+    assert "220- 240V" in left["markdown"]

@@ -21,6 +21,7 @@ from llm_ocr.evaluation.printing import render
 from llm_ocr.evaluation.propose import Proposal
 from llm_ocr.evaluation.readings import open_readings
 from llm_ocr.markdown import inline, quoted
+from llm_ocr.messages import counted
 from llm_ocr.pipeline.preview import first_pages
 from llm_ocr.platforms.base import Job, JobSpec, Platform, PlatformError, State, wait
 from llm_ocr.platforms.offers import Offer, Quote
@@ -159,7 +160,7 @@ def show_against_plan(out: str, offer: Offer) -> None:
 def _speeds(axes: Axes, reading: Sequence[SessionRecord], planned: Interval) -> None:
     names = [f"session {number}" for number in range(len(reading))]
     bars = axes.barh(names, [60 * one.pages / one.seconds if one.seconds else 0 for one in reading])
-    said = [f"{one.pages} pages" if one.seconds else "killed" for one in reading]
+    said = [counted(one.pages, "page") if one.seconds else "killed" for one in reading]
     axes.bar_label(bars, said, padding=3, fontsize=8)
     axes.axvspan(planned.low, planned.high, color="goldenrod", alpha=0.3, label="planned")
     axes.axvline(planned.expected, color="goldenrod")

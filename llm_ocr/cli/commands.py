@@ -14,6 +14,7 @@ import typer
 
 from llm_ocr.cli.batch_job import run_batch_job
 from llm_ocr.cli.evaluating import evaluate
+from llm_ocr.cli.help import Commands
 from llm_ocr.cli.launching import jobs, launch
 from llm_ocr.cli.options import (
     ASKING,
@@ -38,43 +39,69 @@ from llm_ocr.cli.planning import plan
 from llm_ocr.cli.schemas import schemas
 from llm_ocr.cli.serving import check, engine
 from llm_ocr.cli.showing import errors, listed, show, terminal
+from llm_ocr.messages import counted
 
 if TYPE_CHECKING:
     from llm_ocr.pipeline.events import Notify
     from llm_ocr.report.summary import Summary
     from llm_ocr.settings import Settings
 
-app = typer.Typer(
+app = Commands(
     name="llm-ocr",
     help="Document pages to Markdown, figures with captions, and documents, with open models.",
-    epilog="Settings can also stand in the environment, as LLM_OCR_MODEL, or in --env-file.",
+    epilog="`llm-ocr COMMAND --help` shows a command's options. Settings can also stand in the "
+    "environment, as LLM_OCR_MODEL, or in --env-file.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # its help pages take as long to import as everything else together
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 Inputs = Annotated[
     list[str],
-    typer.Argument(help="Files, folders, datasets, globs in quotes, or lists as @files.txt."),
+    typer.Argument(
+        metavar="INPUT...",
+        help="Files, folders, datasets, globs in quotes, or lists as @files.txt.",
+    ),
 ]
 Run = Annotated[
-    str, typer.Argument(help="Where an earlier run is: a folder, s3://, gs:// or hf://.")
+    str,
+    typer.Argument(metavar="RUN", help="An earlier run's --out: a folder, s3://, gs:// or hf://."),
 ]
 Out = Annotated[
     str,
     typer.Option(
-        "--out", "-o", help="Where the run goes, or goes on: a folder, s3://, gs://, hf://."
+        "--out", "-o", help="Where the run is kept, or resumed: a folder, s3://, gs://, hf://."
     ),
 ]
 Given = dict[str, Any]
+# What the commands are for: the titles of their sections in `llm-ocr --help`.
+READ = "Read documents"
+LATER = "Work on a run"
+LOOK = "Look at a run"
+CLOUD = "Costs and clouds"
+MODELS = "Models, engines and schemas"
 
 
-app.command()(plan)
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit()
 
 
-@app.command()
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(section=READ)
 @takes(PAGES, MODEL, DESCRIBE, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT, CLUSTER, ENV_FILE)
 def run(
     inputs: Inputs,
@@ -85,39 +112,39 @@ def run(
     ] = False,
     json_logs: JsonLogs = False,
 ) -> None:
-    """Extract, describe and assemble; the same command goes on with a run that was stopped."""
+    """Read documents: extract, describe, assemble; the same command resumes a stopped run."""
     stages = ("extract", "describe", "assemble")
     _execute(given, json_logs, inputs=inputs, out=out, stages=stages, update=update)
 
 
-@app.command()
+@app.command(section=READ)
 @takes(PAGES, MODEL, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT, CLUSTER, ENV_FILE)
 def extract(inputs: Inputs, out: Out, given: Given, json_logs: JsonLogs = False) -> None:
-    """Pages to Markdown, blocks and figure crops, without descriptions and documents."""
+    """Read pages only: Markdown, blocks and figure crops, no descriptions or documents."""
     _execute(given, json_logs, inputs=inputs, out=out, stages=("extract",))
 
 
-@app.command()
+@app.command(section=LATER)
 @takes(TASK, MODEL, SERVER, LAUNCH, VLLM, ASKING, OUTPUT, CLUSTER, ENV_FILE)
 def describe(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
-    """Ask about the figures of an earlier run; `assemble` then puts it into the documents."""
+    """Ask about the figures of an earlier run; `assemble` then adds it to the documents."""
     _execute(given, json_logs, inputs=None, out=out, stages=("describe",))
 
 
-app.command()(parse)
+app.command(section=READ)(parse)
 
 
-@app.command()
+@app.command(section=LATER)
 @takes(OUTPUT, CLUSTER, ENV_FILE)
 def assemble(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
-    """Join the pages of an earlier run to documents, with what is described by now."""
+    """Join the pages of an earlier run into documents, with their figures' descriptions."""
     _execute(given, json_logs, inputs=None, out=out, stages=("assemble",))
 
 
-@app.command()
+@app.command(section=LATER)
 @takes(MODEL, SERVER, LAUNCH, VLLM, ASKING, RETRY, RUN, OUTPUT, CLUSTER, ENV_FILE)
 def retry(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
-    """Ask again about pages that ended badly; the better of both readings stands."""
+    """Ask again about pages that failed or were cut; the better of both readings is kept."""
     from llm_ocr.pipeline import operating
 
     statuses, errors = listed(given, "status", "failed"), listed(given, "error", "")
@@ -134,10 +161,10 @@ def retry(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     show(given, json_logs, work)
 
 
-@app.command()
+@app.command(section=LATER)
 @takes(MODEL, RUN, OUTPUT, CLUSTER, ENV_FILE)
 def reparse(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
-    """Read the stored answers with this version's parsers, without a model or a GPU."""
+    """Parse the stored answers again with this version's parsers, without a model or a GPU."""
     from llm_ocr.pipeline import operating
 
     on = where_of(given)
@@ -151,15 +178,15 @@ def reparse(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     show(given, json_logs, work)
 
 
-@app.command()
+@app.command(section=LATER)
 @takes({"staging": OUTPUT["staging"]}, ENV_FILE)
 def compact(
     out: Run,
     given: Given,
-    file_mb: Annotated[int, typer.Option(min=1, help="How large a file may get, in MB.")] = 512,
+    file_mb: Annotated[int, typer.Option(min=1, help="Largest size of a file, in MB.")] = 512,
     json_logs: JsonLogs = False,
 ) -> None:
-    """Merge the small files of a finished run's tables, for those who open them."""
+    """Merge the small files of a finished run's tables into larger ones."""
     from llm_ocr.cli.progress import watch
     from llm_ocr.pipeline.compacting import compact_run
     from llm_ocr.settings import Settings
@@ -169,21 +196,25 @@ def compact(
         with watch(console, json_logs) as notify:
             done = compact_run(out, Settings(**given), file_mb=file_mb, notify=notify)
         for table, files in ({} if json_logs else done.before).items():
-            console.print(f"{done.out}/data/{table}: {files:,} files, now {done.after[table]:,}")
+            console.print(
+                f"{done.out}/data/{table}: {counted(files, 'file')}, now {done.after[table]:,}"
+            )
 
 
-app.command()(check)
-app.command()(engine)
-app.command("launch")(launch)
-app.command("run-batch-job")(run_batch_job)
-app.add_typer(jobs, name="jobs")
+app.command("eval", section=LOOK)(evaluate)
+app.command(section=MODELS)(check)
+app.command(section=MODELS)(engine)
+app.command(section=CLOUD)(plan)
+app.command("launch", section=CLOUD)(launch)
+app.command("run-batch-job", section=CLOUD)(run_batch_job)
+app.add_typer(jobs, name="jobs", rich_help_panel=CLOUD)
 
 
-@app.command()
+@app.command(section=MODELS)
 def models(
     json_output: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """The model profiles: parameters, licence, GPU memory, and what each gives."""
+    """List the model profiles: parameters, licence, GPU memory, and what each returns."""
     import json
 
     from llm_ocr.models.catalogue import all_profiles
@@ -197,18 +228,17 @@ def models(
             terminal().print(render_profiles(profiles))
 
 
-app.command()(schemas)
-app.command("eval")(evaluate)
+app.command(section=MODELS)(schemas)
 
 
-@app.command()
+@app.command(section=LOOK)
 @takes({"staging": OUTPUT["staging"]}, ENV_FILE)
 def status(
     out: Run,
     given: Given,
     json_output: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Shards, pages by status, speed and time left of a run, at any time and from any machine."""
+    """Show a run's progress, pages by status, speed and time left, from any machine."""
     import json
     from dataclasses import asdict
 
@@ -223,10 +253,10 @@ def status(
             terminal().print(render_status(found))
 
 
-@app.command()
+@app.command(section=LOOK)
 def view(
     out: Run,
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the browser.")] = True,
 ) -> None:
     """Serve a run's folder on 127.0.0.1 and open its viewer; Ctrl-C ends it."""
@@ -236,9 +266,9 @@ def view(
         serve(out, port, browser, terminal().print)
 
 
-@app.command()
+@app.command(section=MODELS)
 def version() -> None:
-    """The version of llm_ocr."""
+    """Print the version, as --version does."""
     from llm_ocr import __version__
 
     typer.echo(__version__)
@@ -272,4 +302,4 @@ def _execute(
 
 def main() -> None:
     """The `llm-ocr` command."""
-    app()
+    app(prog_name="llm-ocr")

@@ -18,35 +18,38 @@ SAMPLE = 50
 
 def evaluate(
     run: Annotated[
-        str, typer.Argument(help="A run's --out, or a folder of NAME_pgN.md of any tool.")
+        str,
+        typer.Argument(
+            metavar="RUN", help="A run's --out, or a folder of NAME_pgN.md of any tool."
+        ),
     ],
     tests: Annotated[
         list[str] | None,
         typer.Option(
             help="olmOCR-bench's JSONL, ground truth as .md or .txt, OmniDocBench's JSON, or a "
-            "folder of them. May be given again."
+            "folder of them. May be repeated."
         ),
     ] = None,
     against: Annotated[
-        str | None, typer.Option(help="Another run, to be compared with page by page.")
+        str | None, typer.Option(help="Another run to compare with, page by page.")
     ] = None,
     sample: Annotated[
         int | None,
-        typer.Option(min=1, help="Pages that are looked at without --tests, by chance (50)."),
+        typer.Option(min=1, help="Pages to look at without --tests, at random (default: 50)."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Draws others.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of --sample: another one draws others.")] = 0,
     furniture: Annotated[
-        bool, typer.Option(help="Take running headers, footers and page numbers for text.")
+        bool, typer.Option(help="Count running headers, footers and page numbers as text.")
     ] = False,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Where all results go (default: into the run).")
+        Path | None, typer.Option("--json", help="File for all results (default: in the run).")
     ] = None,
     html_file: Annotated[
         Path | None,
-        typer.Option("--html", help="Where failures go, beside their pages (default: the same)."),
+        typer.Option("--html", help="File for failures, beside their pages (default: in the run)."),
     ] = None,
 ) -> None:
-    """How good a run is: by tests, by ground truth, against another run, or by a sample alone."""
+    """Measure a run: by tests, ground truth, another run, or a sample of its pages alone."""
     from llm_ocr.evaluation import asking, files, printing
     from llm_ocr.evaluation.readings import open_readings
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from llm_ocr.cli.help import Commands
 from llm_ocr.cli.options import (
     ASKING,
     DESCRIBE,
@@ -19,6 +20,7 @@ from llm_ocr.cli.options import (
     SERVER,
     VLLM,
     Options,
+    in_sections,
     takes,
 )
 from llm_ocr.cli.showing import errors, listed, say, terminal
@@ -26,7 +28,7 @@ from llm_ocr.cli.showing import errors, listed, say, terminal
 if TYPE_CHECKING:
     from llm_ocr.platforms.base import Gpu, Job, Platform
 
-jobs = typer.Typer(help="The jobs in a cloud: list, logs, wait, cancel.", no_args_is_help=True)
+jobs = Commands(help="The jobs in a cloud: list, logs, wait, cancel.", no_args_is_help=True)
 
 PLACE: Options = {
     "namespace": Annotated[
@@ -49,11 +51,16 @@ PLACE: Options = {
         str | None, typer.Option(help="hf-jobs: a wheel of llm_ocr to use, not the released one.")
     ],
 }
+in_sections({"Platform": PLACE})
 # Which part of the run a task does, its platform says.
 SHARED = {name: kind for name, kind in RUN.items() if name not in ("shard_index", "shard_count")}
-Where = Annotated[str, typer.Argument(help="hf-jobs, sagemaker, cloud-run or aws-batch.")]
+Where = Annotated[
+    str, typer.Argument(metavar="PLATFORM", help="hf-jobs, sagemaker, cloud-run or aws-batch.")
+]
 LIST = {"prices": PRICES["prices"]}
-JobId = Annotated[str, typer.Argument(help="As `launch` printed it, and `jobs list` does.")]
+JobId = Annotated[
+    str, typer.Argument(metavar="JOB", help="As `launch` printed it, and `jobs list` does.")
+]
 Given = dict[str, Any]
 
 
@@ -70,7 +77,10 @@ def _open(platform: str, given: Given) -> "Platform":
 def start(
     platform: Where,
     inputs: Annotated[
-        list[str], typer.Argument(help="What is read, as s3://, gs:// or hf://; or the run alone.")
+        list[str],
+        typer.Argument(
+            metavar="INPUT...", help="What to read, as s3://, gs:// or hf://; or one run."
+        ),
     ],
     given: Given,
     out: Annotated[
@@ -101,7 +111,7 @@ def start(
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end.")] = False,
 ) -> None:
-    """Submit a run as a job; the same command again goes on with a run that is not finished."""
+    """Submit a run as a job; the same command resumes a run that is not finished."""
     import json
     from dataclasses import asdict
 

@@ -33,25 +33,33 @@ PAGES: Options = {
         int | None, typer.Option(min=1, help="Documents (or rows) to read: the first ones.")
     ],
     "sample": Annotated[
-        int | None, typer.Option(min=1, help="Documents (or rows) to read: some, by chance.")
+        int | None, typer.Option(min=1, help="Documents (or rows) to read: a random sample.")
     ],
-    "seed": Annotated[int | None, typer.Option(help="Chooses others with --sample (0).")],
+    "seed": Annotated[
+        int | None, typer.Option(help="Seed of --sample: another one draws others (default: 0).")
+    ],
     "password": Annotated[
-        str | None, typer.Option(help="Opens encrypted PDFs; better set as LLM_OCR_PASSWORD.")
+        str | None, typer.Option(help="Opens encrypted PDFs; safer as LLM_OCR_PASSWORD.")
     ],
-    "render_workers": Annotated[int | None, typer.Option(min=1, help="Processes that draw pages.")],
-    "render_timeout": Annotated[float | None, typer.Option(help="Seconds to draw one page.")],
+    "render_workers": Annotated[
+        int | None, typer.Option(min=1, help="Processes that render pages.")
+    ],
+    "render_timeout": Annotated[float | None, typer.Option(help="Seconds to render one page.")],
     "max_pixels": Annotated[
-        int | None, typer.Option(min=1, help="Pixels that a page's images may decode to.")
+        int | None, typer.Option(min=1, help="Most pixels that a page's images may decode to.")
     ],
     "text_layer": Annotated[
         TextLayerUse | None,
-        typer.Option(help="A PDF's own text: used where it can be trusted, not at all, or alone."),
+        typer.Option(
+            help="Use of a PDF's own text: where it can be trusted, not at all, or nothing else."
+        ),
     ],
     "min_agreement": Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="Agreement with a PDF's own text below which to ask again."
+            min=0,
+            max=1,
+            help="Agreement with a PDF's own text below which a page is asked about again.",
         ),
     ],
 }
@@ -64,7 +72,7 @@ MODEL: Options = {
 VLLM: Options = {
     "vllm": Annotated[str | None, typer.Option(help="vLLM's command, by name or path.")],
     "vllm_args": Annotated[
-        str | None, typer.Option(help="Arguments for `vllm serve`; they win over llm_ocr's.")
+        str | None, typer.Option(help="More arguments for `vllm serve`; they override llm_ocr's.")
     ],
     "weights": Annotated[
         Path | None, typer.Option(help="Folder with the weights, instead of the Hub.")
@@ -75,48 +83,59 @@ VLLM: Options = {
 }
 SERVER: Options = {
     "base_url": Annotated[
-        str | None, typer.Option(help="A server that runs already, as http://host:8000/v1.")
+        str | None, typer.Option(help="A server that is already running, as http://host:8000/v1.")
     ],
-    "api_key": Annotated[str | None, typer.Option(help="Its key; better set as LLM_OCR_API_KEY.")],
+    "api_key": Annotated[
+        str | None, typer.Option(help="Key for --base-url; safer as LLM_OCR_API_KEY.")
+    ],
     "served_model": Annotated[str | None, typer.Option(help="The model's name on the server.")],
 }
 LAUNCH: Options = {
     "engine": Annotated[
         str | None,
-        typer.Option(help="auto, vllm or embedded; auto: vLLM where it and a GPU are."),
+        typer.Option(
+            help="vllm, embedded (runs on the CPU), or auto: vLLM where it and a GPU are found."
+        ),
     ],
     "engine_threads": Annotated[
         int | None, typer.Option(min=1, help="Cores of the embedded engine.")
     ],
     "ready_timeout": Annotated[
-        float | None, typer.Option(help="Seconds for an engine or server to answer a page.")
+        float | None, typer.Option(help="Seconds that an engine or server may take to start.")
     ],
 }
 ASKING: Options = {
     "concurrency": Annotated[
-        int | None, typer.Option(min=1, help="Requests in flight (default: found while running).")
+        int | None, typer.Option(min=1, help="Requests in flight (default: adapts to the server).")
     ],
-    "request_timeout": Annotated[float | None, typer.Option(help="Seconds for one answer.")],
+    "request_timeout": Annotated[
+        float | None, typer.Option(help="Seconds that one answer may take.")
+    ],
     "busy_timeout": Annotated[
         float | None,
         typer.Option(min=0, help="Seconds to wait for a server that says it is busy (429, 503)."),
     ],
     "skip_check": Annotated[
-        bool | None, typer.Option("--skip-check", help="Don't ask about known pages first.")
+        bool | None,
+        typer.Option("--skip-check", help="Start without testing the server on known pages."),
     ],
     "fallback": Annotated[
         str | None,
-        typer.Option(help="Who reads what no model can: auto, text-layer, embedded or none."),
+        typer.Option(
+            help="What reads a page that the model can't: auto, text-layer, embedded or none."
+        ),
     ],
     "fallback_base_url": Annotated[
-        str | None, typer.Option(help="A server that is asked about pages the model can't read.")
+        str | None, typer.Option(help="A server to ask about pages that the model can't read.")
     ],
-    "fallback_model": Annotated[str | None, typer.Option(help="The profile of its model.")],
+    "fallback_model": Annotated[
+        str | None, typer.Option(help="Model profile of --fallback-base-url.")
+    ],
     "metrics_port": Annotated[
         int | None, typer.Option(min=0, help="Port of Prometheus metrics; 0 takes a free one.")
     ],
     "metrics_host": Annotated[
-        str | None, typer.Option(help="Where that listens; 0.0.0.0 for all interfaces.")
+        str | None, typer.Option(help="Address that the metrics listen on; 0.0.0.0: all.")
     ],
 }
 # Of a task of one's own, and what its name is elsewhere than in `describe`.
@@ -126,17 +145,20 @@ OWN_TASK: Options = {
     ],
     "task_schema": Annotated[
         str | None,
-        typer.Option(help="A schema for its answers: a JSON Schema, a Python file, module:Class."),
+        typer.Option(
+            help="Schema of --task-prompt's answers: JSON Schema, Python file or module:Class."
+        ),
     ],
     "classes": Annotated[
-        list[str] | None, typer.Option(help="For classify: chart,photo,logo and so on.")
+        list[str] | None,
+        typer.Option(help="Classes of the task classify: chart,photo,logo and so on."),
     ],
     "min_figure_area": Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Share of its page below which a figure is skipped."),
+        typer.Option(min=0, max=1, help="Smallest figure to ask about, as a share of its page."),
     ],
 }
-TASKS = "describe, caption, data, classify; with commas or given again"
+TASKS = "describe, caption, data, classify; with commas, or repeat the option"
 TASK: Options = {
     "describe_task": Annotated[
         list[str] | None, typer.Option("--task", help=f"{TASKS} (default: describe).")
@@ -144,30 +166,34 @@ TASK: Options = {
     **OWN_TASK,
 }
 RECORD: Options = {
-    "parse_model": Annotated[str | None, typer.Option(help="Another profile for the records.")],
+    "parse_model": Annotated[
+        str | None, typer.Option(help="Model profile for the records, if not --model.")
+    ],
     "record_per": Annotated[
-        str | None, typer.Option("--per", help="What a record is of: document (default) or page.")
+        str | None, typer.Option("--per", help="One record per document (default) or per page.")
     ],
     "record_from": Annotated[
         str | None,
-        typer.Option("--from", help="What the model is shown: image, text, or both (default)."),
+        typer.Option("--from", help="What the model sees: image, text, or both (default)."),
     ],
     "record_again": Annotated[
         list[str] | None,
-        typer.Option("--again", help="Make records again that are failed, truncated or both."),
+        typer.Option("--again", help="Redo records with these statuses: failed,truncated."),
     ],
     "drop_unsupported": Annotated[
         bool | None,
-        typer.Option("--drop-unsupported", help="Leave out values that the page does not show."),
+        typer.Option("--drop-unsupported", help="Leave out values that the page doesn't show."),
     ],
 }
 DESCRIBE: Options = {
-    "describe_model": Annotated[str | None, typer.Option(help="Another profile for the figures.")],
+    "describe_model": Annotated[
+        str | None, typer.Option(help="Model profile for the figures, if not --model.")
+    ],
     "describe": Annotated[
         bool | None, typer.Option("--describe/--no-describe", help="Describe the figures.")
     ],
     "describe_task": Annotated[
-        list[str] | None, typer.Option(help=f"What is asked about figures: {TASKS}.")
+        list[str] | None, typer.Option(help=f"What to ask about figures: {TASKS}.")
     ],
     **OWN_TASK,
 }
@@ -183,12 +209,15 @@ RETRY: Options = {
 OUTPUT: Options = {
     "staging": Annotated[
         str | None,
-        typer.Option(help="Where a run to hf://datasets/… works (default: a bucket beside it)."),
+        typer.Option(
+            help="Where a run to hf://datasets/… keeps its work (default: a bucket beside it)."
+        ),
     ],
     "markdown": Annotated[
         bool | None,
         typer.Option(
-            "--markdown/--no-markdown", help="A Markdown file a document (default: up to 10,000)."
+            "--markdown/--no-markdown",
+            help="Write a Markdown file per document (default: up to 10,000).",
         ),
     ],
     "viewer_pages": Annotated[
@@ -198,7 +227,8 @@ OUTPUT: Options = {
         str | None, typer.Option(help="The documents' licence, for the dataset card.")
     ],
     "price_per_hour": Annotated[
-        float | None, typer.Option(min=0, help="US dollars an hour of this machine, to tell costs.")
+        float | None,
+        typer.Option(min=0, help="US dollars that this machine costs per hour, to report costs."),
     ],
     "max_cost": Annotated[
         float | None,
@@ -207,10 +237,10 @@ OUTPUT: Options = {
 }
 PRICES: Options = {
     "prices": Annotated[
-        Path | None, typer.Option(help="TOML file of prices, over those of the package.")
+        Path | None, typer.Option(help="TOML file of prices that override the package's.")
     ],
     "throughput": Annotated[
-        Path | None, typer.Option(help="TOML file of speeds, over those of the package.")
+        Path | None, typer.Option(help="TOML file of speeds that override the package's.")
     ],
 }
 RUN: Options = {
@@ -219,43 +249,73 @@ RUN: Options = {
         typer.Option("--public", help="Make a new hf://datasets/… public, not private."),
     ],
     "shard_index": Annotated[
-        int | None, typer.Option(min=0, help="Which of --shard-count workers this is, from 0.")
+        int | None, typer.Option(min=0, help="This worker's number among --shard-count, from 0.")
     ],
     "shard_count": Annotated[
         int | None, typer.Option(min=1, help="Workers that share the run's shards.")
     ],
     "until_complete": Annotated[
         bool | None,
-        typer.Option("--until-complete", help="Then do what other workers have not done yet."),
+        typer.Option("--until-complete", help="When its own shards are done, take over others'."),
     ],
-    "shard_pages": Annotated[int | None, typer.Option(min=1, help="Pages in a shard.")],
+    "shard_pages": Annotated[
+        int | None, typer.Option(min=1, help="Pages per shard, the unit of work that is committed.")
+    ],
     "part_seconds": Annotated[
-        float | None, typer.Option(help="Seconds after which finished pages are staged.")
+        float | None, typer.Option(help="Seconds after which finished pages are saved.")
     ],
     "time_limit": Annotated[
-        float | None, typer.Option(help="Seconds after which it stops, to go on another time.")
+        float | None, typer.Option(help="Seconds after which to stop, to be resumed later.")
     ],
     "max_failed_ratio": Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Share of failed pages that fails the run."),
+        typer.Option(min=0, max=1, help="Share of failed pages above which to exit with 1."),
     ],
 }
 # Not fields of `Settings`: where the run happens.
 CLUSTER: Options = {
     "on": Annotated[
         str | None,
-        typer.Option(help="ray (RAY_ADDRESS, or a local one), or a cluster's ray://HOST:10001."),
+        typer.Option(help="Run on Ray: ray (RAY_ADDRESS, or a local one) or ray://HOST:10001."),
     ],
     "engines": Annotated[
-        int | None, typer.Option(min=1, help="Engines on it (default: as many as have room).")
+        int | None, typer.Option(min=1, help="Engines on the cluster (default: as many as fit).")
     ],
     "gpus_per_engine": Annotated[
-        int | None, typer.Option(min=0, help="GPUs of each (default: 1 where there are some).")
+        int | None, typer.Option(min=0, help="GPUs per engine (default: 1 if there are any).")
     ],
     "cpus_per_engine": Annotated[
-        int | None, typer.Option(min=1, help="CPUs of each (default: 4, or up to 8 with a GPU).")
+        int | None, typer.Option(min=1, help="CPUs per engine (default: 4, or up to 8 with a GPU).")
     ],
 }
+
+# What most runs need: first on a help page, the others in sections below.
+COMMON = {
+    "base_url", "describe", "engine", "limit", "model", "on", "pages", "record_per", "status",
+}  # fmt: skip
+
+
+def in_sections(titled: Mapping[str, Options]) -> None:
+    """Put options, but the common ones, below titles on the help pages of all commands."""
+    for title, options in titled.items():
+        for name, kind in options.items():
+            if name not in COMMON:
+                kind.__metadata__[0].rich_help_panel = title
+
+
+in_sections(
+    {
+        "Pages and rendering": PAGES,
+        "Model and server": MODEL | SERVER | LAUNCH,
+        "vLLM": VLLM,
+        "Requests, fallback and metrics": ASKING,
+        "Figures": DESCRIBE | TASK,
+        "Records": RECORD,
+        "Several workers, limits and stops": RUN,
+        "Ray": CLUSTER,
+        "Outputs and costs": OUTPUT | PRICES,
+    }
+)
 
 
 def where_of(given: dict[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 @takes(RECORD, PAGES, MODEL, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT, CLUSTER, ENV_FILE)
 def parse(
     inputs: Annotated[
-        list[str], typer.Argument(help="Files, folders, datasets; or the place of a run, alone.")
+        list[str],
+        typer.Argument(
+            metavar="INPUT...", help="Files, folders, datasets; or one run, to use its pages."
+        ),
     ],
     schema: Annotated[
         str,
@@ -40,11 +43,13 @@ def parse(
     given: dict[str, Any],
     out: Annotated[
         str | None,
-        typer.Option("--out", "-o", help="Where the run goes, or goes on (default: into the run)."),
+        typer.Option(
+            "--out", "-o", help="Where the run is kept, or resumed (default: in the run)."
+        ),
     ] = None,
     json_logs: JsonLogs = False,
 ) -> None:
-    """Documents to records of a schema, with the place of each value; or those of a run."""
+    """Read documents into records of a schema, with each value's place on the page."""
     from llm_ocr.parsing.loading import load_schema
     from llm_ocr.pipeline import parsing
     from llm_ocr.platforms.places import crew_at

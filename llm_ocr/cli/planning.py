@@ -21,7 +21,7 @@ _GPU = {
 }
 _OWN = {
     "staging": Annotated[
-        str | None, typer.Option(help="What a --update-throughput run was given as --staging.")
+        str | None, typer.Option(help="The --staging of the run of --update-throughput.")
     ]
 }
 
@@ -30,19 +30,22 @@ _OWN = {
 def plan(
     given: Given,
     inputs: Annotated[
-        list[str] | None, typer.Argument(help="What to read, as `llm-ocr run` takes it.")
+        list[str] | None,
+        typer.Argument(metavar="INPUT...", help="What to read, as `llm-ocr run` takes it."),
     ] = None,
     sample_documents: Annotated[
-        int, typer.Option(min=2, help="Documents of each kind whose pages are counted.")
+        int, typer.Option(min=2, help="Documents of each kind to count the pages of.")
     ] = 40,
     tasks: Annotated[int, typer.Option(min=1, help="Tasks that share the work.")] = 1,
     json_output: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     update_throughput: Annotated[
         list[str] | None,
-        typer.Option(help="A run whose speed is added to the file of --throughput; repeatable."),
+        typer.Option(
+            help="A run whose speed is added to the file of --throughput; may be repeated."
+        ),
     ] = None,
 ) -> None:
-    """Count the pages of a sample, and price all of them on every platform side by side."""
+    """Estimate what reading an input costs on every platform, side by side."""
     from llm_ocr.settings import Settings
 
     gpus = listed(given, "gpu", "")
@@ -77,7 +80,8 @@ def _plan(
     if json_output:
         typer.echo(json.dumps(asdict(quote), indent=2))
     else:
-        terminal().print(render_quote(quote), highlight=False)
+        console = terminal()
+        console.print(render_quote(quote, console.width), highlight=False)
 
 
 def _update(runs: list[str], settings: "Settings", gpus: list[str]) -> None:

@@ -11,7 +11,8 @@ def schemas(
     schema: Annotated[
         str | None,
         typer.Argument(
-            help="One of them, or your own: module:Class, a Python file, or a JSON Schema file."
+            metavar="[SCHEMA]",
+            help="One of them, or your own: module:Class, a Python file, or a JSON Schema file.",
         ),
     ] = None,
     source: Annotated[
@@ -21,7 +22,7 @@ def schemas(
         bool, typer.Option("--json", help="As JSON, with the schema that decoding is guided by.")
     ] = False,
 ) -> None:
-    """The built-in schemas, or the fields of one, with the names they are found by."""
+    """List the built-in schemas, or the fields of one with the names they are found by."""
     import json
 
     from llm_ocr.parsing.loading import BUILT_IN, load_schema

@@ -10,7 +10,7 @@ from llm_ocr.cli.showing import errors, note, terminal
 
 @takes(MODEL, SERVER, LAUNCH, VLLM, ENV_FILE)
 def check(given: dict[str, Any]) -> None:
-    """Ask a server, or an engine that is started for it, about known pages; report what is off."""
+    """Test a server, or an engine started for the test, on known pages."""
     from llm_ocr.cli.progress import watch
     from llm_ocr.pipeline.serving import check_target
     from llm_ocr.settings import Settings
@@ -30,17 +30,21 @@ def check(given: dict[str, Any]) -> None:
 @takes(MODEL, LAUNCH, VLLM, ENV_FILE)
 def engine(
     given: dict[str, Any],
-    port: Annotated[int, typer.Option(help="Where it listens on --host.")] = 8000,
-    host: Annotated[str, typer.Option(help="127.0.0.1 keeps it to this machine.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 127.0.0.1: only this machine.")
+    ] = "127.0.0.1",
     model_name: Annotated[
-        str | None, typer.Option(help="The name that the embedded engine serves under.")
+        str | None, typer.Option(help="Model name that the embedded engine serves.")
     ] = None,
     print_command: Annotated[
         bool,
-        typer.Option("--print-command", help="Only show the command, each argument explained."),
+        typer.Option(
+            "--print-command", help="Only print the command, with a reason for each argument."
+        ),
     ] = False,
 ) -> None:
-    """Start an engine alone, for use with curl or --base-url; Ctrl-C ends it."""
+    """Start only an engine, for use with curl or --base-url; Ctrl-C ends it."""
     import os
 
     from llm_ocr.pipeline.serving import engine_command, explain

@@ -16,6 +16,7 @@ from llm_ocr.evaluation.sampling import PageSigns, SampleEvaluation
 from llm_ocr.evaluation.scoring import Evaluation, Score, TestResult
 from llm_ocr.evaluation.text import plain
 from llm_ocr.evaluation.truth import Measured, TruthEvaluation, without_tables
+from llm_ocr.messages import counted
 
 # Pages that are shown with their images, the worst ones; the JSON file has all.
 MOST_PAGES = 100
@@ -32,13 +33,13 @@ def tests_page(found: Evaluation, readings: Readings) -> str:
     body = [
         html.tables(_by("kind", _kinds(found)), _by("document", _documents(found))),
         _problems(found.problems),
-        html.heading(f"{sum(map(len, by_page.values())):,} tests that did not pass"),
+        html.heading(f"{counted(sum(map(len, by_page.values())), 'test')} that did not pass"),
         *_left_out(len(by_page)),
         *_tested(worst, _pictured(readings, [key for key, _ in worst])),
     ]
     overall, rest = found.overall.share, found.without_absent.share
     facts = [
-        f"{percent(overall.value)} of {overall.total:,} tests passed "
+        f"{percent(overall.value)} of {counted(overall.total, 'test')} passed "
         f"(95%: {interval(overall.low, overall.high)}); {percent(rest.value)} of the "
         f"{rest.total:,} that an empty page does not pass"
     ]
@@ -94,7 +95,9 @@ def _problems(problems: Sequence[Problem]) -> str:
 def _left_out(count: int) -> list[str]:
     if count <= MOST_PAGES:
         return []
-    return [f'<p class="legend">The first {MOST_PAGES} of {count:,} pages; JSON has all.</p>']
+    return [
+        f'<p class="legend">The first {MOST_PAGES} of {counted(count, "page")}; JSON has all.</p>'
+    ]
 
 
 def _pictured(readings: Readings, keys: Sequence[Key]) -> dict[Key, PageRead]:
@@ -145,7 +148,7 @@ def truth_page(found: TruthEvaluation, readings: Readings) -> str:
         *_left_out(len(uneven)),
         *(_measured(page, read.get(key)) for page, key in zip(worst, keys, strict=True)),
     ]
-    facts = [f"{len(found.pages):,} pages, {found.failed_pages:,} of which failed"]
+    facts = [f"{counted(len(found.pages), 'page')}, {found.failed_pages:,} of which failed"]
     return html.document(f"{found.place} against ground truth", facts, body)
 
 
@@ -191,7 +194,7 @@ def sample_page(found: SampleEvaluation, readings: Readings) -> str:
     )  # fmt: skip
     statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(found.statuses.items()))
     facts = [
-        f"{len(found.pages):,} of {found.total:,} pages, drawn by chance (seed {found.seed})",
+        f"{len(found.pages):,} of {counted(found.total, 'page')}, at random (seed {found.seed})",
         f"All pages: {statuses}",
     ]
     body = [

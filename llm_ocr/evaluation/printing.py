@@ -12,6 +12,7 @@ from llm_ocr.evaluation.intervals import Mean, Share
 from llm_ocr.evaluation.sampling import SampleEvaluation
 from llm_ocr.evaluation.scoring import Evaluation, Score
 from llm_ocr.evaluation.truth import TruthEvaluation
+from llm_ocr.messages import counted
 
 # Rows that are printed; JSON and HTML have all, or more.
 MOST_ROWS = 20
@@ -68,9 +69,9 @@ def _evaluation(found: Evaluation) -> Group:
     for name, score in names[:MOST_ROWS]:
         documents.add_row(Text(name), *_score_cells(score))
     return Group(
-        Text(f"{len(found.results):,} tests of {found.place}"),
+        Text(f"{counted(len(found.results), 'test')} of {found.place}"),
         *(table, Text(""), documents),
-        *_more(len(names), "documents"),
+        *_more(len(names), "document"),
         *_rejected(found.rejected),
     )
 
@@ -88,11 +89,13 @@ def _share_cells(share: Share) -> tuple[str, str]:
 
 
 def _more(count: int, what: str) -> list[RenderableType]:
-    return [Text(f"and {count - MOST_ROWS:,} {what} more")] if count > MOST_ROWS else []
+    return [Text(f"and {counted(count - MOST_ROWS, what)} more")] if count > MOST_ROWS else []
 
 
 def _rejected(count: int) -> list[RenderableType]:
-    return [Text(f'{count:,} tests are marked "rejected" and were left out')] if count else []
+    if not count:
+        return []
+    return [Text(f'left out as "rejected": {counted(count, "test")}')]
 
 
 def _truth(found: TruthEvaluation) -> Group:
@@ -106,11 +109,11 @@ def _truth(found: TruthEvaluation) -> Group:
         name = Text(f"{page.document}{f' {page.truth.page}' if page.truth.page else ''}")
         worst.add_row(name, f"{page.edits:.3f}", f"{page.order:.3f}", teds)
     failed = found.failed_pages
-    head = f"{len(found.pages):,} pages of {found.place} against ground truth"
+    head = f"{counted(len(found.pages), 'page')} of {found.place} against ground truth"
     return Group(
         Text(f"{head}; {failed:,} of them failed" if failed else head),
         *(table, Text(""), worst),
-        *_more(len(pages), "pages"),
+        *_more(len(pages), "page"),
     )
 
 
@@ -132,7 +135,7 @@ def _means(means: Mapping[str, Mean], counted: str) -> Table:
 def _sample(found: SampleEvaluation) -> Group:
     statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(found.statuses.items()))
     head: list[RenderableType] = [
-        Text(f"{len(found.pages):,} of {found.total:,} pages of {found.place}, by chance")
+        Text(f"{len(found.pages):,} of {counted(found.total, 'page')} of {found.place}, at random")
     ]
     head.append(Text(f"All pages: {statuses}"))
     if found.all_agreement is not None:
@@ -150,7 +153,7 @@ def _sample(found: SampleEvaluation) -> Group:
         place = Text(f"{page.document} {page.number}")
         worst.add_row(place, f"{page.doubt:.2f}", page.status, Text("; ".join(page.remarks)))
     tables = [_means(found.means, "pages"), shares, *([worst] if odd else [])]
-    return Group(*head, *_apart(tables), *_more(len(odd), "pages"))
+    return Group(*head, *_apart(tables), *_more(len(odd), "page"))
 
 
 def _apart(tables: Sequence[Table]) -> list[RenderableType]:
@@ -163,7 +166,9 @@ def _apart(tables: Sequence[Table]) -> list[RenderableType]:
 def _comparison(found: Comparison) -> Group:
     counts = ", ".join(f"{found.count(side):,} {side}" for side in Side)
     lines = [
-        Text(f"{found.a}\nagainst {found.b}, {len(found.pairs):,} pages by {BY[found.by]}"),
+        Text(
+            f"{found.a}\nagainst {found.b}, {counted(len(found.pairs), 'page')} by {BY[found.by]}"
+        ),
         Text(f"{counts} (p = {found.p_value:.2g}, sign test over pages)"),
     ]
     if found.difference is not None:
@@ -171,7 +176,7 @@ def _comparison(found: Comparison) -> Group:
         said = f"{one.value:+.3f}, 95% {one.low:+.3f} to {one.high:+.3f} (bootstrap over documents)"
         lines.append(Text(f"mean difference {said}"))
     if found.unpaired:
-        lines.append(Text(f"{found.unpaired:,} pages are in one of them alone"))
+        lines.append(Text(f"in one of them alone: {counted(found.unpaired, 'page')}"))
     table = _table("page", "", "difference")
     table.add_column("what is odd", overflow="fold")
     for pair in found.examples[:MOST_EXAMPLES]:

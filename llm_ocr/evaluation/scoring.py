@@ -9,6 +9,7 @@ from llm_ocr.evaluation.page_tests import LoadedTests, PageTest, Problem, baseli
 from llm_ocr.evaluation.readings import Documents, PageRead, Readings, find_documents
 from llm_ocr.evaluation.rules import OrderRule, Outcome, TextRule, Verdict
 from llm_ocr.evaluation.said import Said
+from llm_ocr.messages import counted
 
 KINDS = ("present", "absent", "order", "table", "math", "baseline")
 
@@ -167,7 +168,7 @@ def _no_page(place: str, test: PageTest, documents: Documents) -> str | None:
 def _numbered(numbers: Iterable[int]) -> str:
     known = sorted(numbers)
     if known == list(range(1, len(known) + 1)):
-        return "page 1" if len(known) == 1 else f"{len(known)} pages"
+        return "page 1" if len(known) == 1 else counted(len(known), "page")
     return "pages " + ", ".join(map(str, known[:10])) + (" …" if len(known) > 10 else "")
 
 

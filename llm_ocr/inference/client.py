@@ -34,6 +34,7 @@ from llm_ocr.inference.streaming import STREAMED, Draft, read_stream
 from llm_ocr.inference.suspects import PROVEN, Suspects, guilt_of
 from llm_ocr.inference.traffic import Traffic
 from llm_ocr.inference.window import Window
+from llm_ocr.messages import counted
 from llm_ocr.records import ErrorCode, PageError
 
 log = logging.getLogger(__name__)
@@ -339,7 +340,7 @@ class _Sent:
 
 
 def _given_up(error: Exception, code: ErrorCode, attempts: int) -> PageError:
-    return PageError(code, f"{error} ({attempts} attempts)", attempts)
+    return PageError(code, f"{error} ({counted(attempts, 'attempt')})", attempts)
 
 
 def _poison(deaths: int, attempts: int) -> PageError:

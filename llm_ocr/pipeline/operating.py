@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.engines.embedded.command import EMBEDDED
+from llm_ocr.messages import counted
 from llm_ocr.models.catalogue import profile_named
 from llm_ocr.pipeline.crew import Here, Hire
 from llm_ocr.pipeline.destination import destination_of
@@ -83,7 +84,7 @@ def reparse(
     chosen = given.model_copy(update={"describe": False})
     summary = Worker(str(out), chosen, notify, hire, prepare=prepare).run(None, ())
     for why, pages in found[0].left_alone.items():
-        tell(Note(f"{pages:,} pages were left as they are: {why}"))
+        tell(Note(f"left as before: {counted(pages, 'page')}: {why}"))
     return summary
 
 

@@ -12,7 +12,7 @@ from llm_ocr.pipeline.events import Notify, ignore
 from llm_ocr.report.summary import Summary
 from llm_ocr.settings import Settings
 from llm_ocr.sources.files import is_remote
-from llm_ocr.sources.open import NoInputError
+from llm_ocr.sources.open import NoInputError, raise_for_scheme
 from llm_ocr.storage.hub_address import is_repository
 from llm_ocr.storage.store import StorageError, Store
 from llm_ocr.tables.plan import PLAN_PATH
@@ -51,6 +51,8 @@ def parse(
     chosen = Settings(**{**(settings or Settings()).model_dump(), **changes})
     several = [inputs] if isinstance(inputs, str | Path) else inputs
     places = [str(one) for one in several]
+    for place in places:
+        raise_for_scheme(place)
     if out is None:
         if len(places) != 1 or _run_in(places[0], chosen) is None:
             said = f"{', '.join(places)}: no place of a run, whose documents could be parsed"

@@ -14,7 +14,7 @@ from llm_ocr.report.status import NoRunError
 from llm_ocr.settings import Settings
 from llm_ocr.sources.files import is_remote
 from llm_ocr.sources.names import DATASET_KINDS
-from llm_ocr.sources.open import NoInputError, list_documents, uniquely_named
+from llm_ocr.sources.open import NoInputError, list_documents, raise_for_scheme, uniquely_named
 from llm_ocr.sources.pool import RenderPool
 from llm_ocr.sources.twins import families
 from llm_ocr.storage.store import Store
@@ -33,7 +33,11 @@ Planning = Callable[[Store, Settings, list[str], RenderPool, Notify], Awaitable[
 
 
 def absolute(source: str) -> str:
-    """An input as part of a run's identity: the same from any working directory."""
+    """An input as part of a run's identity: the same from any working directory.
+
+    Raises NoInputError for an address that can't be read, such as https://.
+    """
+    raise_for_scheme(source)
     if is_remote(source):
         return source.rstrip("/")
     listed = source.startswith("@")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from llm_ocr.messages import counted
 from llm_ocr.pipeline.again import Again, Prepare
 from llm_ocr.pipeline.asked import statuses_of, wanted_by
 from llm_ocr.pipeline.budget import Budget, budget_of, within
@@ -206,7 +207,7 @@ class Worker:
             summary = summary.with_records(records_as_written(self._store))
         stale = outdated(self._ledger, plan, "parse")
         if stale:
-            self._notify(Note(f"{stale:,} shards have {STALE}"))
+            self._notify(Note(f"{counted(stale, 'shard')} with {STALE}"))
         self._ledger.gather()
         sweep_orphans(self._store, self._ledger)
         self._destination.publish(self._notify)
@@ -264,6 +265,6 @@ class Worker:
 
 def _unfinished(left: Mapping[str, int], shards: int) -> str:
     said = ", ".join(
-        f"{name} has {count:,} of {shards:,} shards to do" for name, count in left.items()
+        f"{name} has {count:,} of {counted(shards, 'shard')} to do" for name, count in left.items()
     )
     return f"{said}: Markdown, viewer and summary come with the last one"

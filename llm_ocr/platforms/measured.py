@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from llm_ocr.messages import counted
 from llm_ocr.pipeline.destination import destination_of
 from llm_ocr.platforms.prices import Interval, Source
 from llm_ocr.platforms.tables import TableFileError
@@ -111,6 +112,6 @@ def _joined(several: Sequence[_Session]) -> Throughput:
     high = max([*speeds, speed * (1 + LEAST_SPREAD)])
     runs = ", ".join(dict.fromkeys(one.run for one in several))
     pages = sum(one.pages for one in several)
-    source = Source(f"{pages:,} pages of {runs}", datetime.now(UTC).date().isoformat())
+    source = Source(f"{counted(pages, 'page')} of {runs}", datetime.now(UTC).date().isoformat())
     first = several[0]
     return Throughput(first.gpu, first.model, Interval(low, speed, high), source)

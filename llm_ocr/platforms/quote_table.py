@@ -1,4 +1,4 @@
-"""A quote in print: a table to decide from, 100 columns wide."""
+"""A quote in print: a table to decide from, on 80 columns or, with more of it, on 100."""
 
 from collections.abc import Callable, Iterable
 
@@ -6,28 +6,42 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from llm_ocr.messages import counted
 from llm_ocr.platforms.offers import ApiOffer, Offer, Quote
 from llm_ocr.platforms.prices import Interval, Source
 from llm_ocr.platforms.survey import Survey
 
 UNREADABLE_SHOWN = 3
+# Columns that the table of offers takes with all it has.
+WIDE = 100
+# The longest name of a machine: a place's name breaks before it and not within.
+MACHINE = 15
 
 
-def render_quote(quote: Quote) -> Group:
-    """What there is to read, what it costs where, and what the figures are from."""
-    parts: list[Text | Table] = [_input(quote.survey), Text(), _offers(quote), Text()]
+def render_quote(quote: Quote, width: int = WIDE) -> Group:
+    """What there is to read, what it costs where, and what the figures are from.
+
+    On fewer than 100 columns (80 at least) the parts of the cost are left out.
+    """
+    is_wide = width >= WIDE
+    parts: list[Text | Table] = [_input(quote.survey), Text(), _offers(quote, is_wide), Text()]
     if quote.apis:
         parts += [_apis(quote.apis, quote.survey), Text()]
+    if not is_wide:
+        more = f"GPU hours, starts and storage: on {WIDE} columns, or with --json."
+        parts.append(Text(more, "dim"))
     parts += [Text(line, "dim") for line in _notes(quote)]
     return Group(*parts)
 
 
 def _input(survey: Survey) -> Text:
-    counted = "all counted" if survey.counted == survey.documents else f"{survey.counted:,} counted"
-    pages = f"{survey.pages.expected:,.0f} pages"
+    how_many = (
+        "all counted" if survey.counted == survey.documents else f"{survey.counted:,} counted"
+    )
+    pages = counted(round(survey.pages.expected), "page")
     if not survey.is_exact:
         pages = f"about {pages} ({survey.pages.low:,.0f}-{survey.pages.high:,.0f})"
-    text = Text(f"{survey.documents:,} files ({counted}), {_size(survey.bytes)}: ")
+    text = Text(f"{counted(survey.documents, 'file')} ({how_many}), {_size(survey.bytes)}: ")
     text.append(pages, "bold")
     if survey.unreadable:
         text.append(f"\n{len(survey.unreadable):,} of those counted can't be opened:", "yellow")
@@ -36,32 +50,34 @@ def _input(survey: Survey) -> Text:
     return text
 
 
-def _offers(quote: Quote) -> Table:
-    tasks = "1 task" if quote.tasks == 1 else f"{quote.tasks:,} tasks at once"
+def _offers(quote: Quote, is_wide: bool) -> Table:
+    tasks = "1 task" if quote.tasks == 1 else f"{counted(quote.tasks, 'task')} at once"
     title = f"{quote.model}, {tasks}"
     # A space between columns: nine of them are to stand on 100.
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-    table.add_column("where", overflow="fold")
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("where", overflow="fold", min_width=MACHINE)
     table.add_column("GPU", no_wrap=True)
-    for name in ("$/h", "pages/min", "GPU hours", "time", "starts", "storage", "cost"):
+    rows = [_row(one, is_wide) for one in quote.offers]
+    for name in rows[0]:
         table.add_column(name, justify="right", no_wrap=True)
-    for one in quote.offers:
-        table.add_row(*_row(one))
+    for one, row in zip(quote.offers, rows, strict=True):
+        gpu = one.gpu if one.gpus == 1 else f"{one.gpus}x{one.gpu}"
+        table.add_row(f"{one.platform} {one.machine}", gpu, *row.values())
     return table
 
 
-def _row(one: Offer) -> tuple[str | Text, ...]:
-    return (
-        f"{one.platform} {one.machine}",
-        one.gpu if one.gpus == 1 else f"{one.gpus}x{one.gpu}",
-        f"{one.price_per_hour:.2f}",
-        f"{one.pages_per_minute.expected:,.0f}",
-        _range(one.gpu_hours, _hours),
-        _range(one.wall_hours, _duration),
-        _money(one.start_cost),
-        _money(one.storage.expected),
-        _cost(one.cost, "bold"),
-    )
+def _row(one: Offer, is_wide: bool) -> dict[str, str | Text]:
+    """An offer's figures by the names of their columns."""
+    parts = {"starts": _money(one.start_cost), "storage": _money(one.storage.expected)}
+    hours = {"GPU hours": _range(one.gpu_hours, _hours)}
+    return {
+        "$/h": f"{one.price_per_hour:.2f}",
+        "pages/min": f"{one.pages_per_minute.expected:,.0f}",
+        **(hours if is_wide else {}),
+        "time": _range(one.wall_hours, _duration),
+        **(parts if is_wide else {}),
+        "cost": _cost(one.cost, "bold"),
+    }
 
 
 def _apis(offers: Iterable[ApiOffer], survey: Survey) -> Table:

@@ -17,6 +17,7 @@ import ray
 from ray.exceptions import RayActorError
 
 from llm_ocr.inference.replies import EngineFailedError, WrongServerError
+from llm_ocr.messages import counted
 from llm_ocr.pipeline.again import Again, Elsewhere
 from llm_ocr.pipeline.crew import Site
 from llm_ocr.pipeline.events import Event, ItemsDone, Note, ShardDone
@@ -123,9 +124,9 @@ class RayCrew:
         gone = await asyncio.to_thread(not_committed, store, stage.name, changed)
         if gone:
             raise ClusterError(
-                f"{len(gone)} shards that nodes have done are not in {store.uri} (the first is "
-                f"{gone[0]}): a node writes to another place of that name. Give an --out that all "
-                "nodes see"
+                f"{counted(len(gone), 'shard')} done by nodes can't be found in {store.uri} (the "
+                f"first is {gone[0]}): a node writes to another place of that name. Give an --out "
+                "that all nodes see"
             )
         return self._committed
 

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 
 import yaml
 
+from llm_ocr.messages import counted
 from llm_ocr.report.record_counts import WHOLE
 from llm_ocr.report.sessions import SessionRecord, read_sessions, total_cost
 from llm_ocr.report.summary import Summary
@@ -130,7 +131,7 @@ def _name(out: str) -> str:
 
 def _opening(summary: Summary) -> str:
     return (
-        f"{_counted(summary.pages, 'page')} of {_counted(summary.documents, 'document')}, read by "
+        f"{counted(summary.pages, 'page')} of {counted(summary.documents, 'document')}, read by "
         f"{_code(summary.model)} with llm_ocr {summary.version}."
     )
 
@@ -245,7 +246,7 @@ def _spending(summary: Summary, sessions: Sequence[SessionRecord]) -> list[str]:
     pages = sum(one.pages for one in timed)
     speed = f", {pages / hours / 3600:,.2f} pages a second in each" if hours and pages else ""
     lines = [
-        f"- {_counted(len(sessions), 'session')}, {_hours(hours)} of work{speed}",
+        f"- {counted(len(sessions), 'session')}, {_hours(hours)} of work{speed}",
         f"- {summary.prompt_tokens:,} tokens in, {summary.completion_tokens:,} out",
     ]
     if untimed:
@@ -256,10 +257,6 @@ def _spending(summary: Summary, sessions: Sequence[SessionRecord]) -> list[str]:
         each = f", ${1000 * cost / priced:,.2f} per 1,000 pages" if priced else ""
         lines.append(f"- ${cost:,.2f}{each}, at the machines' price an hour that was given")
     return lines
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _hours(hours: float) -> str:

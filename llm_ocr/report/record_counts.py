@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
+from llm_ocr.messages import counted
 from llm_ocr.parsing.record import FieldError
 
 # Names of fields that a schema doesn't have are made up by models, without end.
@@ -33,7 +34,7 @@ class RecordCounts:
         if self.errors_by_field:
             fields = (f"{name or WHOLE} {n:,}" for name, n in self.errors_by_field.items())
             more = len(self.errors_by_field) - FIELDS_SAID
-            others = [f"{more:,} more fields"] if more > 0 else []
+            others = [counted(more, "more field")] if more > 0 else []
             yield "Errors in", ", ".join([*islice(fields, FIELDS_SAID), *others])
 
 

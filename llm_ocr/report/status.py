@@ -14,6 +14,7 @@ from itertools import islice
 from rich.console import Group
 from rich.table import Table
 
+from llm_ocr.messages import counted
 from llm_ocr.report.descriptions import by_status
 from llm_ocr.report.summary import SUMMARY_PATH
 from llm_ocr.storage.hub_address import is_repository, run_place
@@ -250,8 +251,13 @@ def render_status(status: RunStatus) -> Group:
         table.add_row(
             name, shards, f"{stage.items_committed:,}", f"{stage.items_staged:,}", statuses
         )
-    head = f"{status.documents:,} documents, about {status.expected_pages:,} pages in {status.out}"
-    copies = [f"{status.duplicates:,} documents are copies of others"] if status.duplicates else []
+    head = (
+        f"{counted(status.documents, 'document')}, about "
+        f"{counted(status.expected_pages, 'page')} in {status.out}"
+    )
+    copies = (
+        [f"copies of others: {counted(status.duplicates, 'document')}"] if status.duplicates else []
+    )
     return Group(head, table, *copies, *_remarks(status))
 
 
@@ -275,7 +281,7 @@ def _remarks(status: RunStatus) -> list[str]:
             (stage.shards_uncounted, "committed, but not counted here"),
         ):
             if count:
-                said.append(f"{name}: {count:,} shards {what}")
+                said.append(f"{name}: {counted(count, 'shard')} {what}")
     if status.pages_per_second is not None:
         said.append(f"{status.pages_per_second:.2f} pages/s, {_duration(status.seconds_left or 0)}")
     return said

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from llm_ocr import __version__
+from llm_ocr.messages import counted
 from llm_ocr.records import PageStatus
 from llm_ocr.report.balance import check_run
 from llm_ocr.report.descriptions import told
@@ -199,15 +200,18 @@ def _problem_pages(store: Store, shards: Mapping[str, Entry]) -> Iterator[Proble
 def render_summary(summary: Summary) -> Group:
     """The printed form, for a terminal or a log."""
     grid = Table.grid(padding=(0, 2))
-    copies = f", {summary.duplicates:,} of them copies of others" if summary.duplicates else ""
+    are_copies = "is a copy of another" if summary.duplicates == 1 else "are copies of others"
+    copies = f", {summary.duplicates:,} of them {are_copies}" if summary.duplicates else ""
     grid.add_row("Documents", f"{summary.documents:,}{copies}")
     grid.add_row("Pages", Text.assemble(f"{summary.pages:,}  ", *_statuses(summary)))
     grid.add_row("Figures", told(summary.figures, summary.descriptions, summary.tasks))
     grid.add_row("Tokens", f"{summary.prompt_tokens:,} in, {summary.completion_tokens:,} out")
     grid.add_row("This session", _speed(summary))
     if summary.retries or summary.engine_restarts:
-        restarts = f"{summary.engine_restarts} engine restarts ({summary.seconds_down:.0f} s)"
-        grid.add_row("Retries", f"{summary.retries} requests, {restarts}")
+        restarts = (
+            f"{counted(summary.engine_restarts, 'engine restart')} ({summary.seconds_down:.0f} s)"
+        )
+        grid.add_row("Retries", f"{counted(summary.retries, 'request')}, {restarts}")
     if summary.cost is not None:
         grid.add_row("Cost", f"${summary.cost:,.2f}")
     for said in summary.records.said():
@@ -232,7 +236,7 @@ def _speed(summary: Summary) -> str:
     if not summary.pages_done:
         return "no page was left to read"
     return (
-        f"{summary.pages_done:,} pages in {summary.seconds:,.1f} s: "
+        f"{counted(summary.pages_done, 'page')} in {summary.seconds:,.1f} s: "
         f"{summary.pages_per_second:.2f} pages/s, {summary.tokens_per_second:,.0f} tokens/s"
     )
 
@@ -240,7 +244,9 @@ def _speed(summary: Summary) -> str:
 def _brakes(summary: Summary) -> str:
     shares = ", ".join(f"{name} {share:.0%}" for name, share in summary.held_back.items())
     busy = "" if summary.gpu_busy is None else f"; GPU busy {summary.gpu_busy:.0%}"
-    return f"{shares} of the time; at most {summary.widest_window} requests in flight{busy}"
+    return (
+        f"{shares} of the time; at most {counted(summary.widest_window, 'request')} in flight{busy}"
+    )
 
 
 def _problems(summary: Summary) -> Table:

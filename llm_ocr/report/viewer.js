@@ -121,7 +121,7 @@ function showList() {
     list.append(group);
   }
   const all = run.pages.length;
-  const shown = all < run.total ? `${number.format(all)} of ${number.format(run.total)} pages shown` : `${number.format(all)} pages`;
+  const shown = all < run.total ? `${number.format(all)} of ${number.format(run.total)} pages shown` : `${number.format(all)} ${all === 1 ? "page" : "pages"}`;
   byId("count").textContent = visible.length === all ? shown : `${number.format(visible.length)} found, ${shown}`;
 }
 

@@ -30,6 +30,8 @@ from llm_ocr.sources.names import (
 from llm_ocr.sources.remote import remote_documents
 
 _log = logging.getLogger(__name__)
+# A scheme in front, as of an address: https://host/path.
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 _RANGE = re.compile(r"\s*(\d+)\s*(?:(-)\s*(\d+)?\s*)?")
 
 
@@ -88,6 +90,26 @@ def list_documents(inputs: Sequence[str]) -> list[Document]:
         for same, document in expanded:
             found.setdefault(same, document)
     return list(uniquely_named(found.values()))
+
+
+def raise_for_scheme(given: str) -> None:
+    """Raises NoInputError for an address that can't be read, such as https://."""
+    address = given.removeprefix("@")
+    if _SCHEME.match(address) and not is_remote(given):
+        raise NoInputError(_no_path(address))
+
+
+def _no_path(address: str) -> str:
+    """What is wrong with an address in the place of a path, and what to do."""
+    scheme = address.partition("://")[0].lower()
+    if scheme in ("http", "https"):
+        remedy = f"a web address can't be read yet; download the file (curl -LO '{address}')"
+        return f"{address}: {remedy}, and name that"
+    if scheme == "file":
+        return f"{address}: give the path alone, without file://"
+    if is_remote(address):
+        return f"{address}: a list holds local paths; give this address itself as an input"
+    return f"{address}: {scheme}:// can't be read; give a local path, s3://, gs:// or hf://"
 
 
 def _found(given: str) -> list[tuple[str, Document]]:
@@ -170,6 +192,8 @@ def _listed(listing: Path) -> Iterator[tuple[Path, str]]:
     for line in lines:
         entry = line.strip()
         if entry and not entry.startswith("#"):
+            if _SCHEME.match(entry):
+                raise NoInputError(f"@{listing}: {_no_path(entry)}")
             path = listing.parent / Path(entry).expanduser()
             name = entry if not Path(entry).is_absolute() else Path(entry).name
             yield path, _name(Path(name), Path())

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from llm_ocr.markdown import quoted
+from llm_ocr.messages import counted
 from llm_ocr.models.profile import Task
 from llm_ocr.parsing.figure_data import from_json
 from llm_ocr.parsing.figure_tables import as_html
@@ -138,7 +139,9 @@ def document_outcome(pages: Sequence[Row]) -> tuple[PageStatus, PageError | None
         return PageStatus.FAILED, PageError(code, first["error"] or "no page was read")
     if failed or cut:
         numbers = ", ".join(str(page["page_number"]) for page in (*failed, *cut))
-        message = f"{len(failed)} of {len(pages)} pages failed, {len(cut)} were cut: {numbers}"
+        ends = [(len(failed), "failed"), (len(cut), "was cut" if len(cut) == 1 else "were cut")]
+        said = ", ".join(f"{count} {end}" for count, end in ends if count)
+        message = f"of {counted(len(pages), 'page')}, {said}: {numbers}"
         return PageStatus.TRUNCATED, PageError(ErrorCode.MISSING_PAGES, message)
     return PageStatus.OK, None
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 
 from llm_ocr.documents import Document
+from llm_ocr.messages import counted
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.records import ErrorCode, Page, PageError, TextLayerUse
 from llm_ocr.sources.open import PageSelection
@@ -76,7 +77,8 @@ class ExtractStage:
         if not numbers:
             raise PageError(
                 ErrorCode.NO_PAGES,
-                f"{document.source_uri}: --pages selects none of its {info.page_count} pages",
+                f"{document.source_uri}: --pages selects no page: it has "
+                f"{counted(info.page_count, 'page')}",
             )
         return numbers
 

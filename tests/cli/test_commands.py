@@ -71,7 +71,7 @@ def test_settings_come_from_the_environment_and_arguments_win(
         LLM_OCR_DESCRIBE="false",
     )
     assert re.search(r"Pages\s+2\s+1 ok\s+1 failed", done.stdout)
-    assert "--pages selects none of its 1 pages" in " ".join(done.stdout.split())
+    assert "--pages selects no page: it has 1 page" in " ".join(done.stdout.split())
     assert done.returncode == 1, "half of the pages failed"
 
 
@@ -226,11 +226,102 @@ def test_view_serves_the_viewer(inputs: Path, tmp_path: Path, server: ChatServer
     assert viewing.wait(10) == 0
 
 
-def test_help_names_every_command_and_version_is_one_line() -> None:
-    said = llm_ocr("--help").stdout
-    for command in ("run", "extract", "describe", "assemble", "view", "status", "engine"):
-        assert f"\n  {command} " in said
-    assert re.fullmatch(r"\d+\.\d+\.\d+\n", llm_ocr("version").stdout)
+def sections(*arguments: str) -> dict[str, list[str]]:
+    """A help page's sections by title, with the names that begin their lines."""
+    found: dict[str, list[str]] = {}
+    for line in llm_ocr(*arguments, "--help", COLUMNS="80").stdout.splitlines():
+        if re.fullmatch(r"[A-Z].*:", line):
+            found[line[:-1]] = []
+        elif found and (named := re.match(r"  (?:-\w, )?([\w-]+)", line)):
+            list(found.values())[-1].append(named[1])
+    return found
+
+
+COMMANDS = [
+    "run", "extract", "describe", "parse", "assemble", "retry", "reparse", "compact", "eval",
+    "status", "view", "plan", "launch", "check", "engine", "models", "schemas",
+]  # fmt: skip
+
+
+def test_help_names_every_command_by_what_it_is_for() -> None:
+    found = sections()
+    assert {*COMMANDS, "jobs", "version"} == {
+        name for title, names in found.items() if title != "Options" for name in names
+    }
+    assert found["Read documents"] == ["run", "extract", "parse"]
+    assert "..." not in llm_ocr("--help", COLUMNS="80").stdout, "no sentence is cut"
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "jobs list", "jobs logs"])
+def test_options_are_in_sections_short_enough_to_read_the_common_ones_first(command: str) -> None:
+    page = llm_ocr(*command.split(), "--help", COLUMNS="80").stdout
+    found = sections(*command.split())
+    options = {title: names for title, names in found.items() if title != "Arguments"}
+    assert next(iter(options)) == "Options"
+    assert max(map(len, options.values())) <= 14
+    listed = [name for names in options.values() for name in names]
+    assert len(listed) == len(set(listed)) >= 1
+    assert max(map(len, page.splitlines())) <= 80
+
+
+def test_what_most_runs_need_stands_first() -> None:
+    first = sections("run")["Options"]
+    assert {"--out", "--model", "--base-url", "--engine", "--pages", "--limit"} <= {*first}
+    assert "--shard-index" not in first
+    assert len(sections("run")) >= 6
+
+
+def test_the_version_is_one_line() -> None:
+    for asked in ("version", "--version"):
+        assert re.fullmatch(r"\d+\.\d+\.\d+\n", llm_ocr(asked).stdout)
+
+
+def test_a_shell_completes_commands_and_options(tmp_path: Path) -> None:
+    script = llm_ocr("--show-completion", "bash").stdout
+    assert "complete -o default -F _llm_ocr_completion llm-ocr" in script
+    (tmp_path / "completion.sh").write_text(script)
+    (tmp_path / "llm-ocr").symlink_to(Path(sys.executable).with_name("llm-ocr"))
+
+    def completed(*words: str) -> list[str]:
+        ask = (
+            f"PATH={tmp_path}:$PATH; . {tmp_path}/completion.sh; COMP_WORDS=({' '.join(words)}); "
+            f"COMP_CWORD={len(words) - 1}; _llm_ocr_completion llm-ocr; "
+            'printf "%s\\n" "${COMPREPLY[@]}"'
+        )
+        done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    assert completed("llm-ocr", "re") == ["retry", "reparse"]
+    assert completed("llm-ocr", "run", "--base") == ["--base-url"]
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "said"),
+    [
+        ("run", "https://arxiv.org/pdf/1706.03762", "a web address can't be read yet"),
+        ("plan", "http://arxiv.org/pdf/1706.03762", "a web address can't be read yet"),
+        ("parse", "https://arxiv.org/pdf/1706.03762", "a web address can't be read yet"),
+        ("run", "@https://example.org/list.txt", "a web address can't be read yet"),
+        ("run", "file:///home/report.pdf", "give the path alone, without file://"),
+        ("run", "azure://box/scans", "azure:// can't be read; give a local path, s3://"),
+    ],
+)
+def test_an_address_that_cannot_be_read_is_refused_as_what_it_is(
+    tmp_path: Path, command: str, given: str, said: str
+) -> None:
+    more = {"run": ["--out", str(tmp_path / "out")], "plan": [], "parse": ["--schema", "invoice"]}
+    done = llm_ocr(command, given, *more[command])
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"{given.removeprefix('@')}: ")
+    assert said in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_address_in_a_list_of_paths_is_refused_as_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "files.txt").write_text("# scans\nhttps://example.org/a.pdf\n")
+    done = llm_ocr("run", f"@{tmp_path}/files.txt", "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert f"@{tmp_path}/files.txt: https://example.org/a.pdf: a web address" in done.stderr
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:

@@ -41,6 +41,30 @@ def test_a_folder_is_counted_and_priced_everywhere_on_100_columns(inputs: Path) 
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
+def test_the_table_fits_80_columns_also_with_large_numbers(inputs: Path, tmp_path: Path) -> None:
+    (tmp_path / "many").mkdir()
+    for k in range(30):
+        documents.pdf(tmp_path / "many" / f"{k:02d}.pdf", pages=1 + k % 3)
+    slow = tmp_path / "slow.toml"
+    slow.write_text(
+        "".join(
+            f'[[measured]]\ngpu = "{gpu}"\nmodel = "deepseek-ocr"\npages_per_minute = 1e-4\n'
+            'source = "a test"\ndate = "2026-11"\n'
+            for gpu in ("l4", "l40s", "a100")
+        )
+    )
+    many = [tmp_path / "many", "--throughput", slow, "--sample-documents", "8"]
+    for arguments in ([inputs], [*many, "--gpu", "l4,l40s,a100,l40sx4,ml.g6e.2xlarge"]):
+        done = llm_ocr("plan", *arguments, COLUMNS="80")
+        assert done.returncode == 0, done.stderr
+        assert max(map(len, done.stdout.splitlines())) <= 80
+        table = done.stdout[: done.stdout.index("Commercial APIs")]
+        assert "…" not in table
+        for name in ("g6.2xlarge-spot", "ml.g6e.2xlarge", "nvidia-l4"):
+            assert name in table, "no machine's name is broken"
+    assert re.search(r"4xl40s .*\$\d{2},\d{3} \(\$\d", table), "large numbers were shown"
+
+
 def test_json_has_the_same_and_where_each_figure_is_from(inputs: Path) -> None:
     done = llm_ocr("plan", inputs, "--gpu", "l4,l40s", "--pages", "1-2", "--json")
     assert done.returncode == 0, done.stderr

@@ -93,6 +93,6 @@ def test_it_is_printed(store: Store) -> None:
     stage(store, 3, 1, STALLED_SECONDS + 10)
     command = [sys.executable, "-m", "llm_ocr", "status", store.uri]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "1 shards under way" in said
-    assert "1 shards stalled" in said
+    assert "1 shard under way" in said
+    assert "1 shard stalled" in said
     assert "pages/s, about 15 min left" in said

@@ -124,7 +124,7 @@ async def test_a_failed_page_is_said_in_a_comment_and_in_the_status() -> None:
         document["markdown"] == f'<a id="page-1"></a>\n\nOne.\n\n<a id="page-2"></a>\n\n{comment}\n'
     )
     assert (document["status"], document["error_code"]) == ("truncated", "missing_pages")
-    assert document["error"] == "1 of 2 pages failed, 0 were cut: 2"
+    assert document["error"] == "of 2 pages, 1 failed: 2"
 
 
 def test_a_document_of_failed_pages_failed_as_its_first_did() -> None:

@@ -76,9 +76,10 @@ def run(
         else Settings(**{**settings.model_dump(), **overrides})
     )
     several = [inputs] if isinstance(inputs, str | Path) else inputs
+    places = [absolute(str(one)) for one in several]
     wanted = [name for name in stages if chosen.describe or name != "describe"]
     worker = Worker(str(out), chosen, notify, hire, plan=updated_plan if update else make_plan)
-    return worker.run([absolute(str(one)) for one in several], wanted)
+    return worker.run(places, wanted)
 
 
 def resume(

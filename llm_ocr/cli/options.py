@@ -306,14 +306,14 @@ def in_sections(titled: Mapping[str, Options]) -> None:
 in_sections(
     {
         "Pages and rendering": PAGES,
-        "Model and server": MODEL | SERVER | LAUNCH,
+        "Model and server": {**MODEL, **SERVER, **LAUNCH},
         "vLLM": VLLM,
         "Requests, fallback and metrics": ASKING,
-        "Figures": DESCRIBE | TASK,
+        "Figures": {**DESCRIBE, **TASK},
         "Records": RECORD,
         "Several workers, limits and stops": RUN,
         "Ray": CLUSTER,
-        "Outputs and costs": OUTPUT | PRICES,
+        "Outputs and costs": {**OUTPUT, **PRICES},
     }
 )
 

@@ -65,7 +65,7 @@ lint: setup
 	.venv/bin/lint-imports
 
 docs: setup
-	.venv/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
 
 executed: setup
 	rm -rf out/executed && mkdir -p out/executed

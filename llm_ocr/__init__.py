@@ -1,8 +1,9 @@
 """Document pages to Markdown, figures with captions, and documents, with open vision models.
 
-    from llm_ocr import Settings, load_documents, load_pages, run
+    from llm_ocr import convert, load_documents, run
 
-    summary = run("reports/", out="out/")
+    print(convert("report.pdf").markdown)      # one document, in memory
+    run("reports/", out="out/")                # many, into tables and files
     for document in load_documents("out/"):
         print(document["markdown"])
 
@@ -13,10 +14,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from llm_ocr.inference.replies import EngineFailedError, WrongServerError
+    from llm_ocr.messages import MissingExtraError
+    from llm_ocr.parsing.errors import SchemaError
+    from llm_ocr.pipeline.converting import (
+        ConversionResult,
+        ConvertedFigure,
+        ConvertedPage,
+        convert,
+    )
+    from llm_ocr.pipeline.interruption import BudgetSpentError, StoppedError
     from llm_ocr.pipeline.parsing import parse
     from llm_ocr.pipeline.worker import run
+    from llm_ocr.records import Block, Box, PageStatus
+    from llm_ocr.report.status import NoRunError
     from llm_ocr.report.summary import Summary
     from llm_ocr.settings import Settings
+    from llm_ocr.sources.open import NoInputError
+    from llm_ocr.storage.store import RunInUseError, StorageError
+    from llm_ocr.tables.counts import BalanceError
+    from llm_ocr.tables.plan import SettingsMismatchError
     from llm_ocr.tables.read import (
         load_descriptions,
         load_documents,
@@ -28,21 +45,59 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "convert": "llm_ocr.pipeline.converting",
+    "ConversionResult": "llm_ocr.pipeline.converting",
+    "ConvertedFigure": "llm_ocr.pipeline.converting",
+    "ConvertedPage": "llm_ocr.pipeline.converting",
     "run": "llm_ocr.pipeline.worker",
     "parse": "llm_ocr.pipeline.parsing",
     "Settings": "llm_ocr.settings",
     "Summary": "llm_ocr.report.summary",
+    "Block": "llm_ocr.records",
+    "Box": "llm_ocr.records",
+    "PageStatus": "llm_ocr.records",
     "load_pages": "llm_ocr.tables.read",
     "load_figures": "llm_ocr.tables.read",
     "load_descriptions": "llm_ocr.tables.read",
     "load_documents": "llm_ocr.tables.read",
     "load_records": "llm_ocr.tables.read",
+    "BalanceError": "llm_ocr.tables.counts",
+    "BudgetSpentError": "llm_ocr.pipeline.interruption",
+    "EngineFailedError": "llm_ocr.inference.replies",
+    "MissingExtraError": "llm_ocr.messages",
+    "NoInputError": "llm_ocr.sources.open",
+    "NoRunError": "llm_ocr.report.status",
+    "RunInUseError": "llm_ocr.storage.store",
+    "SchemaError": "llm_ocr.parsing.errors",
+    "SettingsMismatchError": "llm_ocr.tables.plan",
+    "StoppedError": "llm_ocr.pipeline.interruption",
+    "StorageError": "llm_ocr.storage.store",
+    "WrongServerError": "llm_ocr.inference.replies",
 }
 
 __all__ = [
+    "BalanceError",
+    "Block",
+    "Box",
+    "BudgetSpentError",
+    "ConversionResult",
+    "ConvertedFigure",
+    "ConvertedPage",
+    "EngineFailedError",
+    "MissingExtraError",
+    "NoInputError",
+    "NoRunError",
+    "PageStatus",
+    "RunInUseError",
+    "SchemaError",
     "Settings",
+    "SettingsMismatchError",
+    "StoppedError",
+    "StorageError",
     "Summary",
+    "WrongServerError",
     "__version__",
+    "convert",
     "load_descriptions",
     "load_documents",
     "load_figures",
@@ -57,3 +112,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'llm_ocr' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

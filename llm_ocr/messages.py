@@ -2,10 +2,8 @@
 
 
 class MissingExtraError(Exception):
-    """An optional part of llm_ocr is needed and not installed; the message says how to get it.
-
-    A usage error: trying again doesn't help.
-    """
+    """Something that an optional part of llm_ocr needs isn't installed; the message says how to
+    get it. A usage error: trying again doesn't help."""
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

@@ -187,8 +187,8 @@ def compact(
     json_logs: JsonLogs = False,
 ) -> None:
     """Merge the small files of a finished run's tables into larger ones."""
-    from llm_ocr.cli.progress import watch
     from llm_ocr.pipeline.compacting import compact_run
+    from llm_ocr.pipeline.progress import watch
     from llm_ocr.settings import Settings
 
     console = terminal()

@@ -71,7 +71,7 @@ def _plan(
 
     from rich.console import Console
 
-    from llm_ocr.cli.progress import watch
+    from llm_ocr.pipeline.progress import watch
     from llm_ocr.platforms.planning import plan_input
     from llm_ocr.platforms.quote_table import render_quote
 

@@ -11,7 +11,7 @@ from llm_ocr.cli.showing import errors, note, terminal
 @takes(MODEL, SERVER, LAUNCH, VLLM, ENV_FILE)
 def check(given: dict[str, Any]) -> None:
     """Test a server, or an engine started for the test, on known pages."""
-    from llm_ocr.cli.progress import watch
+    from llm_ocr.pipeline.progress import watch
     from llm_ocr.pipeline.serving import check_target
     from llm_ocr.settings import Settings
 

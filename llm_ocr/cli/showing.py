@@ -25,7 +25,7 @@ def show(
     given: dict[str, Any], json_logs: bool, work: "Callable[[Settings, Notify], Summary]"
 ) -> None:
     """Do `work` with the settings that were given, show it, and the summary it ends with."""
-    from llm_ocr.cli.progress import watch
+    from llm_ocr.pipeline.progress import watch
     from llm_ocr.report.summary import render_summary
     from llm_ocr.settings import Settings
 
@@ -71,6 +71,7 @@ def errors() -> Iterator[None]:
     from llm_ocr.env_file import EnvFileError
     from llm_ocr.evaluation.readings import NothingToEvaluateError
     from llm_ocr.inference.replies import EngineFailedError, WrongServerError
+    from llm_ocr.messages import MissingExtraError
     from llm_ocr.parsing.errors import SchemaError
     from llm_ocr.pipeline.describing import NoSuchTaskError
     from llm_ocr.pipeline.interruption import BudgetSpentError, StoppedError
@@ -94,6 +95,10 @@ def errors() -> Iterator[None]:
         for problem in error.errors():
             option = "--" + "-".join(str(part) for part in problem["loc"]).replace("_", "-")
             say(f"{option}: {problem['msg'].removeprefix('Value error, ')}")
+        raise typer.Exit(2) from error
+    except MissingExtraError as error:
+        # Before the errors of engines, stores and platforms, of which each kind is one.
+        say(str(error))
         raise typer.Exit(2) from error
     except (
         BatchJobError,

@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from llm_ocr.engines.failures import STARTED, why
 from llm_ocr.inference.client import ChatClient
-from llm_ocr.inference.replies import EngineFailedError
+from llm_ocr.inference.replies import EngineFailedError, EngineNotInstalledError
 from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.retry import RetryPolicy
 from llm_ocr.inference.window import Window
@@ -40,7 +40,8 @@ LOOK_SECONDS = 2.0
 class EngineCommand:
     """What to run: its name for messages, its arguments before `--host` and `--port`, the model.
 
-    `env` is laid over this process's environment; `ready_timeout` is in seconds.
+    `env` is laid over this process's environment; `ready_timeout` is in seconds. `not_installed` is
+    the exit code, if any, by which the command says that something it needs isn't installed.
     """
 
     name: str
@@ -48,6 +49,7 @@ class EngineCommand:
     model: str
     ready_timeout: float = 120.0
     env: Mapping[str, str] = field(default_factory=dict)
+    not_installed: int | None = None
 
 
 class Engine:
@@ -238,8 +240,11 @@ class Engine:
 
     def _raise_if_ended(self) -> None:
         if self._is_over:
-            name = self.command.name
-            raise EngineFailedError(f"{name} ended before it was ready{why(self.log_path)}")
+            said = f"{self.command.name} ended before it was ready{why(self.log_path)}"
+            ended = None if self._process is None else self._process.returncode
+            if ended is not None and ended == self.command.not_installed:
+                raise EngineNotInstalledError(said)
+            raise EngineFailedError(said)
 
     def _last_line(self) -> str:
         lines = self.log_path.read_text(errors="replace").splitlines()

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from llm_ocr.engines.gpu import Gpu
 from llm_ocr.engines.launch import EngineCommand
-from llm_ocr.inference.replies import EngineFailedError
+from llm_ocr.inference.replies import EngineFailedError, EngineNotInstalledError
+from llm_ocr.messages import how_to_install
 from llm_ocr.models.profile import Argument, ModelProfile
 
 # The share of a GPU that vLLM may fill, as the rest goes to images in preparation and to CUDA.
@@ -76,10 +77,10 @@ def vllm_command(profile: ModelProfile, gpus: Sequence[Gpu], options: VllmOption
     """
     path = find_vllm(options.executable)
     if path is None:
-        raise EngineFailedError(
-            f"vLLM is not installed (no command {options.executable!r}): install it with "
-            'pip install "llm_ocr[vllm]", name another with --vllm, ask a server that runs with '
-            "--base-url, or read with --engine embedded"
+        raise EngineNotInstalledError(
+            f"vLLM is not installed (no command {options.executable!r}): {how_to_install('vllm')}; "
+            "or name another with --vllm, ask a running server with --base-url, or read with "
+            "--engine embedded"
         )
     given = [
         part

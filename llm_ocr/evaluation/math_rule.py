@@ -8,11 +8,12 @@ from rapidfuzz import fuzz
 from llm_ocr.evaluation.near import Excerpt
 from llm_ocr.evaluation.rules import PASSED, Outcome, Verdict, failed
 from llm_ocr.evaluation.said import Said
+from llm_ocr.messages import how_to_install
 
 # A formula of the page that can't be drawn leaves a test open if its LaTeX is so much alike.
 MAY_BE_IT = 0.5
-NO_RENDERER = (
-    "needs matplotlib, which draws formulas to compare them: pip install 'llm_ocr[notebooks]'"
+NO_RENDERER = "needs matplotlib, which draws formulas to compare them: " + how_to_install(
+    "notebooks"
 )
 
 

@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from llm_ocr.inference.retry import RETRYABLE_STATUS, asked_to_wait
+from llm_ocr.messages import MissingExtraError
 from llm_ocr.records import ErrorCode, PageError
 
 # Where requests and answers have what only the embedded engine understands.
@@ -35,6 +36,10 @@ NOBODYS_PAGE = {
 
 class EngineFailedError(Exception):
     """The engine is gone and can't be brought back: the run stops, what is done stays done."""
+
+
+class EngineNotInstalledError(MissingExtraError, EngineFailedError):
+    """What the engine needs isn't installed here; the message says what to install."""
 
 
 class WrongServerError(EngineFailedError):

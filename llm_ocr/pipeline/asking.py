@@ -12,7 +12,7 @@ from typing import Self
 
 from llm_ocr import __version__
 from llm_ocr.engines.check import check, raise_if_wrong
-from llm_ocr.engines.embedded.command import available_cores, embedded_command
+from llm_ocr.engines.embedded.command import available_cores, check_installed, embedded_command
 from llm_ocr.engines.launch import Engine, EngineCommand
 from llm_ocr.engines.vllm import check_version, vllm_command, vllm_version
 from llm_ocr.inference.client import ChatClient
@@ -160,6 +160,7 @@ class Asker:
         if target.kind is EngineKind.SERVER:
             return None
         if target.kind is EngineKind.EMBEDDED:
+            check_installed()
             return embedded_command(settings.engine_threads)
         profile = target.reader.profile
         command = vllm_command(profile, target.gpus, vllm_options(settings))

@@ -9,8 +9,9 @@ from llm_ocr.messages import counted
 from llm_ocr.models.catalogue import profile_named
 from llm_ocr.pipeline.crew import Here, Hire
 from llm_ocr.pipeline.destination import destination_of
-from llm_ocr.pipeline.events import Note, Notify, ignore
+from llm_ocr.pipeline.events import Note, Notify
 from llm_ocr.pipeline.planning import standing_plan
+from llm_ocr.pipeline.progress import shown
 from llm_ocr.pipeline.reparsing import Reparsing
 from llm_ocr.pipeline.retrying import Retrying, open_retry, wanted_pages
 from llm_ocr.pipeline.share import Share
@@ -33,6 +34,7 @@ def retry(
     statuses: Iterable[str] = ("failed",),
     errors: Iterable[str] = (),
     notify: Notify | None = None,
+    progress: bool = True,
     hire: Hire = Here,
 ) -> Summary:
     """Ask again about the pages of the run at `out` with these statuses (and error codes).
@@ -47,17 +49,17 @@ def retry(
     reader = target_of(chosen, chosen.model).reader
     asked = {"model": reader.model, "profile": reader.profile.id}
     wanted = wanted_pages(statuses, errors, asked)
-    tell = notify or ignore
+    with shown(notify, progress) as tell:
 
-    def prepare(store: Store, ledger: Ledger, plan: Plan, share: Share) -> Retrying | None:
-        found = open_retry(store, ledger, plan, wanted, share)
-        if found is None:
-            named = ", ".join(wanted.errors or wanted.statuses)
-            tell(Note(f"no page of {store.uri} is to be asked about again ({named})"))
-            return None
-        return Retrying(store, ledger, found)
+        def prepare(store: Store, ledger: Ledger, plan: Plan, share: Share) -> Retrying | None:
+            found = open_retry(store, ledger, plan, wanted, share)
+            if found is None:
+                named = ", ".join(wanted.errors or wanted.statuses)
+                tell(Note(f"no page of {store.uri} is to be asked about again ({named})"))
+                return None
+            return Retrying(store, ledger, found)
 
-    return Worker(str(out), chosen, notify, hire, prepare=prepare).run(None, ())
+        return Worker(str(out), chosen, tell, hire, prepare=prepare).run(None, ())
 
 
 def reparse(
@@ -65,6 +67,7 @@ def reparse(
     settings: Settings | None = None,
     *,
     notify: Notify | None = None,
+    progress: bool = True,
     hire: Hire = Here,
 ) -> Summary:
     """Read the stored answers of the run at `out` with the parsers of this version; ask nobody.
@@ -74,7 +77,6 @@ def reparse(
     """
     given = settings or Settings()
     own = profile_named(given.model) if "model" in given.model_fields_set else None
-    tell = notify or ignore
     found: list[Reparsing] = []
 
     def prepare(store: Store, ledger: Ledger, plan: Plan, share: Share) -> Reparsing:
@@ -82,9 +84,10 @@ def reparse(
         return found[0]
 
     chosen = given.model_copy(update={"describe": False})
-    summary = Worker(str(out), chosen, notify, hire, prepare=prepare).run(None, ())
-    for why, pages in found[0].left_alone.items():
-        tell(Note(f"left as before: {counted(pages, 'page')}: {why}"))
+    with shown(notify, progress) as tell:
+        summary = Worker(str(out), chosen, tell, hire, prepare=prepare).run(None, ())
+        for why, pages in found[0].left_alone.items():
+            tell(Note(f"left as before: {counted(pages, 'page')}: {why}"))
     return summary
 
 

@@ -8,7 +8,8 @@ from llm_ocr.pipeline import worker
 from llm_ocr.pipeline.copying import copy_read
 from llm_ocr.pipeline.crew import Here, Hire
 from llm_ocr.pipeline.destination import destination_of
-from llm_ocr.pipeline.events import Notify, ignore
+from llm_ocr.pipeline.events import Notify
+from llm_ocr.pipeline.progress import shown
 from llm_ocr.report.summary import Summary
 from llm_ocr.settings import Settings
 from llm_ocr.sources.files import is_remote
@@ -30,6 +31,7 @@ def parse(
     source: str | None = None,
     drop_unsupported: bool | None = None,
     notify: Notify | None = None,
+    progress: bool = True,
     hire: Hire = Here,
 ) -> Summary:
     """Read documents, and make a record of `schema` of each of them (or of each page).
@@ -38,7 +40,7 @@ def parse(
     without `out` the records go into it. `schema` is a built-in's name, `module:Class`, a Python
     file or a JSON Schema file. The rest goes before what `settings` say. The same call goes on
     where it stopped; another schema, or another `per` or `source`, makes the records anew. Raises
-    SchemaError, NoRunError, and what `llm_ocr.run` raises.
+    SchemaError, NoRunError, and what `llm_ocr.run` raises. Progress is shown as `llm_ocr.run` does.
     """
     load_schema(schema)
     given = {
@@ -53,21 +55,22 @@ def parse(
     places = [str(one) for one in several]
     for place in places:
         raise_for_scheme(place)
-    if out is None:
-        if len(places) != 1 or _run_in(places[0], chosen) is None:
-            said = f"{', '.join(places)}: no place of a run, whose documents could be parsed"
-            raise NoInputError(f"{said}; to read documents, give --out")
-        return worker.resume(places[0], chosen, stages=STAGES[1:], notify=notify, hire=hire)
-    runs = [run for one in places if (run := _run_in(one, chosen)) is not None]
-    if not runs:
-        return worker.run(places, out, chosen, stages=STAGES, notify=notify, hire=hire)
-    if len(places) > 1:
-        raise NoInputError(f"{runs[0].uri} holds a run: parse one run at a time, by itself")
-    destination = destination_of(str(out), chosen)
-    if destination.store.uri != runs[0].uri:
-        destination.prepare(private=not chosen.public)
-        copy_read(runs[0], destination.store, notify or ignore)
-    return worker.resume(out, chosen, stages=STAGES[1:], notify=notify, hire=hire)
+    with shown(notify, progress) as tell:
+        if out is None:
+            if len(places) != 1 or _run_in(places[0], chosen) is None:
+                said = f"{', '.join(places)}: no place of a run, whose documents could be parsed"
+                raise NoInputError(f"{said}; to read documents, give --out")
+            return worker.resume(places[0], chosen, stages=STAGES[1:], notify=tell, hire=hire)
+        runs = [run for one in places if (run := _run_in(one, chosen)) is not None]
+        if not runs:
+            return worker.run(places, out, chosen, stages=STAGES, notify=tell, hire=hire)
+        if len(places) > 1:
+            raise NoInputError(f"{runs[0].uri} holds a run: parse one run at a time, by itself")
+        destination = destination_of(str(out), chosen)
+        if destination.store.uri != runs[0].uri:
+            destination.prepare(private=not chosen.public)
+            copy_read(runs[0], destination.store, tell)
+        return worker.resume(out, chosen, stages=STAGES[1:], notify=tell, hire=hire)
 
 
 def _run_in(place: str, settings: Settings) -> Store | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llm_ocr.engines.check import Finding, check
-from llm_ocr.engines.embedded.command import EMBEDDED, embedded_command
+from llm_ocr.engines.embedded.command import EMBEDDED, check_installed, embedded_command
 from llm_ocr.engines.gpu import find_gpus
 from llm_ocr.engines.launch import EngineCommand
 from llm_ocr.engines.vllm import check_version, vllm_arguments, vllm_command, vllm_version
@@ -25,6 +25,7 @@ def engine_command(settings: Settings, notify: Notify, name: str | None = None) 
     """
     target = target_of(settings, settings.model)
     if target.kind is EngineKind.EMBEDDED:
+        check_installed()
         return embedded_command(settings.engine_threads, name or EMBEDDED.model)
     profile = target.reader.profile
     command = vllm_command(profile, target.gpus, vllm_options(settings))

@@ -32,6 +32,7 @@ from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageSt
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
 from llm_ocr.pipeline.loop import Work
 from llm_ocr.pipeline.planning import Planning, absolute, make_plan, standing_plan, updated_plan
+from llm_ocr.pipeline.progress import shown
 from llm_ocr.pipeline.record import new_record, recorded
 from llm_ocr.pipeline.share import share_of
 from llm_ocr.report.outputs import records_as_written, write_outputs
@@ -58,6 +59,7 @@ def run(
     stages: Sequence[str] = USUAL,
     update: bool = False,
     notify: Notify | None = None,
+    progress: bool = True,
     hire: Hire = Here,
     **overrides: Any,  # noqa: ANN401
 ) -> Summary:
@@ -65,7 +67,9 @@ def run(
 
     `inputs` are files, folders, globs or list files (`@files.txt`). With `update`, documents that
     they hold since the run was planned are added. `overrides` are fields of `Settings`; `hire`
-    says who does the shards. Works in a notebook, where an event loop runs already. Raises
+    says who does the shards. Works in a notebook, where an event loop runs already. Progress is
+    shown there and on a terminal, unless `progress` is False; `notify` is told of it instead, where
+    it is given. Raises
     NoSuchTaskError, NoInputError, SettingsMismatchError or RunInUseError before anything is done;
     EngineFailedError, StorageError, BalanceError or StoppedError (BudgetSpentError, with
     `max_cost`) when the run can't go on. Failed pages are rows, not exceptions.
@@ -78,8 +82,9 @@ def run(
     several = [inputs] if isinstance(inputs, str | Path) else inputs
     places = [absolute(str(one)) for one in several]
     wanted = [name for name in stages if chosen.describe or name != "describe"]
-    worker = Worker(str(out), chosen, notify, hire, plan=updated_plan if update else make_plan)
-    return worker.run(places, wanted)
+    with shown(notify, progress) as tell:
+        worker = Worker(str(out), chosen, tell, hire, plan=updated_plan if update else make_plan)
+        return worker.run(places, wanted)
 
 
 def resume(
@@ -88,10 +93,12 @@ def resume(
     *,
     stages: Sequence[str],
     notify: Notify | None = None,
+    progress: bool = True,
     hire: Hire = Here,
 ) -> Summary:
     """Run stages over the run that stands in `out`; raises NoRunError where there is none."""
-    return Worker(str(out), settings or Settings(), notify, hire).run(None, stages)
+    with shown(notify, progress) as tell:
+        return Worker(str(out), settings or Settings(), tell, hire).run(None, stages)
 
 
 class Worker:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from llm_ocr.messages import MissingExtraError
+
 # Stands in a request for what only the platform is told.
 SECRET = "…"
 
@@ -34,6 +36,10 @@ class State(StrEnum):
 
 class PlatformError(Exception):
     """A platform that can't do what was asked; the message names it and says what to do."""
+
+
+class PlatformNotInstalledError(MissingExtraError, PlatformError):
+    """The platform's SDK isn't installed."""
 
 
 class NoSuchJobError(PlatformError):

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
 
-from llm_ocr.platforms.base import Platform, PlatformError
+from llm_ocr.messages import how_to_install
+from llm_ocr.platforms.base import Platform, PlatformNotInstalledError
 from llm_ocr.platforms.cluster import NoSuchPlaceError
 
 # Name -> the module with `open_platform`, and the extra that brings its SDK.
@@ -32,14 +33,16 @@ class Place:
 
 
 def open_platform(name: str, place: Place | None = None) -> Platform:
-    """The platform `name`. Raises NoSuchPlaceError, and PlatformError where its SDK is missing."""
+    """The platform `name`. Raises NoSuchPlaceError, and PlatformNotInstalledError where its
+    SDK is missing."""
     if name not in CLOUDS:
         raise NoSuchPlaceError(f"{name} is none of the platforms: {', '.join(CLOUDS)}")
     module, extra = CLOUDS[name]
     try:
         opened: Platform = import_module(module).open_platform(place or Place())
     except ModuleNotFoundError as error:
-        raise PlatformError(f"{name} needs {error.name}: pip install 'llm-ocr[{extra}]'") from error
+        said = f"{name} needs {error.name}, which is not installed: {how_to_install(extra)}"
+        raise PlatformNotInstalledError(said) from error
     return opened
 
 

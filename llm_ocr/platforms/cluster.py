@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llm_ocr.messages import MissingExtraError
 from llm_ocr.settings import EngineChoice, Settings
 
 # What an engine gets where nobody says it: to draw pages for a GPU, or to read them itself.
@@ -15,6 +16,10 @@ PLACE_SECONDS = 20.0
 
 class ClusterError(Exception):
     """A cluster that can't be used, or not for this run; the message says what to do."""
+
+
+class RayNotInstalledError(MissingExtraError, ClusterError):
+    """Ray isn't installed."""
 
 
 class NoSuchPlaceError(ValueError):

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 KILLED = 137
 EXITS: Mapping[int, str] = {
     1: "more pages failed than --max-failed-ratio allows; look at them with `llm-ocr status`",
-    2: "wrong usage, no input, another run in the same place, or a server that answers otherwise "
-    "than it should; its log says which",
+    2: "wrong usage, something that is not installed, no input, another run in the same place, or "
+    "a server that answers otherwise than it should; its log says which",
     3: "the engine failed, its log says why; the same launch goes on",
     4: "the output can't be written or read, or counts don't balance; its log says which",
     5: "what it may cost (--max-cost) is spent; a larger one goes on",

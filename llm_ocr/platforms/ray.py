@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.inference.replies import EngineFailedError
+from llm_ocr.messages import how_to_install
 from llm_ocr.pipeline import worker
 from llm_ocr.pipeline.crew import Hire
 from llm_ocr.pipeline.due import USUAL
@@ -21,6 +22,7 @@ from llm_ocr.platforms.cluster import (
     PLACE_SECONDS,
     ClusterError,
     Node,
+    RayNotInstalledError,
     Room,
     Wanted,
     import_problem,
@@ -91,9 +93,8 @@ def _connected(address: str | None) -> Iterator[Any]:
     try:
         import ray
     except ImportError as error:
-        raise ClusterError(
-            '--on ray needs Ray, which is not installed: pip install "llm_ocr[ray]"'
-        ) from error
+        said = f"--on ray needs Ray, which is not installed: {how_to_install('ray')}"
+        raise RayNotInstalledError(said) from error
     if ray.is_initialized():
         yield ray
         return

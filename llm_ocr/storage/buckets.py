@@ -138,7 +138,7 @@ _S3: Mapping[str, str] = {
     ),
     r"169\.254\.169\.254|169\.254\.170\.2|security credentials": (
         "no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
-        'AWS_PROFILE (with pip install "llm_ocr[aws]"), or use a machine with a role'
+        "AWS_PROFILE (which needs the extra aws), or use a machine with a role"
     ),
     r"AccessDenied|403 Forbidden": (
         "access is denied; the credentials need to list, read, write and delete there"

@@ -6,9 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from llm_ocr.messages import MissingExtraError
+
 
 class StorageError(Exception):
     """A store that can't be read or written; the message names it and says what to do."""
+
+
+class HubNotInstalledError(MissingExtraError, StorageError):
+    """The Hub's client isn't installed."""
 
 
 class RunInUseError(Exception):

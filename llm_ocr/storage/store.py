@@ -3,8 +3,15 @@
 from dataclasses import replace
 from types import ModuleType
 
+from llm_ocr.messages import how_to_install
 from llm_ocr.storage.hub_address import is_repository, parse_hub
-from llm_ocr.storage.protocol import RunInUseError, StorageError, Store, StoredObject
+from llm_ocr.storage.protocol import (
+    HubNotInstalledError,
+    RunInUseError,
+    StorageError,
+    Store,
+    StoredObject,
+)
 
 __all__ = [
     "RunInUseError",
@@ -61,7 +68,6 @@ def _hub(uri: str) -> ModuleType:
     try:
         from llm_ocr.storage import hub
     except ModuleNotFoundError as error:
-        raise StorageError(
-            f'{uri}: the Hub needs {error.name}; install it with pip install "llm_ocr[hub]"'
-        ) from error
+        said = f"{uri}: the Hub needs {error.name}, which is not installed"
+        raise HubNotInstalledError(f"{said}: {how_to_install('hub')}") from error
     return hub

@@ -115,6 +115,61 @@ def test_wrong_usage_exits_with_2(
     assert "Traceback" not in done.stderr
 
 
+# The command line where a module can't be imported, as where its extra is not installed.
+WITHOUT = """
+import sys
+sys.modules[sys.argv.pop(1)] = None
+from llm_ocr.cli.commands import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "command", "extra"),
+    [
+        ("rapidocr", ["run", "IN", "--out", "OUT", "--engine", "embedded"], "cpu"),
+        ("onnxruntime", ["check", "--engine", "embedded"], "cpu"),
+        ("nothing", ["engine", "--engine", "vllm", "--vllm", "no-such-vllm"], "vllm"),
+        ("huggingface_hub", ["run", "IN", "--out", "hf://datasets/a/b"], "hub"),
+        ("huggingface_hub", ["jobs", "list", "hf-jobs"], "hub"),
+        ("boto3", ["jobs", "list", "sagemaker"], "aws"),
+        ("google.cloud", ["jobs", "list", "cloud-run"], "gcp"),
+        ("ray", ["run", "IN", "--out", "OUT", "--on", "ray"], "ray"),
+    ],
+)
+def test_what_is_not_installed_is_wrong_usage_and_says_how_to_get_it(
+    inputs: Path, tmp_path: Path, module: str, command: list[str], extra: str
+) -> None:
+    places = {"IN": str(inputs), "OUT": str(tmp_path / "out")}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, module, *(places.get(one, one) for one in command)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert f'uv sync --inexact --extra {extra}, or pip install ".[{extra}]"' in done.stderr
+    assert "llm_ocr[" not in done.stderr, "it is not on PyPI"
+    assert "Traceback" not in done.stderr
+
+
+def test_an_opencv_that_cannot_be_loaded_is_told_with_the_commands_that_replace_it(
+    inputs: Path, tmp_path: Path
+) -> None:
+    """As pip leaves it on a machine without libGL."""
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "cv2.py").write_text(
+        "raise ImportError('libGL.so.1: cannot open shared object file')"
+    )
+    run = ("run", inputs, "--out", tmp_path / "out", "--engine", "embedded")
+    done = llm_ocr(*run, PYTHONPATH=str(tmp_path / "broken"))
+    assert done.returncode == 2, done.stderr
+    assert "libGL.so.1: cannot open shared object file" in done.stderr
+    assert re.search(r"pip uninstall (-y )?opencv-python opencv-python-headless\n", done.stderr)
+    assert re.search(r"pip install --no-deps opencv-python-headless\n", done.stderr)
+
+
 def test_failed_pages_are_reported_and_fail_the_run_above_the_ratio(
     inputs: Path, tmp_path: Path
 ) -> None:

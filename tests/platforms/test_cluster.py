@@ -99,7 +99,7 @@ def test_a_node_must_see_what_the_driver_sees(orders: Orders, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (("--on", "ray"), 3, 'pip install "llm_ocr[ray]"'),
+        (("--on", "ray"), 2, 'uv sync --inexact --extra ray, or pip install ".[ray]"'),
         (("--on", "slurm"), 2, "--on slurm: give ray, or a cluster's address"),
         (("--engines", "2"), 2, "are for --on ray"),
     ],

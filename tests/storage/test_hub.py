@@ -215,4 +215,4 @@ except StorageError as error:
     print(error)
 """
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert 'pip install "llm_ocr[hub]"' in said.stdout, said.stderr
+    assert 'uv sync --inexact --extra hub, or pip install ".[hub]"' in said.stdout, said.stderr

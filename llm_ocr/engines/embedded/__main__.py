@@ -5,13 +5,21 @@ import asyncio
 import os
 import signal
 import sys
+from importlib.util import find_spec
 
-from llm_ocr.engines.embedded.command import MODEL_NAME, available_cores
+from llm_ocr.engines.embedded.command import (
+    MODEL_NAME,
+    NOT_INSTALLED,
+    available_cores,
+    missing,
+)
 
-MISSING = 'The embedded engine needs the cpu extra: pip install "llm_ocr[cpu]" ({error})'
-NO_LIBGL = (
-    "OpenCV can't be loaded ({error}). On a machine without a screen: "
-    "pip uninstall opencv-python, then pip install --force-reinstall opencv-python-headless"
+# pip can't be told, as uv is in pyproject.toml, that rapid-layout's opencv-python isn't wanted.
+NO_OPENCV = (
+    "OpenCV can't be loaded ({error}).\n"
+    "pip installs opencv-python, which needs libGL. Replace it by the build that doesn't:\n"
+    "{pip} uninstall {yes}opencv-python opencv-python-headless\n"
+    "{pip} install --no-deps opencv-python-headless"
 )
 
 
@@ -23,18 +31,22 @@ def main() -> int:
     parser.add_argument("--model-name", default=MODEL_NAME)
     arguments = parser.parse_args()
     try:
+        # rapidocr loads OpenCV only later.
+        import cv2  # noqa: F401
         import rapidocr  # noqa: F401
     except ModuleNotFoundError as error:
-        return _give_up(MISSING.format(error=error))
+        return _give_up(f"{missing()} ({error})")
     except ImportError as error:
-        return _give_up(NO_LIBGL.format(error=error))
+        has_pip = find_spec("pip") is not None
+        pip, yes = (f"{sys.executable} -m pip", "-y ") if has_pip else ("uv pip", "")
+        return _give_up(NO_OPENCV.format(error=error, pip=pip, yes=yes))
     asyncio.run(_serve(arguments.host, arguments.port, arguments.threads, arguments.model_name))
     return 0
 
 
 def _give_up(message: str) -> int:
     sys.stderr.write(message + "\n")
-    return 2
+    return NOT_INSTALLED
 
 
 async def _serve(host: str, port: int, threads: int, model: str) -> None:

@@ -6,11 +6,16 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 from llm_ocr.engines.launch import EngineCommand
+from llm_ocr.inference.replies import EngineNotInstalledError
+from llm_ocr.messages import how_to_install
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.models.profile import TASK_PROMPTS, Card, Gives, Task
 
 # The name that it serves under, and that stands in the rows it made: it is no DeepSeek-OCR.
 MODEL_NAME = "llm-ocr-embedded"
+
+# The exit code by which its process says that it misses something.
+NOT_INSTALLED = 2
 
 # It takes DeepSeek-OCR's prompts and answers in its form. It generates nothing: asked again it
 # says the same, and what it repeats stands on the page.
@@ -39,12 +44,24 @@ def embedded_command(threads: int | None = None, model: str = MODEL_NAME) -> Eng
     """The embedded engine, serving under the name `model` on `threads` cores (default: all)."""
     cores = threads or available_cores()
     argv = [sys.executable, "-P", "-m", "llm_ocr.engines.embedded", "--model-name", model]
-    return EngineCommand("the embedded engine", [*argv, "--threads", str(cores)], model)
+    argv += ["--threads", str(cores)]
+    return EngineCommand("the embedded engine", argv, model, not_installed=NOT_INSTALLED)
 
 
 def is_installed() -> bool:
     """Whether the cpu extra is there."""
-    return find_spec("rapidocr") is not None
+    return all(find_spec(name) for name in ("onnxruntime", "rapid_layout", "rapidocr"))
+
+
+def check_installed() -> None:
+    """Raises EngineNotInstalledError where the cpu extra is missing."""
+    if not is_installed():
+        raise EngineNotInstalledError(f"{missing()}; or ask a server, with --base-url")
+
+
+def missing() -> str:
+    """What to do where the cpu extra is missing."""
+    return f"the embedded engine is not installed: {how_to_install('cpu')}"
 
 
 def available_cores() -> int:

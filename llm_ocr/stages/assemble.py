@@ -19,6 +19,7 @@ from llm_ocr.records import (
     PageStatus,
 )
 from llm_ocr.stages.figures import captions_of, figure_blocks
+from llm_ocr.stages.furniture import Furniture
 from llm_ocr.stages.joining import Kind, Piece, join_pages
 from llm_ocr.stages.markdown import block_markdown, caption_markdown, figure_markdown
 from llm_ocr.stages.rows import block_of
@@ -96,15 +97,21 @@ class DocumentItem:
         return self.doc_id
 
     async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:
-        markdown = join_pages(self._pieces(page) for page in self.pages)
+        furniture = Furniture(
+            {
+                page["page_number"]: [block_of(b) for b in page["blocks"] or ()]
+                for page in self.pages
+            }
+        )
+        markdown = join_pages(self._pieces(page, furniture) for page in self.pages)
         return self._row(markdown, *document_outcome(self.pages))
 
     def failure(self, error: PageError, spent: Spent) -> ItemResult:
         return self._row("", PageStatus.FAILED, error)
 
-    def _pieces(self, page: Row) -> list[Piece]:
+    def _pieces(self, page: Row, furniture: Furniture) -> list[Piece]:
         figures = self.figures.get(page["page_id"], ())
-        return page_pieces(page, figures, self.descriptions)
+        return page_pieces(page, figures, self.descriptions, furniture)
 
     def _row(self, markdown: str, status: PageStatus, error: PageError | None) -> ItemResult:
         first = self.pages[0]
@@ -147,9 +154,12 @@ def document_outcome(pages: Sequence[Row]) -> tuple[PageStatus, PageError | None
 
 
 def page_pieces(
-    page: Row, figures: Sequence[Row], descriptions: Mapping[str, FigureText]
+    page: Row,
+    figures: Sequence[Row],
+    descriptions: Mapping[str, FigureText],
+    furniture: Furniture,
 ) -> list[Piece]:
-    """A page's anchor, then its blocks in reading order, running headers and footers left out."""
+    """A page's anchor, then its blocks in reading order, the document's furniture left out."""
     pieces = [Piece(Kind.ANCHOR, f'<a id="page-{page["page_number"]}"></a>')]
     if page["status"] == PageStatus.FAILED:
         why = str(page["error"] or page["error_code"]).replace("--", "- -")
@@ -162,7 +172,8 @@ def page_pieces(
             said = descriptions.get(rows[k]["figure_id"], NOTHING)
             caption = blocks[owners[k]].text if k in owners else ""
             pieces.append(Piece(Kind.FLOAT, figure_piece(rows[k]["name"], caption, said)))
-        if block.text and k not in owners.values() and block.label not in FURNITURE_LABELS:
+        is_furniture = furniture.holds(block, page["page_number"])
+        if block.text and k not in owners.values() and not is_furniture:
             pieces.append(Piece(_kind(block), block_markdown(block), block.box))
     return pieces
 
@@ -181,6 +192,6 @@ def figure_piece(name: str, caption: str, said: FigureText) -> str:
 
 
 def _kind(block: Block) -> Kind:
-    if block.label in CAPTION_LABELS or block.label == NOTE_LABEL:
+    if block.label in CAPTION_LABELS | FURNITURE_LABELS or block.label == NOTE_LABEL:
         return Kind.FLOAT
     return {"text": Kind.TEXT, "table": Kind.TABLE}.get(block.label, Kind.OTHER)

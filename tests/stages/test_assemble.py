@@ -76,7 +76,7 @@ async def test_figures_stand_at_their_place_with_caption_and_description() -> No
         descriptions=[described("describe", "A chart.\nIt rises.")],
     )
     assert document["markdown"] == (
-        '<a id="page-1"></a>\n\n# Levels\n\nBefore.\n\n'
+        '<a id="page-1"></a>\n\nAnnual report\n\n# Levels\n\nBefore.\n\n'
         "![Figure 1: The (gauge) in May](figures/d-p1-1.jpg)\n\n"
         "*Figure 1: The [gauge] in May*\n\n> A chart.\n> It rises.\n\nAfter.\n"
     )
@@ -180,3 +180,39 @@ async def test_emphasis_and_signs_of_captions_stay_and_are_no_markup_in_alternat
         r"![Fig. 1\*. The gauge of $h_1$ \_in May\_](figures/d-p1-1.jpg)"
         f"\n\n*{caption}*\n"
     )
+
+
+async def test_a_letterhead_and_a_foot_that_recur_nowhere_are_text() -> None:
+    letter = page(
+        1,
+        block("header", "Bridge Ltd., VAT GB 123"),
+        block("text", "Dear Sir."),
+        block("footer", "IBAN GB12 3456"),
+        block("footer", "Page 1 of 1"),
+        block("page_number", "1"),
+    )
+    document = await assembled(pages=[letter])
+    assert document["markdown"] == (
+        '<a id="page-1"></a>\n\nBridge Ltd., VAT GB 123\n\nDear Sir.\n\nIBAN GB12 3456\n'
+    )
+
+
+async def test_heads_that_recur_over_pages_are_no_text_though_misread_or_numbered() -> None:
+    heads = ["Year 2024, sheet 1", "The River Arle", "Year 2024, sheet 3", "The Riuer Arle"]
+    foots = ["Draft of 1 May", "Hydrometry series 17", "Hydrometry series 17", "Signed: A. Ross"]
+    document = await assembled(
+        pages=[
+            page(k, block("header", head), block("text", f"Said {k}."), block("footer", foot))
+            for k, (head, foot) in enumerate(zip(heads, foots, strict=True), start=1)
+        ]
+    )
+    said = [one for one in document["markdown"].split("\n\n") if not one.startswith("<a")]
+    assert [one.strip() for one in said] == [
+        *("Said 1.", "Draft of 1 May", "Said 2.", "Said 3.", "Said 4.", "Signed: A. Ross"),
+    ]
+
+
+async def test_a_paragraph_goes_on_past_a_foot_that_is_text() -> None:
+    first = page(1, block("text", "The river rose and"), block("footer", "For the Board only"))
+    document = await assembled(pages=[first, page(2, block("text", "fell."))])
+    assert 'The river rose and <a id="page-2"></a>fell.' in document["markdown"]

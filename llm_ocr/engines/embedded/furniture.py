@@ -8,6 +8,7 @@ from llm_ocr.engines.embedded.block import FOOTER, HEADER, PAGE_NUMBER, PageBloc
 from llm_ocr.engines.embedded.geometry import Line, Rect, area, hull, overlap, shared_rows
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.paragraphs import rows_of
+from llm_ocr.parsing.page_numbers import is_page_number
 
 # The margins in which furniture is looked for, and those in which hardly anything else stands:
 # shares of the page's height.
@@ -20,12 +21,6 @@ ENOUGH, SOME = 3, 0
 # Parts of a row that lie so many line heights apart have nothing to do with each other.
 APART = 2.5
 
-_NUMBER = r"(?:\d{1,4}|[ivxlc]{1,7})"
-_PAGE_NUMBER = re.compile(
-    rf"\W*(?:(?:page|seite|p\.|pg\.|s\.|第)\s*)?{_NUMBER}"
-    rf"(?:\s*(?:of|/|von|\|)\s*\d{{1,4}})?(?:\s*页)?\W*",
-    re.IGNORECASE,
-)
 _PAGED = re.compile(
     r"\W*(?:(?:page|seite)\s*\d{1,4}(?:\s*(?:of|/|von)\s*\d{1,4})?|\d{1,4}\s*(?:of|von)\s*\d{1,4})\W*",
     re.IGNORECASE,
@@ -76,10 +71,6 @@ def _says_its_page(row: Sequence[Line], regions: Sequence[Region], height: int) 
         and _PAGED.fullmatch(_said(row)) is not None
         and _called(list(row), regions) != "table"
     )
-
-
-def is_page_number(text: str) -> bool:
-    return _PAGE_NUMBER.fullmatch(text.strip()) is not None
 
 
 def _body(lines: Sequence[Line]) -> float:

@@ -17,6 +17,7 @@ from tests.engines.embedded.running import running_engine
 
 CLASSES = ["chart", "table", "diagram", "photo", "logo", "other"]
 MONTHS = ("May", "June", "July", "August")
+YEAR = ("Jan", "Feb", "Mar", "Apr", *("May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"))
 RAIN = (71, 94, 118, 40)
 
 
@@ -52,6 +53,24 @@ def bars(values: Sequence[int] = RAIN, *, printed: bool = True, title: bool = Tr
             pen.text(x, top - 24, str(value))
     for k in range(4):
         pen.text(60, 560 - 128 * k, str(40 * k))
+    return pen.jpeg()
+
+
+def plot() -> bytes:
+    """Bars and a line between two scales, with no value printed, over labels in a row."""
+    pen = Pen(1290, 500)
+    pen.text(130, 25, "Rainfall (mm)")
+    pen.text(560, 25, "rainfall")
+    pen.text(1130, 25, "Discharge (m³/s)")
+    for k in range(5):
+        y = 420 - 80 * k
+        pen.draw.line((120, y, 1180, y), fill=(200, 200, 200), width=3)
+        pen.text(80, y, str(30 * k))
+        pen.text(1220, y, str(3 * k))
+    for k, month in enumerate(YEAR):
+        x = 165 + 87 * k
+        pen.draw.rectangle((x - 25, 420 - 40 - 23 * (k % 7), x + 25, 420), fill=(140, 175, 210))
+        pen.text(x, 455, month, 24)
     return pen.jpeg()
 
 
@@ -136,7 +155,11 @@ async def test_a_table_gives_its_rows(engine: str) -> None:
     assert data["rows"] == [["January", "94", "9.8"], ["March", "71", "8.4"]]
 
 
-@pytest.mark.parametrize("picture", [photo(), diagram(), logo()], ids=["photo", "diagram", "logo"])
+@pytest.mark.parametrize(
+    "picture",
+    [photo(), diagram(), logo(), plot()],
+    ids=["photo", "diagram", "logo", "plot"],
+)
 async def test_what_has_no_data_gives_none(engine: str, picture: bytes) -> None:
     assert await said(engine, Task.DATA, picture) == ""
 
@@ -146,12 +169,13 @@ async def test_what_has_no_data_gives_none(engine: str, picture: bytes) -> None:
     [
         (bars(), "chart"),
         (bars(printed=False, title=False), "chart"),
+        (plot(), "chart"),
         (table(), "table"),
         (diagram(), "diagram"),
         (photo(), "photo"),
         (logo(), "logo"),
     ],
-    ids=["values", "axes", "table", "diagram", "photo", "logo"],
+    ids=["values", "axes", "plot", "table", "diagram", "photo", "logo"],
 )
 async def test_a_class_is_chosen_by_the_picture(engine: str, picture: bytes, kind: str) -> None:
     choice = {"structured_outputs": {"choice": CLASSES}}

@@ -22,7 +22,8 @@ from llm_ocr.engines.embedded.grouping import groups, is_prose
 from llm_ocr.engines.embedded.labels import LABELS, labelled
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.paragraphs import rows_of
-from llm_ocr.engines.embedded.pictured import SMALLEST, figures, inside, with_tables
+from llm_ocr.engines.embedded.pictured import SMALLEST, figures, inside, is_drawn, with_tables
+from llm_ocr.engines.embedded.recognise import Image
 
 # A caption's second row is longer than this share of its table's width.
 CAPTION = 0.5
@@ -36,10 +37,12 @@ def page_blocks(
     width: int,
     height: int,
     pictures: Sequence[Rect] = (),
+    image: Image | None = None,
 ) -> list[PageBlock]:
     """Every line in one block, or inside of a figure; not yet in reading order.
 
-    `pictures` are images that the page is known to have.
+    `pictures` are images that the page is known to have; `image` are its pixels (height x width x
+    3, BGR), to see whether anything is drawn where a figure is left.
     """
     if not lines:
         return _pictures(regions, width, height)
@@ -48,6 +51,8 @@ def page_blocks(
     margins, free = furniture(lines, regions, height)
     regions = with_captioned_figures(with_aligned_tables(regions, free), free)
     drawn = figures(regions, pictures, free, width * height)
+    whole = [*(one.rect for one in regions if one.label == "figure"), *pictures]
+    drawn = [rect for rect in drawn if image is None or is_drawn(image, rect, whole)]
     free = [line for line in free if not inside(line, drawn)]
     tables, free = _tables(regions, free, body)
     text = [block_of(LABELS.get(one.label, "text"), one.lines) for one in groups(regions, free)]

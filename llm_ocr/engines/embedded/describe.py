@@ -3,9 +3,12 @@
 Nothing is said that was not measured or read: there is no model here that knows what it sees.
 """
 
+from collections.abc import Sequence
+
 import cv2
 
-from llm_ocr.engines.embedded.geometry import area
+from llm_ocr.engines.embedded.doubt import doubtful
+from llm_ocr.engines.embedded.geometry import Line, area
 from llm_ocr.engines.embedded.kinds import flat_share
 from llm_ocr.engines.embedded.reading import Reading
 from llm_ocr.engines.embedded.recognise import Image
@@ -18,14 +21,19 @@ def description(image: Image, reading: Reading) -> str:
     """One paragraph about an image (height x width x 3, BGR) on which `reading` was read."""
     size = f"{reading.width} x {reading.height} pixels"
     kind = looks_like(image, reading)
-    found = [*reading.lines, *reading.vertical]
-    inside = sorted(found, key=lambda line: (round(line.middle / 12), line.rect[0]))
-    texts = [line.text.strip() for line in inside]
+    texts = [line.text.strip() for line in legible([*reading.lines, *reading.vertical])]
     if not texts:
         return f"{kind}, {size}. No text was read in it."
     quoted = ", ".join(f"“{inline(text)}”" for text in texts[:MOST_TEXTS])
     more = f" and {len(texts) - MOST_TEXTS} more lines" if len(texts) > MOST_TEXTS else ""
     return f"{kind}, {size}. Text read in it: {quoted}{more}."
+
+
+def legible(lines: Sequence[Line]) -> list[Line]:
+    """Lines, row by row, that are read with confidence: what looks like letters in a photograph is
+    none most of the time."""
+    sure = [line for line, doubt in zip(lines, doubtful(lines), strict=True) if not doubt]
+    return sorted(sure, key=lambda line: (round(line.middle / 12), line.rect[0]))
 
 
 def looks_like(image: Image, reading: Reading) -> str:

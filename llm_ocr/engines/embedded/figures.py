@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from llm_ocr.engines.embedded.bars import bar_chart
-from llm_ocr.engines.embedded.describe import looks_like
+from llm_ocr.engines.embedded.describe import legible, looks_like
 from llm_ocr.engines.embedded.kinds import Kind, kind_of, table_rows
 from llm_ocr.engines.embedded.reading import Reading
 from llm_ocr.engines.embedded.recognise import Image
@@ -24,9 +24,8 @@ LONGEST_CAPTION = 110
 def caption(image: Image, reading: Reading) -> str:
     """A sentence: the picture's looks, and the first words that were read in it."""
     kind = looks_like(image, reading)
-    inside = sorted(reading.lines, key=lambda line: (round(line.middle / 12), line.rect[0]))
     quoted = ""
-    for line in inside:
+    for line in legible(reading.lines):
         longer = f"{quoted}, “{line.text.strip()}”" if quoted else f"“{line.text.strip()}”"
         if len(kind) + len(longer) > LONGEST_CAPTION:
             break

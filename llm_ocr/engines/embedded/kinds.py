@@ -11,6 +11,7 @@ other     whatever is left
 import re
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any
 
 import cv2
@@ -34,6 +35,10 @@ LOGO_WORDS, LOGO_COLOURS = 4, 8
 # Of a table's cells at least so many have something in them, of its rows as many two such cells.
 FULL = 0.5
 
+# A scale's steps differ by no more than this share of the largest.
+UNEVEN = 0.02
+
+_PLAIN = re.compile(r"[-$€£]?\d+(?:\.\d+)?[%kKM]?")
 _TICK = re.compile(r"[-+$€£]?\d[\d.,]*[%kKM]?")
 
 
@@ -59,7 +64,7 @@ def kind_of(image: Image, reading: Reading) -> Kind:
         return Kind.CHART
     if table_rows(reading) and (across + down >= 4 or _is_called_table(reading)):
         return Kind.TABLE
-    if _axis(reading.lines) and (across and down):
+    if (_axis(reading.lines) and across and down) or (_scaled(reading.lines) and across + down):
         return Kind.CHART
     words = sum(len(line.text.split()) for line in reading.lines)
     if flat > FLAT and words <= LOGO_WORDS and not across + down:
@@ -89,8 +94,32 @@ def table_rows(reading: Reading) -> list[list[str]] | None:
     # An axis with a number at each tick has one cell a row.
     if sum(sum(bool(cell) for cell in row) > 1 for row in rows) < FULL * len(rows):
         return None
+    if _is_plot(rows):
+        return None
     cells = [cell for row in rows for cell in row]
     return rows if sum(bool(cell) for cell in cells) >= FULL * len(cells) else None
+
+
+def _is_plot(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether rows are what a chart has printed: scales down its sides, and little between them."""
+    scales = [c for c in range(len(rows[0])) if _is_scale([row[c] for row in rows])]
+    ticked = [row for row in rows if any(_TICK.fullmatch(row[c]) for c in scales)]
+    beside = sum(bool(cell) for row in ticked for c, cell in enumerate(row) if c not in scales)
+    return len(scales) > 0 and beside < FULL * len(ticked)
+
+
+def _is_scale(texts: Sequence[str]) -> bool:
+    """Whether the numbers among some texts, from top to bottom, fall by even steps or factors."""
+    values = [float(re.sub(r"[^\d.-]", "", text)) for text in texts if _PLAIN.fullmatch(text)]
+    if len(values) < TICKS or any(above <= below for above, below in pairwise(values)):
+        return False
+    steps = [above - below for above, below in pairwise(values)]
+    if max(steps) - min(steps) <= UNEVEN * max(steps):
+        return True
+    if values[-1] <= 0:
+        return False
+    factors = [above / below for above, below in pairwise(values)]
+    return max(factors) - min(factors) <= UNEVEN * max(factors)
 
 
 def _is_called_table(reading: Reading) -> bool:
@@ -124,6 +153,23 @@ def _axis(lines: Sequence[Line]) -> bool:
         if max(len(column), len(row)) >= TICKS:
             return True
     return False
+
+
+def _scaled(lines: Sequence[Line]) -> bool:
+    """Whether numbers one below the other, with one left or right edge, are a scale."""
+    numbers = [line for line in lines if _PLAIN.fullmatch(line.text.strip())]
+    return any(
+        _is_scale([other.text.strip() for other in sorted(column, key=lambda line: line.middle)])
+        for one in numbers
+        for side in (0, 2)
+        if (
+            column := [
+                other
+                for other in numbers
+                if abs(other.rect[side] - one.rect[side]) < one.height / 2
+            ]
+        )
+    )
 
 
 def _colours(image: npt.NDArray[Any]) -> int:

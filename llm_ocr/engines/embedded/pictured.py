@@ -5,6 +5,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
+
+import cv2
+import numpy as np
 
 from llm_ocr.engines.embedded.captions import names_figure, names_table
 from llm_ocr.engines.embedded.geometry import Line, Rect, area, hull, overlap
@@ -12,6 +16,7 @@ from llm_ocr.engines.embedded.grouping import CLOSE, close_together
 from llm_ocr.engines.embedded.gutters import words_in
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.paragraphs import rows_of
+from llm_ocr.engines.embedded.recognise import Image
 
 # Regions are called figures only above this share of the page, and not above the other one when
 # there is text to read on it: a whole handwritten page looks like one figure to the detector.
@@ -20,6 +25,11 @@ SMALLEST, LARGEST = 0.01, 0.7
 LARGE, PROSE_WORDS = 0.25, 40
 # Prose that a figure ends with, or begins with, is cut off it.
 CUT_WORDS, CUT_MEAN = 9, 3.0
+# What is drawn differs from its ground by this (0..255), and is thicker than this share of the
+# page's width: about two millimetres.
+INKED, THICK = 24, 0.01
+# Less than this share of its height is left of a figure that was mostly prose.
+REST = 0.34
 # A row of so many parts, of hardly more words, is an axis's labels.
 LABELS = 4
 # A list's number or bullet has at most so many characters.
@@ -50,6 +60,32 @@ def figures(
             # A line that is not said, because most of it is in the figure, is seen there whole.
             found.append(hull((cut, *(line.rect for line in inner if inside(line, [cut])))))
     return found
+
+
+def is_drawn(image: Image, rect: Rect, found: Sequence[Rect]) -> bool:
+    """Whether a figure shows anything on its page (height x width x 3, BGR) but rules and specks.
+
+    `found` are figures as they were before prose was cut off them. Of one that was mostly prose the
+    edge of what stood around it may be left, say of a stamp: that is no figure.
+    """
+    x1, y1, x2, y2 = (int(value) for value in rect)
+    crop = image[max(0, y1) : y2, max(0, x1) : x2]
+    if min(crop.shape[:2]) < 4:
+        return False
+    grey = cv2.cvtColor(crop, cv2.COLOR_BGR2GRAY).astype(np.int16)
+    inked = (np.abs(grey - np.median(grey)) > INKED).astype(np.uint8)
+    thick = max(4.0, THICK * image.shape[1])
+    stats: Any = cv2.connectedComponentsWithStats(inked)[2][1:]
+    parts = [one for one in stats if min(one[2], one[3]) > thick]
+    whole = max(found, key=lambda one: overlap(one, rect), default=rect)
+    if rect[3] - rect[1] < REST * (whole[3] - whole[1]):
+        above, below = rect[1] > whole[1] + 1, rect[3] < whole[3] - 1
+        tall = crop.shape[0]
+        cut = [
+            one for one in parts if (above and one[1] == 0) or (below and one[1] + one[3] == tall)
+        ]
+        return len(parts) > len(cut)
+    return bool(parts)
 
 
 def with_tables(regions: Sequence[Region], lines: Sequence[Line], page: float) -> list[Region]:

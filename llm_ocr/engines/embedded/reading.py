@@ -87,7 +87,7 @@ class Reader:
         heads = [line for line in page.lines if line.vertical and inside(line, tables)]
         vertical = [line for line in page.lines if line.vertical and line not in heads]
         lines = [*across, *map(_as_one_word, heads)]
-        blocks = page_blocks(lines, regions, width, height, pictures)
+        blocks = page_blocks(lines, regions, width, height, pictures, page.image)
         ordered = in_order(blocks) + margin_notes(vertical, blocks, width)
         return Reading(page.image, page.frame, lines, regions, ordered, vertical)
 

@@ -1,5 +1,6 @@
-"""The example report, read by a run: order, figures and tables as a person reads them."""
+"""The examples, read by a run: order, figures, tables and letterheads as a person reads them."""
 
+import html
 import re
 import subprocess
 import sys
@@ -42,6 +43,13 @@ def test_the_labels_of_a_charts_axis_stay_in_the_figure(report: str) -> None:
     assert len(re.findall(r"\bSep\b", report)) <= 1
 
 
+def test_marks_in_a_photograph_are_not_quoted_as_text(report: str) -> None:
+    described = [one for one in report.split("\n\n") if one.startswith(">")]
+    assert described[0].startswith("> Photograph-like picture")
+    assert described[0].endswith("No text was read in it.")
+    assert "“Rainfall (mm)”" in described[1]
+
+
 def test_a_head_of_two_levels_is_read_as_such_and_stands_once(report: str) -> None:
     table = re.findall(r"<table>.*?</table>", report)[0]
     rows = re.findall(r"<tr>(.*?)</tr>", table)
@@ -65,3 +73,26 @@ def test_a_dark_head_ends_where_its_ground_does(report: str) -> None:
     heads = ["Determinand", "Unit", "Samples", "Median", "95th percentile", "Target met"]
     assert rows[0] == heads
     assert rows[1] == ["Nitrate as N", "mg/l", "26", "5.8", "8.4", "yes"]
+
+
+@pytest.fixture(scope="module")
+def invoices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The Markdown of some of the example invoices, by their names."""
+    names = ["invoices/classic-en-pdf.pdf", "invoices/letter-de-pdf.pdf", "invoice.jpg"]
+    out = tmp_path_factory.mktemp("invoices")
+    command = [sys.executable, "-m", "llm_ocr", "run", *(str(EXAMPLES / name) for name in names)]
+    subprocess.run([*command, "--out", str(out)], check=True, capture_output=True, timeout=300)
+    return {path.stem: path.read_text() for path in (out / "markdown").glob("*.md")}
+
+
+def test_letterheads_and_feet_of_one_page_stay(invoices: dict[str, str]) -> None:
+    for head in ("Orrin & Daughters Ltd", "14 Tannery Lane", "VAT no. GB 312 4567 08"):
+        assert head in html.unescape(invoices["classic-en-pdf"])
+    for foot in ("USt-IdNr. DE 190 344 872", "Bank: Sparkasse Musterland"):
+        assert foot in invoices["letter-de-pdf"]
+
+
+def test_a_foots_rule_and_a_stamps_frame_are_no_figure(invoices: dict[str, str]) -> None:
+    assert "![" not in invoices["invoice"]
+    assert "RECEIVED" in invoices["invoice"]
+    assert "registered in Marlow Green" in invoices["invoice"]

@@ -134,6 +134,8 @@ def start(
             typer.echo(json.dumps([asdict(one) for one in requests], indent=2))
             for word, how in where.placeholders.items():
                 say(f"{word} stands for what is not known here: {how}")
+            if spec.secrets:
+                say(f"secrets that the tasks need, not shown: {', '.join(sorted(spec.secrets))}")
             return
         place = order.place
         check_budget(place, settings)

@@ -43,6 +43,8 @@ _LAST_HASHES = re.compile(r"(?:(?<=[ \t])|\A)(?=#+\Z)")
 _CENTERED = re.compile(r"^\s*<center>(.*?)</center>\s*$", re.DOTALL)
 _EMPHASIS = re.compile(r"(\*{1,3}|(?<!\w)_{1,3})(?=\S)([^\n]{1,1000}?)(?<=\S)\1(?!\w)")
 # What stands between brackets in text is no formula if it is this: references, [1, 2].
+_LATEX_SIGN = re.compile(r"[\\^_={}<>+|/&]")
+_TEXT_WORD = re.compile(r"[^\W\d_]{3,}")
 _REFERENCE = re.compile(r"[\d\s,;–-]+")
 
 
@@ -140,6 +142,10 @@ def _between_dollars(match: re.Match[str], *, is_whole: bool) -> str:
     inner = match["inline"] or match["display"] or ""
     latex = inner.strip()
     if not latex or "$" in latex.replace("\\$", ""):
+        return match.group()
+    # Some escape brackets of text: \[Figure 3\], \(see above\).
+    words = 0 if _LATEX_SIGN.search(latex) else len(_TEXT_WORD.findall(latex))
+    if words >= (2 if match["inline"] else 1):
         return match.group()
     if match["inline"]:
         return f"${' '.join(latex.split())}$"

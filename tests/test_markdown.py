@@ -135,6 +135,7 @@ def test_emphasis_is_taken_away_and_escaped_signs_stay() -> None:
         (r"<td>\(x\)</td>", "<td>$x$</td>"),
         # None of these is a formula.
         (r"see \[1, 2\]", r"see \[1, 2\]"),
+        (r"\[Figure 3\] and \(see above\)", r"\[Figure 3\] and \(see above\)"),
         (r"C:\\(x\\)", r"C:\\(x\\)"),
         (r"`\(x\)`", r"`\(x\)`"),
         (r"open \( and", r"open \( and"),

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 WIDEST = 1000
 _RULE = re.compile(r"[\s|:+-]+")
-_TABLE = re.compile(r"<table\b.*?(?:</table\s*>|\Z)", re.IGNORECASE | re.DOTALL)
+_TABLE = re.compile(r"(?<!\\)<table\b.*?(?:</table\s*>|\Z)", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True)

@@ -179,8 +179,8 @@ def _as_written(markdown: str, *, is_prose: bool) -> str:
     items = list(_ITEM.finditer(markdown))
     numbers = [int(item["number"]) for item in items]
     is_counted = numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True
-    # Some write each item with the same number.
-    is_list = is_counted or len(set(numbers)) == 1
+    # Some write each item with a 1, and leave it to Markdown to count.
+    is_list = is_counted or set(numbers) == {1}
     if is_list and not (is_prose and len(items) == 1 and markdown.startswith(items[0].group())):
         return markdown
     return _ITEM.sub(lambda item: f"{item['number']}\\{item['dot']}", markdown)

@@ -151,6 +151,7 @@ def test_formulas_stand_between_dollars(markdown: str, dollars: str) -> None:
     ("markdown", "written"),
     [
         ("27. Mai 2024: a\n3. Juni 2024: b", "27\\. Mai 2024: a\n3\\. Juni 2024: b"),
+        ("27. Mai\n27. Juni", "27\\. Mai\n27\\. Juni"),
         ("4. a\n5. b", "4. a\n5. b"),
         ("1. a\n1. b", "1. a\n1. b"),
         ("1) a\n3) b", "1\\) a\n3\\) b"),

@@ -22,8 +22,9 @@ from llm_ocr.evaluation.readings import body
 from llm_ocr.evaluation.sampling import draw
 from llm_ocr.evaluation.text import normalized, plain
 from llm_ocr.evaluation.truth import without_tables
-from llm_ocr.records import FURNITURE_LABELS, PageStatus, TextLayer
-from llm_ocr.sources.text_trust import damage
+from llm_ocr.markdown import unescaped
+from llm_ocr.records import FURNITURE_LABELS, PageStatus
+from llm_ocr.sources.text_layer import PageText
 from llm_ocr.storage.store import open_snapshot
 from llm_ocr.tables.read import read_table
 from llm_ocr.tables.schema import Row
@@ -124,18 +125,20 @@ def _layer(row: Row) -> str | None:
     except pdfium.PdfiumError:
         return None
     try:
-        text = document[row["page_number"] - 1].get_textpage().get_text_range()
+        page = document[row["page_number"] - 1]
+        text = PageText(page)
+        layer = text.layer(0, (round(page.get_width()), round(page.get_height())), with_lines=False)
+        text.close()
     except (pdfium.PdfiumError, IndexError):
         return None
     finally:
         document.close()
-    layer = TextLayer(text, under_image=False, damage=damage(text))
-    return plain(text) if layer.is_usable else None
+    return plain(layer.text) if layer is not None and layer.is_usable else None
 
 
 def _present(page: _Page) -> Iterator[Proposal]:
     """Sentences as read, and sentences of the text layer that were not read."""
-    read = normalized(page.text)
+    read = normalized(unescaped(page.text))
     for sentence in _some(page, _sentences(page.paragraphs)):
         yield _test(page, "present", _said_by(page, sentence), text=sentence)
     for sentence in _some(page, _sentences([page.layer] if page.layer else [])):

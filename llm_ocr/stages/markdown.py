@@ -51,8 +51,7 @@ def _renumbered(before: str, after: str) -> bool:
         if not (lines[start][:1].isspace() or _NUMBERED.match(lines[start])):
             return False
     numbers = [int(match["number"]) for line in lines if (match := _NUMBERED.match(line))]
-    # Some write each item with the same number.
-    return int(first["number"]) not in (numbers[-1] + 1, numbers[-1])
+    return int(first["number"]) != numbers[-1] + 1
 
 
 def block_markdown(block: Block) -> str:

@@ -165,7 +165,7 @@ def test_lists_that_do_not_go_on_from_one_another_are_apart() -> None:
     markdown = page_markdown([Block("text", one, None) for one in texts], [])
     assert markdown == (
         "1. Flour\n2. Salt\n\n<!-- -->\n\n1. Mix\n2. Bake\n\n3. Cut\n\n<!-- -->\n\n"
-        "27. Mai 2024\n\n27. Mai 2024"
+        "27. Mai 2024\n\n<!-- -->\n\n27. Mai 2024"
     )
 
 

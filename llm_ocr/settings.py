@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     DotEnvSettingsSource,
@@ -22,6 +22,7 @@ from pydantic_settings import (
 )
 
 from llm_ocr.env_file import PREFIX, named_env_file, read_env_file, say_unread, variable_of
+from llm_ocr.inference.address import BASIC, split_credentials
 from llm_ocr.models.catalogue import profile_named
 from llm_ocr.parsing.record import RecordPer, RecordSource
 from llm_ocr.records import TextLayerUse
@@ -53,7 +54,9 @@ class Settings(BaseSettings):
     """How a run is done. Fields with "decides rows" below are part of a run's identity: a run
     goes on only with the same values of them."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True
+    )
 
     model: Annotated[
         str, Field(description="Model profile, by name or as a TOML or YAML file. Decides rows.")
@@ -266,6 +269,33 @@ class Settings(BaseSettings):
         assert given is None or isinstance(given, str | Path)
         from_file = InitSettingsSource(settings_cls, dict(from_env_file(given)))
         return init_settings, env_settings, from_file
+
+    @model_validator(mode="before")
+    @classmethod
+    def _credentials_apart(cls, values: object) -> object:
+        """A name and password within an address are sent as the key is; see `split_credentials`."""
+        if not isinstance(values, dict):
+            return values
+        changes: dict[str, object] = {}
+        for url, key in (("base_url", "api_key"), ("fallback_base_url", "fallback_api_key")):
+            if not isinstance(given := values.get(url), str):
+                continue
+            try:
+                address, credentials = split_credentials(given)
+            except ValueError as error:
+                raise ValueError(f"{url}: {error}") from error
+            if credentials is None:
+                continue
+            set_before = values.get(key)
+            if isinstance(set_before, SecretStr):
+                set_before = set_before.get_secret_value()
+            if set_before and not str(set_before).startswith(BASIC):
+                raise ValueError(
+                    f"{url}: it holds a user's name or password, and {key} is set too, but only "
+                    "one of them can be sent: leave the other out"
+                )
+            changes |= {url: address, key: credentials}
+        return {**values, **changes}
 
     @field_validator("model", "describe_model", "parse_model", "fallback_model")
     @classmethod

@@ -94,7 +94,9 @@ def errors() -> Iterator[None]:
     except ValidationError as error:
         for problem in error.errors():
             option = "--" + "-".join(str(part) for part in problem["loc"]).replace("_", "-")
-            say(f"{option}: {problem['msg'].removeprefix('Value error, ')}")
+            said = problem["msg"].removeprefix("Value error, ")
+            # What several options say together names them itself.
+            say(f"{option}: {said}" if problem["loc"] else said)
         raise typer.Exit(2) from error
     except MissingExtraError as error:
         # Before the errors of engines, stores and platforms, of which each kind is one.

@@ -19,6 +19,7 @@ from typing import Self
 
 import aiohttp
 
+from llm_ocr.inference.address import authorization
 from llm_ocr.inference.guides import Guides
 from llm_ocr.inference.replies import (
     EXTENSION,
@@ -85,7 +86,7 @@ class ChatClient:
         self.traffic = Traffic()
         self.base_url = ""
         self.direct(base_url)
-        self.headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self.headers = authorization(api_key)
         self._model = model
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=10)
         self._retry = retry or RetryPolicy()

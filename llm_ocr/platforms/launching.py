@@ -157,7 +157,9 @@ def job_spec(
         _check_reachable(place)
     given = gathered(settings)
     chosen = Settings(**given).model_copy(update=dict(changes))
-    plain, secret = _split(chosen, [name for name in given if name not in OF_THIS_MACHINE])
+    # A password within an address has become a key.
+    names = dict.fromkeys([*given, "api_key", "fallback_api_key"])
+    plain, secret = _split(chosen, [name for name in names if name not in OF_THIS_MACHINE])
     tokens = {name: os.environ[name] for name in TOKENS if os.environ.get(name)}
     arguments = (command, *inputs, "--out", out) if inputs else (command, out)
     # A task that is done takes over what others have not done.

@@ -1,6 +1,7 @@
 """The command line, as a process."""
 
 import asyncio
+import base64
 import json
 import os
 import re
@@ -263,6 +264,52 @@ def test_the_key_goes_to_the_server_and_nowhere_else(
     for path in (tmp_path / "out").rglob("*"):
         if path.is_file():
             assert b"sk-very-secret" not in path.read_bytes()
+
+
+def test_a_password_within_an_address_goes_to_the_server_and_nowhere_else(
+    inputs: Path, tmp_path: Path, server: ChatServer
+) -> None:
+    address = server.base_url.replace("//", "//bob:open%40sesame@")
+    done = llm_ocr("run", inputs, "--out", tmp_path / "out", "--base-url", address, "--json-logs")
+    assert done.returncode == 0, done.stderr
+    expected = "Basic " + base64.b64encode(b"bob:open@sesame").decode()
+    assert {headers["Authorization"] for headers in server.headers} == {expected}
+    said = done.stdout.encode() + done.stderr.encode()
+    written = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    for text in (said, *(path.read_bytes() for path in written)):
+        assert b"sesame" not in text
+        assert expected.partition(" ")[2].encode() not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "words"),
+    [
+        (
+            ("--base-url", "http://bob:sesame@127.0.0.1:9/v1", "--ready-timeout", "0.1"),
+            {},
+            "127.0.0.1:9",
+        ),
+        (("--base-url", "bob:sesame@127.0.0.1:9/v1"), {}, "give one as http://host:8000/v1"),
+        (("--fallback-base-url", "ftp://bob:sesame@there/v1"), {}, "fallback_base_url: this is no"),
+        (
+            ("--base-url", "http://bob:sesame@127.0.0.1:9/v1"),
+            {"LLM_OCR_API_KEY": "another-sesame"},
+            "api_key is set too",
+        ),
+        ((), {"LLM_OCR_BASE_URL": "http://bob:sesame@127.0.0.1:9/v1", "LLM_OCR_SEED": "x"}, "seed"),
+    ],
+)
+def test_a_password_within_an_address_is_in_no_message(
+    inputs: Path,
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    environment: dict[str, str],
+    words: str,
+) -> None:
+    done = llm_ocr("run", inputs, "--out", tmp_path / "out", *arguments, **environment)
+    assert done.returncode in (2, 3)
+    assert words in done.stderr
+    assert "sesame" not in done.stdout + done.stderr
 
 
 def test_view_serves_the_viewer(inputs: Path, tmp_path: Path, server: ChatServer) -> None:

@@ -18,7 +18,7 @@ help:
 	@echo "make test-long  jobs, READMEs and notebooks whole, against local servers; kills at random"
 	@echo "make lint       style, types and import rules"
 	@echo "make docs       build docs/ into site/, with links checked"
-	@echo "make executed   run the platforms' notebooks against the tests' servers, into docs/executed/"
+	@echo "make executed   run all notebooks, those of platforms against the tests' servers, into docs/executed/"
 	@echo "make deploy, aws-batch-apply, aws-batch-destroy  see aws-batch/README.md"
 
 setup: .venv/.ready
@@ -69,7 +69,10 @@ docs: setup
 
 executed: setup
 	rm -rf out/executed && mkdir -p out/executed
-	LLM_OCR_EXECUTED=$(CURDIR)/out/executed .venv/bin/python -m pytest -m long -k notebook
+	LLM_OCR_EXECUTED=$(CURDIR)/out/executed .venv/bin/python -m pytest -m long \
+		-k "notebook or runs_are_compared"
+	.venv/bin/jupyter nbconvert --log-level WARN --to notebook --execute --output-dir out/executed \
+		$(filter-out notebooks/compare-platforms.ipynb,$(wildcard notebooks/*.ipynb))
 	.venv/bin/python -m tests.platforms.executed out/executed docs/executed
 	.venv/bin/ruff format --quiet docs/executed
 

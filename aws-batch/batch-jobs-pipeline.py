@@ -17,8 +17,10 @@
 # # From a bucket to a dataset, with AWS Batch
 #
 # Documents in S3 become Markdown, figures with captions, and tables, read on spot instances with
-# an L4 each. [README.md](README.md) says what has to be there first: `make aws-batch-apply` and
-# `make push-images`. Then sign in, in a terminal: `aws sso login`.
+# an L4 each.
+#
+# This notebook as it was executed, against the tests' server for the platform:
+# [docs/executed/batch-jobs-pipeline.md](../docs/executed/batch-jobs-pipeline.md).
 
 # %%
 import json
@@ -28,11 +30,14 @@ import boto3
 from llm_ocr.notebook import (
     finish,
     show_against_plan,
+    show_costs,
     show_document,
     show_figures,
     show_first_pages,
+    show_held_back,
     show_page,
     show_plan,
+    steps,
     summary_of,
 )
 from llm_ocr.platforms.base import Gpu, JobSpec
@@ -43,22 +48,74 @@ from llm_ocr.platforms.planning import plan_input
 # %% [markdown]
 # ## Parameters
 #
-# The only cell to change.
+# The only cell to change. As it is, it reads a sample of public documents: the first `LIMIT` of
+# FineVision's subset olmOCR-mix, an image a page.
 
 # %% tags=["parameters"]
+INPUT = "hf://datasets/HuggingFaceM4/FineVision?config=olmOCR-mix-0225-documents&split=train"
+LIMIT = 1000  # documents to read; None: all. Of your own: INPUT = "s3://my-bucket/scans"
 REGION = "us-east-1"  # the module's
 BUCKET = "my-bucket"  # the module's
-DOCUMENTS = "scans"  # a folder of the bucket, with PDFs or images
 RUN = "runs/notebook"  # where the results go; one that is begun goes on
 GPU = "l4"  # a key of the module's `machines`
 TASKS = 3  # jobs of the array, which share the pages
 MINUTES = 240  # that a task may take
 SHARD_PAGES = 128  # the unit of work
 MAX_COST = None  # dollars, at which no more pages are begun
+PRICE = None  # dollars an hour of a machine; None: as in the price list
 CLEAN_UP = False  # remove the results at the end
+SET_UP = False  # do what the next section shows
+
+# %% [markdown]
+# ## Set-up
+#
+# Once. With `SET_UP` the cells do what they show.
+#
+# **Authentication.** This opens a browser; `aws configure sso` comes first where it was never done.
 
 # %%
-documents, out = f"s3://{BUCKET}/{DOCUMENTS}", f"s3://{BUCKET}/{RUN}"
+steps("aws sso login", "aws sts get-caller-identity --query Account --output text", do=SET_UP)
+
+# %% [markdown]
+# **A bucket**, in the region of the jobs.
+
+# %%
+steps(f"aws s3 mb s3://{BUCKET} --region {REGION}", do=SET_UP)
+
+# %% [markdown]
+# **The images**, built from this repository and pushed to ECR; half an hour, and 60 GB of disk.
+
+# %%
+steps(
+    f"make -C .. deploy AWS_REGION={REGION} "
+    "ECR_ACCOUNT_ID=$(aws sts get-caller-identity --query Account --output text)",
+    do=SET_UP,
+)
+
+# %% [markdown]
+# **Queues, job definitions and roles**, with Terraform: it shows what it will make. There are no
+# machines, and nothing is paid, until there is a job.
+
+# %%
+steps(
+    f'printf \'region = "{REGION}"\\nbucket = "{BUCKET}"\\n\' > terraform/terraform.tfvars',
+    f"make -C .. aws-batch-apply AWS_REGION={REGION} TF_CLI_ARGS_apply=-auto-approve",
+    do=SET_UP,
+)
+
+# %% [markdown]
+# **Quota**: vCPUs of spot instances with a GPU, 8 for each task at the same time. New accounts have
+# 0; more is asked for under Service Quotas, Amazon EC2.
+
+# %%
+steps(
+    f"aws service-quotas list-service-quotas --region {REGION} --service-code ec2 --query "
+    "\"Quotas[?QuotaName=='All G and VT Spot Instance Requests'].Value\" --output text",
+    do=SET_UP,
+)
+
+# %%
+out = f"s3://{BUCKET}/{RUN}"
 platform = open_platform("aws-batch", Place(region=REGION))
 boto3.client("s3", region_name=REGION).head_bucket(Bucket=BUCKET)["ResponseMetadata"][
     "HTTPStatusCode"
@@ -70,17 +127,24 @@ boto3.client("s3", region_name=REGION).head_bucket(Bucket=BUCKET)["ResponseMetad
 # The first pages of three documents.
 
 # %%
-show_first_pages(documents)
+show_first_pages(INPUT)
 
 # %% [markdown]
 # ## What it will cost
 #
-# Pages counted in a sample, and priced for every platform. Your own prices: `plan_input(...,
-# Settings(prices=Path("my-prices.toml")))`.
+# Pages counted in a sample of all documents, whatever `LIMIT` is, and priced for every platform.
+# Your own prices: `plan_input(..., Settings(prices=Path("my-prices.toml")))`.
 
 # %%
-quote = plan_input(documents, gpus=[GPU], tasks=TASKS)
+quote = plan_input(INPUT, gpus=[GPU], tasks=TASKS)
 show_plan(quote)
+
+# %% [markdown]
+# The same for many pages, so that starts don't decide: published speeds of GPUs at their platforms'
+# prices, beside commercial APIs. Nothing in it is measured here.
+
+# %%
+show_costs()
 
 # %% [markdown]
 # ## What is asked for
@@ -93,11 +157,13 @@ show_plan(quote)
 def spec(stage: str, inputs: list[str], gpu: str | None = GPU, tasks: int = TASKS) -> JobSpec:
     wanted = Gpu(gpu) if gpu else None
     settings = {"shard_pages": SHARD_PAGES, "max_cost": MAX_COST} if gpu else {}
+    settings |= {"limit": LIMIT} if inputs and LIMIT else {}
+    settings |= {} if PRICE is None else {"price_per_hour": PRICE}
     chosen = priced(settings, platform, wanted)
     return job_spec(stage, inputs, out, chosen, gpu=wanted, tasks=tasks, timeout=60 * MINUTES)
 
 
-extract = spec("extract", [documents])
+extract = spec("extract", [INPUT])
 for request in platform.requests(extract):
     print(request.operation, json.dumps(request.body, indent=2))
 
@@ -159,8 +225,8 @@ show_figures(out)
 # %% [markdown]
 # ## What it took
 #
-# A session is one start of a task. What was finished by one that was killed is in the tables all
-# the same.
+# A session is one start of a task. One that is killed leaves no count; what it had staged is in the
+# tables all the same. Below the chart is how the sessions' counts make the run's.
 
 # %%
 show_against_plan(out, quote.of("aws-batch"))
@@ -180,7 +246,7 @@ show_against_plan(out, quote.of("aws-batch"))
 #   of the module says how many run at once (64: eight of g6.2xlarge).
 
 # %%
-summary["held_back"]
+show_held_back(out)
 
 # %% [markdown]
 # ## Cleaning up

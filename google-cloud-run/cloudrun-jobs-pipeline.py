@@ -18,22 +18,27 @@
 #
 # Documents in a Cloud Storage bucket become pages, figures with captions, and whole documents,
 # read by several tasks with an L4 each. Three jobs: extract, describe, assemble.
-# [README.md](README.md) has the steps to do once: the bucket, the account of the tasks, the images,
-# quota. Then sign in, in a terminal: `gcloud auth application-default login`.
+#
+# This notebook as it was executed, against the tests' server for the platform:
+# [docs/executed/cloudrun-jobs-pipeline.md](../docs/executed/cloudrun-jobs-pipeline.md).
 
 # %%
 import json
 
 from google.cloud import run_v2, storage
 
+from llm_ocr import __version__
 from llm_ocr.notebook import (
     finish,
     show_against_plan,
+    show_costs,
     show_document,
     show_figures,
     show_first_pages,
+    show_held_back,
     show_page,
     show_plan,
+    steps,
     summary_of,
 )
 from llm_ocr.platforms.base import Gpu, JobSpec
@@ -44,29 +49,95 @@ from llm_ocr.platforms.planning import plan_input
 # %% [markdown]
 # ## Parameters
 #
-# The only cell to change.
+# The only cell to change. As it is, it reads a sample of public documents: the first `LIMIT` of
+# FineVision's subset olmOCR-mix, an image a page.
 
 # %% tags=["parameters"]
+INPUT = "hf://datasets/HuggingFaceM4/FineVision?config=olmOCR-mix-0225-documents&split=train"
+LIMIT = 1000  # documents to read; None: all. Of your own: INPUT = "gs://my-project-ocr/scans"
 PROJECT = "my-project"
 REGION = "us-central1"
 BUCKET = "my-project-ocr"  # in REGION
-DOCUMENTS = "scans"  # a folder of the bucket, with PDFs or images
 RUN = "runs/notebook"  # where the results go; one that is begun goes on
 GPU = "l4"
 TASKS = 3  # that share the pages
 MINUTES = 240  # that a task may work
 SHARD_PAGES = 128  # the unit of work
 MAX_COST = None  # dollars, at which no more pages are begun
+PRICE = None  # dollars an hour of a machine; None: as in the price list
 SERVICE_ACCOUNT = f"llm-ocr@{PROJECT}.iam.gserviceaccount.com"
 CLEAN_UP = False  # delete the jobs at the end, not the results
+SET_UP = False  # do what the next section shows
+
+# %% [markdown]
+# ## Set-up
+#
+# Once. With `SET_UP` the cells do what they show.
+#
+# **Authentication.** These open a browser; the second is for this notebook.
 
 # %%
-documents, out = f"gs://{BUCKET}/{DOCUMENTS}", f"gs://{BUCKET}/{RUN}"
+steps(
+    "gcloud auth login",
+    "gcloud auth application-default login",
+    f"gcloud config set project {PROJECT}",
+    "gcloud services enable run.googleapis.com artifactregistry.googleapis.com "
+    "secretmanager.googleapis.com logging.googleapis.com",
+    do=SET_UP,
+)
+
+# %% [markdown]
+# **A bucket** in the jobs' region, and the **account** that tasks run as: it may read the bucket,
+# write and delete in its folder `runs/`, and nothing else.
+
+# %%
+runs = f"resource.name.startsWith('projects/_/buckets/{BUCKET}/objects/runs/')"
+binding = f"gcloud storage buckets add-iam-policy-binding gs://{BUCKET}"
+steps(
+    f"gcloud storage buckets create gs://{BUCKET} --location {REGION} "
+    "--uniform-bucket-level-access",
+    "gcloud iam service-accounts create llm-ocr",
+    f"{binding} --member serviceAccount:{SERVICE_ACCOUNT} --role roles/storage.objectViewer "
+    "--condition None",
+    f"{binding} --member serviceAccount:{SERVICE_ACCOUNT} --role roles/storage.objectUser "
+    f'--condition "title=runs,expression={runs}"',
+    do=SET_UP,
+)
+
+# %% [markdown]
+# **The images**, built from this repository and pushed to Artifact Registry.
+
+# %%
+registry = f"{REGION}-docker.pkg.dev"
+images = f"{registry}/{PROJECT}/llm-ocr"
+steps(
+    f"gcloud artifacts repositories create llm-ocr --repository-format docker --location {REGION}",
+    f"gcloud auth configure-docker {registry} --quiet",
+    *(
+        f"docker {verb}"
+        for kind in ("gpu", "cpu")
+        for verb in (
+            f"build --platform linux/amd64 -f ../containers/{kind}.Dockerfile "
+            f"-t {images}/{kind}:{__version__} ..",
+            f"push {images}/{kind}:{__version__}",
+        )
+    ),
+    do=SET_UP,
+)
+
+# %% [markdown]
+# **Quota**: as many L4 as `TASKS`. It is called "Total Nvidia L4 GPU allocation without zonal
+# redundancy, per project per region", and more is asked for on this page:
+
+# %%
+print(f"https://console.cloud.google.com/iam-admin/quotas?project={PROJECT}")
+
+# %%
+out = f"gs://{BUCKET}/{RUN}"
 place = Place(project=PROJECT, region=REGION, service_account=SERVICE_ACCOUNT)
 platform = open_platform("cloud-run", place)
 bucket = storage.Client(project=PROJECT).bucket(BUCKET)
-found = [blob.size for blob in bucket.list_blobs(prefix=f"{DOCUMENTS}/") if blob.size]
-print(f"{len(found)} files, {sum(found) / 1e6:.1f} MB")
+bucket.exists()
 
 # %% [markdown]
 # ## The input
@@ -74,17 +145,24 @@ print(f"{len(found)} files, {sum(found) / 1e6:.1f} MB")
 # The first pages of three documents.
 
 # %%
-show_first_pages(documents)
+show_first_pages(INPUT)
 
 # %% [markdown]
 # ## What it will cost
 #
-# Pages counted in a sample, and priced for every platform. Your own prices: `plan_input(...,
-# Settings(prices=Path("my-prices.toml")))`.
+# Pages counted in a sample of all documents, whatever `LIMIT` is, and priced for every platform.
+# Your own prices: `plan_input(..., Settings(prices=Path("my-prices.toml")))`.
 
 # %%
-quote = plan_input(documents, gpus=[GPU], tasks=TASKS)
+quote = plan_input(INPUT, gpus=[GPU], tasks=TASKS)
 show_plan(quote)
+
+# %% [markdown]
+# The same for many pages, so that starts don't decide: published speeds of GPUs at their platforms'
+# prices, beside commercial APIs. Nothing in it is measured here.
+
+# %%
+show_costs()
 
 # %% [markdown]
 # ## What is asked for
@@ -96,11 +174,13 @@ show_plan(quote)
 def spec(stage: str, inputs: list[str], gpu: str | None = GPU, tasks: int = TASKS) -> JobSpec:
     wanted = Gpu(gpu) if gpu else None
     settings = {"shard_pages": SHARD_PAGES, "max_cost": MAX_COST} if gpu else {}
+    settings |= {"limit": LIMIT} if inputs and LIMIT else {}
+    settings |= {} if PRICE is None else {"price_per_hour": PRICE}
     chosen = priced(settings, platform, wanted)
     return job_spec(stage, inputs, out, chosen, gpu=wanted, tasks=tasks, timeout=60 * MINUTES)
 
 
-extract = spec("extract", [documents])
+extract = spec("extract", [INPUT])
 for request in platform.requests(extract):
     print(request.operation, json.dumps(request.body, indent=2))
 
@@ -162,8 +242,8 @@ show_figures(out)
 # %% [markdown]
 # ## What it took
 #
-# A session is one start of a task. What was finished by one that was killed is in the tables all
-# the same.
+# A session is one start of a task. One that is killed leaves no count; what it had staged is in the
+# tables all the same. Below the chart is how the sessions' counts make the run's.
 
 # %%
 show_against_plan(out, quote.of("cloud-run"))
@@ -180,7 +260,7 @@ show_against_plan(out, quote.of("cloud-run"))
 #   memory than `8x32Gi`.
 
 # %%
-summary["held_back"]
+show_held_back(out)
 
 # %% [markdown]
 # ## Clean up

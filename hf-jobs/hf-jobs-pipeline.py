@@ -17,21 +17,27 @@
 # # Documents to a dataset, with Hugging Face Jobs
 #
 # Documents in a dataset repository become Markdown, figures with captions, and a dataset that
-# `datasets.load_dataset` opens. GPUs of Hugging Face Jobs read them; a CPU joins the pages. What is
-# needed before is in [README.md](README.md): an account with credit, and a token that may write and
-# start jobs.
+# `datasets.load_dataset` opens. GPUs of Hugging Face Jobs read them; a CPU joins the pages.
+#
+# This notebook as it was executed, against the tests' server for the platform:
+# [docs/executed/hf-jobs-pipeline.md](../docs/executed/hf-jobs-pipeline.md).
 
 # %%
-from huggingface_hub import HfApi, whoami
+from pathlib import Path
+
+from huggingface_hub import HfApi, get_token, list_jobs_hardware, whoami
 
 from llm_ocr.notebook import (
     finish,
     show_against_plan,
+    show_costs,
     show_document,
     show_figures,
     show_first_pages,
+    show_held_back,
     show_page,
     show_plan,
+    steps,
     summary_of,
 )
 from llm_ocr.platforms.base import Gpu, JobSpec
@@ -40,24 +46,63 @@ from llm_ocr.platforms.launching import job_spec, priced
 from llm_ocr.platforms.planning import plan_input
 from llm_ocr.storage.hub_address import run_place
 
-whoami()["name"]  # if this fails: `hf auth login`, or set HF_TOKEN
-
 # %% [markdown]
 # ## Parameters
 #
-# The only cell to change.
+# The only cell to change. As it is, it reads a sample of public documents: the first `LIMIT` of
+# FineVision's subset olmOCR-mix, an image a page.
 
 # %% tags=["parameters"]
-INPUT = "hf://datasets/ORG/scans"  # PDFs, images, or a dataset of them
+INPUT = "hf://datasets/HuggingFaceM4/FineVision?config=olmOCR-mix-0225-documents&split=train"
+LIMIT = 1000  # documents to read; None: all. Of your own: INPUT = "hf://datasets/ORG/scans"
 OUT = "hf://datasets/ORG/read"  # made if it isn't there, private
 GPU = "a100"  # or l40s, l4
 TASKS = 3  # machines that share the pages
 MINUTES = 240  # that a task may take
 SHARD_PAGES = 512  # that are committed at a time; fewer share better
 MAX_COST = None  # dollars, at which no more pages are begun
+PRICE = None  # dollars an hour of a machine; None: as in the price list
 WHEEL = None  # dist/llm_ocr-….whl of your clone, where the release is not wanted
 NAMESPACE = None  # who pays, if not you
 CLEAN_UP = False  # remove what a finished run needs no more
+SET_UP = False  # do what the next section shows
+
+# %% [markdown]
+# ## Set-up
+#
+# Once. With `SET_UP` the cells do what they show; without it they only say what is there.
+#
+# **Authentication.** A [token](https://huggingface.co/settings/tokens) that may write to your
+# repositories and start jobs; in a terminal `hf auth login` asks for it, here `HF_TOKEN` names it.
+
+# %%
+assert get_token(), "nobody is signed in: hf auth login, or set HF_TOKEN"
+whoami()["name"]
+
+# %% [markdown]
+# **A bucket or dataset for documents**, if they are not on the Hub yet: here those of the folder
+# `scans`, private. The result's repository, and the bucket for what the run needs on the way, are
+# made by the run.
+
+# %%
+steps("hf upload ORG/scans ./scans . --repo-type dataset --private", do=SET_UP)
+
+# %% [markdown]
+# **The image** is vLLM's own, `vllm/vllm-openai`, and needs no building: tasks install llm_ocr in
+# it. As long as that is not on PyPI they take the wheel of your clone.
+
+# %%
+steps("uv build --wheel", do=SET_UP)
+built = sorted(Path("dist").glob("llm_ocr-*.whl")) or sorted(Path("../dist").glob("llm_ocr-*.whl"))
+WHEEL = WHEEL or (str(built[-1]) if built else None)
+WHEEL or "no wheel: tasks install the release"
+
+# %% [markdown]
+# **Quota** is credit, of whoever pays: [billing](https://huggingface.co/settings/billing). These
+# machines there are, and no limit of how many but that of the account.
+
+# %%
+[machine.name for machine in list_jobs_hardware()]
 
 # %%
 platform = open_platform("hf-jobs", Place(namespace=NAMESPACE, wheel=WHEEL))
@@ -73,12 +118,19 @@ show_first_pages(INPUT)
 # %% [markdown]
 # ## What it will cost
 #
-# Pages counted in a sample, and priced for every platform. Your own prices: `plan_input(...,
-# Settings(prices=Path("my-prices.toml")))`.
+# Pages counted in a sample of all documents, whatever `LIMIT` is, and priced for every platform.
+# Your own prices: `plan_input(..., Settings(prices=Path("my-prices.toml")))`.
 
 # %%
 quote = plan_input(INPUT, gpus=[GPU], tasks=TASKS)
 show_plan(quote)
+
+# %% [markdown]
+# The same for many pages, so that starts don't decide: published speeds of GPUs at their platforms'
+# prices, beside commercial APIs. Nothing in it is measured here.
+
+# %%
+show_costs()
 
 # %% [markdown]
 # ## What is asked for
@@ -91,6 +143,8 @@ show_plan(quote)
 def spec(stage: str, inputs: list[str], gpu: str | None = GPU, tasks: int = TASKS) -> JobSpec:
     wanted = Gpu(gpu) if gpu else None
     settings = {"shard_pages": SHARD_PAGES, "max_cost": MAX_COST} if gpu else {}
+    settings |= {"limit": LIMIT} if inputs and LIMIT else {}
+    settings |= {} if PRICE is None else {"price_per_hour": PRICE}
     chosen = priced(settings, platform, wanted)
     return job_spec(stage, inputs, OUT, chosen, gpu=wanted, tasks=tasks, timeout=60 * MINUTES)
 
@@ -157,8 +211,8 @@ show_figures(OUT)
 # %% [markdown]
 # ## What it took
 #
-# A session is one start of a task. What was finished by one that was killed is in the tables all
-# the same.
+# A session is one start of a task. One that is killed leaves no count; what it had staged is in the
+# tables all the same. Below the chart is how the sessions' counts make the run's.
 
 # %%
 show_against_plan(OUT, quote.of("hf-jobs"))
@@ -180,7 +234,7 @@ show_against_plan(OUT, quote.of("hf-jobs"))
 # - **Shards.** Lower `SHARD_PAGES` if there are fewer shards than tasks, or tasks end unevenly.
 
 # %%
-summary["held_back"]
+show_held_back(OUT)
 
 # %% [markdown]
 # ## Cleaning up

@@ -5,7 +5,8 @@ Needs the extra `notebooks`.
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -16,6 +17,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 from rich.console import Console
 
+from llm_ocr.engines.embedded.command import EMBEDDED
 from llm_ocr.evaluation.asking import evaluate, load
 from llm_ocr.evaluation.printing import render
 from llm_ocr.evaluation.propose import Proposal
@@ -24,15 +26,36 @@ from llm_ocr.markdown import inline, quoted
 from llm_ocr.messages import counted
 from llm_ocr.pipeline.preview import first_pages
 from llm_ocr.platforms.base import Job, JobSpec, Platform, PlatformError, State, wait
-from llm_ocr.platforms.offers import Offer, Quote
-from llm_ocr.platforms.prices import Interval
+from llm_ocr.platforms.offers import Offer, Quote, quote
+from llm_ocr.platforms.price_files import load_prices
+from llm_ocr.platforms.prices import Interval, Source
 from llm_ocr.platforms.quote_table import render_quote
+from llm_ocr.platforms.survey import Survey
+from llm_ocr.platforms.throughput import load_speeds
 from llm_ocr.report.pictures import page_with_boxes, with_figures
 from llm_ocr.report.sessions import SessionRecord, read_sessions, total_cost
 from llm_ocr.sources.names import safe_name
 from llm_ocr.storage.hub_address import run_place
 from llm_ocr.storage.store import open_store
 from llm_ocr.tables.read import load_descriptions, load_documents, load_figures, load_pages
+
+# Pages that costs are compared for: enough that machines' starts don't decide.
+MANY_PAGES = 100_000
+
+
+def steps(*commands: str, do: bool) -> None:
+    """Commands of a shell: with `do` given one after the other, and else only shown.
+
+    Raises CalledProcessError for one that fails; those after it are not given.
+    """
+    for command in commands:
+        print(f"$ {command}", flush=True)  # noqa: T201
+        if do:
+            done = subprocess.run(
+                ["bash", "-c", command], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+            print(done.stdout, end="")  # noqa: T201
+            done.check_returncode()
 
 
 def show_first_pages(place: str, count: int = 3) -> None:
@@ -50,6 +73,58 @@ def show_first_pages(place: str, count: int = 3) -> None:
 def show_plan(quote: Quote) -> None:
     """What the pages cost everywhere, as `llm-ocr plan` prints it."""
     Console(width=100, force_jupyter=False).print(render_quote(quote), highlight=False)
+
+
+def show_costs(model: str = "deepseek-ocr") -> None:
+    """What 1,000 pages cost, of 100,000: the published speeds of GPUs at their platforms' prices,
+    beside commercial APIs; where each figure is from, and when it was read.
+
+    Nothing here is measured on this machine.
+    """
+    many = Interval(MANY_PAGES, MANY_PAGES, MANY_PAGES)
+    priced = quote(Survey(1, 1, 0, many), load_prices(), load_speeds(), model=model)
+    bars = [
+        (f"{one.platform} {one.machine}", _thousand(one.cost), one.price_source, "steelblue")
+        for one in priced.offers
+    ]
+    bars += [(one.title, _thousand(one.cost), one.source, "silver") for one in priced.apis]
+    bars.sort(key=lambda bar: bar[1].expected)
+    figure, axes = plt.subplots(figsize=(12, 0.32 * len(bars) + 1))
+    _cost_bars(axes, bars, model)
+    _show(figure)
+    speeds = {f"speed on {one.gpu}": one.speed_source for one in priced.offers}
+    sources = speeds | {f"price: {name}": source for name, _, source, _ in bars}
+    display(Markdown("\n".join(_sources(sources))))
+
+
+def _thousand(cost: Interval) -> Interval:
+    return cost.times(1000 / MANY_PAGES)
+
+
+def _cost_bars(axes: Axes, bars: Sequence[tuple[str, Interval, Source, str]], model: str) -> None:
+    expected = [cost.expected for _, cost, _, _ in bars]
+    below = [cost.expected - cost.low for _, cost, _, _ in bars]
+    above = [cost.high - cost.expected for _, cost, _, _ in bars]
+    names = [f"{name}*" if source.second_hand else name for name, _, source, _ in bars]
+    colors = [color for *_, color in bars]
+    drawn = axes.barh(names, expected, xerr=[below, above], color=colors, capsize=2)
+    axes.bar_label(drawn, [f"${cost:.2f}" for cost in expected], padding=8, fontsize=8)
+    axes.margins(x=0.1)
+    axes.set(
+        title=f"dollars for 1,000 pages: {model} on GPUs (blue), commercial APIs (grey)",
+    )
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", labelsize=8)
+
+
+def _sources(sources: Mapping[str, Source]) -> Iterator[str]:
+    yield f"Of {MANY_PAGES:,} pages, starts of machines included. `*` as others quote it."
+    yield ""
+    yield "| figure | from | read |"
+    yield "| --- | --- | --- |"
+    for what, source in sources.items():
+        star = "*" if source.second_hand else ""
+        yield f"| {what}{star} | {source.url} | {source.date} |"
 
 
 def finish(platform: Platform, spec: JobSpec) -> Job:
@@ -142,31 +217,96 @@ def show_evaluation(out: str, tests: str) -> None:
 
 
 def show_against_plan(out: str, offer: Offer) -> None:
-    """Speed and cost of reading the pages, beside what the plan said.
+    """Speed and cost of reading the pages, beside what the plan said, and how the sessions' counts
+    make the run's.
 
     A session is one start of a task; one that was killed can't say what it took, nor is what the
-    platform charges for starts in any of them: the bill has both.
+    platform charges for starts in any of them: the bill has both. Pages that the embedded engine
+    read are compared with no GPU: a CPU's minutes are not to be had at a GPU's price.
     """
     sessions = read_sessions(open_store(run_place(out)))
     reading = [one for one in sessions if "extract" in one.stages]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 3.5))
-    _speeds(left, reading, offer.pages_per_minute)
-    _costs(right, total_cost(reading) or 0.0, offer.cost)
-    _show(figure)
-    whole, pages = total_cost(sessions) or 0.0, summary_of(out)["pages"]
-    print(f"all stages: ${whole:.2f}, ${1000 * whole / pages:.2f} for 1,000 pages")  # noqa: T201
+    pages = summary_of(out)["pages"]
+    if any(_on_cpu(one) for one in reading):
+        figure, axes = plt.subplots(figsize=(6, 3.5))
+        _speeds(axes, reading, None)
+        _show(figure)
+        print(  # noqa: T201
+            "The embedded engine read these pages, on CPUs: neither the speed nor the price of "
+            f"{offer.machine} is compared with it."
+        )
+    else:
+        figure, (left, right) = plt.subplots(1, 2, figsize=(12, 3.5))
+        _speeds(left, reading, offer.pages_per_minute)
+        _costs(right, total_cost(reading) or 0.0, offer.cost)
+        _show(figure)
+        whole = total_cost(sessions) or 0.0
+        print(f"all stages: ${whole:.2f}, ${1000 * whole / pages:.2f} for 1,000 pages")  # noqa: T201
+    for line in explained_counts(reading, pages):
+        print(line)  # noqa: T201
 
 
-def _speeds(axes: Axes, reading: Sequence[SessionRecord], planned: Interval) -> None:
-    names = [f"session {number}" for number in range(len(reading))]
+def explained_counts(reading: Sequence[SessionRecord], pages: int) -> list[str]:
+    """How the pages that sessions counted make the run's `pages`, though some were killed, and
+    some pages read twice."""
+    ended = [one for one in reading if one.seconds is not None]
+    killed, read = len(reading) - len(ended), sum(one.pages for one in ended)
+    said = [
+        f"Sessions that ended read {' + '.join(str(one.pages) for one in ended) or 'no'} pages, "
+        f"{read} in all; the run has {pages}."
+    ]
+    if read > pages:
+        said.append(
+            f"{read - pages} more were read than there are: tasks that are done read what others "
+            "have not committed yet, and of two readings of a page the one that is committed first "
+            "is kept."
+        )
+    if killed:
+        some = "1 session was" if killed == 1 else f"{killed} sessions were"
+        said.append(
+            f"{some} killed and left no count. Pages that were staged by then are in the run "
+            "and in nobody's count; the others were read again, and count for the session that did."
+        )
+    if read < pages:
+        said.append(f"So {pages - read} pages of the run are in no session's count.")
+    return said
+
+
+def show_held_back(out: str) -> None:
+    """What the sessions that read pages waited for, as shares of their time."""
+    sessions = read_sessions(open_store(run_place(out)))
+    measured = [one for one in sessions if one.held_back and one.pages and one.seconds]
+    if not measured:
+        print("Not known: no session that read pages has ended, or all were too short.")  # noqa: T201
+        return
+    seconds = sum(one.seconds or 0 for one in measured)
+    shares: dict[str, float] = {}
+    for one in measured:
+        for name, share in one.held_back.items():
+            shares[name] = shares.get(name, 0.0) + share * (one.seconds or 0) / seconds
+    most = sorted(shares.items(), key=lambda share: -share[1])
+    rows = [f"| {name} | {share:.0%} |" for name, share in most]
+    display(Markdown("\n".join(["| held back by | of the time |", "| --- | --- |", *rows])))
+
+
+def _on_cpu(session: SessionRecord) -> bool:
+    return session.readers.get("extract", {}).get("profile") == EMBEDDED.id
+
+
+def _speeds(axes: Axes, reading: Sequence[SessionRecord], planned: Interval | None) -> None:
+    names = [f"session {number}, task {one.worker}" for number, one in enumerate(reading)]
     bars = axes.barh(names, [60 * one.pages / one.seconds if one.seconds else 0 for one in reading])
-    said = [counted(one.pages, "page") if one.seconds else "killed" for one in reading]
+    said = [
+        counted(one.pages, "page") if one.seconds else "killed: no count" for one in reading
+    ]
     axes.bar_label(bars, said, padding=3, fontsize=8)
-    axes.axvspan(planned.low, planned.high, color="goldenrod", alpha=0.3, label="planned")
-    axes.axvline(planned.expected, color="goldenrod")
+    axes.margins(x=0.3)
+    if planned is not None:
+        axes.axvspan(planned.low, planned.high, color="goldenrod", alpha=0.3, label="planned")
+        axes.axvline(planned.expected, color="goldenrod")
+        axes.legend(fontsize=8)
     axes.set(title="pages a minute")
     axes.invert_yaxis()
-    axes.legend(fontsize=8)
 
 
 def _costs(axes: Axes, cost: float, planned: Interval) -> None:

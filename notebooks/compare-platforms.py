@@ -19,6 +19,9 @@
 # Reads what several runs say of themselves, wherever they are, and compares speed, cost and
 # quality. Costs are known of runs that had a `--price-per-hour`; those that `llm-ocr launch`
 # submits have the one of the price list.
+#
+# This notebook as it was executed:
+# [docs/executed/compare-platforms.md](../docs/executed/compare-platforms.md).
 
 # %%
 import json

@@ -26,6 +26,9 @@
 # is misread. The embedded engine reads, on the CPU and without a download; if `LLM_OCR_BASE_URL`
 # is set, that server is asked instead. For your own documents, put their place in `inputs`: five
 # to ten pages, the difficult ones among them.
+#
+# This notebook as it was executed:
+# [docs/executed/make-your-own-tests.md](../docs/executed/make-your-own-tests.md).
 
 # %%
 import tempfile

@@ -21,6 +21,9 @@
 # which the schema's checks find. The embedded engine reads them, on the CPU and without a
 # download; if `LLM_OCR_BASE_URL` is set in the environment, that server is
 # asked instead.
+#
+# This notebook as it was executed:
+# [docs/executed/structured-extraction.md](../docs/executed/structured-extraction.md).
 
 # %%
 import io

@@ -17,8 +17,10 @@
 # # From a bucket to a dataset, with SageMaker
 #
 # Documents in S3 become Markdown, figures with captions, and tables, read on several instances
-# with a GPU each. [README.md](README.md) says what has to be there first: quota, the images, a
-# role. In SageMaker Studio you are signed in; elsewhere, in a terminal: `aws sso login`.
+# with a GPU each.
+#
+# This notebook as it was executed, against the tests' server for the platform:
+# [docs/executed/sm-jobs-pipeline.md](../docs/executed/sm-jobs-pipeline.md).
 
 # %%
 import json
@@ -28,11 +30,14 @@ import boto3
 from llm_ocr.notebook import (
     finish,
     show_against_plan,
+    show_costs,
     show_document,
     show_figures,
     show_first_pages,
+    show_held_back,
     show_page,
     show_plan,
+    steps,
     summary_of,
 )
 from llm_ocr.platforms.base import Gpu, JobSpec
@@ -43,19 +48,71 @@ from llm_ocr.platforms.planning import plan_input
 # %% [markdown]
 # ## Parameters
 #
-# The only cell to change.
+# The only cell to change. As it is, it reads a sample of public documents: the first `LIMIT` of
+# FineVision's subset olmOCR-mix, an image a page.
 
 # %% tags=["parameters"]
+INPUT = "hf://datasets/HuggingFaceM4/FineVision?config=olmOCR-mix-0225-documents&split=train"
+LIMIT = 1000  # documents to read; None: all. Of your own: INPUT = "s3://my-bucket/scans"
+REGION = "us-east-1"
 ROLE = None  # ARN of the role that jobs run as; None: the notebook's own
 BUCKET = None  # in the same region; None: the session's default bucket
-DOCUMENTS = "scans"  # a folder of the bucket, with PDFs or images
 RUN = "runs/notebook"  # where the results go; one that is begun goes on
 GPU = "l40s"  # or l4
 TASKS = 3  # instances that share the pages
 MINUTES = 240  # that a job may take
 SHARD_PAGES = 128  # the unit of work
 MAX_COST = None  # dollars, at which no more pages are begun
+PRICE = None  # dollars an hour of a machine; None: as in the price list
 CLEAN_UP = False  # remove the results at the end
+SET_UP = False  # do what the next section shows
+
+# %% [markdown]
+# ## Set-up
+#
+# Once. With `SET_UP` the cells do what they show.
+#
+# **Authentication.** In SageMaker Studio you are signed in; elsewhere this opens a browser.
+
+# %%
+steps("aws sso login", "aws sts get-caller-identity --query Account --output text", do=SET_UP)
+
+# %% [markdown]
+# **A bucket**, in the same region as the jobs, and **a role** for them: it may read `scans/` in
+# the bucket, write and delete in `runs/`, and nothing else. In Studio, or with a role of your own,
+# leave it out.
+
+# %%
+steps(
+    f"aws s3 mb s3://{BUCKET or 'my-bucket'} --region {REGION}",
+    "aws iam create-role --role-name llm-ocr-sagemaker --assume-role-policy-document "
+    '\'{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole", '
+    '"Principal": {"Service": "sagemaker.amazonaws.com"}}]}\'',
+    "aws iam put-role-policy --role-name llm-ocr-sagemaker --policy-name llm-ocr "
+    f'--policy-document "$(sed s/BUCKET/{BUCKET or "my-bucket"}/g role.json)"',
+    do=SET_UP,
+)
+
+# %% [markdown]
+# **The images**, built from this repository and pushed to ECR; half an hour, and 60 GB of disk.
+
+# %%
+steps(
+    f"make -C .. deploy AWS_REGION={REGION} "
+    "ECR_ACCOUNT_ID=$(aws sts get-caller-identity --query Account --output text)",
+    do=SET_UP,
+)
+
+# %% [markdown]
+# **Quota**: as many of the instance, for processing jobs, as `TASKS`. New accounts have 0; more is
+# asked for under Service Quotas, Amazon SageMaker.
+
+# %%
+steps(
+    f"aws service-quotas list-service-quotas --region {REGION} --service-code sagemaker --query "
+    "\"Quotas[?QuotaName=='ml.g6e.2xlarge for processing job usage'].Value\" --output text",
+    do=SET_UP,
+)
 
 # %%
 if ROLE is None or BUCKET is None:
@@ -65,9 +122,11 @@ if ROLE is None or BUCKET is None:
     ROLE = ROLE or get_execution_role()
     BUCKET = BUCKET or Session().default_bucket()
 
-documents, out = f"s3://{BUCKET}/{DOCUMENTS}", f"s3://{BUCKET}/{RUN}"
-platform = open_platform("sagemaker", Place(role=ROLE))
-boto3.client("s3").head_bucket(Bucket=BUCKET)["ResponseMetadata"]["HTTPStatusCode"]
+out = f"s3://{BUCKET}/{RUN}"
+platform = open_platform("sagemaker", Place(role=ROLE, region=REGION))
+boto3.client("s3", region_name=REGION).head_bucket(Bucket=BUCKET)["ResponseMetadata"][
+    "HTTPStatusCode"
+]
 
 # %% [markdown]
 # ## The input
@@ -75,17 +134,24 @@ boto3.client("s3").head_bucket(Bucket=BUCKET)["ResponseMetadata"]["HTTPStatusCod
 # The first pages of three documents.
 
 # %%
-show_first_pages(documents)
+show_first_pages(INPUT)
 
 # %% [markdown]
 # ## What it will cost
 #
-# Pages counted in a sample, and priced for every platform. Your own prices: `plan_input(...,
-# Settings(prices=Path("my-prices.toml")))`.
+# Pages counted in a sample of all documents, whatever `LIMIT` is, and priced for every platform.
+# Your own prices: `plan_input(..., Settings(prices=Path("my-prices.toml")))`.
 
 # %%
-quote = plan_input(documents, gpus=[GPU], tasks=TASKS)
+quote = plan_input(INPUT, gpus=[GPU], tasks=TASKS)
 show_plan(quote)
+
+# %% [markdown]
+# The same for many pages, so that starts don't decide: published speeds of GPUs at their platforms'
+# prices, beside commercial APIs. Nothing in it is measured here.
+
+# %%
+show_costs()
 
 # %% [markdown]
 # ## What is asked for
@@ -98,11 +164,13 @@ show_plan(quote)
 def spec(stage: str, inputs: list[str], gpu: str | None = GPU, tasks: int = TASKS) -> JobSpec:
     wanted = Gpu(gpu) if gpu else None
     settings = {"shard_pages": SHARD_PAGES, "max_cost": MAX_COST} if gpu else {}
+    settings |= {"limit": LIMIT} if inputs and LIMIT else {}
+    settings |= {} if PRICE is None else {"price_per_hour": PRICE}
     chosen = priced(settings, platform, wanted)
     return job_spec(stage, inputs, out, chosen, gpu=wanted, tasks=tasks, timeout=60 * MINUTES)
 
 
-extract = spec("extract", [documents])
+extract = spec("extract", [INPUT])
 for request in platform.requests(extract):
     print(request.operation, json.dumps(request.body, indent=2))
 
@@ -165,8 +233,8 @@ show_figures(out)
 # %% [markdown]
 # ## What it took
 #
-# A session is one start of a task. What was finished by one that was killed is in the tables all
-# the same.
+# A session is one start of a task. One that is killed leaves no count; what it had staged is in the
+# tables all the same. Below the chart is how the sessions' counts make the run's.
 
 # %%
 show_against_plan(out, quote.of("sagemaker"))
@@ -184,7 +252,7 @@ show_against_plan(out, quote.of("sagemaker"))
 # - Quota is counted for each type: ask for all those in `InstancePreferences`.
 
 # %%
-summary["held_back"]
+show_held_back(out)
 
 # %% [markdown]
 # ## Cleaning up

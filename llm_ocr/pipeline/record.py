@@ -99,6 +99,7 @@ async def recorded(
             engines=list(session.engines),
             seconds=time.monotonic() - session.started,
             pages=session.counts["extract"].items if "extract" in session.counts else 0,
+            held_back=dict(session.held_back),
         )
         # An account that can't be written must not hide why the run ended.
         with suppress(StorageError):

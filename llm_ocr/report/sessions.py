@@ -20,7 +20,8 @@ class SessionRecord:
 
     `started` is UTC in ISO 8601; `command` has no secrets; `readers` say by stage who was asked
     and how. `seconds` is None while it runs, and if it was killed; `pages` are those that it read.
-    `price_per_hour` is in US dollars. It was `worker` (from 0) of `workers`.
+    `price_per_hour` is in US dollars. It was `worker` (from 0) of `workers`. `held_back` is the
+    share of its time in which each thing was what it waited for.
     """
 
     started: str
@@ -35,6 +36,7 @@ class SessionRecord:
     pages: int = 0
     worker: int = 0
     workers: int = 1
+    held_back: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def cost(self) -> float | None:

@@ -1,8 +1,8 @@
-"""The platforms' notebooks, executed, as pages of docs/.
+"""The notebooks, executed, as pages of docs/.
 
     make executed
 
-runs them against the tests' servers, with the embedded engine in place of vLLM.
+runs those of the platforms against the tests' servers, with the embedded engine in place of vLLM.
 """
 
 import argparse
@@ -21,9 +21,27 @@ ABOUT = (
     "platform, which runs the tasks' commands as processes; the embedded engine read the pages, on "
     "two CPU cores and not on the GPU that the plan is for.*"
 )
+HERE = "*As `make executed` printed it, with the embedded engine on two CPU cores.*"
+COMPARED = "*As `make executed` printed it, of three small runs of the tests.*"
+# In a notebook, to what this makes.
+LINK = re.compile(r"\n\nThis notebook as it was executed.*?\.md\)\.", re.DOTALL)
 WIDTH = 900
 # Lines of one output.
 SHOWN = 40
+
+
+ABOUTS = {
+    "compare-platforms": COMPARED,
+    **dict.fromkeys(
+        (
+            "hf-jobs-pipeline",
+            "sm-jobs-pipeline",
+            "cloudrun-jobs-pipeline",
+            "batch-jobs-pipeline",
+        ),
+        ABOUT,
+    ),
+}
 
 
 class Page:
@@ -38,11 +56,17 @@ class Page:
         for cell in notebook.cells:
             if cell.cell_type == "markdown":
                 # Links between files of the repository lead nowhere in docs/.
-                parts.append(re.sub(r"\[([^\]]+)\]\((?!http)[^)]+\)", r"\1", cell.source))
+                said = re.sub(
+                    r"\n\nThis notebook as it was executed.*?\.md\)\.",
+                    "",
+                    cell.source,
+                    flags=re.DOTALL,
+                )
+                parts.append(re.sub(r"\[([^\]]+)\]\((?!http)[^)]+\)", r"\1", said))
                 continue
             parts.append(f"```python\n{cell.source}\n```")
             parts += self._outputs(cell.get("outputs", ()))
-        parts.insert(1, ABOUT)
+        parts.insert(1, ABOUTS.get(self._name, HERE))
         return "\n\n".join(parts) + "\n"
 
     def _outputs(self, outputs: Any) -> Iterator[str]:  # noqa: ANN401
@@ -100,7 +124,7 @@ def main() -> None:
     parser.add_argument("executed", type=Path, help="folder with the executed notebooks")
     parser.add_argument("pages", type=Path, help="folder of docs/ to write")
     given = parser.parse_args()
-    for path in sorted(given.executed.glob("*-pipeline.ipynb")):
+    for path in sorted(given.executed.glob("*.ipynb")):
         page = Page(path.stem, given.pages)
         text = page.markdown(nbformat.read(path, as_version=4))
         (given.pages / f"{path.stem}.md").write_text(text)

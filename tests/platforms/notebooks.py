@@ -14,6 +14,8 @@ from reportlab.pdfgen.canvas import Canvas
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ("report.pdf", "invoice.jpg", "letters.tiff", "rotated-scan.pdf")
 DOCUMENTS = 24
+# Read are these, all of them, on a machine that nobody pays for.
+MINE = {"LIMIT": None, "PRICE": 0.0}
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,15 @@ def assert_shown(executed: Executed) -> None:
     assert "all counted" in executed.printed, "the plan"
     assert "24 documents" in executed.printed
     assert "assemble" in executed.printed, "the status"
-    assert "for 1,000 pages" in executed.printed
+    assert "The embedded engine read these pages, on CPUs" in executed.printed
+    assert (
+        "were read than there are" in executed.printed or "no session's count" in executed.printed
+    )
+    assert "1 session was killed and left no count" in executed.printed
+    costs = next(one for one in executed.markdown if "| figure | from | read |" in one)
+    for named in ("GPT-", "Gemini", "Claude", "speed on a100"):
+        assert named in costs
+    assert any(one.startswith("| held back by |") for one in executed.markdown)
 
 
 def is_paired(notebook: Path) -> bool:

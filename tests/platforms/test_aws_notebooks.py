@@ -14,7 +14,7 @@ from llm_ocr.report.status import read_status
 from llm_ocr.storage.store import open_store
 from tests.platforms import aws_module
 from tests.platforms.aws_place import QUICK, kill_worker, new_run, settle
-from tests.platforms.notebooks import DOCUMENTS, assert_shown, execute, is_paired, scans
+from tests.platforms.notebooks import DOCUMENTS, MINE, assert_shown, execute, is_paired, scans
 from tests.servers.aws import REGION, Account
 from tests.servers.aws_batch import serving_batch
 from tests.servers.aws_batch_jobs import RECLAIMED
@@ -64,11 +64,13 @@ def once_begun(out: str, happens: Callable[[], None]) -> Iterator[list[str]]:
 
 def parameters(place: str, out: str) -> dict[str, object]:
     return {
+        **MINE,
+        "INPUT": place,
         "BUCKET": "bucket",
-        "DOCUMENTS": place.removeprefix("s3://bucket/"),
         "RUN": out.removeprefix("s3://bucket/"),
         "SHARD_PAGES": 2,
         "CLEAN_UP": False,
+        "REGION": REGION,
     }
 
 
@@ -142,7 +144,7 @@ def test_batchs_notebook_with_a_machine_reclaimed(
             )
 
         with once_begun(out, reclaim) as noted:
-            done = execute(BATCH, {"REGION": REGION, **parameters(place, out)}, tmp_path)
+            done = execute(BATCH, {**parameters(place, out)}, tmp_path)
         assert noted
         extracted = next(iter(batch.submissions.values()))
     assert sorted(len(job.attempts) for job in extracted.jobs) == [1, 1, 2]

@@ -11,7 +11,7 @@ from llm_ocr import load_descriptions, load_documents, load_figures, load_pages,
 from llm_ocr.storage.store import open_store
 from tests import documents
 from tests.platforms.gcp import ACCOUNT, project
-from tests.platforms.notebooks import assert_shown, execute, is_paired, scans
+from tests.platforms.notebooks import MINE, assert_shown, execute, is_paired, scans
 from tests.servers.chat import serving_beside
 from tests.servers.google_accounts import PROJECT
 
@@ -54,7 +54,8 @@ def test_the_notebook_reads_24_documents_with_three_tasks_of_which_one_is_killed
         given = {
             "PROJECT": PROJECT,
             "BUCKET": "bucket",
-            "DOCUMENTS": f"{prefix}/scans",
+            **MINE,
+            "INPUT": f"{cloud.bucket}/scans",
             "RUN": f"{prefix}/run",
             "SHARD_PAGES": 2,
             "SERVICE_ACCOUNT": ACCOUNT,

@@ -11,7 +11,7 @@ from aiohttp import web
 from llm_ocr import load_descriptions, load_documents, load_figures, load_pages
 from llm_ocr.storage.store import make_place, open_store
 from tests.platforms.hf import READ, SCANS, Cloud
-from tests.platforms.notebooks import assert_shown, execute, is_paired, scans
+from tests.platforms.notebooks import MINE, assert_shown, execute, is_paired, scans
 from tests.servers.hub_images import Image
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def test_it_reads_24_documents_with_three_tasks_of_which_one_is_killed(
 
     hub.watch = watch
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    given = {"INPUT": SCANS, "OUT": READ, "SHARD_PAGES": 2, "CLEAN_UP": True}
+    given = {**MINE, "INPUT": SCANS, "OUT": READ, "SHARD_PAGES": 2, "CLEAN_UP": True}
     executed = execute(NOTEBOOK, given, tmp_path)
     attempts = [len(job.attempts) for job in hub.jobs.values()]
     assert attempts == [1, 2, 1, 1, 1, 1, 1]

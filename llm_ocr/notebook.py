@@ -257,7 +257,7 @@ def explained_counts(reading: Sequence[SessionRecord], pages: int) -> list[str]:
     ]
     if read > pages:
         said.append(
-            f"{read - pages} more were read than there are: tasks that are done read what others "
+            f"That is {read - pages} more than there are: tasks that are done read what others "
             "have not committed yet, and of two readings of a page the one that is committed first "
             "is kept."
         )
@@ -268,7 +268,8 @@ def explained_counts(reading: Sequence[SessionRecord], pages: int) -> list[str]:
             "and in nobody's count; the others were read again, and count for the session that did."
         )
     if read < pages:
-        said.append(f"So {pages - read} pages of the run are in no session's count.")
+        uncounted = counted(pages - read, "page")
+        said.append(f"In no session's count: {uncounted} of the run.")
     return said
 
 
@@ -296,9 +297,7 @@ def _on_cpu(session: SessionRecord) -> bool:
 def _speeds(axes: Axes, reading: Sequence[SessionRecord], planned: Interval | None) -> None:
     names = [f"session {number}, task {one.worker}" for number, one in enumerate(reading)]
     bars = axes.barh(names, [60 * one.pages / one.seconds if one.seconds else 0 for one in reading])
-    said = [
-        counted(one.pages, "page") if one.seconds else "killed: no count" for one in reading
-    ]
+    said = [counted(one.pages, "page") if one.seconds else "killed: no count" for one in reading]
     axes.bar_label(bars, said, padding=3, fontsize=8)
     axes.margins(x=0.3)
     if planned is not None:

@@ -26,7 +26,7 @@ def test_counts_that_make_the_runs_are_told_and_no_more() -> None:
 def test_pages_that_a_killed_session_left_behind_are_explained() -> None:
     _, killed, rest = explained_counts([session(9, 20), session(None)], 28)
     assert killed.startswith("1 session was killed and left no count.")
-    assert rest == "So 8 pages of the run are in no session's count."
+    assert rest == "In no session's count: 8 pages of the run."
 
 
 def test_pages_that_were_read_twice_are_explained() -> None:
@@ -44,7 +44,7 @@ def test_a_run_whose_every_session_was_killed_has_no_count() -> None:
     first, killed, rest = explained_counts([session(None), session(None)], 3)
     assert "read no pages, 0 in all; the run has 3." in first
     assert killed.startswith("2 sessions were killed")
-    assert rest.startswith("So 3 pages")
+    assert rest == "In no session's count: 3 pages of the run."
 
 
 def test_steps_are_shown_and_taken_only_where_that_is_asked(

@@ -341,7 +341,7 @@ def sections(*arguments: str) -> dict[str, list[str]]:
 
 COMMANDS = [
     "run", "extract", "describe", "parse", "assemble", "retry", "reparse", "compact", "eval",
-    "status", "view", "plan", "launch", "check", "engine", "models", "schemas",
+    "status", "view", "plan", "launch", "run-batch-job", "check", "engine", "models", "schemas",
 ]  # fmt: skip
 
 

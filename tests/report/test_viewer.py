@@ -15,6 +15,7 @@ from PIL import Image
 from llm_ocr.parsing.figure_data import FigureData
 from llm_ocr.report.viewer import safe_html, write_viewer
 from llm_ocr.tables.schema import Row
+from tests.servers.browser import browsing
 
 HOSTILE = (
     "<script>alert(1)</script> </script><script>alert(2)</script> <img src=x onerror=alert(3)> "
@@ -307,3 +308,41 @@ def test_escaped_text_is_shown_without_its_escapes_in_captions_too() -> None:
     blocks = [block("text", r"27\. Mai"), block("image_caption", r"<center>of \*all\* </center>")]
     shown = view([page(blocks=blocks)]).data("p0")["blocks"]
     assert [one["html"].strip() for one in shown] == ["<p>27. Mai</p>", "<p>of *all*</p>"]
+
+
+async def test_the_frame_of_a_box_stands_around_its_letters(tmp_path: Path) -> None:
+    file = tmp_path / "index.html"
+    with file.open("wb") as target:
+        write_viewer([page()], lambda _: [], lambda _: [], {"out": "r", "pages": 1}, target)
+    async with browsing(tmp_path / "profile") as tab:
+        await tab.open(file)
+        # From the box inwards, in CSS pixels: where its frame ends at each side.
+        ends = await tab.run(
+            "(() => { const box = document.querySelector('.box');"
+            "const frame = getComputedStyle(box, '::before');"
+            "return ['Top', 'Right', 'Bottom', 'Left'].map(side =>"
+            " parseFloat(getComputedStyle(box)['border' + side + 'Width'])"
+            " || parseFloat(frame[side.toLowerCase()])"
+            " + parseFloat(frame['border' + side + 'Width'])); })()"
+        )
+    assert all(end < 0 for end in ends), ends
+
+
+async def test_a_wide_table_scrolls_within_the_text(tmp_path: Path) -> None:
+    cells = "".join(f"<td>column{k}</td>" for k in range(40))
+    wide = page(blocks=[block("table", f"<table><tr>{cells}</tr></table>", (20, 10, 120, 60))])
+    file = tmp_path / "index.html"
+    with file.open("wb") as target:
+        write_viewer([wide], lambda _: [], lambda _: [], {"out": "r", "pages": 1}, target)
+    async with browsing(tmp_path / "profile") as tab:
+        await tab.open(file)
+        block_wide, text_wide, cell = await tab.run(
+            "(() => { const over = e => e.scrollWidth - e.clientWidth;"
+            "const block = document.querySelector('.block');"
+            "block.scrollLeft = 100000;"
+            "return [block.scrollLeft, over(document.querySelector('#text')),"
+            " document.querySelector('td').clientWidth]; })()"
+        )
+    assert block_wide > 500, "its end can be scrolled to"
+    assert text_wide <= 0, "and nothing else gets wider with it"
+    assert cell >= 50

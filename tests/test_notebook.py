@@ -34,9 +34,7 @@ def test_pages_that_were_read_twice_are_explained() -> None:
         [session(9, 12), session(9, 13), session(None), session(9, 15)], 28
     )
     assert first == "Sessions that ended read 12 + 13 + 15 pages, 40 in all; the run has 28."
-    assert twice.startswith(
-        "12 more were read than there are: tasks that are done read what others"
-    )
+    assert twice.startswith("That is 12 more than there are: tasks that are done read what others")
     assert killed.startswith("1 session was killed")
 
 

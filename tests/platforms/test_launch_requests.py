@@ -138,7 +138,7 @@ def test_settings_go_along_wherever_they_come_from(nobody: Path, platform: str) 
         LLM_OCR_CONCURRENCY="2",
         LLM_OCR_PART_PAGES="8",
         LLM_OCR_API_KEY="planted-key",
-        LLM_OCR_BASE_URL="https://me:planted-in-url@gpu.example.com/v1",
+        LLM_OCR_BASE_URL="https://gpu.example.com/v1?key=planted-in-url",
         LLM_OCR_VLLM_ARGS="--max-num-seqs 4 --api-key planted-argument",
         LLM_OCR_SHARD_INDEX="0",
         LLM_OCR_SHARD_COUNT="9",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_ocr.inference.agreement import agreement
+from llm_ocr.inference.agreement import MOST_PASSAGES, PASSAGE_LENGTH, agreement, lacking
 
 LEFT = "The river rose by a metre in March and the lower meadows stood under water for weeks"
 RIGHT = (
@@ -125,3 +125,84 @@ def test_entities_are_letters() -> None:
 
 def test_escaped_signs_are_text() -> None:
     assert agreement(r"27\. Mai \<b> \&amp; \*all\*", "27. Mai <b> &amp; *all*") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("said", "held"),
+    [
+        ("使用GPU训练ML模型，共3个", "使用 GPU 训练 ML 模型，\n共 3 个"),
+        ("东京タワーABC株式会社2024年", "东京タワー ABC 株式会社 2024 年"),
+        ("삼성 Galaxy폰을 샀다", "삼성 Galaxy 폰을 샀다"),
+        ("سعر iPhoneالجديد", "سعر iPhone الجديد"),
+    ],
+    ids=["Chinese", "Japanese", "Korean", "Arabic"],
+)
+def test_a_space_where_scripts_meet_makes_no_other_word(said: str, held: str) -> None:
+    assert agreement(said, held) == 1.0
+    assert agreement(held, said) == 1.0
+
+
+def test_white_space_between_signs_of_chinese_says_nothing() -> None:
+    lines = "\n".join(CHINESE[k : k + 5] for k in range(0, len(CHINESE), 5))
+    assert agreement(CHINESE, lines) == 1.0
+    assert agreement("| 姓名 | 王小明 | 地址 |", "姓名 王小明\n地址") == 1.0
+    assert agreement("<tr><td>姓名</td><td>**王**小明</td></tr>", "姓 名 王小明") == 1.0
+    assert agreement("今天的天气非常好", CHINESE) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("said", "held"),
+    [
+        ("by Ján Mináč and Bašić", "by Jan Min ´ a´c and Basiˇ c"),
+        ("שלום עולם טוב", "שָׁלוֹם עוֹלָם טוֹב"),
+        ("كتاب، جديد", "كِتَابٌ، جَدِيدٌ"),
+        ("كتاب جديد", "كتـــاب جديد"),
+        ("Čeština je jazyk", "Cestina je jazyk"),
+    ],
+    ids=["TeX", "Hebrew", "Arabic", "tatweel", "stripped"],
+)
+def test_diacritics_make_no_other_page(said: str, held: str) -> None:
+    assert agreement(said, held) == 1.0
+
+
+def test_letters_that_differ_in_more_than_diacritics_are_others() -> None:
+    assert agreement("Mináč Bašić", "Minor Basis") == 0.0
+
+
+MANUAL = """# Cleaning
+
+Turn the knob to the left and wait until the lamp is green. Lift the lid. Take the filter out.
+
+<table><tr><td>Part</td><td>Every</td></tr><tr><td>Filter</td><td>4 weeks</td></tr></table>"""
+MANUAL_LAYER = """Cleaning
+Turn the knob to the left and wait
+until the lamp is green. Lift the
+lid. Take the filter out.
+CAUTION
+Do not touch the lamp while the lid
+is open: it is hot.
+Part Filter
+Every 4 weeks
+12 14 16 18 20"""
+
+
+def test_what_the_answer_lacks_is_named_in_one_piece() -> None:
+    """Its words, "the", "lamp", "lid", are in the answer too."""
+    box = "CAUTION Do not touch the lamp while the lid is open: it is hot."
+    assert lacking(MANUAL, MANUAL_LAYER) == (box,)
+    assert lacking(f"{MANUAL}\n\n{box}", MANUAL_LAYER) == ()
+
+
+def test_the_order_of_what_is_there_does_not_matter() -> None:
+    assert lacking(f"{RIGHT}\n\n{LEFT}", f"{LEFT}\n{RIGHT}") == ()
+
+
+def test_what_another_page_has_is_named_in_part() -> None:
+    lines = (f"{OTHER} {k}\n{LEFT}" for k in range(40))
+    named = lacking(LEFT, "\n".join(lines))
+    assert len(named) == MOST_PASSAGES
+    assert all(len(one) <= PASSAGE_LENGTH for one in lacking("", f"{LEFT}\n" * 50))
+
+
+def test_a_lacking_line_of_chinese() -> None:
+    assert lacking(CHINESE, f"{CHINESE}\n今天的天气非常好") == ("今天的天气非常好",)

@@ -80,3 +80,66 @@ def test_one_recorded_answer_over_and_over_is_a_loop() -> None:
 def test_the_material_is_the_same_each_time() -> None:
     assert list(answers.loops(3)) == list(answers.loops(3))
     assert list(answers.clean(3)) == list(answers.clean(3))
+
+
+SENTENCE = "The river rose by a metre in March, and the meadows stood under water."
+FIGURE = "<|ref|>image<|/ref|><|det|>[[101, 203, 540, 611]]<|/det|>\n"
+CELL = '{"bbox": [101, 203, 540, 611], "category": "Picture"}, '
+DIV = '<div class="image" data-bbox="101 203 540 611"><img data-bbox="101 203 540 611"/></div>\n'
+CAPTIONED = (
+    f"{FIGURE}<|ref|>image_caption<|/ref|><|det|>[[101, 620, 540, 640]]<|/det|>\n"
+    "<center>Figure 2: The old bridge</center>\n"
+)
+
+
+@pytest.mark.parametrize("times", [5, 6, 20, 60])
+@pytest.mark.parametrize(
+    "block", [FIGURE, CELL, DIV, CAPTIONED], ids=["tags", "JSON", "HTML", "with a caption"]
+)
+def test_a_block_at_the_same_place_again_and_again_is_a_loop(block: str, times: int) -> None:
+    """No word repeats in it, and the answer ended by itself."""
+    before = f"<|ref|>text<|/ref|><|det|>[[90, 80, 910, 190]]<|/det|>\n{SENTENCE}\n\n"
+    loop = find_loop(before + block * times, "stop")
+    assert loop is not None
+    kept = (before + block * times)[: loop.start]
+    assert kept.startswith(before)
+    assert kept[len(before) :].strip() == block.strip()
+
+
+@pytest.mark.parametrize("times", [1, 2, 4])
+def test_a_few_blocks_at_the_same_place_are_none(times: int) -> None:
+    assert find_loop(CAPTIONED * times, "stop") is None
+
+
+def test_figures_at_places_of_their_own_are_no_loop() -> None:
+    """As a page of photographs, or of logos, has them."""
+    places = [(x, y) for y in range(40, 900, 60) for x in range(40, 900, 120)]
+    page = "".join(
+        f"<|ref|>image<|/ref|><|det|>[[{x}, {y}, {x + 90}, {y + 50}]]<|/det|>\n" for x, y in places
+    )
+    assert find_loop(page, "stop") is None
+
+
+@pytest.mark.parametrize("sign", ["_", ".", "-", "!", "…", "=", "*", "·"])
+def test_a_long_run_of_one_sign_is_a_loop(sign: str) -> None:
+    for length in (450, 999):
+        loop = find_loop(f"{SENTENCE} {sign * length}", "stop")
+        assert loop is not None, length
+        assert loop.start <= len(SENTENCE) + 20
+    assert find_loop(f"{SENTENCE} {sign * 300}", "length") is not None
+
+
+@pytest.mark.parametrize("sign", ["_", ".", "-", "=", "·"])
+def test_a_rule_across_a_page_is_none(sign: str) -> None:
+    assert find_loop(f"{SENTENCE} {sign * 180}\n\n{SENTENCE}", "stop") is None
+    form = "\n".join(f"Name of child {sign * 120}" for _ in range(12))
+    assert find_loop(form, "stop") is None
+
+
+def test_a_loop_says_whether_the_page_could_bear_it_out() -> None:
+    words, cells = "The gauge was read. " * 60, "<table><tr>" + "<td></td>" * 700
+    assert find_loop(words, "stop", without_words=True) is None
+    for text in (cells, FIGURE * 9, f"Signed {'_' * 900}", "Total" + " " * 900):
+        assert find_loop(text, "stop", without_words=True) == find_loop(text, "stop") is not None
+    numbers = "<table>" + "<tr><td>0</td><td>0</td></tr>" * 300
+    assert find_loop(numbers, "stop", without_words=True) is None

@@ -186,6 +186,11 @@ class TextLayer:
         return enough and self.damage < MOST_DAMAGE
 
     @property
+    def is_own(self) -> bool:
+        """Whether it is the page's own and trusted: an earlier OCR's text proves nothing."""
+        return self.is_trusted and not self.under_image
+
+    @property
     def is_trusted(self) -> bool:
         """Whether it can stand for what the page shows, unless the page itself says otherwise."""
         return self.is_usable and self.trust >= TRUSTED

@@ -59,7 +59,7 @@ PAGES: Options = {
         typer.Option(
             min=0,
             max=1,
-            help="Agreement with a PDF's own text below which a page is asked about again.",
+            help="Agreement with the page below which an answer is doubted; 0: none is.",
         ),
     ],
 }

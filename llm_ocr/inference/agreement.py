@@ -56,6 +56,17 @@ def agreement(markdown: str, layer: str) -> float:
     return score if score == 1.0 else max(score, _common(_words(_bare(text)), _words(_bare(layer))))
 
 
+def recall(markdown: str, layer: str) -> float:
+    """The share of the layer's words that the answer has, too, 0..1; 1 for a layer without words.
+
+    Diacritics aside. Pages whose text is mostly in pictures have a short layer, which agrees
+    little with an answer that holds all of it.
+    """
+    held = Counter(_words(_bare(layer)))
+    found = held & Counter(_words(_bare(_plain(markdown))))
+    return found.total() / held.total() if held else 1.0
+
+
 def lacking(markdown: str, layer: str) -> tuple[str, ...]:
     """The passages of the layer that the answer lacks, in the layer's order, each in one line.
 

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from llm_ocr.inference.quality import Flaw
+from llm_ocr.inference.agreement import agreement
+from llm_ocr.inference.quality import DOUBTS, Flaw
 from llm_ocr.inference.replies import Answer, EngineFailedError
 from llm_ocr.inference.request import ChatRequest
 from llm_ocr.models.profile import Rung
@@ -21,8 +22,11 @@ ANOTHER_MAY = frozenset(
 )
 # A cut answer that agrees this much with the text layer is kept: it has nearly all, with layout.
 NEARLY_ALL = 0.85
-# Rungs tried because of the text layer's word alone: the layer may be what is wrong.
-DOUBTS = 1
+# Rungs tried because of a doubt alone: what is doubted may be right.
+DOUBTED_RUNGS = 1
+# Two readers that agree this much are both right, whatever the page's text layer says. Two readings
+# of a page agree 0.9 and more, those of two pages less than 0.4.
+SAME_PAGE = 0.6
 
 
 class Ask(Protocol):
@@ -59,14 +63,16 @@ class Climber:
         refused: PageError | None = None
         try:
             best = await self._climb(item, spent)
-            if best is None or _will_do(best):
+            if best is None or self._will_do(best):
                 return best
         except PageError as error:
             if error.code not in ANOTHER_MAY:
                 raise
             refused = error
             spent.attempts += error.attempts
-        fallback = await self._stand_in(item, spent)
+        fallback = await self._stand_in(item, spent, best)
+        if fallback is not None and not fallback.is_fallback:
+            return fallback
         if fallback is not None:
             return replace(fallback, parsed=_told(fallback, best, refused))
         if refused is not None:
@@ -81,11 +87,11 @@ class Climber:
             return None
         for rung in item.ladder(self._main.reader.profile):
             flaw = best.verdict.flaw
-            if flaw is None or (flaw is Flaw.DISAGREES and doubts == DOUBTS):
+            if flaw is None or (flaw in DOUBTS and doubts == DOUBTED_RUNGS):
                 break
-            if flaw is Flaw.CUT and rung.bands == 1 and not rung.longer:
+            if _is_full(best) and rung.bands == 1 and not rung.longer:
                 continue  # the same page in the same space would be cut again
-            doubts += flaw is Flaw.DISAGREES
+            doubts += flaw in DOUBTS
             try:
                 again = await _ask(item, self._main, rung, spent, urgency=1)
             except PageError as error:
@@ -97,8 +103,27 @@ class Climber:
                 best = again
         return best
 
-    async def _stand_in(self, item: Asked, spent: Spent) -> Reading | None:
-        for stand_in in self._stand_ins:
+    def _will_do(self, best: Reading) -> bool:
+        """Whether no stand-in could do better.
+
+        Without boxes an answer's text may be all there. An engine that generates nothing has held
+        the page's own text against the page itself.
+        """
+        verdict = best.verdict
+        if verdict.flaw in (None, Flaw.NO_BOXES):
+            return True
+        if verdict.flaw in DOUBTS and not self._main.reader.profile.may_loop:
+            return True
+        return verdict.flaw is Flaw.CUT and (verdict.agreement or 0.0) >= NEARLY_ALL
+
+    async def _stand_in(self, item: Asked, spent: Spent, best: Reading | None) -> Reading | None:
+        """The first reading of another that is better than `best`, or `best` without its doubt."""
+        is_doubted = best is not None and best.verdict.flaw in DOUBTS
+        # Where an answer and the page's own text say different things, who looks at the page comes
+        # before that text, and may find that the text is what is wrong.
+        for stand_in in (
+            sorted(self._stand_ins, key=_is_text_layer) if is_doubted else self._stand_ins
+        ):
             if stand_in is None:
                 reading = item.without_model()
             else:
@@ -110,9 +135,36 @@ class Climber:
                 except EngineFailedError as error:
                     log.warning("a stand-in can't be asked: %s", error)
                     continue
-            if reading is not None and reading.verdict.flaw in (None, Flaw.DISAGREES):
+            if reading is None:
+                continue
+            if best is not None and _bears_out(reading, best):
+                return _borne_out(best)
+            flaws = (None, Flaw.NO_BOXES) if is_doubted else (None, *DOUBTS)
+            if reading.verdict.flaw in flaws:
                 return replace(reading, is_fallback=True)
         return None
+
+
+def _is_text_layer(stand_in: StandIn) -> bool:
+    return stand_in is None
+
+
+def _bears_out(other: Reading, best: Reading) -> bool:
+    """Whether another reader read the same page as `best`, which the text layer contradicts."""
+    if other.reader is None or best.verdict.flaw is not Flaw.DISAGREES:
+        return False
+    texts = ["\n\n".join(block.text for block in one.parsed.blocks) for one in (other, best)]
+    return agreement(*texts) >= SAME_PAGE
+
+
+def _borne_out(best: Reading) -> Reading:
+    parsed = best.parsed
+    said = "another reader reads the same: the PDF's own text is what is wrong"
+    return replace(
+        best,
+        parsed=ParsedAnswer(parsed.blocks, (*parsed.notes, said)),
+        verdict=replace(best.verdict, flaw=None),
+    )
 
 
 async def _ask(item: Asked, way: Way, rung: Rung, spent: Spent, *, urgency: int) -> Reading | None:
@@ -145,12 +197,10 @@ async def _answer(question: Question, way: Way, spent: Spent, urgency: int) -> A
     return answer
 
 
-def _will_do(best: Reading) -> bool:
-    """Whether no stand-in could do better."""
-    verdict = best.verdict
-    if verdict.flaw in (None, Flaw.DISAGREES):
-        return True
-    return verdict.flaw is Flaw.CUT and (verdict.agreement or 0.0) >= NEARLY_ALL
+def _is_full(best: Reading) -> bool:
+    """Whether the answer was cut because there was no more space for it."""
+    full = best.answer is not None and best.answer.finish_reason == "length"
+    return best.verdict.flaw is Flaw.CUT and full
 
 
 def _told(fallback: Reading, best: Reading | None, refused: PageError | None) -> ParsedAnswer:

@@ -164,7 +164,11 @@ def _loading(out: str, tables: Sequence[str]) -> list[str]:
 
 def _outcomes(summary: Summary) -> list[str]:
     statuses = {status: count for status, count in summary.pages_by_status.items() if count}
-    return [*_counts("Status", "Pages", statuses), *_counts("Error", "Pages", summary.errors)]
+    return [
+        *_counts("Status", "Pages", statuses),
+        *_counts("Doubted for", "Pages", summary.doubts),
+        *_counts("Error", "Pages", summary.errors),
+    ]
 
 
 def _records(summary: Summary) -> Iterator[list[str]]:

@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from llm_ocr.models.profile import Task
 from llm_ocr.records import PageStatus
 from llm_ocr.report.card import write_card
+from llm_ocr.report.doubts import doubt_in
 from llm_ocr.report.export import Write, export_markdown, into
 from llm_ocr.report.figure_data import DATA_COLUMNS, RowsOf, with_data
 from llm_ocr.report.record_counts import RecordCounts
@@ -115,8 +116,8 @@ def _pages_to_show(store: Store, limit: int) -> Collection[str]:
     """At most `limit` page ids: those with problems, then the first ones."""
     fine: list[str] = []
     problems: list[str] = []
-    for row in read_table(store, "pages", ["page_id", "status"]):
-        good = row["status"] in (PageStatus.OK, PageStatus.BLANK)
+    for row in read_table(store, "pages", ["page_id", "status", "flaw"]):
+        good = row["status"] in (PageStatus.OK, PageStatus.BLANK) and not doubt_in(row)
         into = fine if good else problems
         if len(into) < limit:
             into.append(row["page_id"])

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from llm_ocr.messages import counted
 from llm_ocr.report.descriptions import by_status
+from llm_ocr.report.doubts import doubted
 from llm_ocr.report.summary import SUMMARY_PATH
 from llm_ocr.storage.hub_address import is_repository, run_place
 from llm_ocr.storage.store import StorageError, Store, StoredObject, open_store
@@ -48,7 +49,8 @@ class StageStatus:
     `stalled` if all their parts are older. `shards_outdated` are to be done again, because an
     earlier stage moved on. `items_staged` are finished in shards that are not committed;
     `shards_uncounted` were too many to be read, so that their items are missing here. `tasks` has
-    the items by task and status, where the stage has several tasks.
+    the items by task and status, where the stage has several tasks; `doubts` those that are ok and
+    doubted, by what they are doubted for.
     """
 
     shards_committed: int
@@ -60,6 +62,7 @@ class StageStatus:
     items_staged: int
     statuses: Mapping[str, int]
     tasks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    doubts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,10 @@ def _published_status(out: str) -> RunStatus:
         pages_per_second=None,
         seconds_left=None,
         stages={
-            name: StageStatus(len(published(store, table)), 0, 0, 0, 0, count, 0, found)
+            name: StageStatus(
+                *(len(published(store, table)), 0, 0, 0, 0, count, 0, found),
+                doubts=summary.get("doubts", {}) if name == "extract" else {},
+            )
             for name, (table, count, found) in items.items()
         },
     )
@@ -216,6 +222,7 @@ def _stage(ledger: Ledger, stage: str, staged: list[_Staged], now: float) -> Sta
         items_staged=fresh.items,
         statuses=counts.statuses,
         tasks=counts.by_task,
+        doubts=counts.doubts,
     )
 
 
@@ -282,6 +289,7 @@ def _remarks(status: RunStatus) -> list[str]:
         ):
             if count:
                 said.append(f"{name}: {counted(count, 'shard')} {what}")
+        said += [f"{name}: {one}" for one in doubted(stage.doubts)]
     if status.pages_per_second is not None:
         said.append(f"{status.pages_per_second:.2f} pages/s, {_duration(status.seconds_left or 0)}")
     return said

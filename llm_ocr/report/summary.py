@@ -14,6 +14,7 @@ from llm_ocr.messages import counted
 from llm_ocr.records import PageStatus
 from llm_ocr.report.balance import check_run
 from llm_ocr.report.descriptions import told
+from llm_ocr.report.doubts import DOUBTED, doubt_in, doubted, shown_status
 from llm_ocr.report.record_counts import RecordCounts
 from llm_ocr.report.sessions import read_sessions, total_cost
 from llm_ocr.storage.store import Store
@@ -22,6 +23,7 @@ from llm_ocr.tables.data import published
 from llm_ocr.tables.ledger import Entry, Ledger
 from llm_ocr.tables.plan import Plan
 from llm_ocr.tables.read import read_piece
+from llm_ocr.tables.schema import Row
 
 SUMMARY_PATH = "summary.json"
 PROBLEMS_SHOWN = 10
@@ -34,6 +36,7 @@ STATUS_STYLES = {
     PageStatus.SKIPPED: "dim",
     PageStatus.FAILED: "red",
 }
+DOUBTED_STYLE = "yellow"
 OF_PAGES = [status for status in PageStatus if status is not PageStatus.SKIPPED]
 
 
@@ -56,7 +59,8 @@ class Summary:
     share (0..1) of the moments the engine, rendering, the network or storage held the run back;
     `gpu_busy` is the GPUs' mean utilisation (0..1). `rows` are those of each table; `cost` is in US
     dollars, of all sessions whose price is known (None: of none). `tasks` are the figures of each
-    task of Describe by status. `records` are counted when they are all there."""
+    task of Describe by status. `doubts` are the pages that are ok and doubted, by what they are
+    doubted for. `records` are counted when they are all there."""
 
     out: str
     documents: int
@@ -86,6 +90,7 @@ class Summary:
     model: str
     version: str
     look_at: tuple[Problem, ...]
+    doubts: Mapping[str, int] = field(default_factory=dict)
     records: RecordCounts = field(default_factory=RecordCounts)
 
     @property
@@ -165,6 +170,7 @@ def summarise(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Sum
         cost=total_cost(read_sessions(store)),
         model=str(plan.settings["model"]),
         version=__version__,
+        doubts=dict(sorted(pages.doubts.items())),
         look_at=tuple(islice(_problem_pages(store, stages["extract"]), PROBLEMS_SHOWN)),
     )
 
@@ -186,15 +192,23 @@ def _planned(ledger: Ledger, stage: str, plan: Plan) -> dict[str, Entry]:
 
 def _problem_pages(store: Store, shards: Mapping[str, Entry]) -> Iterator[Problem]:
     """Pages to look at, of the shards that have such: others are not read."""
-    columns = ["source_uri", "page_number", "status", "error"]
+    columns = ["source_uri", "page_number", "status", "error", "flaw", "agreement"]
     fine = (PageStatus.OK, PageStatus.BLANK)
-    doubtful = sorted(name for name, one in shards.items() if set(one.counts.statuses) - {*fine})
+    doubtful = sorted(
+        name
+        for name, one in shards.items()
+        if one.counts.doubts or set(one.counts.statuses) - {*fine}
+    )
     pieces = published(store, "pages") if doubtful else {}
     for name in doubtful:
         for row in read_piece(store, pieces[name], columns) if name in pieces else ():
-            if row["status"] not in fine:
-                at, error = row["page_number"], row["error"] or ""
-                yield Problem(row["source_uri"], at, row["status"], error)
+            if row["status"] not in fine or doubt_in(row):
+                said = row["error"] or _of(row, doubt_in(row))
+                yield Problem(row["source_uri"], row["page_number"], shown_status(row), said)
+
+
+def _of(row: Row, doubt: str) -> str:
+    return f"{row['source_uri']}, page {row['page_number']}: {doubt}" if doubt else ""
 
 
 def render_summary(summary: Summary) -> Group:
@@ -204,6 +218,8 @@ def render_summary(summary: Summary) -> Group:
     copies = f", {summary.duplicates:,} of them {are_copies}" if summary.duplicates else ""
     grid.add_row("Documents", f"{summary.documents:,}{copies}")
     grid.add_row("Pages", Text.assemble(f"{summary.pages:,}  ", *_statuses(summary)))
+    for said in doubted(summary.doubts):
+        grid.add_row("", Text(said, DOUBTED_STYLE))
     grid.add_row("Figures", told(summary.figures, summary.descriptions, summary.tasks))
     grid.add_row("Tokens", f"{summary.prompt_tokens:,} in, {summary.completion_tokens:,} out")
     grid.add_row("This session", _speed(summary))
@@ -214,8 +230,8 @@ def render_summary(summary: Summary) -> Group:
         grid.add_row("Retries", f"{counted(summary.retries, 'request')}, {restarts}")
     if summary.cost is not None:
         grid.add_row("Cost", f"${summary.cost:,.2f}")
-    for said in summary.records.said():
-        grid.add_row(*said)
+    for pair in summary.records.said():
+        grid.add_row(*pair)
     if summary.held_back and summary.pages_done:
         grid.add_row("Held back by", _brakes(summary))
     parts: list[Table | Text] = [grid]
@@ -255,7 +271,9 @@ def _problems(summary: Summary) -> Table:
     table.add_column("page", justify="right")
     table.add_column("what is wrong", overflow="fold")
     for problem in summary.look_at:
-        style = STATUS_STYLES[PageStatus(problem.status)]
+        style = DOUBTED_STYLE
+        if problem.status != DOUBTED:
+            style = STATUS_STYLES[PageStatus(problem.status)]
         page = str(problem.page_number) if problem.page_number else "all"
         said = problem.error or problem.source_uri
         table.add_row(Text(problem.status, style), page, Text(said))

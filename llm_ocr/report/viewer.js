@@ -5,7 +5,7 @@ const byId = (id) => document.getElementById(id);
 const read = (id) => JSON.parse(byId(id).textContent);
 const run = read("run");
 const number = new Intl.NumberFormat("en");
-const STATUSES = ["failed", "truncated", "repetitive", "fallback", "ok", "blank"];
+const STATUSES = ["failed", "truncated", "repetitive", "doubted", "fallback", "ok", "blank"];
 const HUES = {
   title: 215, text: 205, list: 190, table: 150, image: 28, figure: 28, chart: 28, formula: 285,
   image_caption: 45, figure_caption: 45, table_caption: 130, header: 330, footer: 330, page_number: 330,
@@ -52,7 +52,10 @@ function showRun() {
   const add = (value, label) => facts.append(make("div", {}, make("dt", {}, label), make("dd", {}, value)));
   if (summary.documents != null) add(number.format(summary.documents), summary.documents === 1 ? "document" : "documents");
   add(number.format(run.total), run.total === 1 ? "page" : "pages");
-  for (const [status, count] of Object.entries(summary.pages_by_status || {})) {
+  const doubts = Object.values(summary.doubts || {}).reduce((sum, count) => sum + count, 0);
+  const byStatus = { ...summary.pages_by_status, doubted: doubts };
+  if (doubts) byStatus.ok -= doubts;
+  for (const [status, count] of Object.entries(byStatus)) {
     if (!count) continue;
     add(number.format(count), status);
     facts.lastChild.prepend(paint(make("span", { class: "dot" }), status));

@@ -26,6 +26,7 @@ from PIL import Image
 from llm_ocr.markdown import FORMULA, hidden, shown, uncentered
 from llm_ocr.records import CAPTION_LABELS, FIGURE_LABELS
 from llm_ocr.report.descriptions import description_markdown, why_empty
+from llm_ocr.report.doubts import doubt_in, shown_status
 from llm_ocr.report.viewer_records import shown_record
 from llm_ocr.storage.files import appearing
 from llm_ocr.tables.schema import Row
@@ -35,7 +36,8 @@ FIGURE_SIDE = 640
 JPEG_QUALITY = 70
 
 _SUMMARY_KEYS = (
-    "out", "model", "documents", "pages_by_status", "figures", "pages_per_second", "records",
+    "out", "model", "documents", "pages_by_status", "doubts", "figures", "pages_per_second",
+    "records",
 )  # fmt: skip
 _PAGE_KEYS = (
     "name", "page_number", "source_uri", "status", "error_code", "error", "notes", "markdown",
@@ -90,7 +92,8 @@ def write_viewer(
         for k, page in enumerate(itertools.islice(pages, max_pages)):
             shown = records.of(page)
             _write_page(target, k, page, list(figures_of(page["page_id"])), descriptions_of, shown)
-            index.append({key: page[key] for key in ("doc_id", "name", "page_number", "status")})
+            named = {key: page[key] for key in ("doc_id", "name", "page_number")}
+            index.append({**named, "status": shown_status(page)})
         told = {key: summary[key] for key in _SUMMARY_KEYS if key in summary}
         run = {"summary": told, "total": summary.get("pages", len(index)), "pages": index}
         _put(target, _data("run", run) + tail.replace("/*script*/", script))
@@ -139,6 +142,8 @@ def _write_page(
     """Text as `p12` and pictures as `i12`: a search reads all texts and decodes no picture."""
     descriptions = list(descriptions_of(page["page_id"])) if figures else []
     record = {key: page.get(key) for key in _PAGE_KEYS}
+    record |= {"status": shown_status(page), "doubt": doubt_in(page)}
+    record["missing"] = list(page.get("missing") or ())
     record["blocks"] = _shown_blocks(page, figures)
     if records:
         size = (page.get("width"), page.get("height"))

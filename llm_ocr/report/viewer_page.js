@@ -37,6 +37,12 @@ function showTrouble(page) {
     const code = page.error_code ? make("code", {}, ` ${page.error_code}`) : "";
     place.append(paint(make("p", { class: "error" }, page.error || "No message was recorded.", code), page.status));
   }
+  if (page.doubt) place.append(paint(make("p", { class: "error" }, `This page ${page.doubt}.`), page.status));
+  if (page.missing?.length) {
+    const items = page.missing.map((passage) => make("li", {}, passage));
+    const title = "In the PDF's own text, but not in what was read:";
+    place.append(make("div", { class: "missing" }, make("p", {}, title), make("ul", {}, ...items)));
+  }
   if (page.notes?.length) {
     const items = page.notes.map((note) => make("li", {}, note));
     const title = `${items.length} ${items.length === 1 ? "note" : "notes"} on how the answer was read`;

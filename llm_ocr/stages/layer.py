@@ -1,5 +1,7 @@
 """A page's text layer as the embedded engine takes it, and what that says beside its answer."""
 
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,6 +32,28 @@ def check_text(page: Page, layer: TextLayer | None) -> None:
         f"{page.document.source_uri}, page {page.number}: it has {found}; read it with "
         "--text-layer auto",
     )
+
+
+# The letters that languages in Latin script have most, their least share of a text's letters, and
+# how many letters there must be to tell. Of 230 text layers of real pages the lowest had 0.61; with
+# each letter replaced by the k-th behind it, the median is 0.25 to 0.44. At half of this no such
+# text is told, and at 0.62 the first real one is accused.
+COMMON, LEAST_COMMON, FEWEST_LETTERS = frozenset("eaiontrsl"), 0.5, 80
+_LETTERS = re.compile(r"[^\W\d_]{2,}")
+
+
+def is_language(text: str) -> bool:
+    """Whether text reads like words, as far as its script lets that be told.
+
+    A font that calls its glyphs by other letters gives a text layer that shows no damage, and is
+    no text: `WKH ULYHU URVH`.
+    """
+    words = unicodedata.normalize("NFKD", " ".join(_LETTERS.findall(text))).lower()
+    latin = [letter for letter in words if "a" <= letter <= "z"]
+    others = sum(letter.isalpha() for letter in words) - len(latin)
+    if len(latin) < FEWEST_LETTERS or others > len(latin):
+        return True
+    return sum(letter in COMMON for letter in latin) >= LEAST_COMMON * len(latin)
 
 
 def layer_beside(profile: ModelProfile, layer: TextLayer | None, use: TextLayerUse) -> Row:

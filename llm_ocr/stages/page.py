@@ -4,18 +4,22 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from llm_ocr.inference.agreement import lacking
 from llm_ocr.inference.quality import (
     SPECKLED_INK,
+    WITNESSED,
     Evidence,
     Flaw,
     Verdict,
+    agreement_with,
     before_loop,
     judge,
 )
 from llm_ocr.inference.replies import Answer
 from llm_ocr.inference.request import ChatRequest
+from llm_ocr.inference.text_rows import TextRows, text_rows
 from llm_ocr.markdown import escaped
-from llm_ocr.models.profile import ModelProfile, Rung
+from llm_ocr.models.profile import Gives, ModelProfile, Rung, Task
 from llm_ocr.records import (
     Block,
     ErrorCode,
@@ -31,7 +35,7 @@ from llm_ocr.records import (
 from llm_ocr.sources.pool import DocumentInfo, RenderPool
 from llm_ocr.sources.raster import BLANK_INK
 from llm_ocr.stages.figures import figure_blocks, figures_of
-from llm_ocr.stages.layer import check_text, layer_beside, told
+from llm_ocr.stages.layer import check_text, is_language, layer_beside, told
 from llm_ocr.stages.mending import mended_from
 from llm_ocr.stages.placing import merged, placed
 from llm_ocr.stages.rows import image_columns, page_columns, page_rows, told_columns
@@ -50,6 +54,8 @@ from llm_ocr.tables.counts import ItemResult
 
 # Characters from which on an answer that still runs is watched for loops: most pages end before.
 LONG_ANSWER = 3_000
+# Pages of which something was read.
+READ = frozenset(PageStatus) - {PageStatus.BLANK, PageStatus.FAILED}
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,7 @@ class PageItem:
         self._how, self._page, self._info, self._error = how, page, info, error
         self._unfinished = unfinished or set()
         self._image: PageImage | None = None
+        self._rows_of_text: TextRows | None = None
         self._is_layer_broken = False
         self._ended: asyncio.Future[ItemResult] | None = None
 
@@ -176,6 +183,8 @@ class PageItem:
     async def _rendered(self) -> PageImage:
         if self._image is None:
             self._image = await self._how.pool.render(self._page, self._how.profile.image)
+            layer = self._image.text_layer
+            self._is_layer_broken = layer is not None and not is_language(layer.text)
         return self._image
 
     async def _shown(self, image: PageImage, profile: ModelProfile, rung: Rung) -> "list[_Shown]":
@@ -199,13 +208,19 @@ class PageItem:
         beside = told(answer.extension, asked[0][0].scale)
         if beside is not None and beside.turned % 180:
             asked = [(sideways(question), one) for question, one in asked]
-        self._is_layer_broken = beside is not None and beside.is_layer_used is False
+        if beside is not None and beside.is_layer_used is False:
+            self._is_layer_broken = True
         parsed = merged(placed(profile, *one) for one in asked)
-        verdict = judge(answer, parsed.blocks, self._evidence(profile))
+        verdict = judge(answer, parsed.blocks, self._evidence(profile, rung.task))
         if verdict.flaw is Flaw.LOOP:
-            kept = [(question, before_loop(one)) for question, one in asked]
+            is_witnessed = (verdict.agreement or 0.0) >= WITNESSED
+            kept = [
+                (question, before_loop(one, is_witnessed=is_witnessed)) for question, one in asked
+            ]
             parsed = merged(placed(profile, *one) for one in kept)
-            verdict = replace(verdict, kept=sum(len(one.text) for _, one in kept))
+            agrees = agreement_with(self._layer, parsed.blocks)
+            length = sum(len(one.text) for _, one in kept)
+            verdict = replace(verdict, kept=length, agreement=agrees)
         if beside is not None:
             parsed = ParsedAnswer(beside.of(parsed.blocks), (*beside.notes, *parsed.notes))
         if verdict.why:
@@ -222,9 +237,33 @@ class PageItem:
         note = f"spaces and line breaks mended from the PDF's own text in {count} places"
         return ParsedAnswer(tuple(blocks), (*parsed.notes, note))
 
-    def _evidence(self, profile: ModelProfile) -> Evidence:
+    def _evidence(self, profile: ModelProfile, task: Task) -> Evidence:
         page, least = self._drawn, self._how.min_agreement
-        return Evidence(page.ink, self._layer, least, may_loop=profile.may_loop)
+        boxes = task is Task.DOCUMENT and Gives.BOXES in profile.card.gives
+        rows = self._text_rows() if least and profile.may_loop else None
+        return Evidence(
+            page.ink,
+            self._layer,
+            least,
+            may_loop=profile.may_loop,
+            rows=rows,
+            expects_boxes=boxes and profile.may_loop,
+        )
+
+    def _text_rows(self) -> TextRows | None:
+        """Where the page seems to have text; None where its own text can be asked instead."""
+        if self._layer is not None and self._layer.is_own:
+            return None
+        if self._rows_of_text is None:
+            self._rows_of_text = text_rows(self._drawn.jpeg)
+        return self._rows_of_text
+
+    def _missing(self, reading: Reading | None) -> Sequence[str]:
+        """What the page's own text has, and the reading of it lacks."""
+        layer = self._layer
+        if reading is None or layer is None or not layer.is_own:
+            return []
+        return lacking("\n\n".join(block.text for block in reading.parsed.blocks), layer.text)
 
     def without_model(self) -> Reading | None:
         """The PDF's own text, as one block without layout."""
@@ -314,6 +353,8 @@ class PageItem:
             "raw_answer": reading.answer.text if reading and reading.answer else None,
             "parser_version": reader.profile.parser_version if reader else None,
             "agreement": reading.verdict.agreement if reading else None,
+            "flaw": reading.verdict.flaw if reading else None,
+            "missing": self._missing(reading) if status in READ else [],
             **told_columns(reading.told if reading else None, self._image),
             **outcome(status, reading, spent, error),
         }

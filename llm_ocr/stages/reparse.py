@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from PIL import Image
 
 from llm_ocr.documents import Document
-from llm_ocr.inference.quality import WITNESSED, Evidence, Flaw, before_loop, judge
+from llm_ocr.inference.quality import DOUBTS, WITNESSED, Evidence, Flaw, before_loop, judge
 from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.records import Block, Box, Page, PageError, PageStatus, ParsedAnswer
@@ -25,7 +25,7 @@ JPEG_QUALITY = 90
 # The columns that say what was read, and how.
 READ = (
     *("page_id", "doc_id", "source_uri", "page_number", "status", "width", "height"),
-    *("blocks", "agreement"),
+    *("blocks", "agreement", "flaw"),
     *("raw_answer", "profile", "parser_version", "way", "finish_reason", "error_code"),
     *("attempts", "prompt_tokens", "completion_tokens"),
 )
@@ -40,6 +40,7 @@ class NewReading:
     blocks: tuple[Block, ...]
     notes: tuple[str, ...]
     parser_version: int
+    flaw: str | None = None
 
 
 def read_anew(row: Row, profile: ModelProfile) -> NewReading | None:
@@ -53,13 +54,16 @@ def read_anew(row: Row, profile: ModelProfile) -> NewReading | None:
         row["raw_answer"], row["finish_reason"] or "stop", 0, row["completion_tokens"] or 0, 0.0, 1
     )
     parsed = profile.read(answer.text, row["width"], row["height"])
-    is_witnessed = (row["agreement"] or 0.0) >= WITNESSED
-    evidence = Evidence(ink=1.0, may_loop=profile.may_loop and not is_witnessed)
+    # Of a page with a loop the agreement is that of what was kept.
+    is_repetitive = row["status"] == PageStatus.REPETITIVE
+    is_witnessed = (row["agreement"] or 0.0) >= WITNESSED and not is_repetitive
+    evidence = Evidence(ink=1.0, may_loop=profile.may_loop, is_witnessed=is_witnessed)
     verdict = judge(answer, parsed.blocks, evidence)
     if verdict.flaw in (Flaw.EMPTY, Flaw.NO_TEXT):
         return None
     if verdict.flaw is Flaw.LOOP:
-        parsed = profile.read(before_loop(answer).text, row["width"], row["height"])
+        kept = before_loop(answer, is_witnessed=is_witnessed)
+        parsed = profile.read(kept.text, row["width"], row["height"])
     if verdict.why:
         parsed = ParsedAnswer(parsed.blocks, (*parsed.notes, verdict.why))
     is_fallback = row["status"] == PageStatus.FALLBACK
@@ -71,7 +75,9 @@ def read_anew(row: Row, profile: ModelProfile) -> NewReading | None:
         blocks = tuple(replace(one, confidence=old.confidence) for one, old in pairs)
     if status == row["status"] and list(blocks) == before:
         return None
-    return NewReading(row, status, blocks, parsed.notes, profile.parser_version)
+    # What an answer was doubted for is not looked at here: that stands, as its agreement does.
+    flaw = verdict.flaw or (row.get("flaw") if row.get("flaw") in DOUBTS else None)
+    return NewReading(row, status, blocks, parsed.notes, profile.parser_version, flaw)
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,7 @@ class ReparsedItem:
             "error_code": None,
             "error": None,
             "parser_version": self.reading.parser_version,
+            "flaw": self.reading.flaw,
         }
         rows = page_rows(row, blocks, figures, [*notes, *remark])
         return item_result(self.item_id, rows["pages"][0], rows)

@@ -11,14 +11,14 @@ from llm_ocr.records import Page, PageError, PageStatus
 from llm_ocr.sources.pool import DocumentInfo
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.page import PageItem
-from llm_ocr.stages.stage import Question, Reader, Reading, Spent
+from llm_ocr.stages.stage import Question, Reader, Reading, Spent, doubt_of
 from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
 
 # The columns by which readings of a page are compared, and those that add up.
 COSTS = ("attempts", "prompt_tokens", "completion_tokens", "seconds")
-COMPARED = ("page_id", "doc_id", "page_number", "status", "error_code", "markdown", *COSTS)
+COMPARED = ("page_id", "doc_id", "page_number", "status", "error_code", "flaw", "markdown", *COSTS)
 WORTH = {
     PageStatus.FAILED: 0,
     PageStatus.REPETITIVE: 1,
@@ -123,6 +123,7 @@ class RetriedItem:
             attempts=paid["attempts"],
             error_code=kept["error_code"],
             stands=stands,
+            doubt=doubt_of(kept),
         )
 
 

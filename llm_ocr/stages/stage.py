@@ -3,11 +3,11 @@
 The loop over items, the window, the retries and the counting are not here: see `pipeline/`.
 """
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from llm_ocr.inference.quality import Flaw, Verdict
+from llm_ocr.inference.quality import DOUBTS, Flaw, Verdict
 from llm_ocr.inference.replies import Answer
 from llm_ocr.inference.request import ChatRequest
 from llm_ocr.models.profile import ModelProfile, Rung
@@ -22,9 +22,9 @@ from llm_ocr.tables.schema import Row
 ReadShard = Callable[[str, str, Sequence[str] | None], Iterator[Row]]
 
 FIRST = Rung("first")
-BY_FLAW = {
+BY_FLAW: Mapping[Flaw | None, PageStatus] = {
     None: PageStatus.OK,
-    Flaw.DISAGREES: PageStatus.OK,
+    **dict.fromkeys(DOUBTS, PageStatus.OK),
     Flaw.CUT: PageStatus.TRUNCATED,
     Flaw.LOOP: PageStatus.REPETITIVE,
     Flaw.UNREADABLE: PageStatus.FAILED,
@@ -199,4 +199,11 @@ def item_result(item_id: str, row: Row, rows: dict[str, Sequence[Row]]) -> ItemR
         attempts=row.get("attempts", 0),
         error_code=row["error_code"],
         task=row.get("task"),
+        doubt=doubt_of(row),
     )
+
+
+def doubt_of(row: Row) -> str | None:
+    """What a row that is `ok` is doubted for, a value of `Flaw`."""
+    flaw = row.get("flaw")
+    return str(flaw) if row["status"] == PageStatus.OK and flaw in DOUBTS else None

@@ -14,8 +14,9 @@ class BalanceError(Exception):
 class ItemResult:
     """What became of one item: its rows by table, its status, and what it cost.
 
-    `task` is what was asked, where several things may be. `stands`: it was done anew and got no
-    better, so that its earlier rows and status stand.
+    `task` is what was asked, where several things may be. `doubt` is what speaks against one that
+    is `ok` all the same. `stands`: it was done again and got no better, so that its earlier rows
+    and status stand.
     """
 
     item_id: str
@@ -27,13 +28,15 @@ class ItemResult:
     error_code: str | None = None
     stands: bool = False
     task: str | None = None
+    doubt: str | None = None
 
 
 @dataclass
 class Counts:
     """Items by status and what they cost; adds up over parts, shards and runs.
 
-    `tasks` counts them by task and status, as `data ok`, where they have a task.
+    `tasks` counts them by task and status, as `data ok`, where they have a task; `doubts` those
+    that are `ok` and doubted, by what they are doubted for.
     """
 
     items: int = 0
@@ -42,6 +45,7 @@ class Counts:
     attempts: dict[str, int] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)
+    doubts: dict[str, int] = field(default_factory=dict)
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
@@ -52,6 +56,8 @@ class Counts:
             _tally(self.errors, result.error_code, 1)
         if result.task is not None:
             _tally(self.tasks, f"{result.task} {result.status}", 1)
+        if result.doubt is not None:
+            _tally(self.doubts, result.doubt, 1)
         _tally(self.attempts, str(result.attempts), 1)
         for table, rows in result.rows.items():
             _tally(self.rows, table, len(rows))
@@ -62,7 +68,7 @@ class Counts:
         self.items += other.items
         self.prompt_tokens += other.prompt_tokens
         self.completion_tokens += other.completion_tokens
-        for name in ("statuses", "errors", "attempts", "rows", "tasks"):
+        for name in ("statuses", "errors", "attempts", "rows", "tasks", "doubts"):
             for key, value in getattr(other, name).items():
                 _tally(getattr(self, name), key, value)
 

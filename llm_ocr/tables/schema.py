@@ -105,6 +105,8 @@ PAGES = _schema(
         ("notes", pa.list_(pa.string())),
         ("raw_answer", pa.string()),
         ("agreement", pa.float32()),
+        ("flaw", pa.string()),
+        ("missing", pa.list_(pa.string())),
         ("text_layer", pa.float32()),
         ("layer_text", pa.string()),
         ("parser_version", pa.int32()),

@@ -1,5 +1,6 @@
 """What is found wrong with an answer, and what is not."""
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -8,12 +9,17 @@ from llm_ocr.inference.quality import Evidence, Flaw, Verdict, judge
 from llm_ocr.inference.replies import Answer
 from llm_ocr.models.deepseek_ocr import parse
 from llm_ocr.records import Block, Box, TextLayer
+from llm_ocr.settings import Settings
+from tests.inference.answers import recorded
 
 INK = 0.05
 SPECKS = 1e-3
 TEXT = "The river rose by a metre in March and the lower meadows stood under water for weeks."
 OTHER = "Quarterly revenue grew nine percent; interest expense fell as debt was repaid early."
 REPEATED = "The gauge at the old bridge was read again.\n"
+GROUNDED = f"<|ref|>text<|/ref|><|det|>[[100, 100, 900, 200]]<|/det|>\n{TEXT}\n\n"
+# What users have: the tests' environment sets it to 0.
+USUAL = float(Settings.model_fields["min_agreement"].default)
 LOOP = f"{TEXT}\n\n{REPEATED * 60}"
 BOX = Box(10, 10, 90, 50)
 
@@ -26,10 +32,11 @@ def verdict(
     ink: float = INK,
     min_agreement: float = 0.5,
     may_loop: bool = True,
+    expects_boxes: bool = False,
 ) -> Verdict:
     """What is found in an answer that DeepSeek-OCR gave about a page of 100 x 100 pixels."""
     said = Answer(text, finish_reason, 300, 77, 1.0, 1)
-    evidence = Evidence(ink, layer, min_agreement, may_loop=may_loop)
+    evidence = Evidence(ink, layer, min_agreement, may_loop=may_loop, expects_boxes=expects_boxes)
     return judge(said, parse(text, 100, 100).blocks, evidence)
 
 
@@ -160,3 +167,70 @@ def test_blocks_without_boxes_count_as_text() -> None:
     said = Answer(TEXT, "stop", 300, 77, 1.0, 1)
     for block in (Block("text", TEXT, None), Block("text", TEXT, BOX)):
         assert judge(said, [block], Evidence(INK)).is_good
+
+
+RECORDED = [(name, text) for name, text, finish in recorded() if finish == "stop"]
+
+
+@pytest.mark.parametrize(("name", "text"), RECORDED, ids=[name for name, _ in RECORDED])
+def test_no_recorded_answer_is_accused(name: str, text: str) -> None:
+    """Each beside a text layer of what it says, as users meet it."""
+    is_grounded = "<|det|>" in text
+    words = " ".join(block.text for block in parse(text, 100, 100).blocks)
+    plain = re.sub(r"<[^<>]*>|[#*]", " ", words)
+    for layer in (None, own(plain)):
+        found = verdict(text, layer=layer, min_agreement=USUAL, expects_boxes=is_grounded)
+        assert found.is_good, found.why
+
+
+@pytest.mark.parametrize(("name", "text"), RECORDED, ids=[name for name, _ in RECORDED])
+def test_a_recorded_answer_beside_another_pages_text_is_accused(name: str, text: str) -> None:
+    for other, held in RECORDED:
+        plain = " ".join(block.text for block in parse(held, 100, 100).blocks)
+        found = verdict(text, layer=own(re.sub(r"<[^<>]*>|[#*]", " ", plain)), min_agreement=USUAL)
+        assert (found.flaw is Flaw.DISAGREES) == (other != name)
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["<|ref|>te", "<|ref|>text<|/ref|>", "<|ref|>text<|/ref|><|det|>[[142, 796, 899", "<|re", "<|"],
+)
+def test_an_answer_that_ends_within_a_tag_is_cut(end: str) -> None:
+    found = verdict(f"{GROUNDED}{end}")
+    assert found.flaw is Flaw.CUT
+    assert "within a tag" in found.why
+    assert verdict(f"{GROUNDED}{end}", may_loop=False).is_good, "of what generates nothing"
+
+
+@pytest.mark.parametrize("end", ["<table><tr><td", "<table><tr><td>1</td><td colspan=", "</table"])
+def test_within_a_tag_of_a_table_too(end: str) -> None:
+    assert verdict(f"{GROUNDED}{end}").flaw is Flaw.CUT
+
+
+@pytest.mark.parametrize(
+    "end", ["if a <b and c", "for all x<y", "<table><tr><td>1</td></tr></table>", "</center>", "<"]
+)
+def test_what_only_looks_like_a_tag_cuts_nothing(end: str) -> None:
+    assert verdict(f"{GROUNDED}{end}").is_good
+
+
+def test_a_cell_of_json_that_never_closed_is_cut() -> None:
+    whole = '[{"bbox": [1, 2, 3, 4], "category": "Text", "text": "' + TEXT + '"}]'
+    assert verdict(whole).is_good
+    assert verdict(whole[:-9]).flaw is Flaw.CUT
+
+
+def test_most_blocks_without_a_box() -> None:
+    boxless = "<|ref|>text<|/ref|>" + TEXT + "\n\n"
+    assert verdict(GROUNDED + boxless, expects_boxes=True).is_good
+    found = verdict(GROUNDED + boxless * 2, expects_boxes=True)
+    assert (found.flaw, found.why) == (Flaw.NO_BOXES, "2 of 3 blocks have no box")
+    assert verdict(GROUNDED + boxless * 2).is_good, "of a model that says no places"
+    assert verdict(GROUNDED + boxless * 2, expects_boxes=True, min_agreement=0).is_good
+
+
+def test_dots_that_the_page_has_itself_are_no_loop() -> None:
+    dots = f"{TEXT} {'.' * 500}"
+    assert verdict(dots).flaw is Flaw.LOOP
+    assert verdict(dots, layer=own(dots)).is_good
+    assert verdict(dots, layer=own(TEXT)).flaw is Flaw.LOOP

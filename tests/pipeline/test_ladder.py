@@ -1,21 +1,29 @@
 """Pages whose first answer is bad: asked again in other ways, then read by whoever stands in."""
 
 import asyncio
+import io
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice, product
 from pathlib import Path
+from random import Random
 from threading import Event
 from typing import Any
 
 import pytest
 from aiohttp import web
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 from reportlab.pdfgen.canvas import Canvas
+from rich.console import Console, Group
 
 from llm_ocr import load_pages, run
 from llm_ocr.engines.embedded.command import EMBEDDED
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR, GRID
 from llm_ocr.pipeline import events
+from llm_ocr.report.status import read_status, render_status
+from llm_ocr.report.summary import render_summary
+from llm_ocr.settings import Settings
 from tests import documents
 from tests.servers.chat import (
     ChatServer,
@@ -35,6 +43,9 @@ WORDS = (
 )
 OTHER = "Quarterly revenue grew nine percent; interest expense fell as debt was repaid early."
 LOOP = "# A good beginning\n\n" + "The gauge at the bridge was read. " * 60
+BOXED = "<|ref|>text<|/ref|><|det|>[[40, 40, 960, 960]]<|/det|>\n"
+# What users have: the tests' environment sets it to 0.
+USUAL = float(Settings.model_fields["min_agreement"].default)
 # Requests up the whole of DeepSeek-OCR's ladder, and what tells those for strips.
 ALL_WAYS, STRIPS_SEED = 7, 3
 
@@ -44,7 +55,7 @@ Rows = dict[str, dict[str, Any]]
 def read(inputs: Path, server: ChatServer, **settings: Any) -> Rows:  # noqa: ANN401
     """The row of each document's one page; nobody stands in unless `settings` say so."""
     chosen = {"render_workers": 1, "fallback": "none", "describe": False, **settings}
-    out = inputs.parent / "out"
+    out = Path(tempfile.mkdtemp(dir=inputs.parent, prefix="out-"))
     summary = run(inputs, out, base_url=server.base_url, **chosen)
     rows = {row["name"]: dict(row) for row in load_pages(str(out))}
     assert Counter(summary.pages_by_status) == Counter(row["status"] for row in rows.values())
@@ -81,6 +92,10 @@ def scan(tmp_path: Path) -> Path:
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
     return page_of_text(tmp_path / "page.pdf")
+
+
+def always(said: str) -> Reply:
+    return lambda body: answer(said)
 
 
 def is_first(body: dict[str, Any]) -> bool:
@@ -252,7 +267,7 @@ def test_the_pdfs_own_text_is_next_if_that_fails_too(inputs: Path, refusing: Cha
 
 def test_a_doubted_answer_is_asked_for_again_and_the_better_one_kept(page: Path) -> None:
     def reply(body: dict[str, Any]) -> web.Response:
-        return answer(OTHER if is_first(body) else " ".join(WORDS))
+        return answer(OTHER if is_first(body) else BOXED + " ".join(WORDS))
 
     row = read_one(page, reply, min_agreement=0.5, fallback="text-layer")
     assert (row["status"], row["way"], row["attempts"]) == ("ok", "warmer", 2)
@@ -260,19 +275,230 @@ def test_a_doubted_answer_is_asked_for_again_and_the_better_one_kept(page: Path)
 
 
 def test_a_doubted_answer_is_asked_for_again_once_only(page: Path) -> None:
-    """The layer may be what is wrong: it does not replace what the model sees."""
-
     def reply(body: dict[str, Any]) -> web.Response:
         return answer(f"{OTHER} {WORDS[0]}" if is_first(body) else OTHER)
 
-    row = read_one(page, reply, min_agreement=0.6, fallback="text-layer")
+    row = read_one(page, reply, min_agreement=0.6)
     assert (row["status"], row["way"], row["attempts"]) == ("ok", "first", 2)
     assert row["agreement"] == pytest.approx(0.4, abs=0.1)
     assert f"agrees {row['agreement']:.2f} with the text layer" in row["notes"]
+    assert row["flaw"] == "disagrees"
+
+
+def test_an_answer_of_another_page_is_replaced_where_somebody_stands_in(page: Path) -> None:
+    row = read_one(page, lambda body: answer(OTHER), min_agreement=USUAL, fallback="text-layer")
+    assert (row["status"], row["way"], row["attempts"]) == ("fallback", "text layer", 2)
+    assert all(line in row["markdown"] for line in WORDS)
+    assert "agrees 0.0" in row["notes"][0]
+    assert (row["flaw"], row["missing"]) == (None, [])
+
+
+def test_another_model_that_reads_the_page_comes_before_its_own_text(page: Path) -> None:
+    with serving_beside(lambda body: answer(" ".join(WORDS))) as other:
+        second = {"fallback_base_url": other.base_url, "fallback_model": "qwen2.5-vl-7b"}
+        settings = {"min_agreement": USUAL, "fallback": "text-layer", **second}
+        row = read_one(page, lambda body: answer(OTHER), **settings)
+    assert (row["status"], row["profile"]) == ("fallback", "qwen2.5-vl-7b")
+
+
+def test_two_models_that_read_the_same_outvote_the_pdfs_own_text(page: Path) -> None:
+    with serving_beside(lambda body: answer(f"# {OTHER}")) as other:
+        second = {"fallback_base_url": other.base_url, "fallback_model": "qwen2.5-vl-7b"}
+        settings = {"min_agreement": USUAL, "fallback": "text-layer", **second}
+        row = read_one(page, lambda body: answer(OTHER), **settings)
+    assert (row["status"], row["markdown"], row["flaw"]) == ("ok", OTHER, None)
+    assert "another reader reads the same" in row["notes"][-1]
+
+
+def test_the_embedded_engine_tells_whether_the_answer_or_the_text_is_wrong(page: Path) -> None:
+    settings = {"min_agreement": USUAL, "fallback": "auto", "engine_threads": 1}
+    row = read_one(page, lambda body: answer(OTHER), **settings)
+    assert (row["status"], row["model"]) == ("fallback", EMBEDDED.model)
+    assert all(line in row["markdown"].replace("\n", " ") for line in WORDS)
+
+
+def test_text_that_is_no_language_neither_accuses_nor_stands_in(tmp_path: Path) -> None:
+    """As a font has it that calls its glyphs by other letters, each by the third behind it."""
+    shift = str.maketrans({chr(k): chr((k - 94) % 26 + 97) for k in range(97, 123)})
+    said = BOXED + " ".join(WORDS * 2)
+    path = tmp_path / "page.pdf"
+    sheet = Canvas(str(path), pagesize=(900, 400))
+    for k, line in enumerate(WORDS * 2):
+        sheet.drawString(20, 350 - 40 * k, line.lower().translate(shift))
+    sheet.save()
+    row = read_one(path, lambda body: answer(said), min_agreement=USUAL, fallback="text-layer")
+    assert (row["status"], row["flaw"], row["attempts"]) == ("ok", None, 1)
+    row = read_one(path, lambda body: answer(LOOP), fallback="text-layer")
+    assert row["status"] == "repetitive"
+
+
+def test_a_page_whose_text_is_mostly_in_pictures_is_not_doubted(page: Path) -> None:
+    """Its layer is a title, and the answer has the title and much more."""
+    said = BOXED + " ".join([*WORDS, *LINES])
+    row = read_one(page, lambda body: answer(said), min_agreement=USUAL, fallback="text-layer")
+    assert row["agreement"] < USUAL
+    assert (row["status"], row["flaw"], row["attempts"]) == ("ok", None, 1)
+
+
+def test_what_the_answer_lacks_of_the_page_is_named(page: Path) -> None:
+    row = read_one(
+        page, lambda body: answer(f"{BOXED}{WORDS[0]}\n\n{WORDS[2]}"), min_agreement=USUAL
+    )
+    assert (row["status"], row["flaw"], row["missing"]) == ("ok", None, [WORDS[1]])
+
+
+def test_an_answer_that_ends_within_a_tag_is_cut_however_it_says_that_it_ended(
+    scan: Path,
+) -> None:
+    whole = f"<|ref|>text<|/ref|><|det|>[[40, 40, 900, 300]]<|/det|>\n{WORDS[0]}\n\n"
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        return answer(whole + ("<|ref|>text<|/ref|><|det|>[[40, 3" if is_first(body) else ""))
+
+    row = read_one(scan, reply)
+    assert (row["status"], row["way"], row["attempts"]) == ("ok", "warmer", 2)
+    row = read_one(scan, lambda body: answer(f"{whole}<table><tr><td>1</td><td colspan="))
+    assert (row["status"], row["flaw"], row["finish_reason"]) == ("truncated", "cut", "stop")
+
+
+def test_the_agreement_of_a_page_with_a_loop_is_of_what_is_kept(page: Path) -> None:
+    said = " ".join(WORDS) + "\n\n" + "The gauge at the bridge was read. " * 60
+    row = read_one(page, lambda body: answer(said))
+    assert row["status"] == "repetitive"
+    assert row["markdown"].count("The gauge") <= 2
+    assert row["agreement"] > 0.7
+
+
+def test_a_loop_without_words_is_one_where_all_words_agree_too(page: Path) -> None:
+    figure = "<|ref|>image<|/ref|><|det|>[[101, 203, 540, 611]]<|/det|>\n"
+    for loop in (figure * 30, "<table><tr>" + "<td></td>" * 700, "_" * 900):
+        said = f"{' '.join(WORDS)}\n\n{loop}"
+        row = read_one(page, always(said))
+        assert row["status"] == "repetitive", loop[:20]
+        assert row["agreement"] > 0.9
+        assert len(row["blocks"]) <= 2
+
+
+# 45 lines of words of which no two are alike.
+LINES = [
+    " ".join(
+        "".join(part) for part in islice(product(("ba", "ke", "lo", "mi"), repeat=5), k, k + 9)
+    )
+    for k in range(0, 45 * 9, 9)
+]
+
+
+@pytest.fixture
+def full_scan(tmp_path: Path) -> Path:
+    """A page full of text, `LINES`, as an image."""
+    image = Image.new("RGB", (1240, 1754), "white")
+    font = ImageFont.load_default(20)
+    for k, line in enumerate(LINES):
+        ImageDraw.Draw(image).text((90, 90 + 34 * k), line, fill="black", font=font)
+    image.save(tmp_path / "full.png")
+    return tmp_path / "full.png"
+
+
+APOLOGY = "I'm sorry, but I can't assist with transcribing this document."
+WHOLE_FIGURE = "<|ref|>image<|/ref|><|det|>[[0, 0, 999, 999]]<|/det|>\n"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [APOLOGY, WHOLE_FIGURE, f"<|ref|>text<|/ref|><|det|>[[0, 0, 999, 999]]<|/det|>\n{APOLOGY}"],
+    ids=["apology", "figure", "apology in a box"],
+)
+def test_hardly_anything_read_of_a_page_full_of_text_is_doubted(full_scan: Path, said: str) -> None:
+    row = read_one(full_scan, lambda body: answer(said), min_agreement=USUAL)
+    assert (row["status"], row["flaw"], row["attempts"]) == ("ok", "unread_text", 2)
+    assert "seems to be full of text" in row["notes"][-1]
+
+
+def test_one_paragraph_read_of_a_page_full_of_text_is_doubted(full_scan: Path) -> None:
+    block = "<|ref|>text<|/ref|><|det|>[[60, 40, 940, 200]]<|/det|>\n"
+    row = read_one(full_scan, lambda body: answer(block + " ".join(LINES)), min_agreement=USUAL)
+    assert row["flaw"] == "unread_text"
+    assert "outside of all boxes" in row["notes"][-1]
+
+
+def test_an_apology_is_replaced_by_what_the_embedded_engine_reads(full_scan: Path) -> None:
+    settings = {"min_agreement": USUAL, "fallback": "auto", "engine_threads": 1}
+    row = read_one(full_scan, lambda body: answer(APOLOGY), **settings)
+    assert (row["status"], row["model"]) == ("fallback", EMBEDDED.model)
+    assert LINES[20].split()[3] in row["markdown"]
+
+
+def test_a_page_that_is_a_picture_may_be_one_figure(tmp_path: Path) -> None:
+    """As much ink as a page of text has, in no even rows."""
+    rng, photo = Random(1), Image.new("L", (1240, 1754), 200)
+    for _ in range(3_000):
+        x, y, size = rng.randrange(1240), rng.randrange(1754), rng.randrange(5, 60)
+        corners = (x, y, x + size, y + size * rng.random())
+        ImageDraw.Draw(photo).ellipse(corners, fill=rng.randrange(256))
+    photo.save(tmp_path / "photo.png")
+    path = tmp_path / "photo.png"
+    row = read_one(path, lambda body: answer(WHOLE_FIGURE), min_agreement=USUAL)
+    assert (row["status"], row["flaw"], row["attempts"]) == ("ok", None, 1)
+
+
+def test_a_page_full_of_text_that_was_read_is_not_doubted(full_scan: Path) -> None:
+    block = "<|ref|>text<|/ref|><|det|>[[60, 40, 960, 960]]<|/det|>\n"
+    said = block + " ".join(LINES)
+    row = read_one(full_scan, lambda body: answer(said), min_agreement=USUAL)
+    assert (row["status"], row["flaw"], row["attempts"]) == ("ok", None, 1)
+
+
+def test_blocks_without_boxes_are_doubted_and_not_replaced(page: Path) -> None:
+    """The text may be all there; only where it stands is lost."""
+    said = "".join(f"<|ref|>text<|/ref|>{line}\n\n" for line in WORDS)
+    row = read_one(page, lambda body: answer(said), min_agreement=USUAL, fallback="text-layer")
+    assert (row["status"], row["flaw"], row["attempts"]) == ("ok", "no_boxes", 2)
+    assert "3 of 3 blocks have no box" in row["notes"]
+
+
+def test_doubted_pages_are_among_the_problems(inputs: Path) -> None:
+    """Of the summary, of `status` and of the viewer, where what they lack is shown."""
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        return answer(OTHER if is_wide(body) else BOXED + " ".join(WORDS))
+
+    with serving_beside(reply) as server:
+        settings: dict[str, Any] = {"render_workers": 1, "describe": False, "fallback": "none"}
+        out = inputs.parent / "out"
+        summary = run(inputs, out, base_url=server.base_url, min_agreement=USUAL, **settings)
+    assert summary.pages_by_status["ok"] == 4
+    assert summary.doubts == {"disagrees": 1}
+    (problem,) = summary.look_at
+    assert (problem.page_number, problem.status) == (1, "doubted")
+    assert problem.source_uri.endswith("wide.pdf")
+    assert "wide.pdf, page 1: disagrees with the PDF's own text: 0.0" in problem.error
+    printed = "\n".join(_printed(one) for one in (render_summary(summary), _status(out)))
+    assert printed.count("1 page ok, but doubted: disagrees with the PDF's own text") == 2
+    viewer = (out / "index.html").read_text("utf-8")
+    assert viewer.count('"status": "doubted"') == 2
+    assert f'"missing": ["{" ".join(WORDS)}"]' in viewer
+
+
+def _status(out: Path) -> Group:
+    return render_status(read_status(str(out)))
+
+
+def _printed(group: Group) -> str:
+    console = Console(width=160, file=io.StringIO())
+    with console.capture() as taken:
+        console.print(group)
+    return taken.get()
+
+
+def test_at_an_agreement_of_0_nothing_is_doubted(page: Path, full_scan: Path) -> None:
+    for path in (page, full_scan):
+        row = read_one(path, lambda body: answer(APOLOGY), min_agreement=0.0)
+        assert (row["status"], row["flaw"], row["attempts"]) == ("ok", None, 1)
 
 
 def test_an_undoubted_answer_has_its_agreement_too(page: Path) -> None:
-    row = read_one(page, lambda body: answer(f"{WORDS[0]} {WORDS[1]}"), min_agreement=0.5)
+    said = f"{BOXED}{WORDS[0]} {WORDS[1]}"
+    row = read_one(page, lambda body: answer(said), min_agreement=0.5)
     assert (row["status"], row["attempts"]) == ("ok", 1)
     assert row["agreement"] == pytest.approx(0.8, abs=0.05)
 

@@ -81,7 +81,7 @@ def test_on_sagemaker(tmp_path: Path, s3: dict[str, str], monkeypatch: pytest.Mo
 
 
 def test_on_cloud_run(tmp_path: Path, gcs: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    with gcp.signed_in(tmp_path / "gcp", gcs, monkeypatch) as cloud:
+    with gcp.signed_in(tmp_path, gcs, monkeypatch) as cloud:
         cloud.chat.reply = reads
         gcp.put_documents(tmp_path / "in", f"{cloud.bucket}/in", 1)
         out = f"{cloud.bucket}/run"

@@ -36,6 +36,7 @@ REFUSED: Mapping[str, str] = {
     "staging": "the run would be written there",
     "log_dir": "logs would be written there",
     "metrics_host": "others could connect there",
+    "public": "everybody could see the results",
 }
 _PROFILES = ("model", "describe_model", "parse_model", "fallback_model")
 _SCHEMAS = ("record_schema", "task_schema")

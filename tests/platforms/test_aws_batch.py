@@ -142,7 +142,7 @@ def test_the_modules_definition_alone_is_a_job(batch: Batch, tmp_path: Path) -> 
     told = aws_module.job_environment()
     upload(tmp_path / "in", 2, place=f"s3://bucket/{told['S3_PREPROCESSED_IMAGES_DIR_PREFIX']}")
     out = f"s3://bucket/{told['S3_PROCESSED_DATASET_PREFIX']}"
-    client = boto3.client("batch")
+    client = boto3.client("batch", region_name="us-east-1")
     with serving_beside(reads) as engine:
         with_engine(batch.account, engine.base_url)
         client.submit_job(jobName="mine", jobQueue="llm-ocr-l4", jobDefinition="llm-ocr-l4")

@@ -7,6 +7,7 @@ locals {
   # What a job does that is submitted without a command of its own: see docs/aws-batch.md, "A job told
   # by variables". `llm-ocr launch` sends another command, and other variables.
   job_environment = {
+    AWS_REGION                        = var.region
     S3_BUCKET                         = var.bucket
     S3_PREPROCESSED_IMAGES_DIR_PREFIX = "invoices/images"
     S3_PROCESSED_DATASET_PREFIX       = "invoices/records"

@@ -122,10 +122,11 @@ def _lower(value: Any) -> Any:  # noqa: ANN401
 
 
 def job_environment() -> dict[str, str]:
-    """What the containers are told, with `bucket` as the module's bucket."""
+    """What the containers are told, with `bucket` as the module's bucket, in us-east-1."""
+    known = {"${var.bucket}": "bucket", "${var.region}": "us-east-1"}
     found = next(one for kind, one in blocks() if kind == "locals" and "job_environment" in one)
     named = plain(found["job_environment"])
-    return {name: str(value).replace("${var.bucket}", "bucket") for name, value in named.items()}
+    return {name: known.get(str(value), str(value)) for name, value in named.items()}
 
 
 def template_arguments(file: str, template: str) -> set[str]:

@@ -91,7 +91,8 @@ class Told:
 
     `turned` is the clockwise turn in degrees that makes the page upright: the answer's places are
     on the page so turned. `layer_agreement` (0..1) is of the text layer with the page, None where
-    it was not or could not be found; `is_layer_used` is None where none was sent.
+    it was not or could not be found; `is_layer_used` is None where none was sent. `unread` (0..1)
+    is how much of the page's text, by its area, could not be read.
     """
 
     lines: tuple[PageLine, ...] = ()
@@ -100,6 +101,7 @@ class Told:
     is_layer_used: bool | None = None
     layer_agreement: float | None = None
     notes: tuple[str, ...] = ()
+    unread: float = 0.0
 
     @property
     def confidence(self) -> float | None:
@@ -130,8 +132,28 @@ def told(extension: Mapping[str, Any], scale: float) -> Told | None:
         turned=extension.get("turned", 0),
         is_layer_used=layer.get("used"),
         layer_agreement=layer.get("agreement"),
-        notes=(*_about_layer(layer), *_about_doubts(extension["lines"])),
+        notes=(
+            *_about_layer(layer),
+            *_about_doubts(extension["lines"]),
+            *_about_unread(extension.get("unread", ())),
+        ),
+        unread=_unread_share(extension),
     )
+
+
+def _about_unread(unread: Sequence[Any]) -> Sequence[str]:
+    lines = "1 line" if len(unread) == 1 else f"{len(unread)} lines"
+    return [f"{lines} could not be read: an unknown script, or too faint"] if unread else []
+
+
+def _unread_share(extension: Mapping[str, Any]) -> float:
+    """Of the area of all of a page's lines."""
+    unread, lines = extension.get("unread", ()), extension["lines"]
+    lost, whole = (
+        sum(max(0.0, x2 - x1) * max(0.0, y2 - y1) for x1, y1, x2, y2 in boxes)
+        for boxes in (unread, [*unread, *(one[-4:] for one in lines)])
+    )
+    return lost / whole if whole else 0.0
 
 
 def _about_doubts(lines: Sequence[Sequence[Any]]) -> Sequence[str]:

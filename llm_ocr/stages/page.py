@@ -52,6 +52,8 @@ from llm_ocr.stages.strips import cut
 from llm_ocr.stages.turning import sideways, turned_page
 from llm_ocr.tables.counts import ItemResult
 
+# A page of which so much of the text (0..1) can't be read is not ok.
+MUCH_UNREAD = 0.25
 # Characters from which on an answer that still runs is watched for loops: most pages end before.
 LONG_ANSWER = 3_000
 # Pages of which something was read.
@@ -300,7 +302,18 @@ class PageItem:
         except PageError as error:
             # The text was read and paid for: it is kept without its figures.
             notes.append(f"figures not cut: {error.message}")
-        return self._rows(reading.status, reading, spent, None, blocks, figures, notes)
+        status, error = reading.status, None
+        if reading.told is not None and reading.told.unread >= MUCH_UNREAD:
+            status, error = PageStatus.TRUNCATED, self._unread(reading.told.unread)
+        return self._rows(status, reading, spent, error, blocks, figures, notes)
+
+    def _unread(self, share: float) -> PageError:
+        return PageError(
+            ErrorCode.UNREADABLE_ANSWER,
+            f"{self._page.document.source_uri}, page {self._page.number}: {share:.0%} of its text "
+            "could not be read: it is in a script that the engine doesn't know, or too faint; read "
+            "it with another model",
+        )
 
     def failure(self, error: PageError, spent: Spent) -> ItemResult:
         return self._rows(PageStatus.FAILED, None, spent, self._named(error))

@@ -37,7 +37,8 @@ def grounded(reading: Reading) -> str:
 
 def extension(reading: Reading) -> dict[str, object]:
     """What is said beside an answer: how sure each block and each line is and which may well be
-    misread, how the image was turned, and what became of the text layer that came with it."""
+    misread, where lines can't be read, how the image was turned, and what became of the text layer
+    that came with it."""
     frame, lines = reading.frame, _in_order(reading)
     beside: dict[str, object] = {
         "turned": reading.turned,
@@ -47,6 +48,8 @@ def extension(reading: Reading) -> dict[str, object]:
             for line, doubt in zip(lines, doubtful(lines), strict=True)
         ],
     }
+    if reading.unread:
+        beside["unread"] = [_rounded(frame.back(rect)) for rect in reading.unread]
     if reading.held is not None:
         held = reading.held
         beside["text_layer"] = {

@@ -7,7 +7,7 @@ import cv2
 
 from llm_ocr.engines.embedded.block import PageBlock
 from llm_ocr.engines.embedded.blocks import page_blocks
-from llm_ocr.engines.embedded.geometry import Line, Rect, Word
+from llm_ocr.engines.embedded.geometry import Line, Rect, Word, area, overlap
 from llm_ocr.engines.embedded.given import Given
 from llm_ocr.engines.embedded.layout import LayoutModel, Region, with_ruled_tables
 from llm_ocr.engines.embedded.margins import margin_notes
@@ -27,8 +27,9 @@ class Reading:
     """What was read on an image: the upright page, `width` x `height` pixels, and what is on it.
 
     `frame` leads back from the page to the image as turned. `vertical` are the lines that run up or
-    down: they stand in a margin or along an axis, and are no part of `lines`. `held` is what became
-    of the text layer that came with the page.
+    down: they stand in a margin or along an axis, and are no part of `lines`. `unread` are where
+    text stands, outside of figures, that can't be read. `held` is what became of the text layer
+    that came with the page.
     """
 
     image: Image
@@ -37,6 +38,7 @@ class Reading:
     regions: Sequence[Region]
     blocks: Sequence[PageBlock]
     vertical: Sequence[Line] = ()
+    unread: Sequence[Rect] = ()
     held: Held | None = None
 
     @property
@@ -89,7 +91,14 @@ class Reader:
         lines = [*across, *map(_as_one_word, heads)]
         blocks = page_blocks(lines, regions, width, height, pictures, page.image)
         ordered = in_order(blocks) + margin_notes(vertical, blocks, width)
-        return Reading(page.image, page.frame, lines, regions, ordered, vertical)
+        drawn = [one.rect for one in regions if one.label == "figure"]
+        drawn += [block.rect for block in ordered if block.label == "image"]
+        unread = [
+            rect
+            for rect in page.unread
+            if all(overlap(rect, one) < area(rect) / 2 for one in drawn)
+        ]
+        return Reading(page.image, page.frame, lines, regions, ordered, vertical, unread)
 
 
 def _as_one_word(line: Line) -> Line:

@@ -34,6 +34,8 @@ SHRINKS = 1.6
 MOSTLY = 0.9
 # What is read with less confidence is no text of a script that the recogniser knows.
 MIN_SCORE = 0.5
+# What can't be read is a line of text if it is so high, in pixels, and so long, in heights.
+LOWEST, WORDS_LONG = 8.0, 4.0
 # A page is turned only if some lines are read with this confidence turned, and with so much less
 # as it was sent.
 SURE, WORSE = 0.8, 0.12
@@ -44,11 +46,16 @@ ONE_CHARACTER = 3.0
 
 @dataclass(frozen=True)
 class Page:
-    """An upright page and its lines, in no particular order, with how it became upright."""
+    """An upright page and its lines, in no particular order, with how it became upright.
+
+    `unread` are where text stands that can't be read: it is of a script that the recogniser doesn't
+    know, or too faint.
+    """
 
     image: Image
     lines: list[Line]
     frame: Frame
+    unread: Sequence[Rect] = ()
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,16 @@ class _Strung:
     @property
     def text(self) -> str:
         return "".join(one.text for one in self.read)
+
+    @property
+    def is_read(self) -> bool:
+        return self.score >= MIN_SCORE and bool(self.text.strip())
+
+    @property
+    def is_line(self) -> bool:
+        """Whether the strip has the shape of a line of some words: smaller ones are marks."""
+        low, long = sorted((self.strip.width, self.strip.height))
+        return low >= LOWEST and long >= WORDS_LONG * low
 
 
 class Recogniser:
@@ -95,13 +112,18 @@ class Recogniser:
         if frame.skew:
             strips = [strip.along(math.tan(math.radians(frame.skew))) for strip in strips]
             known = {k: replace(one, strip=strips[k]) for k, one in known.items()}
-        lines = self._lines(image, strips, frame, known)
-        return Page(frame.applied(image), lines, frame)
+        read = self._strung(image, strips, known)
+        lines = [_line(one, frame) for one in read if one.is_read]
+        unread = [
+            _part(one.strip, frame, 0.0, 1.0) for one in read if not one.is_read and one.is_line
+        ]
+        return Page(frame.applied(image), lines, frame, unread)
 
     def lines(self, image: Image) -> list[Line]:
         """The lines on an upright image (height x width x 3, BGR), in no particular order."""
         height, width = image.shape[:2]
-        return self._lines(image, self._detector.strips(image), Frame(width, height), {})
+        read = self._strung(image, self._detector.strips(image), {})
+        return [_line(one, Frame(width, height)) for one in read if one.is_read]
 
     def texts(self, crops: Sequence[Image]) -> list[tuple[str, float]]:
         """What each of some images of one line says, with its confidence (0..1)."""
@@ -136,11 +158,10 @@ class Recogniser:
         read = [replace(one, place=min(1.0, one.place * wider)) for one in read]
         return _Strung(strip, read, ink_of(crop))
 
-    def _lines(
-        self, image: Image, strips: Sequence[Strip], frame: Frame, known: dict[int, _Strung]
-    ) -> list[Line]:
-        read = [known.get(k) or self._best(image, strip) for k, strip in enumerate(strips)]
-        return [_line(one, frame) for one in read if one.score >= MIN_SCORE and one.text.strip()]
+    def _strung(
+        self, image: Image, strips: Sequence[Strip], known: dict[int, _Strung]
+    ) -> list[_Strung]:
+        return [known.get(k) or self._best(image, strip) for k, strip in enumerate(strips)]
 
     def _best(self, image: Image, strip: Strip) -> _Strung:
         """A strip as it is read with the most confidence: text may run up or down in tall ones."""

@@ -302,10 +302,11 @@ class PageItem:
         except PageError as error:
             # The text was read and paid for: it is kept without its figures.
             notes.append(f"figures not cut: {error.message}")
-        status, error = reading.status, None
-        if reading.told is not None and reading.told.unread >= MUCH_UNREAD:
-            status, error = PageStatus.TRUNCATED, self._unread(reading.told.unread)
-        return self._rows(status, reading, spent, error, blocks, figures, notes)
+        unread = reading.told.unread if reading.told is not None else 0.0
+        if unread >= MUCH_UNREAD and reading.status is PageStatus.OK:
+            lost = self._unread(unread)
+            return self._rows(PageStatus.TRUNCATED, reading, spent, lost, blocks, figures, notes)
+        return self._rows(reading.status, reading, spent, None, blocks, figures, notes)
 
     def _unread(self, share: float) -> PageError:
         return PageError(

@@ -11,8 +11,8 @@ from llm_ocr.records import Page, PageError, PageStatus
 from llm_ocr.sources.pool import DocumentInfo
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.page import PageItem
-from llm_ocr.stages.stage import Question, Reader, Reading, Spent, doubt_of
-from llm_ocr.tables.counts import ItemResult
+from llm_ocr.stages.stage import Question, Reader, Reading, Spent
+from llm_ocr.tables.counts import ItemResult, doubt_of
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
 

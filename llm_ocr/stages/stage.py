@@ -13,7 +13,7 @@ from llm_ocr.inference.request import ChatRequest
 from llm_ocr.models.profile import ModelProfile, Rung
 from llm_ocr.records import PageError, PageStatus, ParsedAnswer
 from llm_ocr.stages.layer import Told
-from llm_ocr.tables.counts import ItemResult
+from llm_ocr.tables.counts import ItemResult, doubt_of
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
 
@@ -201,9 +201,3 @@ def item_result(item_id: str, row: Row, rows: dict[str, Sequence[Row]]) -> ItemR
         task=row.get("task"),
         doubt=doubt_of(row),
     )
-
-
-def doubt_of(row: Row) -> str | None:
-    """What a row that is `ok` is doubted for, a value of `Flaw`."""
-    flaw = row.get("flaw")
-    return str(flaw) if row["status"] == PageStatus.OK and flaw in DOUBTS else None

@@ -28,7 +28,7 @@ from llm_ocr.tables.data import (
 )
 from llm_ocr.tables.parquet import ROW_GROUP, write_options
 from llm_ocr.tables.read import row_groups
-from llm_ocr.tables.schema import SCHEMAS
+from llm_ocr.tables.schema import SCHEMAS, with_all_columns
 
 # Says that there are, or were, large files: without it nobody looks for them.
 COMPACTED_PATH = "commits/compacted.json"
@@ -153,7 +153,7 @@ def _write(
     with pq.ParquetWriter(target, SCHEMAS[table], **write_options(table)) as writer:
         held = SCHEMAS[table].empty_table()
         for found in tables:
-            held = pa.concat_tables([held, found])
+            held = pa.concat_tables([held, with_all_columns(found, table)])
             while held.num_rows >= ROW_GROUP:
                 writer.write_table(held.slice(0, ROW_GROUP))
                 held = held.slice(ROW_GROUP)

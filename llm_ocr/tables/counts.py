@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from llm_ocr.records import PageStatus
 from llm_ocr.tables.schema import Row
 
 
@@ -29,6 +30,11 @@ class ItemResult:
     stands: bool = False
     task: str | None = None
     doubt: str | None = None
+
+
+def doubt_of(row: Row) -> str | None:
+    """What a row that is `ok` is doubted for all the same; None where it isn't."""
+    return row.get("flaw") if row["status"] == PageStatus.OK else None
 
 
 @dataclass

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.parquet import ROW_GROUP, write_options
-from llm_ocr.tables.schema import SCHEMAS, id_column, sort_key
+from llm_ocr.tables.schema import SCHEMAS, id_column, sort_key, with_all_columns
 
 _Keyed = tuple[tuple[int | str, ...], int, pa.RecordBatch | None]
 
@@ -73,7 +73,8 @@ def _rows(
         file = pq.ParquetFile(opened, pre_buffer=False)
         # One row group at a time: `iter_batches` reads ahead as far as it likes.
         for group in range(file.num_row_groups):
-            for batch in file.read_row_group(group, use_threads=False).to_batches():
+            found = with_all_columns(file.read_row_group(group, use_threads=False), table)
+            for batch in found.to_batches():
                 for at, row_id in enumerate(batch.column(column).to_pylist()):
                     if source.only is None or batch[source.column][at].as_py() in source.only:
                         yield sort_key(row_id, order), k, batch.slice(at, 1)

@@ -188,6 +188,18 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 }
 
 
+def with_all_columns(rows: pa.Table, table: str) -> pa.Table:
+    """Rows of a table that an earlier version wrote, with the columns that it lacks, null."""
+    schema = SCHEMAS[table]
+    if rows.schema.names == schema.names:
+        return rows
+    columns = [
+        rows[field.name] if field.name in rows.schema.names else pa.nulls(len(rows), field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
 def id_column(table: str) -> str:
     """The column that identifies a table's rows: its first."""
     return str(SCHEMAS[table].names[0])

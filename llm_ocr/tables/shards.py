@@ -18,7 +18,7 @@ from pathlib import Path
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.commits import Commit, Part, data_path, read_commit, staged_parts
 from llm_ocr.tables.compact import COMPACTED_PATH, split
-from llm_ocr.tables.counts import BalanceError, Counts, ItemResult, total
+from llm_ocr.tables.counts import BalanceError, Counts, ItemResult, doubt_of, total
 from llm_ocr.tables.merge import Source, merge
 from llm_ocr.tables.parquet import encode
 from llm_ocr.tables.read import read_shard_rows
@@ -144,7 +144,7 @@ class ShardWriter:
         return counts
 
 
-COUNTED = ("status", "error_code", "attempts", "prompt_tokens", "completion_tokens", "task")
+COUNTED = ("status", "error_code", "attempts", "prompt_tokens", "completion_tokens", "task", "flaw")
 
 
 def _counted(row: Row, item: str) -> ItemResult:
@@ -158,6 +158,7 @@ def _counted(row: Row, item: str) -> ItemResult:
         attempts=row["attempts"] or 0,
         error_code=row["error_code"],
         task=row.get("task"),
+        doubt=doubt_of(row),
     )
 
 

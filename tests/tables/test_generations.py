@@ -3,11 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from llm_ocr.storage.store import Store, open_store
 from llm_ocr.tables.commits import Commit, read_commit, unchanged_since
 from llm_ocr.tables.counts import BalanceError, ItemResult
+from llm_ocr.tables.data import published
 from llm_ocr.tables.ledger import FOLDER, Ledger
 from llm_ocr.tables.read import read_table
 from llm_ocr.tables.shards import ShardWriter, publish
@@ -134,3 +136,27 @@ def test_ledgers_of_sessions_become_one_and_hold_the_newest(store: Store) -> Non
     assert found.entries("extract")["000000"].generation == 1
     assert found.entries("extract")["000000"].counts.statuses == {"ok": 5, "failed": 1}
     assert found.is_published("extract", "000000")
+
+
+def test_rows_of_an_earlier_version_get_the_columns_that_it_did_not_have(store: Store) -> None:
+    """As those of a run that was begun before pages had `flaw` and `missing`."""
+    (piece,) = published(store, "pages").values()
+    assert store.folder is not None
+    path = store.folder / piece.path
+    pq.write_table(pq.read_table(path).drop_columns(["flaw", "missing"]), path)
+    publish(store, again(store), TABLES, ORDER)
+    rows = list(read_table(store, "pages"))
+    assert [row["page_id"] for row in rows] == PAGES
+    assert {(row["flaw"], row["missing"]) for row in rows} == {(None, None)}
+
+
+def test_pages_that_are_doubted_stay_counted_when_others_are_done_again(store: Store) -> None:
+    doubted = [result(one, "ok", "x") for one in PAGES]
+    doubted[0].rows["pages"][0]["flaw"] = "disagrees"  # type: ignore[index]
+    doubted[0] = replace(doubted[0], doubt="disagrees")
+    first = do(store, doubted, generation=1)
+    assert first.counts.doubts == {"disagrees": 1}
+    publish(store, first, TABLES, ORDER)
+    kept = frozenset(PAGES) - {"b/2"}
+    second = do(store, [result("b/2", "ok", "y")], generation=2, kept=kept)
+    assert second.counts.doubts == {"disagrees": 1}

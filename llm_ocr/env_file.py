@@ -89,9 +89,9 @@ def named_env_file(given: str | Path | None) -> Path | None:
     another file in each folder.
     """
     if given is not None:
-        path, said = Path(given).expanduser(), str(given)
+        path, said = Path(os.path.expanduser(given)), str(given)
     elif value := os.environ.get(ENV_FILE):
-        path, said = Path(value).expanduser(), f"{ENV_FILE}={value}"
+        path, said = Path(os.path.expanduser(value)), f"{ENV_FILE}={value}"
         if not path.is_absolute():
             raise EnvFileError(
                 f"{said}: give the whole path, from / on; a relative one would read another file "

@@ -322,10 +322,16 @@ class Settings(BaseSettings):
         if value is None or not value.startswith("@"):
             return value
         try:
-            path = local_file(value[1:]).expanduser()
+            path = local_file(value[1:])
             return path.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"{value[1:]} can't be read as a prompt: {error}") from error
+
+    @field_validator("weights", "log_dir", "prices", "throughput")
+    @classmethod
+    def _at_home(cls, value: Path | None) -> Path | None:
+        """A shell leaves `--weights=~/model` and `LLM_OCR_WEIGHTS='~/model'` as they are."""
+        return None if value is None else Path(os.path.expanduser(value))
 
     @field_validator("task_schema")
     @classmethod
@@ -334,14 +340,14 @@ class Settings(BaseSettings):
         found = _SCHEMA_FILE.fullmatch(value or "")
         if found is None or "://" in found[1]:
             return value
-        return f"{Path(found[1]).expanduser().absolute()}{found[2] or ''}"
+        return f"{Path(os.path.expanduser(found[1])).absolute()}{found[2] or ''}"
 
     @field_validator("record_schema")
     @classmethod
     def _from_anywhere_if_there(cls, value: str | None) -> str | None:
         """As `task_schema`; a file that isn't here may be where the task is done."""
         found = _SCHEMA_FILE.fullmatch(value or "")
-        if found is None or "://" in found[1] or not Path(found[1]).expanduser().is_file():
+        if found is None or "://" in found[1] or not os.path.isfile(os.path.expanduser(found[1])):
             return value
         return cls._from_anywhere(value)
 

@@ -23,3 +23,22 @@ def test_a_schema_s_file_is_found_from_any_folder(
 @pytest.mark.parametrize("name", ["invoice", "bills:Bill", "gone.py", "gone.py:Bill", "gone.json"])
 def test_a_schema_that_is_no_file_here_is_as_it_was_given(name: str) -> None:
     assert Settings(record_schema=name).record_schema == name
+
+
+def test_a_tilde_in_a_path_is_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a shell leaves it in `--weights=~/model`, and where no shell looks."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LLM_OCR_WEIGHTS", "~/weights")
+    (tmp_path / "mine.toml").write_text('id = "mine"\nmodel = "me/mine"\n')
+    (tmp_path / "prompt.txt").write_text("What is it?")
+    found = Settings(
+        log_dir=Path("~/logs"),
+        prices=Path("~/prices.toml"),
+        throughput=Path("~nobody-of-that-name/speeds.toml"),
+        model="~/mine.toml",
+        task_prompt="@~/prompt.txt",
+    )
+    assert (found.weights, found.log_dir) == (tmp_path / "weights", tmp_path / "logs")
+    assert found.prices == tmp_path / "prices.toml"
+    assert found.throughput == Path("~nobody-of-that-name/speeds.toml")
+    assert found.task_prompt == "What is it?"

@@ -1,6 +1,7 @@
 """The `vllm serve` command for a model profile on the GPUs that are there."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -64,6 +65,7 @@ class VllmOptions:
 
 def find_vllm(executable: str = "vllm") -> str | None:
     """The path of vLLM's command: on PATH, or beside this Python."""
+    executable = os.path.expanduser(executable)
     return shutil.which(executable) or shutil.which(
         executable, path=str(Path(sys.executable).parent)
     )

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -142,6 +142,8 @@ class Asker:
             await self._check()
         if self.target.kind is not EngineKind.EMBEDDED:
             await self._govern()
+        elif self.engine is not None:
+            self._keep(self._restart_if_frozen(self.engine))
         self.answered_by = await self._told()
 
     async def _told(self) -> str | None:
@@ -197,8 +199,11 @@ class Asker:
         self._governor = governor
         if self._settings.concurrency is None:
             await governor.start()
-        watching = asyncio.create_task(self._watch(governor))
-        self._stack.push_async_callback(_ended, watching)
+        self._keep(self._watch(governor))
+
+    def _keep(self, watch: Coroutine[None, None, None]) -> None:
+        """Let it run until this asker is closed."""
+        self._stack.push_async_callback(_ended, asyncio.create_task(watch))
 
     async def _watch(self, governor: Governor) -> None:
         """Keep the window right, and start an engine again that hangs."""
@@ -225,6 +230,23 @@ class Asker:
                 before, since = now, time.monotonic()
             elif time.monotonic() - since > STALL_SECONDS:
                 log.warning("no token for %.0f s: the engine hangs", time.monotonic() - since)
+                engine.kill()
+                since = time.monotonic()
+
+    async def _restart_if_frozen(self, engine: Engine) -> None:
+        """As `_restart_if_stalled`, for the embedded engine, which makes no tokens: a page may take
+        it long on a slow machine, and then it still answers whoever asks for its metrics."""
+        traffic, before, since = self.client.traffic, (-1, -1), time.monotonic()
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            now = (traffic.answers, engine.restarts)
+            silent = time.monotonic() - since
+            if now != before or not self.window.inside or engine.is_down:
+                before, since = now, time.monotonic()
+            elif silent > self._settings.request_timeout or (
+                silent > STALL_SECONDS and await self._load() is None
+            ):
+                log.warning("no answer for %.0f s: the embedded engine hangs", silent)
                 engine.kill()
                 since = time.monotonic()
 

@@ -1,10 +1,9 @@
 """Who does the shards of a stage: this process with its engine, or others whom it hands them."""
 
 import asyncio
-import os
 import tempfile
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -126,8 +125,14 @@ class Here:
         self._stack = AsyncExitStack()
         settings, notify = site.settings, site.notify
         # A bucket takes no line at a time.
-        beside = site.store.folder or Path(tempfile.gettempdir()) / f"llm-ocr-{os.getpid()}"
-        log_dir = settings.log_dir or beside / "logs"
+        self._own_log_dir: Path | None = None
+        if settings.log_dir is not None:
+            log_dir = settings.log_dir
+        elif site.store.folder is not None:
+            log_dir = site.store.folder / "logs"
+        else:
+            # By no name that another user of this machine could foresee, and put a link at.
+            log_dir = self._own_log_dir = Path(tempfile.mkdtemp(prefix="llm-ocr-"))
         self._telemetry = Telemetry(settings, notify)
         self._askers = Askers(settings, log_dir, notify, self._telemetry.observe)
 
@@ -145,6 +150,10 @@ class Here:
     ) -> None:
         self.account()
         await self._stack.aclose()
+        if self._own_log_dir is not None:
+            with suppress(OSError):
+                # Where an engine ran, its log stays.
+                self._own_log_dir.rmdir()
 
     async def do(
         self, stage: Stage[Any], work: Sequence[Work], again: Again | None = None

@@ -1,5 +1,6 @@
 """Documents, or those of a run that stands, made into records of a schema."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -75,7 +76,7 @@ def parse(
 
 def _run_in(place: str, settings: Settings) -> Store | None:
     """Where the run at a place is kept, if there is one."""
-    if not is_remote(place) and not Path(place).expanduser().is_dir():
+    if not is_remote(place) and not os.path.isdir(os.path.expanduser(place)):
         return None
     try:
         store = destination_of(place, settings).store

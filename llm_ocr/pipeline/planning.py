@@ -1,6 +1,7 @@
 """A run's plan: the one that stands, or a new one from the inputs."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -41,7 +42,7 @@ def absolute(source: str) -> str:
     if is_remote(source):
         return source.rstrip("/")
     listed = source.startswith("@")
-    path = Path(source.removeprefix("@")).expanduser()
+    path = Path(os.path.expanduser(source.removeprefix("@")))
     return ("@" if listed else "") + str(Path.cwd() / path)
 
 

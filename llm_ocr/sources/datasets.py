@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from urllib.parse import parse_qsl
 
 from llm_ocr.documents import Document, document_id
@@ -55,7 +55,7 @@ class Source:
 def parse_source(source: str) -> Source:
     """An input and its query; raises WrongQueryError naming a part that can't be understood."""
     match = _QUERY.search(source)
-    if match is None or ("://" not in source and os.path.exists(Path(source).expanduser())):
+    if match is None or ("://" not in source and os.path.exists(os.path.expanduser(source))):
         return Source(source.rstrip("/") if "://" in source else source)
     query = dict(parse_qsl(match[1], keep_blank_values=True))
     unknown = sorted(query.keys() - {"config", "split", "column"})

@@ -44,7 +44,7 @@ def find_files(place: str, endings: Collection[str]) -> list[FoundFile]:
 
 
 def _on_disk(place: str, endings: Collection[str]) -> Iterator[FoundFile]:
-    path = Path(place).expanduser()
+    path = Path(os.path.expanduser(place))
     # Not pathlib's: these are False for a path that can't be, such as one that is too long.
     if os.path.isdir(path):
         root, paths = path, [*in_folder(path)]

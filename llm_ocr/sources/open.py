@@ -159,9 +159,10 @@ def _in_real_folder(path: Path) -> Path:
 def _expand(source: str) -> Iterator[tuple[Path, str]]:
     """`(path, name)` of the files that an input stands for."""
     if source.startswith("@"):
-        yield from _listed(Path(source[1:]).expanduser())
+        yield from _listed(Path(os.path.expanduser(source[1:])))
         return
-    path = Path(source).expanduser()
+    # Unlike Path.expanduser it leaves `~$report.pdf` alone, where no user is called so.
+    path = Path(os.path.expanduser(source))
     if os.path.isdir(path):
         yield from ((file, _name(file, path)) for file in _in_folder(path))
     elif os.path.exists(path):
@@ -194,7 +195,7 @@ def _listed(listing: Path) -> Iterator[tuple[Path, str]]:
         if entry and not entry.startswith("#"):
             if _SCHEME.match(entry):
                 raise NoInputError(f"@{listing}: {_no_path(entry)}")
-            path = listing.parent / Path(entry).expanduser()
+            path = listing.parent / os.path.expanduser(entry)
             name = entry if not Path(entry).is_absolute() else Path(entry).name
             yield path, _name(Path(name), Path())
 
@@ -244,7 +245,7 @@ def _nothing(source: str) -> str:
         return f"{source}: no document ({kinds}) lies there; check bucket and folder"
     if source.startswith("@"):
         return f"{source}: the list names no file; write one path a line"
-    if os.path.isdir(Path(source).expanduser()):
+    if os.path.isdir(os.path.expanduser(source)):
         return f"{source}: the folder holds no document ({kinds}); name another"
     if glob.has_magic(source):
         return f"{source}: the glob matches no document ({kinds}); quote it for the shell"

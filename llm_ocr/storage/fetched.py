@@ -2,6 +2,7 @@
 
 import atexit
 import hashlib
+import os
 import re
 import shutil
 import tempfile
@@ -21,7 +22,7 @@ def local_file(place: str) -> Path:
     Of a path `…/SHA256/NAME` the bytes are compared with the digest. Raises StorageError.
     """
     if "://" not in place:
-        return Path(place)
+        return Path(os.path.expanduser(place))
     return _copy(place)
 
 

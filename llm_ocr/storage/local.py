@@ -23,7 +23,7 @@ class LocalObjects(Objects):
     """A folder as a store. Objects appear whole: each is written beside its place, then renamed."""
 
     def __init__(self, path: str) -> None:
-        self._folder = Path(path).expanduser().absolute()
+        self._folder = Path(os.path.expanduser(path)).absolute()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             super().__init__(str(self._folder), LocalStore(self._folder), _advice)

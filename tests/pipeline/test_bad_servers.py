@@ -8,14 +8,16 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import psutil
 import pytest
 from aiohttp import web
 
 from llm_ocr import load_pages, run
 from llm_ocr.inference.replies import EngineFailedError, WrongServerError
 from llm_ocr.pipeline import asking
-from llm_ocr.pipeline.events import Note
+from llm_ocr.pipeline.events import ItemsDone, Note
 from llm_ocr.records import PageStatus
+from llm_ocr.settings import EngineChoice
 from tests import documents
 from tests.servers.chat import at_once, image_of, refusal, serving_beside, vllm_shim
 
@@ -215,6 +217,33 @@ def test_an_engine_that_hangs_is_started_again(
     summary = run(inputs, tmp_path / "out", **engine, **ALONE)
     assert all_ok(tmp_path / "out")
     assert summary.engine_restarts == 1
+
+
+def test_an_embedded_engine_that_is_frozen_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frozen it is, not slow: it would be asked for its metrics first, and answer."""
+    monkeypatch.setattr(asking, "STALL_SECONDS", 1.0)
+    monkeypatch.setattr(asking, "WATCH_SECONDS", 0.2)
+    documents.pdf(tmp_path / "in" / "report.pdf", pages=6)
+    frozen: list[int] = []
+
+    def freeze(event: object) -> None:
+        if not isinstance(event, ItemsDone) or event.stage != "extract" or frozen:
+            return
+        for process in psutil.Process().children(recursive=True):
+            words = process.cmdline()
+            # Not who watches it, whose command names it too.
+            if "llm_ocr.engines.embedded" in words and "llm_ocr.engines.supervisor" not in words:
+                process.suspend()
+                frozen.append(process.pid)
+
+    out, embedded = tmp_path / "out", EngineChoice.EMBEDDED
+    summary = run(tmp_path / "in", out, notify=freeze, engine=embedded, describe=False)
+    assert frozen
+    assert summary.engine_restarts >= 1
+    assert {row["status"] for row in load_pages(str(out))} == {"ok"}
+    assert not any(psutil.pid_exists(pid) for pid in frozen)
 
 
 def test_what_an_engine_said_before_it_died_is_not_said_again(inputs: Path, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Runs on buckets: the same tables as on a disk, and what people open beside them."""
 
 import json
+import os
+import tempfile
 import uuid
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from llm_ocr.report.status import read_status
 from llm_ocr.storage.store import open_store
 from tests import documents
 from tests.runs import files, tables
-from tests.servers.chat import serving_beside
+from tests.servers.chat import serving_beside, vllm_shim
 
 
 @pytest.fixture(params=["s3", "gs", "memory"])
@@ -55,6 +57,35 @@ def test_a_run_gives_the_same_tables_and_files_as_on_a_disk(tmp_path: Path, out:
         "data/pages/000000-to-000002.parquet"
     ]
     assert tables(out) == tables(disk)
+
+
+def test_an_engines_log_goes_to_a_folder_that_nobody_foresees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user of the machine put a link where a process of this number might write."""
+    everybodys, theirs = tmp_path / "tmp", tmp_path / "theirs"
+    for folder in (everybodys, theirs):
+        folder.mkdir()
+    (everybodys / f"llm-ocr-{os.getpid()}").symlink_to(theirs)
+    monkeypatch.setattr(tempfile, "tempdir", str(everybodys))
+    documents.pdf(tmp_path / "in" / "a.pdf", pages=1)
+    engine: dict[str, Any] = {"engine": "vllm", "vllm": vllm_shim(tmp_path), "describe": False}
+    run(tmp_path / "in", f"memory://bucket/{uuid.uuid4().hex}", **engine)
+    assert list(theirs.iterdir()) == []
+    (log,) = everybodys.glob("*/vllm.log")
+    assert log.parent.stat().st_mode & 0o077 == 0
+
+
+def test_a_run_that_starts_no_engine_leaves_no_folder_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    documents.pdf(tmp_path / "in" / "a.pdf", pages=1)
+    with serving_beside() as server:
+        out = f"memory://bucket/{uuid.uuid4().hex}"
+        run(tmp_path / "in", out, base_url=server.base_url, describe=False)
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_inputs_in_a_bucket_give_the_same_pages_as_on_a_disk(tmp_path: Path, out: str) -> None:

@@ -93,6 +93,31 @@ def test_names_differ_where_case_and_accents_form_do_not_count(tmp_path: Path) -
     assert len(folded) == 5
 
 
+def test_a_tilde_is_home_and_part_of_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`~$report.pdf` and `~draft` are names as good as others, where no user is called so."""
+    home = tmp_path / "home"
+    (home / "scans").mkdir(parents=True)
+    (home / "scans" / "~mine.pdf").write_text("body")
+    (tmp_path / "~$report.pdf").write_text("body")
+    (tmp_path / "~draft").mkdir()
+    (tmp_path / "~draft" / "a~b.pdf").write_text("body")
+    (tmp_path / "list.txt").write_text("~$report.pdf\n~/scans/~mine.pdf\n")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+
+    def found(given: str) -> list[str]:
+        return [one.source_uri for one in list_documents([given])]
+
+    mine, report = str(home / "scans" / "~mine.pdf"), str(tmp_path / "~$report.pdf")
+    drafts = [str(tmp_path / "~draft" / "a~b.pdf")]
+    assert found("~/scans") == found("~/scans/*.pdf") == [mine]
+    assert found("~$report.pdf") == found("~$*.pdf") == [report]
+    assert found("~draft") == drafts
+    assert found("@list.txt") == [report, mine]
+    with pytest.raises(NoInputError, match="~nobody: no such file"):
+        list_documents(["~nobody"])
+
+
 def test_paths_that_can_not_be_are_documents_too(tmp_path: Path) -> None:
     listing = tmp_path / "files.txt"
     listing.write_text("x" * 5000 + ".pdf\n/\n..\n")

@@ -50,8 +50,12 @@ def evaluate(
     ] = None,
 ) -> None:
     """Measure a run: by tests, ground truth, another run, or a sample of its pages alone."""
+    from rich.console import Console
+
     from llm_ocr.evaluation import asking, files, printing
     from llm_ocr.evaluation.readings import open_readings
+    from llm_ocr.pipeline.events import Note
+    from llm_ocr.pipeline.progress import watch
 
     if tests and sample is not None:
         raise typer.BadParameter(
@@ -60,10 +64,13 @@ def evaluate(
         )
     console = terminal()
     with errors():
-        readings = open_readings(run, furniture)
-        other = open_readings(against, furniture) if against else None
-        given = asking.load(tests) if tests else None
-        results = _results(readings, other, given, sample or SAMPLE, seed)
+        # On standard error: the figures on standard output may go into a file.
+        with watch(Console(stderr=True), False) as notify:
+            notify(Note(f"measuring {run}"))
+            readings = open_readings(run, furniture)
+            other = open_readings(against, furniture) if against else None
+            given = asking.load(tests) if tests else None
+            results = _results(readings, other, given, sample or SAMPLE, seed)
         for result in results:
             console.print(printing.render(result), highlight=False)
         problems = asking.problems_of(results)

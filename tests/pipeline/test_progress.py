@@ -117,10 +117,11 @@ def test_a_run_whose_output_goes_to_a_file_is_not_silent_while_a_server_thinks(
         lines: list[str] = []
         for line in process.stdout:
             lines.append(line)
-            if re.match(r"extract: .*\d+ s", line):
-                # Only now is it answered: without the clock this line would never come.
+            if re.match(r"extract: (0 of 1 page .*|.*, for )\d+ s", line):
+                # Only now is the page answered: without the clock this line would never come.
                 hold.set()
         assert process.wait(60) == 0
+    assert hold.is_set()
     assert len(lines) == len(set(lines)), "no line comes twice"
 
 

@@ -197,6 +197,9 @@ class Settings(BaseSettings):
         int,
         Field(gt=0, description="Pixels that a page's images may decode to, checked before."),
     ] = 178_956_970
+    keep_metadata: Annotated[
+        bool, Field(description="Store JPEGs with their EXIF, which may say where they were taken.")
+    ] = False
 
     shard_index: Annotated[
         int | None, Field(ge=0, description="Which of `shard_count` workers this is, from 0.")

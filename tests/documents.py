@@ -234,3 +234,27 @@ def oriented_jpeg(path: Path, orientation: int) -> Path:
     exif[0x0112] = orientation
     stored.save(path, exif=exif, dpi=(150, 150), quality=95)
     return path
+
+
+def memory_bomb_pdf(path: Path) -> Path:
+    """A page that draws 40 million rectangles, in a content stream that is compressed twice."""
+    once = zlib.compress(b"0 0 9 9 re f\n" * (40 << 20), 9)
+    body = zlib.compress(once, 9)
+    head = b"<< /Filter [/FlateDecode /FlateDecode] /Length %d >>" % len(body)
+    return pdf_of(
+        path,
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 400 400] /Contents 4 0 R >>",
+        head + b"\nstream\n" + body + b"\nendstream",
+    )
+
+
+def with_metadata(jpeg: bytes) -> bytes:
+    """A JPEG with a place in its EXIF, a comment, a text before its end's marker as data might have
+    it, and 200 KB behind its end."""
+    exif = Image.Exif()
+    exif[0x8825] = {1: "N", 2: (48.0, 8.0, 14.0)}
+    body = b"Exif\0\0" + exif.tobytes()
+    segment = b"\xff\xe1" + struct.pack(">H", len(body) + 2) + body
+    comment = b"\xff\xfe" + struct.pack(">H", 12) + b"secret\xff\xd9ok"
+    return jpeg[:2] + segment + comment + jpeg[2:] + b"hidden" * 40_000

@@ -79,7 +79,11 @@ def render_pool(settings: Settings) -> RenderPool:
     return RenderPool(
         _render_workers(settings),
         password=None if password is None else password.get_secret_value(),
-        limits=RenderLimits(max_pixels=settings.max_pixels, timeout=settings.render_timeout),
+        limits=RenderLimits(
+            max_pixels=settings.max_pixels,
+            timeout=settings.render_timeout,
+            keep_metadata=settings.keep_metadata,
+        ),
     )
 
 

@@ -13,8 +13,8 @@ from llm_ocr.sources.row import page_path
 class Album:
     """Pages that are an image file each, opened one at a time: one that is broken is one page."""
 
-    def __init__(self, folder: Path, max_pixels: int) -> None:
-        self._folder, self._max_pixels = folder, max_pixels
+    def __init__(self, folder: Path, max_pixels: int, *, keep_metadata: bool = False) -> None:
+        self._folder, self._max_pixels, self._keep_metadata = folder, max_pixels, keep_metadata
         self.page_count = sum(1 for _ in folder.iterdir())
 
     def close(self) -> None:
@@ -42,7 +42,7 @@ class Album:
         try:
             if path.stat().st_size == 0:
                 raise PageError(ErrorCode.EMPTY_FILE, f"{path}: there is nothing; leave the row")
-            image = ImageFile(path, self._max_pixels)
+            image = ImageFile(path, self._max_pixels, keep_metadata=self._keep_metadata)
             try:
                 yield image
             finally:

@@ -113,7 +113,7 @@ class Draughtsman:
     def _album(self, path: Path) -> OpenFile:
         from llm_ocr.sources.album import Album
 
-        return Album(path, self._limits.max_pixels)
+        return Album(path, self._limits.max_pixels, keep_metadata=self._limits.keep_metadata)
 
     def _opened(self, path: Path) -> OpenFile:
         # Each is imported where it is needed: a run over images never loads pdfium.
@@ -123,7 +123,7 @@ class Draughtsman:
             return PdfFile(path, self._password, self._limits.max_pixels)
         from llm_ocr.sources.images import ImageFile
 
-        return ImageFile(path, self._limits.max_pixels)
+        return ImageFile(path, self._limits.max_pixels, keep_metadata=self._limits.keep_metadata)
 
 
 def _content_hash(path: Path) -> str:

@@ -1,5 +1,6 @@
 """Image files -> upright pages and crops. A TIFF's frames are its pages."""
 
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,11 @@ ADVICE = "copy or make it again"
 GREY_RANGES = (255.0, 1023.0, 4095.0, 65_535.0)
 # A frame of a TIFF with more pixels than this is let go at once, not with the file.
 PIXELS_KEPT = 16_000_000
+# A JPEG that fits a model's page image, as it is sent, has never more bytes; others are made again.
+LARGEST_JPEG = 32 << 20
+# A marker of a JPEG: not what within the image's own data stands for an 0xFF or for a restart.
+_MARKER = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd8]", re.DOTALL)
+_END, _APP0, _APP15, _ADOBE, _COMMENT = 0xD9, 0xE0, 0xEF, 0xEE, 0xFE
 # What Pillow's decoders raise for damaged files (found by changing bytes of good ones), beside an
 # OSError without a number.
 DECODER_ERRORS = (SyntaxError, ValueError, TypeError, KeyError, IndexError, EOFError, struct.error)
@@ -46,8 +52,8 @@ DECODER_ERRORS = (SyntaxError, ValueError, TypeError, KeyError, IndexError, EOFE
 class ImageFile:
     """An image file. Decodes one page at a time."""
 
-    def __init__(self, path: Path, max_pixels: int) -> None:
-        self._path, self._max_pixels = path, max_pixels
+    def __init__(self, path: Path, max_pixels: int, *, keep_metadata: bool = False) -> None:
+        self._path, self._max_pixels, self._keep_metadata = path, max_pixels, keep_metadata
         self._image: Image.Image | None = None
         self._number = 0
         with self._errors(ErrorCode.CORRUPT_DOCUMENT, "the image can't be opened"):
@@ -64,12 +70,20 @@ class ImageFile:
         """The page upright, RGB, no larger than it is unless the policy wants it so."""
         side = policy.longest_side
         page = self._decode(number, side)
+        stored = None
         if page.sendable and policy.smallest_side <= max(page.full_size) <= side:
-            jpeg, image = self._path.read_bytes(), page.image
+            image, stored = page.image, self._stored()
         else:
             image = enlarged(_shrunk(page.image, side), policy.smallest_side)
-            jpeg = encode(image, policy.jpeg_quality)
+        jpeg = encode(image, policy.jpeg_quality) if stored is None else stored
         return PageImage(jpeg, *image.size, ink(image), *page.points, page.rotation)
+
+    def _stored(self) -> bytes | None:
+        """The file's JPEG as it is, without what doesn't show: metadata, and whatever lies behind
+        its end. None where that can't be told."""
+        with self._path.open("rb") as file:
+            body = file.read(LARGEST_JPEG)
+        return image_alone(body, keep_metadata=self._keep_metadata)
 
     def crop(
         self,
@@ -147,6 +161,30 @@ class ImageFile:
                 raise  # the disk's, not the decoder's
             said = f"{what} ({error}), as it is damaged or cut off; {ADVICE}"
             raise PageError(code, f"{self._path}: {said}") from error
+
+
+def image_alone(jpeg: bytes, *, keep_metadata: bool = False) -> bytes | None:
+    """A JPEG up to its end, without segments that don't bear on how it looks (EXIF, XMP, comments):
+    not decoded, and so not a bit worse. None for what is cut off or no JPEG."""
+    kept = [jpeg[:2]]
+    at = 2
+    while marker := _MARKER.search(jpeg, at):
+        kind = marker[0][-1]
+        begin = marker.start()
+        if kind == _END:
+            kept += [jpeg[at:begin], marker[0][-2:]]
+            return b"".join(kept)
+        size = int.from_bytes(jpeg[begin + 2 : begin + 4], "big")
+        if size < 2 or begin + 2 + size > len(jpeg):
+            return None
+        kept.append(jpeg[at:begin])
+        at = begin + 2 + size
+        segment = jpeg[begin:at]
+        is_metadata = (_APP0 < kind <= _APP15 and kind != _ADOBE) or kind == _COMMENT
+        is_colour = segment[4:].startswith(b"ICC_PROFILE\0")
+        if keep_metadata or is_colour or not is_metadata:
+            kept.append(segment)
+    return None
 
 
 @dataclass(frozen=True)

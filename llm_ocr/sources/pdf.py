@@ -21,6 +21,8 @@ POINTS_PER_INCH = 72
 # Images nested deeper than this in form objects are not looked for when pixels are estimated.
 FORM_DEPTH = 8
 LAST_PAGE_SIDE = 16
+# Bytes of a PDF without which no page of it can be, however well its objects are compressed.
+LEAST_PAGE = 10
 
 
 class PdfFile:
@@ -38,9 +40,25 @@ class PdfFile:
                 raise self._why_not_open(error) from error
             self._password = password
             self._document = self._opened_with(password)
-        self.page_count = len(self._document)
+        self._claimed = len(self._document)
+        self.page_count = self._plausible_count()
         if self._document.get_formtype() != pdfium_c.FORMTYPE_NONE:
             self._document.init_forms()
+
+    def _plausible_count(self) -> int:
+        """The pages that the PDF claims to have. Of one that claims more than its bytes can hold,
+        up to the last that is there, and one more, which fails and says so. Raises PageError."""
+        most = self._path.stat().st_size // LEAST_PAGE + 1
+        if self._claimed <= most:
+            return self._claimed
+        for number in range(most, 0, -1):
+            try:
+                self._document[number - 1].close()
+            except pdfium.PdfiumError:
+                continue
+            return number + 1
+        said = f"the PDF claims {self._claimed:,} pages and has none; make it again, or leave it"
+        raise PageError(ErrorCode.CORRUPT_DOCUMENT, f"{self._path}: {said}")
 
     def close(self) -> None:
         self._document.close()
@@ -82,8 +100,17 @@ class PdfFile:
 
     @contextmanager
     def _page(self, number: int) -> Iterator[Any]:
+        if number == self.page_count < self._claimed:
+            said = f"the PDF claims {self._claimed:,} pages, and {number - 1:,} are there"
+            raise PageError(ErrorCode.CORRUPT_PAGE, f"{self._path}, page {number}: {said}")
         page = self._document[number - 1]
         try:
+            # A CropBox that lies beside the page leaves nothing of it: then the whole page counts.
+            if min(page.get_size()) <= 0:
+                page.set_cropbox(*page.get_mediabox())
+            if min(page.get_size()) <= 0:
+                said = "the page has no area; mend its MediaBox, or leave the page"
+                raise PageError(ErrorCode.CORRUPT_PAGE, f"{self._path}, page {number}: {said}")
             self._check_pixels(page, number)
             yield page
         finally:

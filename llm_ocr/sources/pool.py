@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,6 +17,7 @@ from typing import Any, Self, cast
 
 from llm_ocr.documents import Document
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, Page, PageError, PageImage
+from llm_ocr.sources import wire
 from llm_ocr.sources.drawing import DocumentInfo
 from llm_ocr.sources.names import DATASET_KINDS
 from llm_ocr.sources.raster import Crop, RenderLimits
@@ -32,8 +34,23 @@ BYTES_PER_WORKER = 400 << 20
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
 
 
+# What workers see of the environment: where programs, libraries, fonts and temporary files are.
+# Whatever else stands there, as keys do, no process that reads hostile files should hold.
+ENVIRONMENT = (
+    *("PATH", "HOME", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "PYTHONHOME", "PYTHONUTF8"),
+    *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "FONTCONFIG_PATH", "FONTCONFIG_FILE"),
+    "PYTHONDONTWRITEBYTECODE",
+)
+# A worker that crashes with this share of the memory that it may take crashes for want of it.
+NEARLY_ALL = 0.7
+
+
 class _CrashedError(Exception):
     """The worker ended in the middle of a request; says how."""
+
+    def __init__(self, how: str, *, took_all: bool = False, is_late: bool = False) -> None:
+        super().__init__(how)
+        self.took_all, self.is_late = took_all, is_late
 
 
 class _TimeoutError(Exception):
@@ -54,11 +71,15 @@ class _Worker:
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
-            env={**os.environ, **ALLOCATOR, "PYTHONPATH": path},
+            env={**_environment(), **ALLOCATOR, "PYTHONPATH": path},
         )
         theirs.close()
         self._pipe = multiprocessing.connection.Connection(ours.detach())
-        self._first = (password, limits)
+        self._first = wire.first_message(password, limits)
+        self._memory = limits.memory
+        self._ending = threading.Lock()
+        self._code: int | None = None
+        self._peak = 0
 
     @property
     def pid(self) -> int:
@@ -72,12 +93,18 @@ class _Worker:
     def ask(self, name: str, arguments: tuple[Any, ...]) -> object:
         try:
             if self.requests == 0:
-                self._pipe.send(self._first)
+                wire.send(self._pipe, self._first)
             self.requests += 1
-            self._pipe.send((name, arguments))
-            return self._pipe.recv()
+            wire.send(self._pipe, wire.request(name, arguments))
+            return wire.answer_of(name, wire.receive(self._pipe))
+        except wire.WireError as error:
+            self.end()
+            raise _CrashedError(f"its answer can't be understood: {error}") from error
         except (EOFError, OSError) as error:
-            raise _CrashedError(self.end()) from error
+            how = self.end()
+            took_all = self._peak > NEARLY_ALL * self._memory
+            late = self._code == -signal.SIGXCPU
+            raise _CrashedError(how, took_all=took_all, is_late=late) from error
 
     def expire(self) -> None:
         self.is_late = True
@@ -85,18 +112,27 @@ class _Worker:
 
     def kill(self) -> None:
         """Kill the process with what it started; a thread in `ask` sees the pipe end."""
-        if self._process.poll() is None:  # until it is waited for, the id is no one else's
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+        with self._ending:
+            if self._code is None:  # until it is waited for, the id is no one else's
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.pid, signal.SIGKILL)
 
     def end(self) -> str:
         """Kill it and wait; says how it ended. It holds nothing that could be lost."""
         self.kill()
-        code = self._process.wait()
+        with self._ending:
+            if self._code is None:
+                _, status, usage = os.wait4(self.pid, 0)
+                self._code = self._process.returncode = os.waitstatus_to_exitcode(status)
+                self._peak = usage.ru_maxrss << 10
         self._pipe.close()
-        if code == -signal.SIGKILL:
+        if self._code == -signal.SIGKILL:
             return "it was killed, perhaps for want of memory"
-        return signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        return signal.Signals(-self._code).name if self._code < 0 else f"exit status {self._code}"
+
+
+def _environment() -> dict[str, str]:
+    return {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
 
 
 def _memory(pid: int) -> int:
@@ -221,6 +257,12 @@ class RenderPool:
                 try:
                     answer = await self._run(name, (document, *rest))
                 except _CrashedError as error:
+                    if error.took_all:
+                        said = (
+                            f"drawing it takes more than {self._limits.memory >> 20:,} MB of "
+                            "memory; raise --max-pixels, which this grows with, or leave it"
+                        )
+                        raise PageError(ErrorCode.TOO_LARGE, f"{where}: {said}") from error
                     # Once more in a fresh process: the fault may have been an earlier page's.
                     if last_try:
                         said = f"drawing it crashes ({error}); convert the file, or leave it"
@@ -246,7 +288,7 @@ class RenderPool:
             worker.kill()
             # Not before the thread is done with the pipe: its number could be another file's.
             future.add_done_callback(lambda _: worker.end())
-            if isinstance(error, _CrashedError) and worker.is_late:
+            if isinstance(error, _CrashedError) and (worker.is_late or error.is_late):
                 raise _TimeoutError from error
             raise
         finally:

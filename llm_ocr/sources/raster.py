@@ -16,6 +16,11 @@ BLANK_INK = 1.5e-5
 INK_CONTRAST = 48
 
 
+# Bytes of address space that a worker may take: a worker that has drawn nothing has about 300 MB,
+# of which 60 are in use, and an image of the most pixels is held twice while it is converted.
+BASE_MEMORY, MEMORY_A_PIXEL = 512 << 20, 8
+
+
 @dataclass(frozen=True)
 class Crop:
     """A part of a page as a JPEG of `width` x `height` pixels."""
@@ -30,12 +35,19 @@ class RenderLimits:
     """Bounds on drawing a page.
 
     `max_pixels` bounds what a page's images decode to, and is estimated before any is decoded;
-    `timeout` is in seconds; `max_figure_side` is a crop's longest side in pixels.
+    `timeout` is in seconds; `max_figure_side` is a crop's longest side in pixels. `memory` is what
+    a process that draws may take, in bytes of its address space. `keep_metadata` is whether a JPEG
+    that is stored as it is keeps its EXIF and other metadata.
     """
 
     max_pixels: int = 178_956_970
     timeout: float = 120.0
     max_figure_side: int = 4096
+    keep_metadata: bool = False
+
+    @property
+    def memory(self) -> int:
+        return BASE_MEMORY + MEMORY_A_PIXEL * self.max_pixels
 
 
 def encode(image: Image.Image, quality: int) -> bytes:

@@ -8,16 +8,19 @@ a session of its own, and ends with its parent, however that ends.
 
 import logging
 import os
+import resource
 import select
 import signal
 import sys
 import threading
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
 from PIL import Image
 
 from llm_ocr.records import ErrorCode, PageError
+from llm_ocr.sources import wire
 from llm_ocr.sources.drawing import Draughtsman
 
 _log = logging.getLogger(__name__)
@@ -32,7 +35,7 @@ def answer(draughtsman: Draughtsman, request: tuple[str, tuple[Any, ...]]) -> ob
     except PageError as error:
         return error
     except MemoryError:
-        said = "not enough memory to draw it; use fewer --render-workers, or leave it"
+        said = "not enough memory to draw it; raise --max-pixels, which it grows with, or leave it"
         return PageError(ErrorCode.TOO_LARGE, f"{path}: {said}")
     except FileNotFoundError:
         said = "the file is not there (any more); put it back"
@@ -65,11 +68,33 @@ def main() -> None:
     # Pages are bounded by `RenderLimits.max_pixels`, which is checked before any is decoded.
     Image.MAX_IMAGE_PIXELS = None
     try:
-        draughtsman = Draughtsman(*pipe.recv())
+        password, limits = wire.first_of(wire.receive(pipe)[0])
+        _limit(resource.RLIMIT_AS, limits.memory)
+        draughtsman = Draughtsman(password, limits)
         while True:
-            pipe.send(answer(draughtsman, pipe.recv()))
+            request = wire.request_of(wire.receive(pipe)[0])
+            # The parent ends what takes too long by the clock; this holds where it can't.
+            spent = resource.getrusage(resource.RUSAGE_SELF)
+            _limit(resource.RLIMIT_CPU, int(spent.ru_utime + spent.ru_stime + limits.timeout) + 5)
+            wire.send(pipe, *_message(answer(draughtsman, request), request))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
+
+
+def _message(said: object, request: tuple[str, tuple[Any, ...]]) -> tuple[object, list[bytes]]:
+    try:
+        return wire.answer_message(said)
+    except PageError as error:
+        path = request[1][0].source_uri
+        return wire.answer_message(PageError(error.code, f"{path}: {error.message}"))
+
+
+def _limit(what: int, value: int) -> None:
+    """Lower a limit of this process, where the system has it and nobody set a lower one."""
+    _, hard = resource.getrlimit(what)
+    with suppress(ValueError, OSError):
+        lowest = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(what, (lowest, hard))
 
 
 if __name__ == "__main__":

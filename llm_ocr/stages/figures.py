@@ -1,11 +1,14 @@
 """Which blocks of a page are figures, and which captions are theirs."""
 
+import io
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from PIL import Image
+
 from llm_ocr.markdown import uncentered
-from llm_ocr.records import CAPTION_LABELS, FIGURE_LABELS, Block, Figure
-from llm_ocr.sources.raster import Crop
+from llm_ocr.records import CAPTION_LABELS, FIGURE_LABELS, Block, Box, Figure
+from llm_ocr.sources.raster import FIGURE_QUALITY, Crop, encode, pixels_of
 
 # Smaller boxes are specks: a crop of them shows nothing.
 MIN_SIDE = 8.0
@@ -43,6 +46,15 @@ def figures_of(
         )
         for k, ((block, box), crop) in enumerate(zip(found, crops, strict=True), 1)
     ]
+
+
+def crops_of(jpeg: bytes, boxes: Sequence[Box]) -> list[Crop]:
+    """Boxes cut from a page image itself: coarser than from the source, for where that can't be
+    had any more."""
+    with Image.open(io.BytesIO(jpeg)) as stored:
+        page = stored.convert("RGB")
+    parts = [page.crop(pixels_of(box, page.size, page.size)) for box in boxes]
+    return [Crop(encode(part, FIGURE_QUALITY), part.width, part.height) for part in parts]
 
 
 def captions_of(blocks: Sequence[Block]) -> dict[int, int]:

@@ -34,7 +34,7 @@ from llm_ocr.records import (
 )
 from llm_ocr.sources.pool import DocumentInfo, RenderPool
 from llm_ocr.sources.raster import BLANK_INK
-from llm_ocr.stages.figures import figure_blocks, figures_of
+from llm_ocr.stages.figures import crops_of, figure_blocks, figures_of
 from llm_ocr.stages.layer import check_text, is_language, layer_beside, told
 from llm_ocr.stages.mending import mended_from
 from llm_ocr.stages.placing import merged, placed
@@ -296,12 +296,7 @@ class PageItem:
             )
             return self._rows(PageStatus.FAILED, reading, spent, error)
         notes = list(reading.parsed.notes)
-        figures: list[Figure] = []
-        try:
-            figures = await self._cut(blocks, image)
-        except PageError as error:
-            # The text was read and paid for: it is kept without its figures.
-            notes.append(f"figures not cut: {error.message}")
+        figures = await self._cut(blocks, image, notes)
         unread = reading.told.unread if reading.told is not None else 0.0
         if unread >= MUCH_UNREAD and reading.status is PageStatus.OK:
             lost = self._unread(unread)
@@ -327,14 +322,21 @@ class PageItem:
         where = f"{uri}, page {self._page.number}" if self._page.number else uri
         return PageError(error.code, f"{where}: {error.message}", error.attempts)
 
-    async def _cut(self, blocks: Sequence[Block], image: PageImage) -> list[Figure]:
+    async def _cut(
+        self, blocks: Sequence[Block], image: PageImage, notes: list[str]
+    ) -> list[Figure]:
         places = figure_blocks(blocks)
         boxes = [box for k in places if (box := blocks[k].box) is not None]
         if not boxes:
             return []
         page, document = self._page, self._page.document
         size = image.width, image.height
-        crops = await self._how.pool.crop(page, *size, boxes, rotation=image.rotation)
+        try:
+            crops = await self._how.pool.crop(page, *size, boxes, rotation=image.rotation)
+        except PageError as error:
+            # Coarser than from the source, and better than none.
+            notes.append(f"figures cut from the page image: {error.message}")
+            crops = await asyncio.to_thread(crops_of, image.jpeg, boxes)
         return figures_of(document.doc_id, document.name, page.number, blocks, crops)
 
     def _rows(

@@ -1,11 +1,8 @@
 """Reparse: stored answers are read anew by a newer parser, without asking anyone."""
 
 import asyncio
-import io
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-from PIL import Image
 
 from llm_ocr.documents import Document
 from llm_ocr.inference.quality import DOUBTS, WITNESSED, Evidence, Flaw, before_loop, judge
@@ -13,15 +10,14 @@ from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.records import Block, Box, Page, PageError, PageStatus, ParsedAnswer
 from llm_ocr.sources.pool import RenderPool
-from llm_ocr.sources.raster import Crop, encode
-from llm_ocr.stages.figures import figure_blocks, figures_of
+from llm_ocr.sources.raster import Crop
+from llm_ocr.stages.figures import crops_of, figure_blocks, figures_of
 from llm_ocr.stages.rows import block_of, page_rows
 from llm_ocr.stages.stage import BY_FLAW, Reading, Spent, item_result
 from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
 
-JPEG_QUALITY = 90
 # The columns that say what was read, and how.
 READ = (
     *("page_id", "doc_id", "source_uri", "page_number", "status", "width", "height"),
@@ -153,19 +149,9 @@ class ReparsedItem:
             return dict(zip(boxes, crops, strict=True)), []
         except PageError as error:
             jpeg = page["image"]["bytes"]
-            crops = await asyncio.to_thread(_cut_from, jpeg, boxes)
+            crops = await asyncio.to_thread(crops_of, jpeg, boxes)
             said = f"figures cut from the page image: {error.message}"
             return dict(zip(boxes, crops, strict=True)), [said]
-
-
-def _cut_from(jpeg: bytes, boxes: Sequence[Box]) -> list[Crop]:
-    with Image.open(io.BytesIO(jpeg)) as stored:
-        page = stored.convert("RGB")
-    crops = []
-    for box in boxes:
-        part = page.crop((round(box.x1), round(box.y1), round(box.x2), round(box.y2)))
-        crops.append(Crop(encode(part, JPEG_QUALITY), part.width, part.height))
-    return crops
 
 
 def _box(row: Row) -> Box:

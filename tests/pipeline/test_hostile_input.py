@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from aiohttp import web
 
-from llm_ocr import load_documents, load_pages, run
+from llm_ocr import load_documents, load_figures, load_pages, run
 from llm_ocr.stages.page import PageItem
 from llm_ocr.tables.schema import Row
 from tests import documents, shards
-from tests.servers.chat import Reply, at_once, image_of, serving_beside
+from tests.servers.chat import FIGURE, Reply, answer, at_once, image_of, serving_beside
 
 ALONE: dict[str, Any] = {"render_workers": 1, "fallback": "none", "describe": False}
 
@@ -299,3 +299,21 @@ def read(inputs, out):
     peak = Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]
     print(int(peak) // 1024)
 """
+
+
+def test_figures_are_not_lost_with_their_file(tmp_path: Path) -> None:
+    """They are cut from the page image where the file can't be drawn from any more."""
+    path = documents.pdf(tmp_path / "in" / "odd.pdf")
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        path.unlink(missing_ok=True)
+        return answer(FIGURE)
+
+    with serving_beside(reply) as server:
+        run(tmp_path / "in", tmp_path / "out", base_url=server.base_url, **ALONE)
+    row = rows(tmp_path / "out")["odd"]
+    [figure] = load_figures(str(tmp_path / "out"))
+    assert row["status"] == "ok"
+    assert any("odd.pdf: the file is not there" in note for note in row["notes"])
+    assert documents.decoded(figure["image"]["bytes"]).size == (figure["width"], figure["height"])
+    assert figure["width"] > 0.5 * row["width"]

@@ -371,3 +371,38 @@ async def test_a_file_without_permission(pool: RenderPool, tmp_path: Path) -> No
     path = documents.pdf(tmp_path / "mine.pdf")
     path.chmod(0)
     assert (await refusal(pool, path)).code is ErrorCode.READ_ERROR
+
+
+async def test_metadata_and_what_lies_behind_the_end_are_not_stored(
+    pool: RenderPool, tmp_path: Path
+) -> None:
+    plain = documents.picture(tmp_path / "plain.jpg").read_bytes()
+    (tmp_path / "told.jpg").write_bytes(documents.with_metadata(plain))
+    image = await drawn(pool, tmp_path / "told.jpg")
+    assert image.jpeg == plain, "not decoded, only cut"
+    async with RenderPool(1, limits=RenderLimits(keep_metadata=True)) as keeping:
+        kept = (await drawn(keeping, tmp_path / "told.jpg")).jpeg
+    assert b"Exif" in kept
+    assert b"hidden" not in kept
+
+
+async def test_a_crop_box_beside_the_page_leaves_the_page(pool: RenderPool, tmp_path: Path) -> None:
+    beside = (900, 900, 1000, 1000)
+    path = documents.marked_pdf(tmp_path / "a.pdf", (200, 400), crop_box=beside)
+    image = await drawn(pool, path)
+    assert (image.width, image.height, image.width_pt) == (300, 600, 200)
+    assert is_red(decoded(image.jpeg), 10, 10)
+
+
+async def test_pages_that_a_pdf_only_claims_are_one_row(pool: RenderPool, tmp_path: Path) -> None:
+    page = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 200 400] >>"
+    tree = b"<< /Type /Pages /Kids [3 0 R 4 0 R] /Count 1000000 >>"
+    path = documents.pdf_of(tmp_path / "many.pdf", tree, page, page)
+    assert await pool.count_pages(document(path)) == 3
+    assert (await drawn(pool, path, 2)).height == 600
+    error = await refusal(pool, path, 3)
+    assert error.code is ErrorCode.CORRUPT_PAGE
+    assert "claims 1,000,000 pages, and 2 are there" in error.message
+    documents.pdf_of(tmp_path / "none.pdf", b"<< /Type /Pages /Kids [] /Count 1000000 >>")
+    error = await refusal(pool, tmp_path / "none.pdf")
+    assert error.code in (ErrorCode.CORRUPT_DOCUMENT, ErrorCode.NO_PAGES)

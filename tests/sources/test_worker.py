@@ -250,3 +250,68 @@ def test_every_fault_becomes_a_page_error(
     assert error.code is code
     with pytest.raises(PageError, match=rf"a\.pdf: .*{words}"):
         raise error
+
+
+async def test_a_worker_sees_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LLM_OCR_API_KEY", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN"):
+        monkeypatch.setenv(name, "opensesame")
+    path = documents.pdf(tmp_path / "a.pdf")
+    async with RenderPool(1) as pool:
+        await pool.count_pages(document(path))
+        (worker,) = workers()
+        seen = worker.environ()
+    assert "opensesame" not in seen.values()
+    assert seen["PATH"] == os.environ["PATH"]
+
+
+# Takes the place of a worker that a hostile file has taken over.
+TAKEN_OVER = """
+import json, os, pickle, sys
+from multiprocessing.connection import Connection
+
+class Payload:
+    def __reduce__(self):
+        return (open, (os.environ["HOME"] + "/taken", "w"))
+
+pipe = Connection(int(sys.argv[1]))
+answers = [pickle.dumps(Payload()), b"[" * 100_000, b"[5, [-1]]", b'[["count", "x"], []]',
+           b'[["image", {}, null], []]', b'[["error", "no_such_code", "", 0], []]']
+pipe.recv_bytes()
+while True:
+    pipe.recv_bytes()
+    pipe.send_bytes(answers[int(open(os.environ["HOME"] + "/which").read())])
+"""
+
+
+@pytest.mark.parametrize("which", range(6))
+async def test_what_a_worker_says_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
+) -> None:
+    """As a worker that was taken over would: no pickle of it is read, and what is none of the
+    answers that were asked for is a crash."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "which").write_text(str(which))
+    script = tmp_path / "python"
+    (tmp_path / "evil.py").write_text(TAKEN_OVER)
+    script.write_text(f'#!/bin/sh\nshift 3\nexec {sys.executable} {tmp_path}/evil.py "$@"\n')
+    script.chmod(0o755)
+    path = documents.pdf(tmp_path / "a.pdf")
+    monkeypatch.setattr(sys, "executable", str(script))
+    async with RenderPool(1) as pool:
+        with pytest.raises(PageError, match=r"a\.pdf: .*can't be understood") as caught:
+            await pool.count_pages(document(path))
+    assert caught.value.code is ErrorCode.RENDER_CRASHED
+    assert not (tmp_path / "taken").exists()
+
+
+async def test_a_page_that_fills_the_memory_fails_alone(tmp_path: Path) -> None:
+    """Half a gigabyte of drawing, compressed twice to two thousand bytes."""
+    small = RenderLimits(max_pixels=10_000_000)
+    path = documents.memory_bomb_pdf(tmp_path / "bomb.pdf")
+    good = documents.pdf(tmp_path / "good.pdf")
+    assert path.stat().st_size < 5_000
+    async with RenderPool(1, limits=small) as pool:
+        with pytest.raises(PageError, match=r"bomb\.pdf, page 1: .*of memory") as caught:
+            await pool.render(Page(document(path), 1), SMALL)
+        assert caught.value.code is ErrorCode.TOO_LARGE
+        assert (await pool.render(Page(document(good), 1), SMALL)).height == 100

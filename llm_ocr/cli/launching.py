@@ -104,8 +104,12 @@ def start(
     gpu: Annotated[
         str | None, typer.Option(help="a100, l40s, l4, or none (default: the platform's).")
     ] = None,
-    timeout: Annotated[int, typer.Option(min=1, help="Minutes that a task may take.")] = 240,
-    image: Annotated[str | None, typer.Option(help="The container's image.")] = None,
+    timeout: Annotated[
+        int, typer.Option(min=1, help="Minutes that a task may take.", rich_help_panel="Platform")
+    ] = 240,
+    image: Annotated[
+        str | None, typer.Option(help="The container's image.", rich_help_panel="Platform")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the requests and send none.")
     ] = False,

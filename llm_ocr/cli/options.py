@@ -291,7 +291,7 @@ CLUSTER: Options = {
 
 # What most runs need: first on a help page, the others in sections below.
 COMMON = {
-    "base_url", "describe", "engine", "limit", "model", "on", "pages", "record_per", "status",
+    "base_url", "describe", "engine", "limit", "model", "on", "pages",
 }  # fmt: skip
 
 
@@ -309,7 +309,8 @@ in_sections(
         "Model and server": {**MODEL, **SERVER, **LAUNCH},
         "vLLM": VLLM,
         "Requests, fallback and metrics": ASKING,
-        "Figures": {**DESCRIBE, **TASK},
+        "Figures": DESCRIBE,
+        "Pages to ask again": RETRY,
         "Records": RECORD,
         "Several workers, limits and stops": RUN,
         "Ray": CLUSTER,

@@ -16,6 +16,7 @@ from llm_ocr.records import (
     PageLine,
     TextLayer,
     TextLayerUse,
+    TextLine,
 )
 from llm_ocr.tables.schema import Row
 
@@ -54,6 +55,24 @@ def is_language(text: str) -> bool:
     if len(latin) < FEWEST_LETTERS or others > len(latin):
         return True
     return sum(letter in COMMON for letter in latin) >= LEAST_COMMON * len(latin)
+
+
+def text_beside(layer: TextLayer, figures: Sequence[Box]) -> str:
+    """The layer's text without that of figures, whose labels nobody expects to be read; all of it
+    where the places of its lines aren't known."""
+    if not layer.lines:
+        return layer.text
+    return "\n".join(
+        line.text for line in layer.lines if not any(_lies_in(line, box) for box in figures)
+    )
+
+
+def _lies_in(line: TextLine, box: Box) -> bool:
+    """Whether the middles of most of a line's words are in a box."""
+    boxes = [word.box for word in line.words]
+    middles = [((one.x1 + one.x2) / 2, (one.y1 + one.y2) / 2) for one in boxes]
+    inside = sum(box.x1 <= x <= box.x2 and box.y1 <= y <= box.y2 for x, y in middles)
+    return inside > len(middles) / 2
 
 
 def layer_beside(profile: ModelProfile, layer: TextLayer | None, use: TextLayerUse) -> Row:

@@ -21,6 +21,7 @@ from llm_ocr.inference.text_rows import TextRows, text_rows
 from llm_ocr.markdown import escaped
 from llm_ocr.models.profile import Gives, ModelProfile, Rung, Task
 from llm_ocr.records import (
+    FIGURE_LABELS,
     Block,
     ErrorCode,
     Figure,
@@ -35,7 +36,7 @@ from llm_ocr.records import (
 from llm_ocr.sources.pool import DocumentInfo, RenderPool
 from llm_ocr.sources.raster import BLANK_INK
 from llm_ocr.stages.figures import crops_of, figure_blocks, figures_of
-from llm_ocr.stages.layer import check_text, is_language, layer_beside, told
+from llm_ocr.stages.layer import check_text, is_language, layer_beside, text_beside, told
 from llm_ocr.stages.mending import mended_from
 from llm_ocr.stages.placing import merged, placed
 from llm_ocr.stages.rows import image_columns, page_columns, page_rows, told_columns
@@ -265,7 +266,9 @@ class PageItem:
         layer = self._layer
         if reading is None or layer is None or not layer.is_own:
             return []
-        return lacking("\n\n".join(block.text for block in reading.parsed.blocks), layer.text)
+        blocks = reading.parsed.blocks
+        figures = [one.box for one in blocks if one.label in FIGURE_LABELS and one.box is not None]
+        return lacking("\n\n".join(block.text for block in blocks), text_beside(layer, figures))
 
     def without_model(self) -> Reading | None:
         """The PDF's own text, as one block without layout."""

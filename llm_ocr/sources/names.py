@@ -35,7 +35,9 @@ def safe_name(relative: PurePath) -> str:
     if relative.name:
         relative = relative.with_suffix("")
     parts = [part for part in relative.parts if part not in ("..", ".", "/")]
-    safe = [_shortened(_UNSAFE.sub("_", part).strip(". ") or "_", part) for part in parts]
+    # macOS gives accents as characters of their own, which alone are none of a name.
+    composed = [unicodedata.normalize("NFC", part) for part in parts]
+    safe = [_shortened(_UNSAFE.sub("_", part).strip(". ") or "_", part) for part in composed]
     return _with_fewer_folders(safe) if safe else "_"
 
 

@@ -91,6 +91,7 @@ def test_names_differ_where_case_and_accents_form_do_not_count(tmp_path: Path) -
     names = [one.name for one in list_documents([str(tmp_path)])]
     folded = {unicodedata.normalize("NFC", name).casefold() for name in names}
     assert len(folded) == 5
+    assert sum("caf\u00e9" in name for name in folded) == 3, "no accent is lost"
 
 
 def test_a_tilde_is_home_and_part_of_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,9 @@ log = logging.getLogger(__name__)
 
 IMAGE = "-the-image-"
 EVENTS = "text/event-stream"
+# Bytes of a body, and characters of its text: 32,000 tokens with the probability of each are 4 MB,
+# and the text of such an answer has some 100,000 characters.
+LONGEST_BODY, LONGEST_TEXT = 16 << 20, 1_000_000
 # Time-outs of a request while no other is answered, after which the server is given up.
 QUIET_TIMES = 2
 # Seconds for which a server says nothing but that it is busy before the user is told, and between
@@ -259,7 +262,7 @@ class ChatClient:
                     draft.begin()
                     reason = await read_stream(response.content, draft, attempt)
                     return draft.answer(reason, time.monotonic() - started, attempt)
-                raw = await response.read()
+                raw = await _body_of(response, attempt)
                 if response.status != 200:
                     again, date = (response.headers.get(one) for one in ("Retry-After", "Date"))
                     raise refusal(response.status, raw, again, attempt, date)
@@ -272,7 +275,10 @@ class ChatClient:
             raise TryAgainError(ErrorCode.ENGINE_TIMEOUT, f"no answer within {limit}") from error
         except aiohttp.ClientError as error:
             raise _CutOffError(f"half an answer: {error}") from error
-        return read_answer(raw, time.monotonic() - started, attempt)
+        answer = read_answer(raw, time.monotonic() - started, attempt)
+        if len(answer.text) > LONGEST_TEXT:
+            raise _too_long(f"{LONGEST_TEXT:,} characters", attempt)
+        return answer
 
     async def _recovered(self, since: float) -> bool:
         return self._recover is not None and await self._recover(since)
@@ -338,6 +344,23 @@ class _Sent:
 
     at: float
     answers: int
+
+
+async def _body_of(response: aiohttp.ClientResponse, attempt: int) -> bytes:
+    """The body, decompressed. Raises PageError for one that is longer than any answer."""
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in response.content.iter_any():
+        size += len(piece)
+        if size > LONGEST_BODY:
+            raise _too_long(f"{LONGEST_BODY:,} bytes", attempt)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _too_long(limit: str, attempt: int) -> PageError:
+    said = f"the server's answer has more than {limit}, which no page's has; see its log"
+    return PageError(ErrorCode.UNREADABLE_ANSWER, said, attempt)
 
 
 def _given_up(error: Exception, code: ErrorCode, attempts: int) -> PageError:

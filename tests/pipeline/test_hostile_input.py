@@ -317,3 +317,20 @@ def test_figures_are_not_lost_with_their_file(tmp_path: Path) -> None:
     assert any("odd.pdf: the file is not there" in note for note in row["notes"])
     assert documents.decoded(figure["image"]["bytes"]).size == (figure["width"], figure["height"])
     assert figure["width"] > 0.5 * row["width"]
+
+
+@pytest.mark.parametrize("size", [2_000_000, 100_000_000])
+def test_an_answer_that_is_longer_than_any_page(inputs: Path, tmp_path: Path, size: int) -> None:
+    """Also where it comes compressed: what is bounded is what it becomes."""
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        if not is_wide(body):
+            return at_once(body)
+        whole = answer("A" * size)
+        whole.enable_compression(web.ContentCoding.gzip)
+        return whole
+
+    found = read(inputs, tmp_path / "out", reply)
+    assert found["good"]["status"] == "ok"
+    assert (found["odd"]["status"], found["odd"]["error_code"]) == ("failed", "unreadable_answer")
+    assert "odd.png, page 1: the server's answer has more than" in found["odd"]["error"]

@@ -64,10 +64,13 @@ def platform(
         if request.param == "sagemaker":
             with serving_sagemaker(account):
                 settle(monkeypatch, account.client_environment())
+                # The containers' engine: who launches has none.
+                monkeypatch.delenv("LLM_OCR_BASE_URL")
                 yield request.param
             return
         with serving_batch(account) as batch:
             settle(monkeypatch, account.client_environment())
+            monkeypatch.delenv("LLM_OCR_BASE_URL")
             for kind, image in (("l4", "gpu"), ("cpu", "cpu")):
                 batch.make_queue(f"llm-ocr-{kind}")
                 batch.register(definition(kind, f"{REGISTRY}-{image}", {}))

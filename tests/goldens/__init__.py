@@ -1,0 +1,1 @@
+"""The Markdown that examples and generated pages are known to give."""

@@ -45,9 +45,12 @@ _MARKS = {
     "˛": "\u0328",
 }
 _COMBINING = frozenset(_MARKS.values())
-# Nothing is mended in a text without any of these: accents, and scripts that run to the left.
+# Nothing is mended in a text without any of these: accents, and scripts that run to the left. Signs
+# beside numbers and degrees (5 °C, ~20, 2^10) are no accents, and many pages have them: to take them for some
+# would cost most of the time of drawing a page.
 _MENDABLE = re.compile(
-    f"[{re.escape(''.join(_MARKS))}\u0300-\u036f\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]"
+    rf"(?<!\d)(?<!\d )[{re.escape(''.join(_MARKS))}](?! ?\d|(?<=°) ?[CFK]\b)|"
+    "[\u0300-\u036f\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]"
 )
 _BELOW = frozenset("\u0327\u0328")
 _DOTLESS = {"ı": "i", "ȷ": "j"}

@@ -8,6 +8,7 @@ import pytest
 from reportlab.pdfbase.pdfmetrics import stringWidth
 
 from llm_ocr.records import ImagePolicy, TextLayer
+from llm_ocr.sources.text_glyphs import may_be_mended
 from tests.documents import pdf_of
 from tests.sources.drawn import drawn
 
@@ -165,3 +166,17 @@ def test_marks_stand_behind_the_letters_that_they_are_drawn_over(tmp_path: Path)
     draw = f"BT /F1 20 Tf {move(60)} <0102> Tj {move(83)} {mark} Tj {move(84)} <0304> Tj ET"
     layer = arabic(tmp_path / "a.pdf", letters, draw)
     assert texts(layer) == ["أيضًا"]
+
+
+@pytest.mark.parametrize(
+    ("text", "may_be"),
+    [
+        ("Basiˇ c", True),
+        ("Min ´ a´c", True),
+        ("A° ngström", True),
+        ("at 5 °C, 5°, ~20 m, 2^10 (°F)", False),
+        ("plain words", False),
+    ],
+)
+def test_signs_beside_numbers_are_no_accents_to_look_for(text: str, may_be: bool) -> None:
+    assert may_be_mended(text) is may_be

@@ -46,8 +46,8 @@ _MARKS = {
 }
 _COMBINING = frozenset(_MARKS.values())
 # Nothing is mended in a text without any of these: accents, and scripts that run to the left. Signs
-# beside numbers and degrees (5 °C, ~20, 2^10) are no accents, and many pages have them: to take them for some
-# would cost most of the time of drawing a page.
+# beside numbers and degrees (5 °C, ~20, 2^10) are no accents. Many pages have them, and to look for
+# their letters would cost as much as drawing the page.
 _MENDABLE = re.compile(
     rf"(?<!\d)(?<!\d )[{re.escape(''.join(_MARKS))}](?! ?\d|(?<=°) ?[CFK]\b)|"
     "[\u0300-\u036f\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]"

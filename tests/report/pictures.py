@@ -11,7 +11,7 @@ from tests.servers.browser import browsing
 
 SIZE = (1400, 990)
 # File, which of the runs, document, page.
-PICTURES = (("viewer.png", 0, "report", 2), ("records.png", 1, "band-de-pdf", 1))
+PICTURES = (("viewer.png", 0, "report", 2), ("records.png", 1, "classic-en-pdf", 1))
 
 
 async def draw(runs: list[Path], folder: Path) -> None:
@@ -29,6 +29,8 @@ async def draw(runs: list[Path], folder: Path) -> None:
                     "return document.querySelector('[aria-current]').textContent; })()"
                 )
                 assert shown == str(page), f"{runs[run]} shows no page {page} of {document}"
+                # Not the whole path, which is another on each machine.
+                await tab.run(f"document.querySelector('#run-name').textContent = '{runs[run]}'")
                 (folder / file).write_bytes(base64.b64decode(await tab.picture()))
 
 

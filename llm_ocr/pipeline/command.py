@@ -18,7 +18,7 @@ _LOCAL = {
     "log_dir", "metrics_host", "metrics_port", "prices", "shard_count", "shard_index",
     "stop_seconds", "throughput", "time_limit", "until_complete",
 }  # fmt: skip
-WITHOUT_OPTION = {"part_pages"}
+WITHOUT_OPTION = {"keep_metadata", "part_pages"}
 _SECRET_ARGUMENT = re.compile(r"(--(?:[\w-]*-)?(?:api-key|token|password|secret))([=\s]+)(\S+)")
 
 

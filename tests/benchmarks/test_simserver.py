@@ -189,7 +189,7 @@ async def test_a_page_gets_the_same_answer_whoever_asks_and_no_two_are_alike() -
 async def test_a_share_of_pages_fails_once_in_each_of_three_ways_and_is_answered_then(
     tmp_path: Path,
 ) -> None:
-    state, once = tmp_path / "state", RetryPolicy(attempts=1)
+    state, once = tmp_path / "state", RetryPolicy(attempts=1, busy_seconds=0)
     async with simulated(Faults(0.3, 0, state=state)) as base_url:
         first = await ask_all(base_url, map(page, range(100)), once)
         failed = [one for one in first if not isinstance(one, Answer)]

@@ -20,7 +20,7 @@ GROUPS = (
 
 def command(*inputs: str, **settings: Any) -> str:  # noqa: ANN401
     # What stands in the environment of the tests is no one's choice here.
-    given = {"skip_check": False, "min_agreement": 0.3, **settings}
+    given = {"skip_check": False, "min_agreement": 0.5, **settings}
     return command_of(inputs, "/out", Settings(**given), ALL)
 
 
@@ -43,7 +43,7 @@ def test_every_setting_is_an_option_of_run_or_known_to_be_none() -> None:
 
 
 def test_other_commands_take_their_settings_from_the_environment() -> None:
-    chosen = Settings(base_url="http://h/v1", skip_check=False, min_agreement=0.3, part_pages=3)
+    chosen = Settings(base_url="http://h/v1", skip_check=False, min_agreement=0.5, part_pages=3)
     assert command_of(None, "/my out", chosen, ("describe",)) == (
         "LLM_OCR_BASE_URL=http://h/v1 LLM_OCR_PART_PAGES=3 llm-ocr describe '/my out'"
     )
@@ -51,7 +51,7 @@ def test_other_commands_take_their_settings_from_the_environment() -> None:
 
 
 def test_parse_is_said_with_its_schema() -> None:
-    chosen = Settings(record_schema="my bill.py", skip_check=False, min_agreement=0.3)
+    chosen = Settings(record_schema="my bill.py", skip_check=False, min_agreement=0.5)
     assert command_of(("/in",), "/out", chosen, ("extract", "parse")) == (
         "llm-ocr parse /in --out /out --schema 'my bill.py'"
     )

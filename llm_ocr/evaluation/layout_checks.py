@@ -4,7 +4,7 @@ twice, words outside of every block, tables whose rows have unlike widths."""
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -36,17 +36,23 @@ class BrokenSentences:
     compared: int
 
 
-def broken_sentences(markdown: str, layer: str) -> BrokenSentences:
-    """How the reading order holds against a PDF's own text, which has lines in its own order.
+def broken_sentences(
+    markdown: str, layer: str, headers_footers: Collection[str] = ()
+) -> BrokenSentences:
+    """How the reading order holds against a PDF's own text, which has lines in its own order,
+    those of running headers and footers left out.
 
     Only a line that ends within a sentence is compared with the one after it: whole paragraphs may
     stand in another order in the PDF (captions, footnotes), the halves of a sentence may not.
     """
     said = _letters(plain(markdown))
+    running = [letters for text in headers_footers if (letters := _letters(plain(text)))]
     lines = [line.strip() for line in layer.splitlines() if line.strip()]
     compared = broken = 0
     for line, following in pairwise(lines):
         if _SENTENCE_END.search(line) or not _continues(following):
+            continue
+        if any(text in _letters(line) or text in _letters(following) for text in running):
             continue
         before, after = _letters(line)[-JOINT:], _letters(following)[:JOINT]
         if min(len(before), len(after)) < JOINT or before not in said or after not in said:

@@ -22,7 +22,7 @@ from llm_ocr.evaluation.layout_checks import (
 from llm_ocr.evaluation.scripts import main_script, scripts, strangeness
 from llm_ocr.inference.loops import find_loop
 from llm_ocr.markdown import hidden
-from llm_ocr.records import Box, PageStatus
+from llm_ocr.records import FURNITURE_LABELS, Box, PageStatus
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.read import read_table
 from llm_ocr.tables.schema import Row
@@ -203,6 +203,8 @@ def _signs(row: Row, document: Counter[str]) -> PageSigns:
     letters = scripts(markdown)
     covered = _covered(row)
     layer = _trusted_layer(row)
+    blocks = row.get("blocks") or ()
+    running = [block["text"] for block in blocks if block["label"] in FURNITURE_LABELS]
     lines = row.get("lines") or ()
     page_text = layer or "\n".join(line["text"] for line in lines) or None
     page = PageSigns(
@@ -220,10 +222,10 @@ def _signs(row: Row, document: Counter[str]) -> PageSigns:
         tags=_tag_errors(markdown, row.get("notes") or ()),
         script=main_script(letters),
         strange=strangeness(letters, document),
-        broken=broken_sentences(markdown, layer) if layer else None,
+        broken=broken_sentences(markdown, layer, running) if layer else None,
         # What loops is said to loop.
         repeated=0 if loop else repeated_words(markdown, page_text),
-        outside=outside_blocks(lines, row.get("blocks") or ()),
+        outside=outside_blocks(lines, blocks),
         uneven=uneven_tables(markdown),
         markdown=markdown,
     )

@@ -67,12 +67,13 @@ def test_a_run_needs_no_more_than_the_role_and_can_spoil_nothing_else(
             ("run", scans, "--out", out, *given),
             ("run", scans, "--out", out, "--update", *given),
             # Its shard is written again, and what was there before is deleted.
-            ("retry", out, "--password", "word", "--base-url", engine.base_url),
+            ("retry", out, "--base-url", engine.base_url),
             ("compact", out),
             ("status", out),
         ]
         for command in commands:
-            done = llm_ocr(*command)
+            word = {"LLM_OCR_PASSWORD": "word"} if command[0] == "retry" else {}
+            done = llm_ocr(*command, **word)
             # The locked document fails until it is retried.
             is_whole = command[0] != "run"
             assert done.returncode in ((0,) if is_whole else (0, 1)), (command, done.stderr)

@@ -112,12 +112,13 @@ def test_a_region_without_the_gpu(cloud: Cloud) -> None:
 
 
 def test_neither_region_nor_credentials(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.delenv("CLOUDSDK_RUN_REGION")
+        with pytest.raises(PlatformError, match="give --region"):
+            open_platform("cloud-run").jobs()
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/key.json")
     with pytest.raises(PlatformError, match=r"nowhere.*gcloud auth application-default login"):
         open_platform("cloud-run").jobs()
-    monkeypatch.delenv("CLOUDSDK_RUN_REGION")
-    with pytest.raises(PlatformError, match="give --region"):
-        open_platform("cloud-run")
 
 
 def test_a_job_that_is_not_there(cloud: Cloud) -> None:

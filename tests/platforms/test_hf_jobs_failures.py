@@ -63,7 +63,7 @@ def test_without_a_token_it_says_how_to_sign_in(cloud: Cloud) -> None:
     ("script", "message"),
     [
         ("kill -9 $$", r"exit code: 137: .* want of memory .* `hf jobs hardware`"),
-        ("exit 2", r"exit code: 2: wrong usage, no input"),
+        ("exit 2", r"exit code: 2: wrong usage, something that is not installed, no input"),
         ("sleep 60", r"Job timeout: .* longer --timeout"),
         (None, r"Failed to pull image .*: the image vllm/.* can't be had; check --image"),
     ],

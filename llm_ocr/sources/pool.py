@@ -3,6 +3,7 @@
 import asyncio
 import multiprocessing.connection
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -43,6 +44,7 @@ ENVIRONMENT = (
 )
 # A worker that crashes with this share of the memory that it may take crashes for want of it.
 NEARLY_ALL = 0.7
+ABORTED = frozenset({-signal.SIGABRT, -signal.SIGILL, -signal.SIGTRAP})
 
 
 class _CrashedError(Exception):
@@ -73,6 +75,8 @@ class _Worker:
             start_new_session=True,
             env={**_environment(), **ALLOCATOR, "PYTHONPATH": path},
         )
+        # A new process begins with the peak of this one, which its own must exceed to be seen.
+        self._inherited = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         theirs.close()
         self._pipe = multiprocessing.connection.Connection(ours.detach())
         self._first = wire.first_message(password, limits)
@@ -102,7 +106,9 @@ class _Worker:
             raise _CrashedError(f"its answer can't be understood: {error}") from error
         except (EOFError, OSError) as error:
             how = self.end()
-            took_all = self._peak > NEARLY_ALL * self._memory
+            # Whoever finds no memory aborts; a peak that this process had tells of nothing else.
+            is_own = self._code in ABORTED or self._peak > self._inherited
+            took_all = is_own and self._peak > NEARLY_ALL * self._memory
             late = self._code == -signal.SIGXCPU
             raise _CrashedError(how, took_all=took_all, is_late=late) from error
 

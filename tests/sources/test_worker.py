@@ -190,9 +190,12 @@ async def test_files_in_the_current_folder_are_not_imported(
         assert await pool.count_pages(document(path)) == 1
 
 
-async def test_how_a_worker_ended_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("megabytes", [1, 700])
+async def test_how_a_worker_ended_is_said(tmp_path: Path, megabytes: int) -> None:
     path = documents.pdf(tmp_path / "a.pdf")
-    async with RenderPool(1) as pool:
+    # As much as this process once held is no sign that the worker ran out of memory.
+    assert len(b"x" * (megabytes << 20)) == megabytes << 20
+    async with RenderPool(1, limits=RenderLimits(max_pixels=2_000_000)) as pool:
         await pool.count_pages(document(path))
         task = asyncio.ensure_future(pool.render(Page(document(path), 1), SMALL))
         killed: set[int] = set()

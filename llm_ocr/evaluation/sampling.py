@@ -22,6 +22,7 @@ from llm_ocr.evaluation.layout_checks import (
 from llm_ocr.evaluation.scripts import main_script, scripts, strangeness
 from llm_ocr.inference.loops import find_loop
 from llm_ocr.markdown import hidden
+from llm_ocr.messages import counted
 from llm_ocr.records import FURNITURE_LABELS, Box, PageStatus
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.read import read_table
@@ -296,7 +297,7 @@ def _doubts(page: PageSigns, row: Row, has_text: bool) -> Iterable[tuple[float, 
         yield weight, f"{broken} of {compared} sentences of the text layer torn apart"
     if page.repeated:
         weight = min(MOST_REPEATED, REPEATED * page.repeated)
-        yield weight, f"{page.repeated} runs of words stand twice"
+        yield weight, f"{counted(page.repeated, 'repeated run')} of words"
     if page.outside:
         yield OUTSIDE * page.outside, f"{page.outside:.0%} of the words outside of every block"
     if page.uneven:

@@ -63,7 +63,7 @@ def shown(notify: Notify | None, wanted: bool = True) -> Iterator[Notify]:
     if notify is not None:
         yield notify
     elif wanted and _in_notebook():
-        block = Block()
+        block = NotebookBlock()
         with _ticking(block.show, BLOCK_SECONDS):
             yield block.notify
         block.show()
@@ -300,7 +300,7 @@ class JsonLines(_Watched):
         print(json.dumps(line), file=self._file, flush=True)
 
 
-class Block:
+class NotebookBlock:
     """A block of text in a notebook, shown again as it changes: a line a stage, the last notes."""
 
     def __init__(self) -> None:

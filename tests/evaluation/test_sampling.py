@@ -134,7 +134,7 @@ def test_words_that_stand_twice(tmp_path: Path) -> None:
     layer = "Every second word of this sentence is short."
     found = only(tmp_path / "a", page("a", 1, twice, text_layer=1.0, layer_text=layer))
     assert found.repeated == 4
-    assert found.remarks == ("4 runs of words stand twice",)
+    assert found.remarks == ("4 repeated runs of words",)
     # The page itself says it twice.
     held = only(tmp_path / "b", page("a", 1, twice, text_layer=1.0, layer_text=f"{layer}\n" * 2))
     assert held.repeated == 0

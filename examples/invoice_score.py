@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llm_ocr.parsing.amounts import SIGNS
-from llm_ocr.parsing.words import bare
+from llm_ocr.text.currencies import SIGNS
+from llm_ocr.text.normalize import bare
 
 Rect = Sequence[float]
 SHARED = 0.5

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from llm_ocr.inference.replies import EngineFailedError, WrongServerError
     from llm_ocr.messages import MissingExtraError
-    from llm_ocr.parsing.errors import SchemaError
+    from llm_ocr.parsing.schema import SchemaError
     from llm_ocr.pipeline.converting import (
         ConversionResult,
         ConvertedFigure,
@@ -68,7 +68,7 @@ _HOME = {
     "NoInputError": "llm_ocr.sources.open",
     "NoRunError": "llm_ocr.report.status",
     "RunInUseError": "llm_ocr.storage.store",
-    "SchemaError": "llm_ocr.parsing.errors",
+    "SchemaError": "llm_ocr.parsing.schema",
     "SettingsMismatchError": "llm_ocr.tables.plan",
     "StoppedError": "llm_ocr.pipeline.interruption",
     "StorageError": "llm_ocr.storage.store",

@@ -24,7 +24,7 @@ from pydantic_settings import (
 from llm_ocr.env_file import PREFIX, named_env_file, read_env_file, say_unread, variable_of
 from llm_ocr.inference.address import BASIC, split_credentials
 from llm_ocr.models.catalogue import profile_named
-from llm_ocr.parsing.record import RecordPer, RecordSource
+from llm_ocr.parsing.schema import RecordPer, RecordSource
 from llm_ocr.records import TextLayerUse
 from llm_ocr.sources.open import PageSelection, parse_pages
 from llm_ocr.storage.fetched import local_file

@@ -72,7 +72,7 @@ def errors() -> Iterator[None]:
     from llm_ocr.evaluation.readings import NothingToEvaluateError
     from llm_ocr.inference.replies import EngineFailedError, WrongServerError
     from llm_ocr.messages import MissingExtraError
-    from llm_ocr.parsing.errors import SchemaError
+    from llm_ocr.parsing.schema import SchemaError
     from llm_ocr.pipeline.describing import NoSuchTaskError
     from llm_ocr.pipeline.interruption import BudgetSpentError, StoppedError
     from llm_ocr.pipeline.retrying import NoSuchStatusError

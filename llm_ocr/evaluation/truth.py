@@ -15,7 +15,7 @@ from llm_ocr.evaluation.page_tests import Problem
 from llm_ocr.evaluation.readings import Documents, PageRead, Readings, find_documents, page_file
 from llm_ocr.evaluation.tables import match_tables, tables_of
 from llm_ocr.evaluation.text import edit_distance, plain
-from llm_ocr.parsing.grids import around_tables, is_markdown_row
+from llm_ocr.text.table_markup import around_tables, is_markdown_row
 
 # What OmniDocBench marks but leaves out of its text: what runs on every page, and what is no text.
 _LEFT_OUT = frozenset(

@@ -18,14 +18,358 @@ member of an enum is sought like any text, so one that was inferred is unsupport
 derived value.
 """
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from llm_ocr.parsing.choosing import Choice, Chooser, Leaf
-from llm_ocr.parsing.labelling import Labels
 from llm_ocr.parsing.leaves import leaves_in_items
-from llm_ocr.parsing.places import pieces_of
-from llm_ocr.parsing.record import Evidence, Fields, Found, PageText
-from llm_ocr.parsing.seeking import Index
+from llm_ocr.parsing.schema import Evidence, Fields, Found, PageText
+from llm_ocr.parsing.text_index import Index
+from llm_ocr.parsing.text_spans import Occurrence, pieces_of
+from llm_ocr.records import Box
+from llm_ocr.text.negation import is_denied, offered
+from llm_ocr.text.normalize import Word, bare
+
+# A row of a table by its number, or else a piece by its own.
+Line = tuple[bool, int]
+
+
+def item_rows(lines: Mapping[str, Sequence[frozenset[Line]]]) -> dict[str, Line]:
+    """For each item of a list, told by the lines of each of its values, the row that has the most
+    of them, if it has two.
+
+    Of rows with as many the first that no item before it has, so that equal items follow each
+    other.
+    """
+    taken: dict[str, set[Line]] = defaultdict(set)
+    known: dict[tuple[int, ...], list[Line]] = {}
+    # How many of them are taken, by the list and what its items have in common.
+    starts: dict[tuple[str, tuple[int, ...]], int] = defaultdict(int)
+    rows: dict[str, Line] = {}
+    for item, sets in lines.items():
+        # Sets are shared by equal values, and so are the best rows of equal items.
+        key = tuple(sorted(map(id, sets)))
+        if key not in known:
+            known[key] = sorted(_shared_by_most(sets))
+        best, siblings = known[key], item.rpartition(".")[0]
+        at = starts[siblings, key]
+        while at < len(best) and best[at] in taken[siblings]:
+            at += 1
+        starts[siblings, key] = at
+        if best:
+            rows[item] = best[at] if at < len(best) else best[0]
+            taken[siblings].add(rows[item])
+    return rows
+
+
+def _shared_by_most(sets: Sequence[frozenset[Line]]) -> Iterable[Line]:
+    """What is in the most of some sets, and in two at least.
+
+    What is in `count` of them is in one of all but the `count - 1` largest: a value that stands
+    everywhere, as a quantity of 1 does, is only looked at where others are.
+    """
+    ordered = sorted(filter(None, sets), key=len)
+    for count in range(len(ordered), 1, -1):
+        rare = ordered[: len(ordered) - count + 1]
+        if len(rare) == 1:
+            if best := rare[0].intersection(*ordered[1:]):
+                return best
+            continue
+        votes = Counter(line for one in rare for line in one)
+        for line in votes:
+            votes[line] += sum(line in one for one in ordered[len(rare) :])
+        if best_of := [line for line, votes_of in votes.items() if votes_of == count]:
+            return best_of
+    return ()
+
+
+# How far in front of a value its label may end, in words; in the piece before it counts as
+# further off.
+REACH = 8
+PIECE_BEFORE = 3
+
+Labels = Mapping[str, Sequence[str]]
+_Phrases = Sequence[tuple[str, ...]]
+
+
+class Labelling:
+    """The labels of fields, sought in front of places or at the top of their columns."""
+
+    def __init__(self, index: Index, labels: Labels) -> None:
+        self._index, self._labels = index, labels
+        self._phrases: dict[str, _Phrases] = {}
+        self._plain = lru_cache(maxsize=None)(_plain)
+        self._words = lru_cache(maxsize=None)(self._words_said)
+        self._heading = lru_cache(maxsize=None)(bare)
+
+    def plain(self, path: str) -> str:
+        """A path without the numbers of list items."""
+        return self._plain(path)
+
+    def score(self, path: str, value: object, one: Occurrence) -> float:
+        """How near a label ends in front of a place, or whether one heads its column."""
+        labels = self._phrases_of(self.plain(path))
+        heading = self._heading(self._index.pieces[one.first].heading)
+        before = self._before(one)
+        texts = [text for text, _ in before]
+        known = set(texts)
+        best = 0.0
+        for label in labels:
+            if heading and heading[: len(label)] == label:
+                best = max(best, float(len(label)))
+            if label[-1] not in known:
+                continue
+            for end in range(len(before), len(label) - 1, -1):
+                start = end - len(label)
+                if tuple(texts[start:end]) != label:
+                    continue
+                if not isinstance(value, bool) or not is_denied(value, texts[:start], texts[end:]):
+                    best = max(best, len(label) / (1 + before[end - 1][1]))
+                break
+        return best
+
+    def _phrases_of(self, plain: str) -> _Phrases:
+        if plain not in self._phrases:
+            given = self._labels.get(plain) or [plain.rpartition(".")[2]]
+            self._phrases[plain] = [words for words in map(bare, given) if words]
+        return self._phrases[plain]
+
+    def _words_said(self, piece: int) -> Sequence[Word]:
+        """The words of a piece, blank where they are answers that are offered and not given."""
+        words, not_said = self._index.words[piece], offered(self._index.pieces[piece].text)
+        if not not_said:
+            return words
+        return [replace(one, text="") if one.start in not_said else one for one in words]
+
+    def _before(self, one: Occurrence) -> list[tuple[str, int]]:
+        """The words in front of a place, and how many words off each of them ends."""
+        words = self._words(one.first)
+        count = bisect_right(words, one.start, key=lambda word: word.end)
+        found = [(words[k].text, count - 1 - k) for k in range(max(0, count - REACH), count)]
+        if count < REACH and one.first > 0:
+            pieces = self._index.pieces
+            same_row = pieces[one.first].row is not None and (
+                pieces[one.first].row == pieces[one.first - 1].row
+            )
+            off = count + (0 if same_row else PIECE_BEFORE)
+            tail = self._words(one.first - 1)[-REACH:]
+            found = [(w.text, len(tail) - 1 - k + off) for k, w in enumerate(tail)] + found
+        return found
+
+
+def _plain(path: str) -> str:
+    return ".".join(part for part in path.split(".") if not part.isdecimal())
+
+
+# Of a value with more places than this only some are compared: those in its item's row, or those
+# with the nearest label; of as many of those the first and the ones around its siblings.
+MANY, AROUND, ANCHORS = 64, 16, 8
+
+Rating = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A value, its path, the path of what holds it, and the list item that it is in."""
+
+    path: str
+    parent: str
+    item: str | None
+    value: object
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A value's place, and whether another one would be as good."""
+
+    occurrence: Occurrence
+    ambiguous: bool
+
+
+class _Spots:
+    """The places of a value, shared by all that have it, by row and by page."""
+
+    def __init__(self, places: Sequence[Occurrence], index: Index) -> None:
+        self.places = places
+        self.by_line: dict[Line, list[int]] = defaultdict(list)
+        self.by_page: dict[int, list[int]] = defaultdict(list)
+        lines: set[Line] = set()
+        for k, one in enumerate(places):
+            piece = index.pieces[one.first]
+            line = (False, one.first) if piece.row is None else (True, piece.row)
+            self.by_line[line].append(k)
+            self.by_page[piece.page].append(k)
+            # Of a paragraph nobody knows what is in one row of it.
+            if piece.lines == 1:
+                lines.add(line)
+        self.lines = frozenset(lines)
+        # By the name of a field, those of the places that have the nearest label.
+        self.labelled: dict[str, list[int]] = {}
+        # By what holds a value, before which of those all are used.
+        self.used: dict[tuple[str, str], int] = defaultdict(int)
+
+
+class Chooser:
+    """Which of a value's places is meant."""
+
+    def __init__(
+        self,
+        index: Index,
+        leaves: Sequence[Leaf],
+        places: Mapping[str, Sequence[Occurrence]],
+        labels: Labels,
+    ) -> None:
+        self._index, self._leaves = index, leaves
+        self._labelling = Labelling(index, labels)
+        # Equal values have one sequence of places between them.
+        shared = {id(one): one for one in places.values()}
+        spots = {key: _Spots(one, index) for key, one in shared.items()}
+        self._spots = {path: spots[id(one)] for path, one in places.items()}
+        self._rows = self._item_rows()
+        self._bands = self._item_bands()
+        self._anchors = self._anchored()
+        self._used: set[tuple[str, int, int]] = set()
+
+    def choices(self) -> dict[str, Choice]:
+        """By path, for the values that are on the pages; the surest choose first, and two values
+        of one object share a place only where there is no other as good."""
+        rated = {leaf.path: self._rated(leaf) for leaf in self._leaves}
+        order = sorted(
+            self._leaves, key=lambda leaf: [-x for x in max(rated[leaf.path].values(), default=())]
+        )
+        found: dict[str, Choice] = {}
+        for leaf in order:
+            if choice := self._chosen(leaf, rated[leaf.path]):
+                one = choice.occurrence
+                self._used.add((leaf.parent, one.first, one.start))
+                found[leaf.path] = choice
+        return found
+
+    def _chosen(self, leaf: Leaf, rated: Mapping[int, Rating]) -> Choice | None:
+        places = self._spots[leaf.path].places
+        free = [
+            (in_row, label, self._is_free(leaf, places[k]), not places[k].doubtful, near, -k)
+            for k, (in_row, label, near) in {**rated, **self._next_free(leaf, rated)}.items()
+            if label > 0 or not isinstance(leaf.value, bool)
+        ]
+        if not free:
+            return None
+        best, *others = sorted(free, reverse=True)
+        told = any(best[:2]) and all(other[:3] != best[:3] for other in others)
+        return Choice(places[-best[-1]], bool(others) and not told)
+
+    def _is_free(self, leaf: Leaf, one: Occurrence) -> bool:
+        return (leaf.parent, one.first, one.start) not in self._used
+
+    def _next_free(self, leaf: Leaf, rated: Mapping[int, Rating]) -> dict[int, Rating]:
+        """The first place that is not used, where those that were compared all are."""
+        spots = self._spots[leaf.path]
+        plain = self._labelling.plain(leaf.path)
+        group = spots.labelled.get(plain, ())
+        if len(group) <= MANY or any(self._is_free(leaf, spots.places[k]) for k in rated):
+            return {}
+        key = leaf.parent, plain
+        while spots.used[key] < len(group):
+            k = group[spots.used[key]]
+            if self._is_free(leaf, spots.places[k]):
+                return {k: self._rating(leaf, spots.places[k])}
+            spots.used[key] += 1
+        return {}
+
+    def _rated(self, leaf: Leaf) -> dict[int, Rating]:
+        """The places that come into question, by their number, and how good each is."""
+        places = self._spots[leaf.path].places
+        if len(places) <= MANY:
+            return {k: self._rating(leaf, one) for k, one in enumerate(places)}
+        in_row = {k: self._rating(leaf, places[k]) for k in self._in_row(leaf)}
+        if isinstance(leaf.value, bool):
+            in_row = {k: one for k, one in in_row.items() if one[1] > 0}
+        return in_row or {k: self._rating(leaf, places[k]) for k in self._labelled_best(leaf)}
+
+    def _in_row(self, leaf: Leaf) -> list[int]:
+        spots = self._spots[leaf.path]
+        if leaf.item is None:
+            return []
+        if (row := self._rows.get(leaf.item)) is not None:
+            return spots.by_line.get(row, [])
+        band = self._bands.get(leaf.item)
+        on_page = spots.by_page.get(band[0], []) if band else []
+        return [k for k in on_page if self._is_in_row(leaf.item, spots.places[k])]
+
+    def _labelled_best(self, leaf: Leaf) -> Sequence[int]:
+        """The places with the nearest label; of many the first, and those around siblings."""
+        spots, plain = self._spots[leaf.path], self._labelling.plain(leaf.path)
+        if plain not in spots.labelled:
+            scores = [self._labelling.score(leaf.path, leaf.value, one) for one in spots.places]
+            best = max(scores)
+            spots.labelled[plain] = [k for k, score in enumerate(scores) if score == best]
+        group = spots.labelled[plain]
+        if len(group) <= MANY:
+            return group
+        chosen = set(group[:AROUND])
+        for anchor in self._anchors.get(leaf.parent, ())[:ANCHORS]:
+            at = bisect_left(group, anchor, key=lambda k: spots.places[k].first)
+            chosen.update(group[max(0, at - AROUND) : at + AROUND])
+        return sorted(chosen)
+
+    def _rating(self, leaf: Leaf, one: Occurrence) -> Rating:
+        """In the row of its item, by a label, near its siblings; larger is better."""
+        in_row = 1.0 if leaf.item is not None and self._is_in_row(leaf.item, one) else 0.0
+        anchors, page = self._anchors.get(leaf.parent, ()), self._index.pieces[one.first].page
+        below, above = bisect_left(anchors, one.first), bisect_right(anchors, one.first)
+        gaps = [
+            abs(at - one.first)
+            for at in (*anchors[max(0, below - 1) : below], *anchors[above : above + 1])
+            if self._index.pieces[at].page == page
+        ]
+        near = 1 / (1 + min(gaps)) if gaps else 0.0
+        return in_row, self._labelling.score(leaf.path, leaf.value, one), near
+
+    def _is_in_row(self, item: str, one: Occurrence) -> bool:
+        """Whether a place is in the row of a list's item, or as high on the page as it."""
+        if (row := self._rows.get(item)) is not None:
+            return self._line(one.first) == row
+        page, band = self._index.pieces[one.first].page, self._bands.get(item)
+        if band is None or band[0] != page or (box := self._index.box(one)) is None:
+            return False
+        shared = min(box.y2, band[1].y2) - max(box.y1, band[1].y1)
+        return shared > 0.5 * min(box.y2 - box.y1, band[1].y2 - band[1].y1)
+
+    def _line(self, piece: int) -> Line:
+        """The row of a table that a piece is in, or the piece itself."""
+        row = self._index.pieces[piece].row
+        return (False, piece) if row is None else (True, row)
+
+    def _item_rows(self) -> dict[str, Line]:
+        """For each item of a list the row that has the most of its values."""
+        lines: dict[str, list[frozenset[Line]]] = defaultdict(list)
+        for leaf in self._leaves:
+            if leaf.item is not None:
+                lines[leaf.item].append(self._spots[leaf.path].lines)
+        return item_rows(lines)
+
+    def _item_bands(self) -> dict[str, tuple[int, Box]]:
+        """For each item without a row the page and box of a value that stands in one place only."""
+        bands: dict[str, tuple[int, Box]] = {}
+        for leaf in self._leaves:
+            places = self._spots[leaf.path].places
+            if leaf.item is None or leaf.item in self._rows or len(places) != 1:
+                continue
+            box = self._index.box(places[0])
+            if box is not None:
+                bands.setdefault(leaf.item, (self._index.pieces[places[0].first].page, box))
+        return bands
+
+    def _anchored(self) -> dict[str, list[int]]:
+        """By the path of what holds them, the pieces of values that stand in one place only."""
+        anchors: dict[str, list[int]] = defaultdict(list)
+        for leaf in self._leaves:
+            if len(places := self._spots[leaf.path].places) == 1:
+                anchors[leaf.parent].append(places[0].first)
+        return {parent: sorted(pieces) for parent, pieces in anchors.items()}
+
 
 AGREEMENT = {Found.EXACT: 1.0, Found.NORMALISED: 0.95, Found.FUZZY: 0.9, None: 0.2}
 AMBIGUOUS = 0.8

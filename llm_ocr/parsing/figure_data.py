@@ -6,14 +6,17 @@
 Values stay as they were given, numbers or text: nothing is lost by reading them.
 """
 
+import csv
+import html
+import io
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from llm_ocr.parsing import answers
-from llm_ocr.parsing.tables_in_text import first_table
+from llm_ocr.parsing import json_answers
+from llm_ocr.text.table_markup import first_table
 
 Cell = str | float | int | None
 CHART, TABLE, NONE = "chart", "table", "none"
@@ -96,7 +99,7 @@ class FigureData:
 def read_answer(answer: str) -> tuple[FigureData, tuple[str, ...]]:
     """The data in a model's answer: JSON of the schema, or else its first table in HTML or with
     bars between the cells; and what was mended in it or left out of it. Raises NoDataError."""
-    read = answers.read_answer(answer, KEYS)
+    read = json_answers.read_answer(answer, KEYS)
     if read.value is not None and read.value.get("kind") in (CHART, TABLE, NONE):
         reading = _Reading()
         return reading.data(read.value), (*read.notes, *reading.notes)
@@ -193,3 +196,66 @@ def _cell(raw: object) -> Cell:
     if raw is None or (isinstance(raw, str | int | float) and not isinstance(raw, bool)):
         return raw
     return json.dumps(raw, ensure_ascii=False)
+
+
+Rows = Sequence[Sequence[Cell]]
+
+
+def as_table(data: FigureData) -> tuple[Sequence[str], Rows]:
+    """Columns and rows. Of a chart, a row for each x and a column for each series; where a series
+    has an x twice, a row for each point."""
+    if data.series:
+        return _of_chart(data)
+    columns = ["" if one is None else one for one in data.columns]
+    widest = max((len(row) for row in data.rows), default=0)
+    columns += [""] * (widest - len(columns))
+    return columns, [[*row, *[None] * (len(columns) - len(row))] for row in data.rows]
+
+
+def _of_chart(data: FigureData) -> tuple[Sequence[str], Rows]:
+    x = data.x_label or "x"
+    if any(_repeats(one) for one in data.series):
+        points = [(one.name, *point) for one in data.series for point in one.points]
+        return ["series", x, data.y_label or "y"], points
+    places = list(dict.fromkeys(x for one in data.series for x, _ in one.points))
+    values = [dict(one.points) for one in data.series]
+    rows = [[place, *(one.get(place) for one in values)] for place in places]
+    return [x, *_names(data)], rows
+
+
+def _repeats(series: Series) -> bool:
+    return len({x for x, _ in series.points}) < len(series.points)
+
+
+def _names(data: FigureData) -> list[str]:
+    """What the columns of the series are called: a single one by its axis."""
+    if len(data.series) == 1:
+        return [data.series[0].name or data.y_label or "y"]
+    return [one.name or f"series {k}" for k, one in enumerate(data.series, 1)]
+
+
+def as_csv(data: FigureData) -> str:
+    """With a head, commas, and lines that end as RFC 4180 has them."""
+    columns, rows = as_table(data)
+    sink = io.StringIO()
+    writer = csv.writer(sink)
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return sink.getvalue()
+
+
+def as_html(data: FigureData) -> str:
+    """One line, as tables are in a document's Markdown."""
+    columns, rows = as_table(data)
+    lines = [_line(columns, "th"), *(_line(row, "td") for row in rows)]
+    return f"<table>{''.join(lines)}</table>"
+
+
+def _line(cells: Sequence[Cell], tag: str) -> str:
+    inner = (f"<{tag}>{_said(cell)}</{tag}>" for cell in cells)
+    return f"<tr>{''.join(inner)}</tr>"
+
+
+def _said(cell: Cell) -> str:
+    text = "" if cell is None else str(cell)
+    return html.escape(" ".join(text.split()), quote=False)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from llm_ocr.parsing.record import Fields
+from llm_ocr.parsing.schema import Fields
 
 
 def leaves(fields: Any, *, empty: bool = False) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - JSON

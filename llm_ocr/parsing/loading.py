@@ -22,13 +22,12 @@ from jsonschema.validators import Draft202012Validator, validator_for
 from pydantic import BaseModel, RootModel
 from pydantic.errors import PydanticUserError
 
-from llm_ocr.parsing.errors import SchemaError
-from llm_ocr.parsing.guiding import guide
-from llm_ocr.parsing.json_schemas import CheckedJson
-from llm_ocr.parsing.lenient import Model
-from llm_ocr.parsing.models import Checked
-from llm_ocr.parsing.record import Merge, Schema
-from llm_ocr.parsing.resolving import Node, check_references, resolved
+from llm_ocr.parsing.decoding_schema import guide
+from llm_ocr.parsing.json_schema_validator import CheckedJson
+from llm_ocr.parsing.pydantic_validator import Checked
+from llm_ocr.parsing.references import Node, check_references, resolved
+from llm_ocr.parsing.schema import Merge, Schema, SchemaError
+from llm_ocr.parsing.tolerant_model import Model
 from llm_ocr.storage.fetched import local_file
 
 __all__ = ["BUILT_IN", "LoadedSchema", "SchemaError", "load_schema", "of_json_schema", "of_model"]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from llm_ocr.parsing.record import FieldError, Fields, Merge, Schema, Validated
-from llm_ocr.parsing.trail import as_json
+from llm_ocr.parsing.schema import FieldError, Fields, Merge, Schema, Validated
+from llm_ocr.parsing.validation import as_json
 
 Parted = Sequence[tuple[int, Any]]  # values, each with the part that it is of
 

@@ -4,7 +4,7 @@ A line is a group of phrases that mean the same. A field whose name, title or al
 is looked for by all of it.
 """
 
-from llm_ocr.parsing.words import bare
+from llm_ocr.text.normalize import bare
 
 FIELDS = """
 invoice number, invoice no, invoice num, invoice nr, invoice id, invoice ref, invoice \

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from llm_ocr.parsing.record import RecordPer
+from llm_ocr.parsing.schema import RecordPer
 from llm_ocr.pipeline.describing import Asked, standing, still_stands, with_wanted
 from llm_ocr.pipeline.loop import Work, none_kept
 from llm_ocr.stages.describe import DescribeStage

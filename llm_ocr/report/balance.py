@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from llm_ocr.parsing.record import RecordPer
+from llm_ocr.parsing.schema import RecordPer
 from llm_ocr.tables.counts import BalanceError
 from llm_ocr.tables.ledger import Entry
 from llm_ocr.tables.plan import Plan

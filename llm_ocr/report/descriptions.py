@@ -4,8 +4,7 @@ import json
 from collections.abc import Mapping
 
 from llm_ocr.models.profile import Task
-from llm_ocr.parsing.figure_data import from_json
-from llm_ocr.parsing.figure_tables import as_html
+from llm_ocr.parsing.figure_data import as_html, from_json
 from llm_ocr.records import PageStatus
 from llm_ocr.tables.schema import Row
 

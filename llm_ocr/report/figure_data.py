@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
 
 from llm_ocr.models.profile import Task
-from llm_ocr.parsing.figure_data import from_json
-from llm_ocr.parsing.figure_tables import as_table
+from llm_ocr.parsing.figure_data import as_table, from_json
 from llm_ocr.report.record_csv import cell
 from llm_ocr.tables.schema import Row
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from llm_ocr.messages import counted
-from llm_ocr.parsing.record import FieldError
+from llm_ocr.parsing.schema import FieldError
 
 # Names of fields that a schema doesn't have are made up by models, without end.
 MOST_FIELDS = 200

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
-from llm_ocr.parsing.record import FieldError
+from llm_ocr.parsing.schema import FieldError
 from llm_ocr.report.record_types import as_json, encodable
 
 RECORDS, ERRORS = "records", "errors"

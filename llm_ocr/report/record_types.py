@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from llm_ocr.parsing.record import FieldError
-from llm_ocr.parsing.resolving import branches, followed, is_null, resolved
+from llm_ocr.parsing.references import branches, followed, is_null, resolved
+from llm_ocr.parsing.schema import FieldError
 
 Json = Mapping[str, Any]
 

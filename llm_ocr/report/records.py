@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from llm_ocr.parsing.record import FieldError
+from llm_ocr.parsing.schema import FieldError
 from llm_ocr.report.record_counts import RecordCounts, RecordTally
 from llm_ocr.report.record_csv import CsvFiles
 from llm_ocr.report.record_types import Json, arrow_type, as_json, encodable, fitted

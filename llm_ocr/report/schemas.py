@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from llm_ocr.parsing.record import Schema
+from llm_ocr.parsing.schema import Schema
 
 Node = Mapping[str, Any]
 

@@ -7,8 +7,7 @@ from itertools import groupby
 from llm_ocr.markdown import quoted
 from llm_ocr.messages import counted
 from llm_ocr.models.profile import Task
-from llm_ocr.parsing.figure_data import from_json
-from llm_ocr.parsing.figure_tables import as_html
+from llm_ocr.parsing.figure_data import as_html, from_json
 from llm_ocr.records import (
     CAPTION_LABELS,
     FURNITURE_LABELS,

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 
-from llm_ocr.parsing.page_numbers import is_page_number
 from llm_ocr.records import FURNITURE_LABELS, Block
+from llm_ocr.text.numbers import is_page_number
 
 # A running head is no longer than this, in characters.
 LONGEST = 300

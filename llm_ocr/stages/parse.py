@@ -6,7 +6,7 @@ from itertools import groupby
 
 from llm_ocr.inference.window import Window
 from llm_ocr.models.profile import ModelProfile
-from llm_ocr.parsing.record import RecordPer
+from llm_ocr.parsing.schema import RecordPer
 from llm_ocr.stages.record import Best, RecordItem, Wanted
 from llm_ocr.stages.stage import Reading, ReadShard, Spent
 from llm_ocr.tables.plan import Shard

@@ -12,11 +12,12 @@ from llm_ocr.inference.replies import Answer
 from llm_ocr.inference.window import Window
 from llm_ocr.markdown import unescaped
 from llm_ocr.models.profile import ModelProfile
+from llm_ocr.parsing.chunks import windows
 from llm_ocr.parsing.evidence import find_evidence
 from llm_ocr.parsing.leaves import leaves, without
 from llm_ocr.parsing.loading import LoadedSchema
 from llm_ocr.parsing.merging import merge_validated
-from llm_ocr.parsing.record import (
+from llm_ocr.parsing.schema import (
     Evidence,
     FieldError,
     PageText,
@@ -24,8 +25,7 @@ from llm_ocr.parsing.record import (
     RecordSource,
     Validated,
 )
-from llm_ocr.parsing.shape import labels_of
-from llm_ocr.parsing.windows import windows
+from llm_ocr.parsing.schema_fields import labels_of
 from llm_ocr.records import (
     ErrorCode,
     PageError,

@@ -8,10 +8,10 @@ from llm_ocr.inference.quality import Flaw, Verdict
 from llm_ocr.inference.replies import Answer
 from llm_ocr.inference.request import ChatRequest
 from llm_ocr.models.profile import ModelProfile, Prompt, Rung, Task
-from llm_ocr.parsing.answers import AROUND, keys_of, read_answer
-from llm_ocr.parsing.confidences import sureness
-from llm_ocr.parsing.record import Schema, Validated
-from llm_ocr.parsing.windows import WINDOW_CHARACTERS
+from llm_ocr.parsing.chunks import WINDOW_CHARACTERS
+from llm_ocr.parsing.confidence import sureness
+from llm_ocr.parsing.json_answers import AROUND, keys_of, read_answer
+from llm_ocr.parsing.schema import Schema, Validated
 from llm_ocr.records import ParsedAnswer
 from llm_ocr.stages.stage import Question, Reader, Reading, joined
 

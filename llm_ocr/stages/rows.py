@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from llm_ocr.markdown import without_emphasis
-from llm_ocr.parsing.record import Evidence
+from llm_ocr.parsing.schema import Evidence
 from llm_ocr.records import Block, Box, Figure, Page, PageImage, PageLine
 from llm_ocr.stages.figures import caption_text, captions_of, figure_blocks
 from llm_ocr.stages.layer import Told

@@ -11,10 +11,9 @@ from dataclasses import asdict, dataclass, field
 from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import FIGURE_TASKS, ModelProfile, Prompt, Task
 from llm_ocr.parsing import figure_data
-from llm_ocr.parsing.answers import read_answer
-from llm_ocr.parsing.figure_data import NoDataError
-from llm_ocr.parsing.figure_tables import as_csv
-from llm_ocr.parsing.record import FieldError, Schema
+from llm_ocr.parsing.figure_data import NoDataError, as_csv
+from llm_ocr.parsing.json_answers import read_answer
+from llm_ocr.parsing.schema import FieldError, Schema
 
 DEFAULT_CLASSES = ("chart", "table", "diagram", "photo", "logo", "other")
 NAMES = tuple(task.value for task in FIGURE_TASKS)

@@ -3,7 +3,7 @@ import pytest
 from llm_ocr.engines.embedded.furniture import furniture
 from llm_ocr.engines.embedded.geometry import Line, Word
 from llm_ocr.engines.embedded.layout import Region
-from llm_ocr.parsing.page_numbers import is_page_number
+from llm_ocr.text.numbers import is_page_number
 
 HEIGHT = 1300
 

@@ -33,7 +33,7 @@ from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.window import Window
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.models.profile import Prompt, Task
-from llm_ocr.parsing.confidences import sureness
+from llm_ocr.parsing.confidence import sureness
 from llm_ocr.records import ErrorCode, PageError
 from tests.conftest import ROOT
 from tests.servers.vllm_cpu.checkpoint import pushed

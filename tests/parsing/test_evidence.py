@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llm_ocr.parsing.evidence import find_evidence
-from llm_ocr.parsing.record import Evidence, Found, PageText
+from llm_ocr.parsing.schema import Evidence, Found, PageText
 from llm_ocr.records import Block, Box
 
 WIDE = Box(100, 100, 900, 130)

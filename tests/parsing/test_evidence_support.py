@@ -10,8 +10,8 @@ import pytest
 
 from llm_ocr.parsing.evidence import find_evidence
 from llm_ocr.parsing.loading import load_schema
-from llm_ocr.parsing.record import Evidence, Found, PageText
-from llm_ocr.parsing.shape import labels_of
+from llm_ocr.parsing.schema import Evidence, Found, PageText
+from llm_ocr.parsing.schema_fields import labels_of
 from llm_ocr.records import Block, Box
 
 WIDE = Box(100, 100, 900, 130)

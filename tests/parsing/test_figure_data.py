@@ -2,8 +2,15 @@ import json
 
 import pytest
 
-from llm_ocr.parsing.figure_data import FigureData, NoDataError, Series, from_json, read_answer
-from llm_ocr.parsing.figure_tables import as_csv, as_html
+from llm_ocr.parsing.figure_data import (
+    FigureData,
+    NoDataError,
+    Series,
+    as_csv,
+    as_html,
+    from_json,
+    read_answer,
+)
 
 RAIN = {
     "kind": "chart",

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from llm_ocr.parsing.errors import SchemaError
 from llm_ocr.parsing.loading import BUILT_IN, load_schema
-from llm_ocr.parsing.record import Merge
+from llm_ocr.parsing.schema import Merge, SchemaError
 
 FILE = """
 from pydantic import BaseModel, Field

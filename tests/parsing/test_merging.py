@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, field_validator
 from llm_ocr.parsing.leaves import leaves
 from llm_ocr.parsing.loading import of_model
 from llm_ocr.parsing.merging import merge, merge_validated
-from llm_ocr.parsing.record import FieldError
+from llm_ocr.parsing.schema import FieldError
 
 Parts = list[dict[str, Any]]
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from PIL import Image
 
 from llm_ocr import load_pages, load_records, run
-from llm_ocr.parsing.errors import SchemaError
+from llm_ocr.parsing.schema import SchemaError
 from llm_ocr.pipeline.events import Event, Note
 from llm_ocr.pipeline.operating import retry
 from llm_ocr.pipeline.parsing import parse

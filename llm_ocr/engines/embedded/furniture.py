@@ -8,7 +8,7 @@ from llm_ocr.engines.embedded.block import FOOTER, HEADER, PAGE_NUMBER, PageBloc
 from llm_ocr.engines.embedded.geometry import Line, Rect, area, hull, overlap, shared_rows
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.paragraphs import rows_of
-from llm_ocr.parsing.page_numbers import is_page_number
+from llm_ocr.text.numbers import is_page_number
 
 # The margins in which furniture is looked for, and those in which hardly anything else stands:
 # shares of the page's height.

@@ -23,7 +23,7 @@ from llm_ocr.engines.embedded.geometry import Line, area
 from llm_ocr.engines.embedded.reading import Reading
 from llm_ocr.engines.embedded.recognise import Image
 from llm_ocr.engines.embedded.tables import table_html
-from llm_ocr.parsing.tables_in_text import first_table
+from llm_ocr.text.table_markup import first_table
 
 SMALL = 256
 # Shares of pixels like their neighbours: photographs have fewer, drawings more.

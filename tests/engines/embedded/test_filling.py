@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
 
 from llm_ocr.engines.embedded.filling.answer import guided_by_text
-from llm_ocr.parsing.amounts import amounts_in
-from llm_ocr.parsing.dates import dates_in
 from llm_ocr.parsing.loading import load_schema
-from llm_ocr.parsing.words import bare
+from llm_ocr.text.dates import dates_in
+from llm_ocr.text.normalize import bare
+from llm_ocr.text.numbers import amounts_in
 from tests.engines.embedded.running import running_engine
 
 Schema = dict[str, Any]

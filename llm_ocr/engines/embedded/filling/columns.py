@@ -9,7 +9,7 @@ from llm_ocr.engines.embedded.filling.numbers import Notation
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
 from llm_ocr.engines.embedded.filling.values import read
 from llm_ocr.engines.embedded.filling.wording import has_value_elsewhere
-from llm_ocr.parsing.shape import Group, Kind, Leaf, Listing
+from llm_ocr.parsing.schema_fields import Group, Kind, Leaf, Listing
 
 # Headings that must be known for a row to be a table's head.
 FEWEST_HEADINGS = 2

@@ -4,8 +4,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from llm_ocr.parsing.amounts import SIGNS
-from llm_ocr.parsing.shape import Kind, Leaf
+from llm_ocr.parsing.schema_fields import Kind, Leaf
+from llm_ocr.text.currencies import SIGNS
 
 CODES = (
     *("EUR", "GBP", "USD", "CHF", "JPY", "SEK", "NOK", "DKK", "PLN", "CZK", "CAD", "AUD", "INR"),

@@ -18,8 +18,8 @@ from llm_ocr.engines.embedded.filling.parties import HEAD, parties_on
 from llm_ocr.engines.embedded.filling.phrases import Paper
 from llm_ocr.engines.embedded.filling.roles import stand_ins
 from llm_ocr.engines.embedded.filling.values import read
-from llm_ocr.parsing.shape import Group, Kind, Leaf, Listing, Node, shape_of
-from llm_ocr.parsing.words import bare
+from llm_ocr.parsing.schema_fields import Group, Kind, Leaf, Listing, Node, shape_of
+from llm_ocr.text.normalize import bare
 
 Values = dict[str, object]
 

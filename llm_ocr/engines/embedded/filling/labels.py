@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
-from llm_ocr.parsing.shape import Group, Leaf, Listing, Names
+from llm_ocr.parsing.schema_fields import Group, Leaf, Listing, Names
 from llm_ocr.parsing.synonyms import Phrase as Words
-from llm_ocr.parsing.words import bare, distance
+from llm_ocr.text.normalize import bare, distance
 
 # Words that a label may begin with.
 FILLERS = frozenset(bare("zzgl plus incl inkl inklusive the your our ihre ihr unsere unser"))

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from llm_ocr.engines.embedded.filling.currencies import CODES, has_mark
-from llm_ocr.parsing.amounts import Amount, amounts_in
-from llm_ocr.parsing.dates import dates_in
-from llm_ocr.parsing.notation import numbers_meant, tally
-from llm_ocr.parsing.shape import Kind, Leaf
-from llm_ocr.parsing.words import Word, bare, words_in
+from llm_ocr.parsing.schema_fields import Kind, Leaf
+from llm_ocr.text.dates import dates_in
+from llm_ocr.text.normalize import Word, bare, words_in
+from llm_ocr.text.notation import numbers_meant, tally
+from llm_ocr.text.numbers import Amount, amounts_in
 
 PERCENT = frozenset(bare("percent percentage prozent satz steuersatz"))
 # What a rate is of, where it is one in per cent: the rate of a line is a price.

@@ -10,7 +10,7 @@ from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
 from llm_ocr.engines.embedded.filling.roles import OPEN, Role, is_in, role_of, role_of_group, says
 from llm_ocr.engines.embedded.filling.values import EMAIL, IBAN, is_email
 from llm_ocr.engines.embedded.geometry import Rect
-from llm_ocr.parsing.shape import Group, Kind, Leaf
+from llm_ocr.parsing.schema_fields import Group, Kind, Leaf
 
 MOST_LINES = 6
 

@@ -15,7 +15,7 @@ from llm_ocr.engines.embedded.filling.wording import (
     is_same,
     value_behind,
 )
-from llm_ocr.parsing.shape import Kind, Leaf
+from llm_ocr.parsing.schema_fields import Kind, Leaf
 from llm_ocr.parsing.synonyms import Phrase as Words
 
 BEHIND, BESIDE, BELOW = 3.0, 2.0, 1.5

@@ -8,9 +8,9 @@ from llm_ocr.engines.embedded.filling.labels import Label
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
 from llm_ocr.engines.embedded.filling.roles import ISSUER, RECIPIENT
 from llm_ocr.engines.embedded.geometry import Rect, hull
-from llm_ocr.parsing.dates import dates_in
-from llm_ocr.parsing.shape import Group, Leaf
-from llm_ocr.parsing.words import bare
+from llm_ocr.parsing.schema_fields import Group, Leaf
+from llm_ocr.text.dates import dates_in
+from llm_ocr.text.normalize import bare
 
 MOST_LINES = 7
 # Lines of an address are no farther apart than this many of their heights.

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from llm_ocr.engines.embedded.geometry import Line, Rect, hull
-from llm_ocr.parsing.grids import around_tables, html_grid, is_markdown_row, markdown_grid
-from llm_ocr.parsing.words import Word, words_in
+from llm_ocr.text.normalize import Word, words_in
+from llm_ocr.text.table_markup import around_tables, html_grid, is_markdown_row, markdown_grid
 
 # Words of a line with a gap of this many of its heights between them are two phrases.
 PHRASE_GAP = 1.1

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
-from llm_ocr.parsing.shape import Group, Kind, Leaf, Names
+from llm_ocr.parsing.schema_fields import Group, Kind, Leaf, Names
 from llm_ocr.parsing.synonyms import synonyms
-from llm_ocr.parsing.words import bare
+from llm_ocr.text.normalize import bare
 
 ISSUER = frozenset(
     bare(

@@ -12,11 +12,11 @@ from llm_ocr.engines.embedded.filling.numbers import (
     loose_words,
     number,
 )
-from llm_ocr.parsing.dates import dates_in
-from llm_ocr.parsing.notation import dates_meant
-from llm_ocr.parsing.opposites import EMPTY, NO, TICKED, YES
-from llm_ocr.parsing.shape import Kind, Leaf
-from llm_ocr.parsing.words import bare, folded, words_in
+from llm_ocr.parsing.schema_fields import Kind, Leaf
+from llm_ocr.text.dates import dates_in
+from llm_ocr.text.negation import EMPTY, NO, TICKED, YES
+from llm_ocr.text.normalize import bare, folded, words_in
+from llm_ocr.text.notation import dates_meant
 
 # Fields that hold no prose: a text for them has a digit in it.
 IDENTIFIER = ("number", "no", "nr", "nummer", "id", "code", "iban", "phone", "reference", "sku")

@@ -18,10 +18,10 @@ from llm_ocr.engines.embedded.filling.numbers import (
     is_rate,
 )
 from llm_ocr.engines.embedded.filling.values import read
-from llm_ocr.parsing.dates import dates_in
-from llm_ocr.parsing.shape import Kind, Leaf
+from llm_ocr.parsing.schema_fields import Kind, Leaf
 from llm_ocr.parsing.synonyms import FIELDS
-from llm_ocr.parsing.words import bare
+from llm_ocr.text.dates import dates_in
+from llm_ocr.text.normalize import bare
 
 # A rate beside an amount's label (VAT 20 %), and what it is of.
 _SUM = r"[^\w\s]?\s*(?:[A-Z]{3}\s*)?\d[\d.,' ]*"

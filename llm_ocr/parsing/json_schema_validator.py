@@ -13,10 +13,9 @@ from typing import Any
 from jsonschema.exceptions import best_match
 from jsonschema.validators import Draft202012Validator, validator_for
 
-from llm_ocr.parsing.models import MISSING, TWICE, UNKNOWN, finite
-from llm_ocr.parsing.record import FieldError, Validated
-from llm_ocr.parsing.resolving import Node, branches, is_null, resolved
-from llm_ocr.parsing.trail import as_json, reason
+from llm_ocr.parsing.references import Node, branches, is_null, resolved
+from llm_ocr.parsing.schema import FieldError, Validated
+from llm_ocr.parsing.validation import MISSING, TWICE, UNKNOWN, as_json, finite, reason
 
 _LONGEST_REASON = 300
 # Of an object: what is held against its fields one by one, or says nothing about values.

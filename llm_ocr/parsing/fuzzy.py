@@ -1,16 +1,69 @@
-"""Texts on pages that differ from a value by few characters."""
+"""Find runs of words that differ from a text by a few characters."""
 
 import sys
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
 
-from llm_ocr.parsing.near_words import NearWords
-from llm_ocr.parsing.opposites import CHARACTERS_PER_ERROR, are_opposed
-from llm_ocr.parsing.record import Found
-from llm_ocr.parsing.tokens import Occurrence, Token, Tokens, stretch
-from llm_ocr.parsing.words import distance, same_digits, words_in
+from llm_ocr.parsing.schema import Found
+from llm_ocr.parsing.text_spans import Occurrence, Token, Tokens, stretch
+from llm_ocr.text.negation import CHARACTERS_PER_ERROR, are_opposed
+from llm_ocr.text.normalize import distance, same_digits, words_in
+
+# One of the parts of a word, which one, and the words of one length that have it at that place.
+_Parts = dict[tuple[int, str], list[str]]
+
+
+class NearWords:
+    """Some words, asked for those that differ from another in few characters.
+
+    With `most` characters wrong, at least one of `most + 1` parts of a word is right, and at most
+    `most` places off: only words that share such a part are compared.
+    """
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self._by_length: dict[int, list[str]] = defaultdict(list)
+        for word in words:
+            self._by_length[len(word)].append(word)
+        self._parted: dict[tuple[int, int], _Parts] = {}
+
+    def like(self, word: str, most: int) -> Iterator[str]:
+        """The words that are at most `most` characters from one, in no order."""
+        for length in range(max(1, len(word) - most), len(word) + most + 1):
+            if length in self._by_length:
+                for one in self._sharing(word, length, most):
+                    if distance(word, one, most) <= most:
+                        yield one
+
+    def _sharing(self, word: str, length: int, most: int) -> set[str]:
+        """Words of a length that have one of their `most + 1` parts in common with a word."""
+        if length <= most:
+            return set(self._by_length[length])
+        parted = self._in_parts(length, most + 1)
+        found: set[str] = set()
+        for number, (start, end) in enumerate(_cuts(length, most + 1)):
+            for at in range(max(0, start - most), min(len(word), start + most) + 1):
+                found.update(parted.get((number, word[at : at + end - start]), ()))
+        return found
+
+    def _in_parts(self, length: int, count: int) -> _Parts:
+        """The words of a length by each of their parts; made once."""
+        if (length, count) not in self._parted:
+            parted: _Parts = defaultdict(list)
+            cuts = list(enumerate(_cuts(length, count)))
+            for word in self._by_length[length]:
+                for number, (start, end) in cuts:
+                    parted[number, word[start:end]].append(word)
+            self._parted[length, count] = parted
+        return self._parted[length, count]
+
+
+def _cuts(length: int, count: int) -> Iterator[tuple[int, int]]:
+    for k in range(count):
+        yield k * length // count, (k + 1) * length // count
+
 
 MOST_ERRORS = 12
 # How many words of a value are looked up to find texts like it, and at how many places each.

@@ -3,21 +3,25 @@
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from llm_ocr.parsing.lenient import Model, aliases, lenient, original
-from llm_ocr.parsing.mending import DEEPEST
-from llm_ocr.parsing.record import FieldError, Validated
-from llm_ocr.parsing.trail import TRAIL, Trail, as_json, reason
-
-UNKNOWN = "not a field of the schema"
-TWICE = "another name of a field that has its value already"
-MISSING = "missing, and the schema has no default for it"
+from llm_ocr.parsing.json_repair import DEEPEST
+from llm_ocr.parsing.schema import FieldError, Validated
+from llm_ocr.parsing.tolerant_model import Model, aliases, lenient, original
+from llm_ocr.parsing.validation import (
+    MISSING,
+    TRAIL,
+    TWICE,
+    UNKNOWN,
+    Trail,
+    as_json,
+    finite,
+    reason,
+)
 
 
 class _Guiding(GenerateJsonSchema):
@@ -131,15 +135,3 @@ def _of_model(made: BaseModel, path: tuple[str, ...]) -> Iterator[FieldError]:
     for name, info in model.model_fields.items():
         if info.is_required() and name not in made.model_fields_set:
             yield FieldError(".".join((*path, name)), None, MISSING)
-
-
-def finite(value: Any, path: str, errors: list[FieldError]) -> Any:  # noqa: ANN401
-    """A value without numbers that JSON doesn't have."""
-    if isinstance(value, float) and not isfinite(value):
-        errors.append(FieldError(path, str(value), "not a number that JSON has"))
-        return None
-    if isinstance(value, list):
-        return [finite(one, f"{path}.{place}", errors) for place, one in enumerate(value)]
-    if isinstance(value, dict):
-        return {key: finite(one, f"{path}.{key}", errors) for key, one in value.items()}
-    return value

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from pydantic import AliasChoices, BaseModel, Field
 
-from llm_ocr.parsing.guiding import guide
+from llm_ocr.parsing.decoding_schema import guide
 from llm_ocr.parsing.loading import BUILT_IN, load_schema, of_model
 
 # What vLLM 0.32 refuses with a 400, or takes as a schema with other meaning (its

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.parsing.answers import keys_of, read_answer
+from llm_ocr.parsing.json_answers import keys_of, read_answer
 from llm_ocr.parsing.loading import load_schema
 
 KEYS = ("number", "total", "lines")

@@ -1,21 +1,24 @@
-"""What was read of pages, as pieces of text with a place: a line, a paragraph, a table's cell.
+"""Split the text of pages into spans with boxes: lines, paragraphs, table cells, and their words.
 
-A block has one box, and its text may be a whole table. A piece's box is a part of it by
-proportion: rows share a table's height, columns its width by the text in them, and a paragraph's
-lines are counted from its shape.
+A block has one box, and its text may be a whole table. A span's box is an estimate: rows share a
+table's height, columns share its width by the length of their text, and the number of a
+paragraph's lines follows from its shape.
 """
 
 import math
 import re
 import statistics
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
 from llm_ocr.markdown import hidden, shown
-from llm_ocr.parsing.breaking import evenly_broken
-from llm_ocr.parsing.grids import (
+from llm_ocr.parsing.schema import Found, PageText
+from llm_ocr.records import FIGURE_LABELS, Block, Box
+from llm_ocr.text.normalize import Word, words_in
+from llm_ocr.text.table_markup import (
     Cell,
     Grid,
     around_tables,
@@ -23,8 +26,34 @@ from llm_ocr.parsing.grids import (
     is_markdown_row,
     markdown_grid,
 )
-from llm_ocr.parsing.record import PageText
-from llm_ocr.records import FIGURE_LABELS, Block, Box
+
+
+def evenly_broken(starts: Sequence[int], lines: int) -> tuple[int, ...]:
+    """Where each line but the first begins, so that lines differ least in length.
+
+    `starts` are the places where words begin, and one for the end; takes words squared times lines.
+    """
+    count = len(starts) - 1
+    lines = min(lines, count)
+    # cost[k]: the least sum of squares for the first k words in the lines so far.
+    cost = [float((starts[k] - starts[0]) ** 2) for k in range(count + 1)]
+    steps: list[list[int]] = []
+    for _ in range(lines - 1):
+        better, chosen = [float("inf")] * (count + 1), [0] * (count + 1)
+        for end in range(1, count + 1):
+            for cut in range(end):
+                whole = cost[cut] + (starts[end] - starts[cut]) ** 2
+                if cut and whole < better[end]:
+                    better[end], chosen[end] = whole, cut
+        cost = better
+        steps.append(chosen)
+    breaks: list[int] = []
+    at = count
+    for chosen in reversed(steps):
+        at = chosen[at]
+        breaks.insert(0, starts[at])
+    return tuple(breaks)
+
 
 _MARKUP = re.compile(r"^\s{0,3}#{1,6}\s+|</?center>|\*\*|__|^\s*[-*+]\s+", re.IGNORECASE)
 TITLES = frozenset({"title", "sub_title"})
@@ -234,3 +263,59 @@ def _character_width(blocks: Sequence[Block]) -> float | None:
         and "|" not in block.text
     ]
     return statistics.median(widths) if widths else None
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A stretch of pieces: from `start` in the first to `end` in the last, of one page.
+
+    `doubtful`: what stands there may as well be something else (03/04/2024).
+    """
+
+    found: Found
+    first: int
+    last: int
+    start: int
+    end: int
+    likeness: float = 1.0
+    doubtful: bool = False
+
+
+@dataclass(frozen=True)
+class Token:
+    """A word as it is compared, and where in which piece it stands."""
+
+    text: str
+    piece: int
+    start: int
+    end: int
+
+
+class Tokens:
+    """The words of some pieces, one after the other."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self.pieces = pieces
+        self.words: list[list[Word]] = [list(words_in(piece.text)) for piece in pieces]
+        self.all = [
+            Token(word.text, k, word.start, word.end)
+            for k, words in enumerate(self.words)
+            for word in words
+        ]
+        self.texts = [token.text for token in self.all]
+        self.places: dict[str, list[int]] = defaultdict(list)
+        for at, text in enumerate(self.texts):
+            self.places[text].append(at)
+
+    def run(self, first: int, count: int) -> Sequence[Token]:
+        """`count` words from a place on, if all of them are there, on one page."""
+        if first < 0 or first + count > len(self.all):
+            return ()
+        run = self.all[first : first + count]
+        pages = self.pieces[run[0].piece].page, self.pieces[run[-1].piece].page
+        return run if pages[0] == pages[1] else ()
+
+
+def stretch(found: Found, first: Token, last: Token, likeness: float = 1.0) -> Occurrence:
+    """From one word to another."""
+    return Occurrence(found, first.piece, last.piece, first.start, last.end, likeness)

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from llm_ocr.parsing.amounts import SIGNS
-
+# Signs that may touch a number without being part of a word with it.
+SIGNS = {"€": "EUR", "£": "GBP", "$": "USD", "¥": "JPY", "₹": "INR", "₩": "KRW"}
 _LETTERS = {
     "$": {
         "US": "USD",

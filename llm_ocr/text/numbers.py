@@ -15,8 +15,6 @@ _FRONT = r"(?<!\w[-/])(?:(?<![\w.,])|(?<=EUR)|(?<=GBP)|(?<=USD)|(?<=CHF))[-−�
 _BACK = r"(?!\d|[.,/-]\d|[/-]\w)"
 _NUMBER = re.compile(rf"{_FRONT}(?:{_GROUPED}|{_PLAIN}){_BACK}")
 _UNGROUPED = re.compile(rf"{_FRONT}{_PLAIN}{_BACK}")
-# Signs that may touch a number without being part of a word with it.
-SIGNS = {"€": "EUR", "£": "GBP", "$": "USD", "¥": "JPY", "₹": "INR", "₩": "KRW"}
 
 
 @dataclass(frozen=True)
@@ -97,3 +95,15 @@ def _decimals(*texts: str) -> tuple[Decimal, ...]:
         return tuple(Decimal(text) for text in texts)
     except InvalidOperation:
         return ()
+
+
+_PRINTED_NUMBER = r"(?:\d{1,4}|[ivxlc]{1,7})"
+_PAGE_NUMBER = re.compile(
+    rf"\W*(?:(?:page|seite|p\.|pg\.|s\.|第)\s*)?{_PRINTED_NUMBER}"
+    rf"(?:\s*(?:of|/|von|\|)\s*\d{{1,4}})?(?:\s*页)?\W*",
+    re.IGNORECASE,
+)
+
+
+def is_page_number(text: str) -> bool:
+    return _PAGE_NUMBER.fullmatch(text.strip()) is not None

@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from llm_ocr.parsing.mending import DEEPEST, Mended, begins, mend
-from llm_ocr.parsing.nearly_json import read_number, unescape
-from llm_ocr.parsing.record import Schema
+from llm_ocr.parsing.json_repair import DEEPEST, Mended, begins, mend, read_number, unescape
+from llm_ocr.parsing.schema import Schema
 from llm_ocr.records import valid_text
 
 # A note on what costs the record nothing.

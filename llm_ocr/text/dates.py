@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 
-from llm_ocr.parsing.words import folded
+from llm_ocr.text.normalize import folded
 
 _NAMES = """
 january february march april may june july august september october november december

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_ocr.parsing.confidences import sureness
+from llm_ocr.parsing.confidence import sureness
 
 SAID = [
     ('{"', -0.1),

@@ -12,7 +12,7 @@ What is left are keywords that vLLM takes with xgrammar, guidance and outlines a
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from llm_ocr.parsing.resolving import Node, branches, is_null, lookup, resolved
+from llm_ocr.parsing.references import Node, branches, is_null, lookup, resolved
 
 _HINTS = ("title", "description", "aliases", "examples")
 _FORMATS = ("date", "time", "date-time")

@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from llm_ocr.parsing.loading import of_model
-from llm_ocr.parsing.record import Validated
+from llm_ocr.parsing.schema import Validated
 
 
 class Kind(StrEnum):

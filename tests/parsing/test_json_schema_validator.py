@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.parsing.loading import of_json_schema
-from llm_ocr.parsing.record import Validated
+from llm_ocr.parsing.schema import Validated
 
 BILL: dict[str, Any] = {
     "title": "Bill",

@@ -5,10 +5,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
 
 from pydantic import ValidationError
 
-from llm_ocr.parsing.record import FieldError
+from llm_ocr.parsing.schema import FieldError
+
+UNKNOWN = "not a field of the schema"
+TWICE = "another name of a field that has its value already"
+MISSING = "missing, and the schema has no default for it"
 
 
 @dataclass
@@ -96,3 +102,15 @@ def _line(where: tuple[int | str, ...], message: str) -> str:
     for prefix in ("Value error, ", "Assertion failed, "):
         message = message.removeprefix(prefix)
     return f"{'.'.join(map(str, where))}: {message}" if where else message
+
+
+def finite(value: Any, path: str, errors: list[FieldError]) -> Any:  # noqa: ANN401
+    """A value without numbers that JSON doesn't have."""
+    if isinstance(value, float) and not isfinite(value):
+        errors.append(FieldError(path, str(value), "not a number that JSON has"))
+        return None
+    if isinstance(value, list):
+        return [finite(one, f"{path}.{place}", errors) for place, one in enumerate(value)]
+    if isinstance(value, dict):
+        return {key: finite(one, f"{path}.{key}", errors) for key, one in value.items()}
+    return value

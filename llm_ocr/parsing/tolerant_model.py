@@ -31,7 +31,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUseDefault
 
-from llm_ocr.parsing.trail import TRAIL
+from llm_ocr.parsing.validation import TRAIL
 
 Model = type[BaseModel]
 _Handler = ValidatorFunctionWrapHandler

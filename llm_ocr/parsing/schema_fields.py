@@ -8,9 +8,9 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from llm_ocr.parsing.resolving import branches, is_null, resolved
+from llm_ocr.parsing.references import branches, is_null, resolved
 from llm_ocr.parsing.synonyms import Phrase, synonyms
-from llm_ocr.parsing.words import bare
+from llm_ocr.text.normalize import bare
 
 # Where a schema may say what else a field is called.
 ALIASES = ("title", "alias", "aliases", "x-aliases", "synonyms")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from llm_ocr.parsing.errors import SchemaError
+from llm_ocr.parsing.schema import SchemaError
 
 Node = Mapping[str, Any]
 

@@ -1,8 +1,9 @@
 """Words that say yes or no, and texts that differ by few characters and mean the opposite."""
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 
-from llm_ocr.parsing.words import distance
+from llm_ocr.text.normalize import distance, folded, words_in
 
 YES = frozenset({"yes", "true", "ja", "wahr", "oui", "vrai", "si", "x", "y"})
 NO = frozenset({"no", "false", "nein", "falsch", "non", "faux", "nee", "n"})
@@ -64,3 +65,44 @@ def _have(word: str, prefix: str, other: str, against: str) -> bool:
     stem, against_stem = word[len(prefix) :], other[len(against) :]
     most = len(stem) // CHARACTERS_PER_ERROR
     return len(stem) >= SHORTEST_STEM and distance(stem, against_stem, most) <= most
+
+
+_PAIR = re.compile(r"([^\W_]+)\s?[/|]\s?([^\W_]+)")
+_BOXED = re.compile(rf"([{TICKED}{EMPTY}])\s?([^\W_]+)")
+
+
+def offered(text: str) -> set[int]:
+    """Where words stand that are offered as answers and are none: yes/no, an empty box and yes."""
+    found: set[int] = set()
+    for match in _PAIR.finditer(text):
+        one, other = folded(match[1]), folded(match[2])
+        if (one in YES and other in NO) or (one in NO and other in YES):
+            found |= {match.start(1), match.start(2)}
+    for match in _BOXED.finditer(text):
+        if match[1] in EMPTY and folded(match[2]) in YES | NO:
+            found.add(match.start(2))
+    return found
+
+
+def answers_in(text: str, value: bool) -> Iterator[tuple[int, int]]:
+    """The words and boxes of a text that say yes, or no, from start to end."""
+    not_said = offered(text)
+    for word in words_in(text):
+        if word.text in (YES if value else NO) and word.start not in not_said:
+            yield word.start, word.end
+    for match in re.finditer(f"[{TICKED if value else EMPTY}]", text):
+        # A box in front of yes or no ticks that word.
+        behind = _BOXED.match(text, match.start())
+        if behind is None or folded(behind[2]) not in YES | NO:
+            yield match.span()
+
+
+def is_denied(value: bool, in_front: Sequence[str], between: Sequence[str]) -> bool:
+    """Whether an answer is not its label's: another stands between them, or the label is negated.
+
+    `in_front` are the words before the label.
+    """
+    if in_front and in_front[-1] in NEGATIONS - NO:
+        return True
+    against = NO | NEGATIONS if value else YES
+    return any(word in against for word in between)

@@ -104,3 +104,7 @@ class Evidence:
     page_number: int | None = None
     box: Box | None = None
     quote: str | None = None
+
+
+class SchemaError(ValueError):
+    """There is no schema where one was said to be; the message says what to do."""

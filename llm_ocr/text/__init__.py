@@ -1,0 +1,1 @@
+"""Read words, numbers, dates, currencies and tables as documents write them."""

@@ -317,7 +317,7 @@ def _costs(axes: Axes, cost: float, planned: Interval) -> None:
 
 
 def _show(figure: Figure) -> None:
-    """Here and now, and not again at the cell's end."""
+    """LocalExecutor and now, and not again at the cell's end."""
     figure.tight_layout()
     display(figure)
     plt.close(figure)

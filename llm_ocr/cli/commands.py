@@ -153,9 +153,9 @@ def retry(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     def work(settings: "Settings", notify: "Notify") -> "Summary":
         from llm_ocr.platforms.places import crew_at
 
-        with crew_at(on, out, settings, notify) as (chosen, hire):
+        with crew_at(on, out, settings, notify) as (chosen, executor):
             return operating.retry(
-                out, chosen, statuses=statuses, errors=errors, notify=notify, hire=hire
+                out, chosen, statuses=statuses, errors=errors, notify=notify, executor=executor
             )
 
     show(given, json_logs, work)
@@ -172,8 +172,8 @@ def reparse(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     def work(settings: "Settings", notify: "Notify") -> "Summary":
         from llm_ocr.platforms.places import crew_at
 
-        with crew_at(on, out, settings, notify, asks=False) as (chosen, hire):
-            return operating.reparse(out, chosen, notify=notify, hire=hire)
+        with crew_at(on, out, settings, notify, asks=False) as (chosen, executor):
+            return operating.reparse(out, chosen, notify=notify, executor=executor)
 
     show(given, json_logs, work)
 
@@ -290,11 +290,11 @@ def _execute(
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
         asks = stages != ("assemble",)
-        with crew_at(on, out, settings, notify, asks=asks) as (chosen, hire):
+        with crew_at(on, out, settings, notify, asks=asks) as (chosen, executor):
             if inputs is None:
-                return worker.resume(out, chosen, stages=stages, notify=notify, hire=hire)
+                return worker.resume(out, chosen, stages=stages, notify=notify, executor=executor)
             return worker.run(
-                inputs, out, chosen, stages=stages, update=update, notify=notify, hire=hire
+                inputs, out, chosen, stages=stages, update=update, notify=notify, executor=executor
             )
 
     show(given, json_logs, work)

@@ -60,8 +60,8 @@ def parse(
         # Before anything else is done for it.
         load_schema(schema)
         wanted = type(settings)(**{**settings.model_dump(), "record_schema": schema})
-        with crew_at(on, out or inputs[-1], wanted, notify) as (chosen, hire):
+        with crew_at(on, out or inputs[-1], wanted, notify) as (chosen, executor):
             named = chosen.record_schema or schema
-            return parsing.parse(inputs, out, named, chosen, notify=notify, hire=hire)
+            return parsing.parse(inputs, out, named, chosen, notify=notify, executor=executor)
 
     show(given, json_logs, work)

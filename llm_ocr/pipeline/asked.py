@@ -52,12 +52,12 @@ def wanted_records(settings: Settings) -> Wanted:
     )
 
 
-def parse_stage(store: Store, settings: Settings, rows_of: ReadShard) -> ParseStage:
+def parse_stage(store: Store, settings: Settings, read_rows: ReadShard) -> ParseStage:
     """The stage; what its records' columns are of is kept in the run."""
     wanted = wanted_records(settings)
     schema = wanted.schema
     keep_schema(store, schema.schema_hash, schema.name, _of_columns(schema))
-    return ParseStage(rows_of, wanted)
+    return ParseStage(read_rows, wanted)
 
 
 def _of_columns(schema: LoadedSchema) -> Mapping[str, object]:

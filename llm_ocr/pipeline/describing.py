@@ -137,7 +137,7 @@ def still_stands(row: Row, before: Asked, asked: Asked) -> bool:
 
 
 def describe_stage(
-    store: Store, ledger: Ledger, settings: Settings, rows_of: ReadShard
+    store: Store, ledger: Ledger, settings: Settings, read_rows: ReadShard
 ) -> DescribeStage:
     """The stage as the settings want it, on top of what the run was asked so far."""
     choices = chosen_tasks(settings)
@@ -156,7 +156,7 @@ def describe_stage(
             of_run.append(_together(before.values()))
         return dict(of_run[0])
 
-    return DescribeStage(rows_of, asked, _tasks_from(store, choices))
+    return DescribeStage(read_rows, asked, _tasks_from(store, choices))
 
 
 def _together(entries: Iterable[Entry]) -> Asked:

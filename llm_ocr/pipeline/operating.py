@@ -7,9 +7,9 @@ from typing import Any
 from llm_ocr.engines.embedded.command import EMBEDDED
 from llm_ocr.messages import counted
 from llm_ocr.models.catalogue import profile_named
-from llm_ocr.pipeline.crew import Here, Hire
 from llm_ocr.pipeline.destination import destination_of
 from llm_ocr.pipeline.events import Note, Notify
+from llm_ocr.pipeline.executor import ExecutorFactory, LocalExecutor
 from llm_ocr.pipeline.planning import standing_plan
 from llm_ocr.pipeline.progress import shown
 from llm_ocr.pipeline.reparsing import Reparsing
@@ -35,7 +35,7 @@ def retry(
     errors: Iterable[str] = (),
     notify: Notify | None = None,
     progress: bool = True,
-    hire: Hire = Here,
+    executor: ExecutorFactory = LocalExecutor,
 ) -> Summary:
     """Ask again about the pages of the run at `out` with these statuses (and error codes).
 
@@ -59,7 +59,7 @@ def retry(
                 return None
             return Retrying(store, ledger, found)
 
-        return Worker(str(out), chosen, tell, hire, prepare=prepare).run(None, ())
+        return Worker(str(out), chosen, tell, executor, prepare=prepare).run(None, ())
 
 
 def reparse(
@@ -68,7 +68,7 @@ def reparse(
     *,
     notify: Notify | None = None,
     progress: bool = True,
-    hire: Hire = Here,
+    executor: ExecutorFactory = LocalExecutor,
 ) -> Summary:
     """Read the stored answers of the run at `out` with the parsers of this version; ask nobody.
 
@@ -85,7 +85,7 @@ def reparse(
 
     chosen = given.model_copy(update={"describe": False})
     with shown(notify, progress) as tell:
-        summary = Worker(str(out), chosen, tell, hire, prepare=prepare).run(None, ())
+        summary = Worker(str(out), chosen, tell, executor, prepare=prepare).run(None, ())
         for why, pages in found[0].left_alone.items():
             tell(Note(f"left as before: {counted(pages, 'page')}: {why}"))
     return summary

@@ -7,9 +7,9 @@ from pathlib import Path
 from llm_ocr.parsing.loading import load_schema
 from llm_ocr.pipeline import worker
 from llm_ocr.pipeline.copying import copy_read
-from llm_ocr.pipeline.crew import Here, Hire
 from llm_ocr.pipeline.destination import destination_of
 from llm_ocr.pipeline.events import Notify
+from llm_ocr.pipeline.executor import ExecutorFactory, LocalExecutor
 from llm_ocr.pipeline.progress import shown
 from llm_ocr.report.summary import Summary
 from llm_ocr.settings import Settings
@@ -33,7 +33,7 @@ def parse(
     drop_unsupported: bool | None = None,
     notify: Notify | None = None,
     progress: bool = True,
-    hire: Hire = Here,
+    executor: ExecutorFactory = LocalExecutor,
 ) -> Summary:
     """Read documents, and make a record of `schema` of each of them (or of each page).
 
@@ -61,17 +61,19 @@ def parse(
             if len(places) != 1 or _run_in(places[0], chosen) is None:
                 said = f"{', '.join(places)}: no place of a run, whose documents could be parsed"
                 raise NoInputError(f"{said}; to read documents, give --out")
-            return worker.resume(places[0], chosen, stages=STAGES[1:], notify=tell, hire=hire)
+            return worker.resume(
+                places[0], chosen, stages=STAGES[1:], notify=tell, executor=executor
+            )
         runs = [run for one in places if (run := _run_in(one, chosen)) is not None]
         if not runs:
-            return worker.run(places, out, chosen, stages=STAGES, notify=tell, hire=hire)
+            return worker.run(places, out, chosen, stages=STAGES, notify=tell, executor=executor)
         if len(places) > 1:
             raise NoInputError(f"{runs[0].uri} holds a run: parse one run at a time, by itself")
         destination = destination_of(str(out), chosen)
         if destination.store.uri != runs[0].uri:
             destination.prepare(private=not chosen.public)
             copy_read(runs[0], destination.store, tell)
-        return worker.resume(out, chosen, stages=STAGES[1:], notify=tell, hire=hire)
+        return worker.resume(out, chosen, stages=STAGES[1:], notify=tell, executor=executor)
 
 
 def _run_in(place: str, settings: Settings) -> Store | None:

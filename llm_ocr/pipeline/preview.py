@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llm_ocr.models.catalogue import profile_named
-from llm_ocr.pipeline.crew import render_pool
+from llm_ocr.pipeline.executor import render_pool
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
 from llm_ocr.pipeline.planning import absolute
 from llm_ocr.records import Page, PageError

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from llm_ocr import __version__
 from llm_ocr.models.profile import Prompt, Task
 from llm_ocr.pipeline.command import command_of
-from llm_ocr.pipeline.crew import Crew
 from llm_ocr.pipeline.describing import chosen_tasks
+from llm_ocr.pipeline.executor import Executor
 from llm_ocr.pipeline.interruption import BudgetSpentError
 from llm_ocr.pipeline.share import Share
 from llm_ocr.pipeline.targets import model_for, target_of
@@ -77,12 +77,12 @@ def _facts(reader: Reader, prompt: Prompt) -> Row:
 
 @asynccontextmanager
 async def recorded(
-    store: Store, record: SessionRecord, session: Session, crew: Crew
+    store: Store, record: SessionRecord, session: Session, executor: Executor
 ) -> AsyncIterator[None]:
     """Write the record now, and when the block ends, however it does; none if nothing was done,
     unless what the run may cost is spent: then its time counts too.
 
-    Then what the crew did is in `session`.
+    Then what the executor did is in `session`.
     """
     is_spent = False
     name = f"{record.started.replace(':', '').split('.')[0]}-{uuid.uuid4().hex[:8]}"
@@ -93,7 +93,7 @@ async def recorded(
         is_spent = True
         raise
     finally:
-        crew.account()
+        executor.update_session()
         ended = replace(
             record,
             engines=list(session.engines),

@@ -14,7 +14,6 @@ from llm_ocr.messages import counted
 from llm_ocr.pipeline.again import Again, Prepare
 from llm_ocr.pipeline.asked import statuses_of, wanted_by
 from llm_ocr.pipeline.budget import Budget, budget_of, within
-from llm_ocr.pipeline.crew import Crew, Here, Hire, Site, render_pool, stage_named
 from llm_ocr.pipeline.destination import destination_of
 from llm_ocr.pipeline.due import (
     STAGES,
@@ -29,6 +28,14 @@ from llm_ocr.pipeline.due import (
     undone,
 )
 from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted, ignore
+from llm_ocr.pipeline.executor import (
+    Executor,
+    ExecutorFactory,
+    LocalExecutor,
+    RunContext,
+    create_stage,
+    render_pool,
+)
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
 from llm_ocr.pipeline.loop import Work
 from llm_ocr.pipeline.planning import Planning, absolute, make_plan, standing_plan, updated_plan
@@ -60,16 +67,15 @@ def run(
     update: bool = False,
     notify: Notify | None = None,
     progress: bool = True,
-    hire: Hire = Here,
+    executor: ExecutorFactory = LocalExecutor,
     **overrides: Any,  # noqa: ANN401
 ) -> Summary:
     """Read documents and write their tables, Markdown and viewer to `out`; go on where it stopped.
 
     `inputs` are files, folders, globs or list files (`@files.txt`). With `update`, documents that
-    they hold since the run was planned are added. `overrides` are fields of `Settings`; `hire`
-    says who does the shards. Works in a notebook, where an event loop runs already. Progress is
-    shown there and on a terminal, unless `progress` is False; `notify` is told of it instead, where
-    it is given. Raises
+    they hold since the run was planned are added. `overrides` are fields of `Settings`; `executor`
+    runs the shards. Works in a notebook, where an event loop runs already. Progress is shown there
+    and on a terminal, unless `progress` is False; `notify` receives it instead, if given. Raises
     NoSuchTaskError, NoInputError, SettingsMismatchError or RunInUseError before anything is done;
     EngineFailedError, StorageError, BalanceError or StoppedError (BudgetSpentError, with
     `max_cost`) when the run can't go on. Failed pages are rows, not exceptions.
@@ -83,7 +89,9 @@ def run(
     places = [absolute(str(one)) for one in several]
     wanted = [name for name in stages if chosen.describe or name != "describe"]
     with shown(notify, progress) as tell:
-        worker = Worker(str(out), chosen, tell, hire, plan=updated_plan if update else make_plan)
+        worker = Worker(
+            str(out), chosen, tell, executor, plan=updated_plan if update else make_plan
+        )
         return worker.run(places, wanted)
 
 
@@ -94,23 +102,23 @@ def resume(
     stages: Sequence[str],
     notify: Notify | None = None,
     progress: bool = True,
-    hire: Hire = Here,
+    executor: ExecutorFactory = LocalExecutor,
 ) -> Summary:
     """Run stages over the run that stands in `out`; raises NoRunError where there is none."""
     with shown(notify, progress) as tell:
-        return Worker(str(out), settings or Settings(), tell, hire).run(None, stages)
+        return Worker(str(out), settings or Settings(), tell, executor).run(None, stages)
 
 
 class Worker:
-    """One process's work on a run; whom it hires does the shards. `prepare` finds what is to be
-    extracted again instead of what is due."""
+    """One process's work on a run; its executor runs the shards. `prepare` finds what is to be
+    reprocessed, instead of what is due."""
 
     def __init__(
         self,
         out: str,
         settings: Settings,
         notify: Notify | None,
-        hire: Hire = Here,
+        executor: ExecutorFactory = LocalExecutor,
         prepare: Prepare | None = None,
         plan: Planning = make_plan,
     ) -> None:
@@ -118,7 +126,7 @@ class Worker:
         self._notify = notify or ignore
         self._destination = destination_of(out, settings)
         self._store = self._destination.store
-        self._hire = hire
+        self._executor = executor
         self._session = Session(time.monotonic())
         self._share = share_of(settings, os.environ)
         self._ledger = Ledger(self._store, STAGES)
@@ -139,8 +147,10 @@ class Worker:
         store, settings = self._store, self._settings
         stop.ask_after(settings.time_limit)
         async with render_pool(settings) as pool:
-            site = Site(store, self._ledger, settings, pool, self._session, stop, self._notify)
-            async with self._hire(site) as crew:
+            context = RunContext(
+                store, self._ledger, settings, pool, self._session, stop, self._notify
+            )
+            async with self._executor(context) as executor:
                 plan = await stop.before(self._plan(inputs, pool))
                 await asyncio.to_thread(self._ledger.refresh)
                 ordered = [name for name in STAGES if name in stages]
@@ -153,10 +163,13 @@ class Worker:
                 told = (inputs, self._destination.uri, settings, asking, self._share)
                 command = self._again.command if self._again else None
                 record = await asyncio.to_thread(new_record, *told, command)
-                async with recorded(store, record, self._session, crew), await self._within(stop):
+                async with (
+                    recorded(store, record, self._session, executor),
+                    await self._within(stop),
+                ):
                     async for part in self._parts(plan, ordered):
                         for name in ordered:
-                            await self._run_stage(name, part, site, crew)
+                            await self._run_stage(name, part, context, executor)
                         await asyncio.to_thread(self._ledger.write)
         return await asyncio.to_thread(self._account, plan, ordered)
 
@@ -166,7 +179,7 @@ class Worker:
         if self._settings.max_cost is not None:
             sessions = await asyncio.to_thread(read_sessions, self._store)
             budget = budget_of(self._settings, self._share, sessions)
-        begun, drains = self._session.started, self._hire is Here
+        begun, drains = self._session.started, self._executor is LocalExecutor
         return within(budget, begun, stop, self._notify, drains=drains)
 
     async def _parts(self, plan: Plan, stages: Sequence[str]) -> AsyncIterator[Plan]:
@@ -235,9 +248,11 @@ class Worker:
         await asyncio.to_thread(self._destination.prepare, private=not self._settings.public)
         return await self._make_plan(self._store, self._settings, inputs, pool, self._notify)
 
-    async def _run_stage(self, name: str, plan: Plan, site: Site, crew: Crew) -> None:
+    async def _run_stage(
+        self, name: str, plan: Plan, context: RunContext, executor: Executor
+    ) -> None:
         again = self._again if name == "extract" else None
-        stage = await asyncio.to_thread(stage_named, name, site, again)
+        stage = await asyncio.to_thread(create_stage, name, context, again)
         if name == "extract" and self._prepare is not None:
             work, done, expected = await asyncio.to_thread(self._work_again, stage, plan)
         else:
@@ -246,8 +261,8 @@ class Worker:
             )
             ahead = sum(expected_items(self._ledger, name, one) for one in work)
             expected = done.items + ahead
-        if work and site.stop.closed is not None:
-            raise site.stop.closed
+        if work and context.stop.closed is not None:
+            raise context.stop.closed
         self._notify(StageStarted(name, expected))
         for status, count in done.statuses.items():
             self._notify(ItemsDone(name, status, count, fresh=False))
@@ -256,8 +271,8 @@ class Worker:
             self._store.delete([SUMMARY_PATH])
         replaced = frozenset(one.shard.name for one in work if one.generation > 0)
         await asyncio.to_thread(split_ahead, self._store, stage.tables, replaced)
-        committed = await crew.do(stage, work, again)
-        if work and self._hire is not Here:
+        committed = await executor.run(stage, work, again)
+        if work and self._executor is not LocalExecutor:
             # Others committed it.
             if again is not None:
                 again.done_elsewhere([one.shard.name for one in work])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llm_ocr import __version__
-from llm_ocr.pipeline.crew import Site
+from llm_ocr.pipeline.executor import RunContext
 from llm_ocr.pipeline.loop import Work
 from llm_ocr.platforms.cluster import Room
 from llm_ocr.settings import Settings
@@ -55,21 +55,21 @@ class Orders:
         return replace(self, settings=self.settings.model_copy(update=own))
 
 
-def orders_for(site: Site, room: Room, work: Sequence[Work]) -> Orders:
+def orders_for(context: RunContext, room: Room, work: Sequence[Work]) -> Orders:
     """The orders of an engine with that room, for a run whose shards are `work`."""
     documents = (planned.document for one in work for planned in one.shard.documents)
     paths = (Path(one.source_uri) for one in documents)
     return Orders(
-        out=site.store.uri,
-        settings=_settings(site, room),
+        out=context.store.uri,
+        settings=_settings(context, room),
         environment={name: os.environ[name] for name in CARRIED if name in os.environ},
-        plan_size=site.store.look(PLAN_PATH).size,
+        plan_size=context.store.look(PLAN_PATH).size,
         document=next((path for path in paths if path.exists()), None),
     )
 
 
-def _settings(site: Site, room: Room) -> Settings:
-    settings, folder = site.settings, site.store.folder
+def _settings(context: RunContext, room: Room) -> Settings:
+    settings, folder = context.settings, context.store.folder
     changes = {
         "metrics_port": None,
         "render_workers": settings.render_workers or room.cpus,

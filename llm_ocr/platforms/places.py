@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from llm_ocr.pipeline.crew import Here, Hire
 from llm_ocr.pipeline.events import Notify
+from llm_ocr.pipeline.executor import ExecutorFactory, LocalExecutor
 from llm_ocr.platforms.cluster import NoSuchPlaceError, Wanted
 from llm_ocr.settings import Settings
 
@@ -18,14 +18,14 @@ def crew_at(
     notify: Notify,
     *,
     asks: bool = True,
-) -> Iterator[tuple[Settings, Hire]]:
+) -> Iterator[tuple[Settings, ExecutorFactory]]:
     """Who does the shards of the run at `out`, and the settings for it: this process, or what `on`
     says, which has --on and the options that belong to it. `asks`: whether a model is needed.
 
     Raises NoSuchPlaceError.
     """
     if not on:
-        yield settings, Here
+        yield settings, LocalExecutor
         return
     from llm_ocr.platforms.ray import crew_on
 

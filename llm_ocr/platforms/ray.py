@@ -12,9 +12,9 @@ from typing import Any
 from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.messages import how_to_install
 from llm_ocr.pipeline import worker
-from llm_ocr.pipeline.crew import Hire
 from llm_ocr.pipeline.due import USUAL
 from llm_ocr.pipeline.events import Note, Notify, ignore
+from llm_ocr.pipeline.executor import ExecutorFactory
 from llm_ocr.pipeline.interruption import StoppedError
 from llm_ocr.pipeline.targets import EngineKind
 from llm_ocr.platforms.carrying import carried, put
@@ -51,9 +51,9 @@ def run(
     notify: Notify | None = None,
 ) -> Summary:
     """As `llm_ocr.run`, with engines on a Ray cluster. Raises ClusterError too."""
-    with crew_on(out, settings or Settings(), wanted or Wanted(), notify) as (chosen, hire):
+    with crew_on(out, settings or Settings(), wanted or Wanted(), notify) as (chosen, executor):
         return worker.run(
-            inputs, out, chosen, stages=stages, update=update, notify=notify, hire=hire
+            inputs, out, chosen, stages=stages, update=update, notify=notify, executor=executor
         )
 
 
@@ -65,9 +65,9 @@ def crew_on(
     notify: Notify | None = None,
     *,
     asks: bool = True,
-) -> Iterator[tuple[Settings, Hire]]:
-    """The settings of the run at `out` as a cluster's nodes can use them, and its engines as the
-    run's crew, for as long as the block lasts. Without `asks` no model is asked: it needs no GPU.
+) -> Iterator[tuple[Settings, ExecutorFactory]]:
+    """The settings of the run at `out` as a cluster's nodes can use them, and an executor on its
+    nodes, for as long as the block lasts. Without `asks` no model is asked: it needs no GPU.
 
     Where Ray is initialised already, its cluster is used and left as it is. Raises ClusterError.
     """
@@ -80,9 +80,9 @@ def crew_on(
         room = room_for(_nodes(ray), chosen, wanted)
         if asks:
             chosen = _with_engine_chosen(ray, chosen, room, notify or ignore)
-        from llm_ocr.platforms.ray_crew import RayCrew
+        from llm_ocr.platforms.ray_executor import RayExecutor
 
-        yield chosen, partial(RayCrew, room=room)
+        yield chosen, partial(RayExecutor, room=room)
 
 
 @contextmanager

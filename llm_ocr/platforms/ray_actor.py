@@ -4,35 +4,35 @@ import asyncio
 import os
 
 from llm_ocr.inference.replies import EngineFailedError
-from llm_ocr.pipeline.hand import Hand, Report, Task
+from llm_ocr.pipeline.shard_worker import RemoteShardWorker, ShardAssignment, WorkerReport
 from llm_ocr.pipeline.targets import EngineKind, target_of
 from llm_ocr.platforms.orders import Orders, problem_here
 from llm_ocr.settings import Settings
 
 
 class EngineActor:
-    """Ray's actor; a thin coat around `Hand`. `start` first."""
+    """Ray's actor; a thin coat around `RemoteShardWorker`. `start` first."""
 
     async def start(self, orders: Orders) -> str | None:
         """Begin; returns what is wrong with this node, if something is."""
         os.environ.update(orders.environment)
         found = await asyncio.to_thread(problem_here, orders)
         if found is None:
-            self._hand = Hand(orders.out, orders.settings)
-            self._hand.start()
+            self._worker = RemoteShardWorker(orders.out, orders.settings)
+            self._worker.start()
         return found
 
-    async def give(self, task: Task) -> None:
-        self._hand.give(task)
+    async def assign(self, task: ShardAssignment) -> None:
+        self._worker.assign(task)
 
-    async def report(self) -> Report:
-        return await self._hand.report()
+    async def report(self) -> WorkerReport:
+        return await self._worker.report()
 
-    async def finish(self) -> Report:
-        return await self._hand.finish()
+    async def finish(self) -> WorkerReport:
+        return await self._worker.finish()
 
-    async def stop(self) -> Report:
-        return await self._hand.stop()
+    async def stop(self) -> WorkerReport:
+        return await self._worker.stop()
 
 
 def engine_kind(settings: Settings) -> EngineKind | EngineFailedError:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from llm_ocr.documents import Document
-from llm_ocr.pipeline.crew import render_pool
 from llm_ocr.pipeline.events import ItemsDone, Notify, StageEnded, StageStarted
+from llm_ocr.pipeline.executor import render_pool
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
 from llm_ocr.platforms.prices import Interval
 from llm_ocr.platforms.sampling import Stratum, total_pages

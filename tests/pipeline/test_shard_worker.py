@@ -12,8 +12,8 @@ from llm_ocr import load_documents, load_pages
 from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.pipeline.events import ItemsDone, Note, ShardDone
-from llm_ocr.pipeline.hand import Hand, Report, Task
 from llm_ocr.pipeline.loop import Work
+from llm_ocr.pipeline.shard_worker import RemoteShardWorker, ShardAssignment, WorkerReport
 from llm_ocr.pipeline.standing import not_committed, standing
 from llm_ocr.settings import Settings
 from llm_ocr.sources.open import list_documents
@@ -34,26 +34,26 @@ async def handed(
     folder: Path,
     server: ChatServer,
     **settings: Any,  # noqa: ANN401
-) -> AsyncIterator[tuple[Hand, list[Work]]]:
-    """A hand, and shards of two pages each that it was not given yet."""
+) -> AsyncIterator[tuple[RemoteShardWorker, list[Work]]]:
+    """A started worker, and shards of two pages each to assign to it."""
     for k in range(SHARDS):
         documents.pdf(folder / "in" / f"{k}.pdf", pages=2)
     planned = [PlannedDocument(one, 2) for one in list_documents([str(folder / "in")])]
     work = [Work(shard, 0, {}) for shard in cut_shards(planned, 2)]
-    hand = Hand(str(folder / "out"), Settings(base_url=server.base_url, **settings))
-    hand.start()
+    worker = RemoteShardWorker(str(folder / "out"), Settings(base_url=server.base_url, **settings))
+    worker.start()
     try:
         async with asyncio.timeout(SECONDS):
-            yield hand, work
+            yield worker, work
     finally:
-        await hand.stop()
+        await worker.stop()
 
 
-async def until(hand: Hand, shards: int) -> list[Report]:
+async def until(worker: RemoteShardWorker, shards: int) -> list[WorkerReport]:
     """The reports up to the one that tells of so many shards done."""
-    reports: list[Report] = []
+    reports: list[WorkerReport] = []
     while shards > 0:
-        reports.append(await hand.report())
+        reports.append(await worker.report())
         assert reports[-1].error is None
         shards -= sum(isinstance(one, ShardDone) for one in reports[-1].events)
     return reports
@@ -69,28 +69,28 @@ async def test_its_window_is_full_across_shards_that_come_one_by_one(tmp_path: P
         await together.wait()
         return at_once(body)
 
-    async with serving(reply) as server, handed(tmp_path, server, concurrency=8) as (hand, work):
-        for taken, one in enumerate(work):
-            hand.give(Task("extract", one))
-            while (await hand.report()).taken <= taken:
+    async with serving(reply) as server, handed(tmp_path, server, concurrency=8) as (worker, work):
+        for started, one in enumerate(work):
+            worker.assign(ShardAssignment("extract", one))
+            while (await worker.report()).started <= started:
                 pass
-        reports = await until(hand, SHARDS)
+        reports = await until(worker, SHARDS)
     assert reports[-1].session.counts["extract"].items == 2 * SHARDS
     assert len(list(load_pages(tmp_path / "out"))) == 2 * SHARDS
 
 
 async def test_stages_follow_each_other_and_it_ends_in_order(tmp_path: Path) -> None:
-    async with serving() as server, handed(tmp_path, server) as (hand, work):
+    async with serving() as server, handed(tmp_path, server) as (worker, work):
         for one in work:
-            hand.give(Task("extract", one))
-        first = await until(hand, SHARDS)
+            worker.assign(ShardAssignment("extract", one))
+        first = await until(worker, SHARDS)
         for one in work:
-            hand.give(Task("assemble", Work(one.shard, 0, {"extract": 0})))
-        last = await hand.finish()
+            worker.assign(ShardAssignment("assemble", Work(one.shard, 0, {"extract": 0})))
+        last = await worker.finish()
     ended = [one for report in first for one in report.events if isinstance(one, ItemsDone)]
     assert sum(one.count for one in ended) == 2 * SHARDS
     assert sum(isinstance(one, ShardDone) for one in last.events) == SHARDS
-    assert (last.taken, last.session.counts["assemble"].items) == (2 * SHARDS, SHARDS)
+    assert (last.started, last.session.counts["assemble"].items) == (2 * SHARDS, SHARDS)
     assert len(list(load_documents(tmp_path / "out"))) == SHARDS
 
 
@@ -100,13 +100,13 @@ async def test_stopped_it_has_staged_what_was_answered(tmp_path: Path) -> None:
             await asyncio.Event().wait()
         return at_once(body)
 
-    async with serving(reply) as server, handed(tmp_path, server, concurrency=1) as (hand, work):
+    async with serving(reply) as server, handed(tmp_path, server, concurrency=1) as (worker, work):
         for one in work:
-            hand.give(Task("extract", one))
-        await until(hand, 1)
+            worker.assign(ShardAssignment("extract", one))
+        await until(worker, 1)
         while len(server.requests) < 4:
-            await hand.report()
-        assert (await hand.stop()).error is None
+            await worker.report()
+        assert (await worker.stop()).error is None
         store = open_store(str(tmp_path / "out"))
         staged = [thing.path for thing in store.list("_staging/extract")]
     assert sum(path.endswith(".json") for path in staged) == 1
@@ -122,11 +122,11 @@ async def test_why_its_engine_failed_is_reported(tmp_path: Path) -> None:
     async with serving() as server:
         nobody = server
     settings = {"ready_timeout": 0.1}
-    async with handed(tmp_path, nobody, **settings) as (hand, work):
-        hand.give(Task("extract", work[0]))
-        reports = [await hand.report()]
+    async with handed(tmp_path, nobody, **settings) as (worker, work):
+        worker.assign(ShardAssignment("extract", work[0]))
+        reports = [await worker.report()]
         while reports[-1].error is None:
-            reports.append(await hand.report())
+            reports.append(await worker.report())
     assert isinstance(reports[-1].error, EngineFailedError)
     assert "nobody answers" in str(reports[-1].error)
     notes = [one.text for report in reports for one in report.events if isinstance(one, Note)]

@@ -1,4 +1,4 @@
-"""Who does the shards of a stage: this process with its engine, or others whom it hands them."""
+"""Executors run the shards of a stage, in this process or on remote workers."""
 
 import asyncio
 import tempfile
@@ -41,8 +41,8 @@ from llm_ocr.tables.schema import Row
 
 
 @dataclass(frozen=True)
-class Site:
-    """What a crew works with. It fills `session` as it works, and heeds `stop`."""
+class RunContext:
+    """What an executor works with. It fills `session` as it works, and observes `stop`."""
 
     store: Store
     ledger: Ledger
@@ -53,28 +53,29 @@ class Site:
     notify: Notify
 
 
-class Crew(Protocol):
-    """Does shards."""
+class Executor(Protocol):
+    """Runs the shards of stages."""
 
-    async def do(
+    async def run(
         self, stage: Stage[Any], work: Sequence[Work], again: Again | None = None
     ) -> Counts:
-        """Do, commit and publish the shards; what of them was committed. Raises as StageLoop.
+        """Run, commit and publish the shards; returns counts of what was committed.
 
-        `again` is what the stage was made from, if it does shards again.
+        `again` is the plan that the stage was made from, where it reprocesses committed shards.
+        Raises what StageLoop raises.
         """
         ...
 
-    def account(self) -> None:
-        """Bring the session up to date."""
+    def update_session(self) -> None:
+        """Write what has been done so far into the session."""
         ...
 
 
-Hire = Callable[[Site], AbstractAsyncContextManager[Crew]]
+ExecutorFactory = Callable[[RunContext], AbstractAsyncContextManager[Executor]]
 
 
 def render_pool(settings: Settings) -> RenderPool:
-    """Processes that draw pages, as the settings want them."""
+    """The processes that render pages, as configured by the settings."""
     password = settings.password
     return RenderPool(
         _render_workers(settings),
@@ -91,27 +92,27 @@ def _render_workers(settings: Settings) -> int:
     return settings.render_workers or min(available_cores(), 8)
 
 
-def stage_named(name: str, site: Site, again: Again | None = None) -> Stage[Any]:
-    """The stage, or what is done `again` of it.
+def create_stage(name: str, context: RunContext, again: Again | None = None) -> Stage[Any]:
+    """The stage; with `again`, the stage that reprocesses what that plan selects.
 
-    Raises EngineFailedError where nobody here can serve the model.
+    Raises EngineFailedError if no engine on this machine can serve the model.
     """
 
-    def rows_of(table: str, shard: str, columns: Sequence[str] | None) -> Iterator[Row]:
-        return read_shard(site.store, site.ledger, table, shard, columns)
+    def read_rows(table: str, shard: str, columns: Sequence[str] | None) -> Iterator[Row]:
+        return read_shard(context.store, context.ledger, table, shard, columns)
 
-    settings = site.settings
+    settings = context.settings
     if name == "assemble":
-        return AssembleStage(rows_of)
+        return AssembleStage(read_rows)
     if name == "parse":
-        return parse_stage(site.store, settings, rows_of)
+        return parse_stage(context.store, settings, read_rows)
     if name == "describe":
-        return describe_stage(site.store, site.ledger, settings, rows_of)
+        return describe_stage(context.store, context.ledger, settings, read_rows)
     if again is not None and not again.asks:
-        return again.stage(ExtractStage(site.pool, profile_named(settings.model)))
+        return again.stage(ExtractStage(context.pool, profile_named(settings.model)))
     profile = _target(name, settings).reader.profile
     extract = ExtractStage(
-        site.pool, profile, settings.selection, settings.min_agreement, settings.text_layer
+        context.pool, profile, settings.selection, settings.min_agreement, settings.text_layer
     )
     return again.stage(extract) if again is not None else OnceStage(extract)
 
@@ -120,22 +121,22 @@ def _target(stage: str, settings: Settings) -> Target:
     return target_of(settings, model_for(settings, stage))
 
 
-class Here:
-    """This process does the work itself: it draws, asks its engine, and writes the rows."""
+class LocalExecutor:
+    """Runs shards in this process: renders pages, asks its engine, and writes the rows."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
         self._pace = Pace()
         self._stack = AsyncExitStack()
-        settings, notify = site.settings, site.notify
-        # A bucket takes no line at a time.
+        settings, notify = context.settings, context.notify
+        # An object store can't be appended to line by line.
         self._own_log_dir: Path | None = None
         if settings.log_dir is not None:
             log_dir = settings.log_dir
-        elif site.store.folder is not None:
-            log_dir = site.store.folder / "logs"
+        elif context.store.folder is not None:
+            log_dir = context.store.folder / "logs"
         else:
-            # By no name that another user of this machine could foresee, and put a link at.
+            # A random name: another user of this machine could put a link at a predictable one.
             log_dir = self._own_log_dir = Path(tempfile.mkdtemp(prefix="llm-ocr-"))
         self._telemetry = Telemetry(settings, notify)
         self._askers = Askers(settings, log_dir, notify, self._telemetry.observe)
@@ -152,28 +153,28 @@ class Here:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.account()
+        self.update_session()
         await self._stack.aclose()
         if self._own_log_dir is not None:
             with suppress(OSError):
-                # Where an engine ran, its log stays.
+                # Fails if an engine ran, so that its log is kept.
                 self._own_log_dir.rmdir()
 
-    async def do(
+    async def run(
         self, stage: Stage[Any], work: Sequence[Work], again: Again | None = None
     ) -> Counts:
-        """As `Crew.do`."""
-        return await self.do_as_it_comes(stage, _in_turn(work)) if work else Counts()
+        """As `Executor.run`."""
+        return await self.run_stream(stage, _stream(work)) if work else Counts()
 
-    async def do_as_it_comes(self, stage: Stage[Any], work: AsyncIterable[Work]) -> Counts:
-        """As `do`, with shards that become known one after another."""
+    async def run_stream(self, stage: Stage[Any], work: AsyncIterable[Work]) -> Counts:
+        """Like `run`, with shards that become known one by one."""
         if isinstance(stage, AssembleStage | ReparseStage):
-            return await self._loop(stage, _nothing, work, None)
-        target = await asyncio.to_thread(_target, stage.name, self._site.settings)
+            return await self._loop(stage, _no_answer, work, None)
+        target = await asyncio.to_thread(_target, stage.name, self._context.settings)
         asker = await self._askers.asker(target)
         best = self._askers.climber(asker, stage.name).best
         if isinstance(stage, ParseStage):
-            # Of long documents a part at a time, of whichever document it is.
+            # Parts of long documents are asked about one slot each, whichever document they are of.
             places = self._slots(asker)
             best = partial(read_record, best, places, target.reader.profile)
         return await self._loop(stage, best, work, asker)
@@ -185,34 +186,36 @@ class Here:
         work: AsyncIterable[Work],
         asker: Asker | None,
     ) -> Counts:
-        site = self._site
+        context = self._context
         tempo = Tempo(
             items=self._slots(asker),
-            part_items=site.settings.part_pages,
-            part_seconds=site.settings.part_seconds,
+            part_items=context.settings.part_pages,
+            part_seconds=context.settings.part_seconds,
         )
-        fresh = site.session.counts.setdefault(stage.name, Counts())
+        fresh = context.session.counts.setdefault(stage.name, Counts())
         notify = self._telemetry.notify
-        loop = StageLoop(site.store, site.ledger, stage, read, tempo, site.stop, notify, fresh)
+        loop = StageLoop(
+            context.store, context.ledger, stage, read, tempo, context.stop, notify, fresh
+        )
         watching = asyncio.create_task(self._pace.watch(lambda: _moment(loop, tempo, asker)))
         try:
             await loop.run(work)
         finally:
             watching.cancel()
-            await asyncio.to_thread(site.ledger.write)
+            await asyncio.to_thread(context.ledger.write)
         return loop.committed
 
     def _slots(self, asker: Asker | None) -> Window:
-        """The window, and as many pages being drawn or waiting as keep it full."""
-        ahead = 2 * _render_workers(self._site.settings)
+        """Slots for the window's requests, and for the pages rendered ahead that keep it full."""
+        ahead = 2 * _render_workers(self._context.settings)
         slots = Window(ahead)
         if asker is not None:
             asker.window.follow(lambda width: slots.resize(width + ahead))
         return slots
 
-    def account(self) -> None:
-        """As `Crew.account`."""
-        session, askers = self._site.session, list(self._askers)
+    def update_session(self) -> None:
+        """As `Executor.update_session`."""
+        session, askers = self._context.session, list(self._askers)
         session.held_back = self._pace.shares
         session.engines = list(dict.fromkeys(one.answered_by for one in askers if one.answered_by))
         session.gpu_busy = self._telemetry.gpu_busy
@@ -223,13 +226,13 @@ class Here:
         session.preemptions = sum(asker.load.preemptions for asker in askers if asker.load)
 
 
-async def _in_turn(work: Sequence[Work]) -> AsyncIterator[Work]:
-    for one in work:
-        yield one
+async def _stream(work: Sequence[Work]) -> AsyncIterator[Work]:
+    for shard in work:
+        yield shard
 
 
-async def _nothing(item: Item, spent: Spent) -> Reading | None:
-    """For a stage that asks nobody."""
+async def _no_answer(item: Item, spent: Spent) -> Reading | None:
+    """The answer of stages that ask no model."""
     return None
 
 

@@ -1,4 +1,4 @@
-"""A process of a crew: it does the shards that another process hands it, and reports."""
+"""A worker process runs the shards that a remote executor assigns to it, and reports back."""
 
 import asyncio
 import logging
@@ -9,9 +9,9 @@ from time import monotonic
 
 from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.pipeline.again import Again, Elsewhere
-from llm_ocr.pipeline.crew import Here, Site, render_pool, stage_named
 from llm_ocr.pipeline.due import STAGES
 from llm_ocr.pipeline.events import Event, ItemsDone, Note, ShardDone
+from llm_ocr.pipeline.executor import LocalExecutor, RunContext, create_stage, render_pool
 from llm_ocr.pipeline.interruption import Stop, StoppedError
 from llm_ocr.pipeline.loop import Work
 from llm_ocr.pipeline.planning import standing_plan
@@ -23,153 +23,162 @@ from llm_ocr.tables.ledger import Ledger
 
 # Seconds between two reports where nothing asks for one sooner.
 REPORT_SECONDS = 1.0
-Ended = EngineFailedError | StorageError | BalanceError
+WorkerError = EngineFailedError | StorageError | BalanceError
 
 
 @dataclass(frozen=True)
-class Report:
-    """What happened since the last report, and since the beginning: how many shards were taken up,
-    and the session. `error` is what ended the process's work, if something did."""
+class WorkerReport:
+    """`events` since the last report; since the beginning, how many shards were `started`, and the
+    session. `error` is what ended the worker, if it failed."""
 
     events: tuple[Event, ...]
-    taken: int
+    started: int
     session: Session
-    error: Ended | None = None
+    error: WorkerError | None = None
 
 
 @dataclass(frozen=True)
-class Task:
-    """A shard that a stage is to do; `again` makes what does it again, if that is wanted."""
+class ShardAssignment:
+    """A shard to run through a stage; `again` creates the plan to reprocess it, if asked for."""
 
     stage: str
     work: Work
     again: Elsewhere | None = None
 
 
-class Hand:
-    """`hand.start(); hand.give(Task("extract", work)); await hand.report(); await hand.finish()`.
+class RemoteShardWorker:
+    """Runs assigned shards one after another, with an engine of its own.
 
-    A shard is taken up when the items of those before it are all under way, so that the window
-    stays full as long as one shard waits. The engine stays up from one stage to the next.
+        worker.start()
+        worker.assign(ShardAssignment("extract", work))
+        await worker.report()
+        await worker.finish()
+
+    A shard is started when all items of those before it are in flight, so that the window stays
+    full as long as one shard waits. The engine stays up from one stage to the next.
     """
 
     def __init__(self, out: str, settings: Settings) -> None:
         self._store, self._settings = open_store(out), settings
         self._session = Session(monotonic())
         self._stop = Stop()
-        self._given: asyncio.Queue[Task | None] = asyncio.Queue()
-        self._first_given: list[Task | None] = []
-        self._taken = 0
+        self._assigned: asyncio.Queue[ShardAssignment | None] = asyncio.Queue()
+        self._lookahead: list[ShardAssignment | None] = []
+        self._started = 0
         self._events: deque[Event] = deque()
         self._changed = asyncio.Event()
-        self._log = _Notes(self._events)
-        self._here: Here | None = None
+        self._log = _WarningsAsNotes(self._events)
+        self._executor: LocalExecutor | None = None
 
     def start(self) -> None:
-        """Begin, in the event loop that runs."""
+        """Start in the running event loop."""
         logging.getLogger("llm_ocr").addHandler(self._log)
-        self._living = asyncio.create_task(self._live())
+        self._running = asyncio.create_task(self._run())
 
-    def give(self, task: "Task") -> None:
-        """Have the shard done, after all that was given before."""
-        self._given.put_nowait(task)
+    def assign(self, task: "ShardAssignment") -> None:
+        """Queue the shard behind all that were assigned before."""
+        self._assigned.put_nowait(task)
 
-    async def report(self) -> Report:
-        """Wait until there is something to tell, a second at most, and tell it.
+    async def report(self) -> WorkerReport:
+        """Wait until there is something to report, a second at most, and report it.
 
-        Raises what the work ended with where that is no error that a run knows.
+        Raises the error that ended the worker if it isn't one of `WorkerError`.
         """
         changed = asyncio.ensure_future(self._changed.wait())
-        waited_for = {changed, self._living}
+        waited_for = {changed, self._running}
         first = asyncio.FIRST_COMPLETED
         await asyncio.wait(waited_for, timeout=REPORT_SECONDS, return_when=first)
         changed.cancel()
         self._changed.clear()
-        if self._here is not None:
-            self._here.account()
-        events = tuple(_merged(self._events.popleft() for _ in range(len(self._events))))
-        return Report(events, self._taken, self._session, self._error())
+        if self._executor is not None:
+            self._executor.update_session()
+        events = tuple(_merge_items(self._events.popleft() for _ in range(len(self._events))))
+        return WorkerReport(events, self._started, self._session, self._error())
 
-    async def finish(self) -> Report:
-        """End in order, once everything that was given is done, and report for the last time."""
-        self._given.put_nowait(None)
-        return await self._ended()
+    async def finish(self) -> WorkerReport:
+        """End once everything that was assigned is done, and report for the last time."""
+        self._assigned.put_nowait(None)
+        return await self._finished()
 
-    async def stop(self) -> Report:
-        """Stage what is finished, end the engine, and report for the last time."""
+    async def stop(self) -> WorkerReport:
+        """Stage what is finished, stop the engine, and report for the last time."""
         self._stop.ask(preempted=False)
-        return await self._ended()
+        return await self._finished()
 
-    async def _ended(self) -> Report:
-        await asyncio.wait({self._living})
+    async def _finished(self) -> WorkerReport:
+        await asyncio.wait({self._running})
         logging.getLogger("llm_ocr").removeHandler(self._log)
         return await self.report()
 
-    def _error(self) -> Ended | None:
-        if not self._living.done():
+    def _error(self) -> WorkerError | None:
+        if not self._running.done():
             return None
         try:
-            self._living.result()
+            self._running.result()
         except StoppedError:
             return None
         except (EngineFailedError, StorageError, BalanceError) as error:
             return error
         return None
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         store, settings = self._store, self._settings
         async with render_pool(settings) as pool:
             ledger = Ledger(store, STAGES)
-            site = Site(store, ledger, settings, pool, self._session, self._stop, self._tell)
-            async with Here(site) as self._here:
-                while (first := await self._stop.before(self._first())) is not None:
+            context = RunContext(
+                store, ledger, settings, pool, self._session, self._stop, self._emit
+            )
+            async with LocalExecutor(context) as self._executor:
+                while (first := await self._stop.before(self._peek())) is not None:
                     name = first.stage
-                    # What others have done of the stages before is looked up when one begins.
+                    # What other workers did of earlier stages is looked up when a stage begins.
                     await asyncio.to_thread(ledger.refresh)
                     again = await asyncio.to_thread(self._again, first, ledger)
-                    stage = await asyncio.to_thread(stage_named, name, site, again)
+                    stage = await asyncio.to_thread(create_stage, name, context, again)
                     own = await asyncio.to_thread(self._work_again, again)
-                    await self._here.do_as_it_comes(stage, self._of_stage(name, own))
+                    await self._executor.run_stream(stage, self._shards_of_stage(name, own))
                     for why, pages in (again.left_alone if again else {}).items():
-                        self._tell(Note(f"{pages:,} pages were left as they are: {why}"))
+                        self._emit(Note(f"{pages:,} pages were left as they are: {why}"))
 
-    def _again(self, first: "Task", ledger: Ledger) -> Again | None:
+    def _again(self, first: "ShardAssignment", ledger: Ledger) -> Again | None:
         return None if first.again is None else first.again(self._store, ledger)
 
     def _work_again(self, again: Again | None) -> dict[str, Work] | None:
-        """What there is to do again, by shard, as this process sees it."""
+        """What there is to reprocess, by shard, as this process sees it."""
         if again is None:
             return None
         return {one.shard.name: one for one in again.work(standing_plan(self._store))}
 
-    async def _first(self) -> "Task | None":
-        """The first of what was given and not yet taken up; None if no more will be given."""
-        if not self._first_given:
-            self._first_given.append(await self._given.get())
-        return self._first_given[0]
+    async def _peek(self) -> "ShardAssignment | None":
+        """The next assignment, which stays in the queue; None if there will be no more."""
+        if not self._lookahead:
+            self._lookahead.append(await self._assigned.get())
+        return self._lookahead[0]
 
-    async def _of_stage(self, stage: str, own: Mapping[str, Work] | None) -> AsyncIterator[Work]:
-        """Take up the shards given, as long as they are of this stage. Of those that are done again
-        (`own`) a shard that isn't there was done meanwhile."""
-        while (first := await self._first()) is not None and first.stage == stage:
-            self._first_given.clear()
-            self._taken += 1
+    async def _shards_of_stage(
+        self, stage: str, own: Mapping[str, Work] | None
+    ) -> AsyncIterator[Work]:
+        """Start the assigned shards as long as they are of this stage. When reprocessing (`own`), a
+        shard that isn't there was done meanwhile."""
+        while (first := await self._peek()) is not None and first.stage == stage:
+            self._lookahead.clear()
+            self._started += 1
             self._changed.set()
             work = first.work
             yield work if own is None else own.get(work.shard.name, replace(work, kept=_done))
 
-    def _tell(self, event: Event) -> None:
+    def _emit(self, event: Event) -> None:
         self._events.append(event)
         if isinstance(event, ShardDone):
             self._changed.set()
 
 
 def _done(store: Store) -> None:
-    """`Work.kept` of a shard that there is nothing to do of."""
+    """`Work.kept` of a shard with nothing left to do."""
 
 
-class _Notes(logging.Handler):
-    """Warnings become notes: nobody reads the log of a process elsewhere."""
+class _WarningsAsNotes(logging.Handler):
+    """Reports warnings as notes: nobody reads the log of a process on another machine."""
 
     def __init__(self, events: deque[Event]) -> None:
         super().__init__(logging.WARNING)
@@ -179,8 +188,8 @@ class _Notes(logging.Handler):
         self._events.append(Note(self.format(record)))
 
 
-def _merged(events: Iterable[Event]) -> Iterator[Event]:
-    """The same with items that ended alike counted together, before everything else."""
+def _merge_items(events: Iterable[Event]) -> Iterator[Event]:
+    """The same events, with items of the same status counted together and put first."""
     items: Counter[tuple[str, str, bool]] = Counter()
     others: list[Event] = []
     for event in events:
@@ -193,8 +202,8 @@ def _merged(events: Iterable[Event]) -> Iterator[Event]:
     yield from others
 
 
-def add_up(session: Session, several: Iterable[Session]) -> None:
-    """Make the session what several processes did together."""
+def merge_sessions(session: Session, several: Iterable[Session]) -> None:
+    """Make the session the sum of the sessions of several processes."""
     parts = list(several)
     session.counts = {}
     for part in parts:

@@ -1,4 +1,4 @@
-"""Engines on a Ray cluster as a run's crew: shards are handed to them as they have use for them.
+"""An executor that runs shards on engines of a Ray cluster.
 
 Only shards' names and counts travel through Ray; pages and results are read from and written to
 the stores by the nodes.
@@ -19,10 +19,10 @@ from ray.exceptions import RayActorError
 from llm_ocr.inference.replies import EngineFailedError, WrongServerError
 from llm_ocr.messages import counted
 from llm_ocr.pipeline.again import Again, Elsewhere
-from llm_ocr.pipeline.crew import Site
 from llm_ocr.pipeline.events import Event, ItemsDone, Note, ShardDone
-from llm_ocr.pipeline.hand import Report, Task, add_up
+from llm_ocr.pipeline.executor import RunContext
 from llm_ocr.pipeline.loop import Work, none_kept
+from llm_ocr.pipeline.shard_worker import ShardAssignment, WorkerReport, merge_sessions
 from llm_ocr.pipeline.standing import not_committed, standing
 from llm_ocr.pipeline.telemetry import Telemetry
 from llm_ocr.platforms.cluster import PLACE_SECONDS, ClusterError, Room, import_problem, reason_of
@@ -32,10 +32,10 @@ from llm_ocr.report.summary import Session
 from llm_ocr.stages.stage import Stage
 from llm_ocr.tables.counts import Counts
 
-# Shards that wait at an engine beside those that it has taken up: its window stays full while it
+# Shards that wait at an engine beside those that it has started up: its window stays full while it
 # asks for more.
 AHEAD = 2
-# Deaths of one engine's process without a shard done between them; at the next it is given up.
+# Deaths of one engine's process without a shard done between them; at the next it is assigned up.
 MAX_DEATHS = 5
 # Seconds for a stop to stage what is finished, and to end the engine.
 STOP_SECONDS = 60.0
@@ -44,10 +44,10 @@ Result = TypeVar("Result")
 
 @dataclass
 class _Engine:
-    """One engine as the driver knows it; its process may be another one than at first.
+    """One engine as the driver knows it; its process may have been restarted.
 
-    `held` are the shards it has, `given` and `taken` count those of this process, and `open_items`
-    the items it told of that are in no committed shard yet.
+    `held` are the shards it has; `assigned` and `started` count those of its current process;
+    `open_items` are items that it reported and that are in no committed shard yet.
     """
 
     number: int
@@ -55,8 +55,8 @@ class _Engine:
     is_up: bool = False
     is_waiting: bool = False
     held: dict[str, Work] = field(default_factory=dict)
-    given: int = 0
-    taken: int = 0
+    assigned: int = 0
+    started: int = 0
     open_items: Counter[str] = field(default_factory=Counter)
     deaths: int = 0
 
@@ -65,12 +65,12 @@ class _Engine:
         return f"engine {self.number}"
 
 
-class RayCrew:
+class RayExecutor:
     """As many engines as there is room and work for, started with the first shard."""
 
-    def __init__(self, site: Site, room: Room) -> None:
-        self._site, self._room = site, room
-        self._telemetry = Telemetry(site.settings, site.notify)
+    def __init__(self, context: RunContext, room: Room) -> None:
+        self._context, self._room = context, room
+        self._telemetry = Telemetry(context.settings, context.notify)
         self._engines: list[_Engine] = []
         self._is_closing = False
         self._employed: list[asyncio.Task[None]] = []
@@ -99,13 +99,13 @@ class RayCrew:
         await asyncio.gather(*(self._dismiss(engine, how) for engine in self._engines))
         # Not cancelled: Ray's client trips over references that nobody waits for any more.
         await asyncio.gather(*self._employed)
-        self.account()
+        self.update_session()
         await self._telemetry.__aexit__(kind, error, trace)
 
-    async def do(
+    async def run(
         self, stage: Stage[Any], work: Sequence[Work], again: Again | None = None
     ) -> Counts:
-        """As `Crew.do`. Raises ClusterError where a node writes to another place than this."""
+        """As `Executor.run`. Raises ClusterError where a node writes to another place than this."""
         if not work:
             return Counts()
         if again is not None:
@@ -115,11 +115,11 @@ class RayCrew:
         self._again, self._as_it_was = again.elsewhere() if again else None, set()
         self._todo, self._left = deque(work), {one.shard.name for one in work}
         self._outcome = asyncio.get_running_loop().create_future()
-        await self._hire(work)
+        await self._executor(work)
         self._hand_out()
         self._conclude()
-        await self._site.stop.before(_result(self._outcome))
-        store = self._site.store
+        await self._context.stop.before(_result(self._outcome))
+        store = self._context.store
         changed = [one for one in work if one.shard.name not in self._as_it_was]
         gone = await asyncio.to_thread(not_committed, store, stage.name, changed)
         if gone:
@@ -130,16 +130,16 @@ class RayCrew:
             )
         return self._committed
 
-    def account(self) -> None:
-        """As `Crew.account`, from the engines' last reports."""
-        add_up(self._site.session, self._sessions.values())
+    def update_session(self) -> None:
+        """As `Executor.update_session`, from the engines' last reports."""
+        merge_sessions(self._context.session, self._sessions.values())
 
-    async def _hire(self, work: Sequence[Work]) -> None:
+    async def _executor(self, work: Sequence[Work]) -> None:
         """Start engines where there are fewer than there is room and work for."""
         missing = min(self._room.engines, len(work)) - len(self._engines)
         if missing <= 0:
             return
-        orders = await asyncio.to_thread(orders_for, self._site, self._room, work)
+        orders = await asyncio.to_thread(orders_for, self._context, self._room, work)
         for _ in range(missing):
             engine = _Engine(len(self._engines) + 1)
             self._engines.append(engine)
@@ -164,7 +164,7 @@ class RayCrew:
         except EngineFailedError as error:
             self._failures.append(error)
             if len(self._failures) < len(self._engines):
-                self._site.notify(Note(f"{engine.name} failed, the others go on: {error}"))
+                self._context.notify(Note(f"{engine.name} failed, the others go on: {error}"))
             await self._take_back(engine)
 
     async def _work_with(self, engine: _Engine, orders: Orders) -> None:
@@ -179,14 +179,14 @@ class RayCrew:
         if not (await asyncio.wait({starting}, timeout=PLACE_SECONDS))[0]:
             engine.is_waiting = True
             waits = f"{engine.name} waits for a node with {room.each} to spare"
-            self._site.notify(Note(waits))
+            self._context.notify(Note(waits))
         problem = await starting
         if problem is not None:
             raise ClusterError(problem)
         engine.is_up, engine.is_waiting = True, False
         self._hand_out()
         while not self._is_closing:
-            report: Report = await engine.actor.report.remote()
+            report: WorkerReport = await engine.actor.report.remote()
             self._hear(engine, report)
             if report.error is not None:
                 raise report.error
@@ -200,17 +200,17 @@ class RayCrew:
             while (
                 self._todo
                 and engine.is_up
-                and engine.given - engine.taken < AHEAD
+                and engine.assigned - engine.started < AHEAD
                 and len(engine.held) < share
             ):
                 work = self._todo.popleft()
                 engine.held[work.shard.name] = work
-                engine.given += 1
-                engine.actor.give.remote(Task(self._stage.name, work, self._again))
+                engine.assigned += 1
+                engine.actor.assign.remote(ShardAssignment(self._stage.name, work, self._again))
 
-    def _hear(self, engine: _Engine, report: Report) -> None:
+    def _hear(self, engine: _Engine, report: WorkerReport) -> None:
         self._sessions[engine.actor] = report.session
-        engine.taken = report.taken
+        engine.started = report.started
         for event in report.events:
             self._note(engine, event)
         self._hand_out()
@@ -230,7 +230,7 @@ class RayCrew:
                     self._as_it_was.add(shard)
                 self._done(shard, counts)
             case Note(text):
-                self._site.notify(Note(f"{engine.name}: {text}"))
+                self._context.notify(Note(f"{engine.name}: {text}"))
 
     def _done(self, shard: str, counts: Counts) -> None:
         self._left.discard(shard)
@@ -262,7 +262,7 @@ class RayCrew:
             raise EngineFailedError(
                 f"the process of {engine.name} died {engine.deaths} times in a row: {why}"
             )
-        self._site.notify(Note(f"{engine.name} died and is started again: {why}"))
+        self._context.notify(Note(f"{engine.name} died and is started again: {why}"))
         await self._take_back(engine)
 
     async def _take_back(self, engine: _Engine) -> None:
@@ -273,16 +273,16 @@ class RayCrew:
         ray.kill(actor)
         for status, count in engine.open_items.items():
             # What was not committed will be told of again.
-            self._site.notify(ItemsDone(stage.name, status, -count, fresh=True))
-        engine.is_up, engine.given, engine.taken = False, 0, 0
+            self._context.notify(ItemsDone(stage.name, status, -count, fresh=True))
+        engine.is_up, engine.assigned, engine.started = False, 0, 0
         engine.held, engine.open_items = {}, Counter()
         for work in held:
-            counts = await asyncio.to_thread(standing, self._site.store, stage, work)
+            counts = await asyncio.to_thread(standing, self._context.store, stage, work)
             if counts is None:
                 self._todo.appendleft(work)
                 continue
             for status, count in counts.statuses.items():
-                self._site.notify(ItemsDone(stage.name, status, count, fresh=True))
+                self._context.notify(ItemsDone(stage.name, status, count, fresh=True))
             self._done(work.shard.name, counts)
         self._hand_out()
         self._conclude()

@@ -25,7 +25,7 @@ from obstore.fsspec import register
 from benchmarks.material import instant_server, repeated_pdf
 from llm_ocr import run
 from llm_ocr.records import PageStatus
-from llm_ocr.storage.store import make_place, open_store
+from llm_ocr.storage.store import create_repository, open_store
 from llm_ocr.tables.read import read_table
 from llm_ocr.tables.schema import SCHEMAS, Row
 from tests import documents
@@ -116,7 +116,7 @@ def make_documents(folder: Path, pages: int) -> Path:
 
 
 def upload(folder: Path, place: str) -> None:
-    make_place(place, private=True)
+    create_repository(place, private=True)
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     files = {path.relative_to(folder).as_posix(): path for path in paths}
     open_store(place).put_many(files, "documents")

@@ -44,7 +44,7 @@ from llm_ocr.platforms.base import Gpu, JobSpec
 from llm_ocr.platforms.clouds import Place, open_platform
 from llm_ocr.platforms.launching import job_spec, priced
 from llm_ocr.platforms.planning import plan_input
-from llm_ocr.storage.hub_address import run_place
+from llm_ocr.storage.hub_address import run_uri
 
 # %% [markdown]
 # ## Parameters
@@ -244,6 +244,6 @@ show_held_back(OUT)
 
 # %%
 if CLEAN_UP:
-    bucket = run_place(OUT).removeprefix("hf://buckets/")
+    bucket = run_uri(OUT).removeprefix("hf://buckets/")
     HfApi().delete_bucket(bucket)
     print(f"{bucket} is removed")

@@ -35,7 +35,7 @@ from llm_ocr.platforms.throughput import load_speeds
 from llm_ocr.report.pictures import page_with_boxes, with_figures
 from llm_ocr.report.sessions import SessionRecord, read_sessions, total_cost
 from llm_ocr.sources.names import safe_name
-from llm_ocr.storage.hub_address import run_place
+from llm_ocr.storage.hub_address import run_uri
 from llm_ocr.storage.store import open_store
 from llm_ocr.tables.read import load_descriptions, load_documents, load_figures, load_pages
 
@@ -224,7 +224,7 @@ def show_against_plan(out: str, offer: Offer) -> None:
     platform charges for starts in any of them: the bill has both. Pages that the embedded engine
     read are compared with no GPU: a CPU's minutes are not to be had at a GPU's price.
     """
-    sessions = read_sessions(open_store(run_place(out)))
+    sessions = read_sessions(open_store(run_uri(out)))
     reading = [one for one in sessions if "extract" in one.stages]
     pages = summary_of(out)["pages"]
     if any(_on_cpu(one) for one in reading):
@@ -275,7 +275,7 @@ def explained_counts(reading: Sequence[SessionRecord], pages: int) -> list[str]:
 
 def show_held_back(out: str) -> None:
     """What the sessions that read pages waited for, as shares of their time."""
-    sessions = read_sessions(open_store(run_place(out)))
+    sessions = read_sessions(open_store(run_uri(out)))
     measured = [one for one in sessions if one.held_back and one.pages and one.seconds]
     if not measured:
         print("Not known: no session that read pages has ended, or all were too short.")  # noqa: T201

@@ -27,7 +27,7 @@ from llm_ocr.models.catalogue import profile_named
 from llm_ocr.parsing.schema import RecordPer, RecordSource
 from llm_ocr.records import TextLayerUse
 from llm_ocr.sources.open import PageSelection, parse_pages
-from llm_ocr.storage.fetched import local_file
+from llm_ocr.storage.local_files import local_file
 
 DEFAULT_MODEL = "deepseek-ocr"
 _SCHEMA_FILE = re.compile(r"(.+\.(?:json|py))(:[\w.]+)?")

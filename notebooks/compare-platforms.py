@@ -31,7 +31,7 @@ import matplotlib.pyplot as plt
 from IPython.display import Markdown
 
 from llm_ocr.report.sessions import read_sessions
-from llm_ocr.storage.hub_address import run_place
+from llm_ocr.storage.hub_address import run_uri
 from llm_ocr.storage.store import open_store
 
 # %% tags=["parameters"]
@@ -50,7 +50,7 @@ def read(place: str) -> dict[str, Any]:
     """A run's summary, with the speed of all its sessions together."""
     store = open_store(place)
     summary = json.loads(store.get("summary.json"))
-    ended = [one for one in read_sessions(open_store(run_place(place))) if one.seconds]
+    ended = [one for one in read_sessions(open_store(run_uri(place))) if one.seconds]
     reading = [one for one in ended if one.pages]
     seconds = sum(one.seconds for one in reading)
     summary["task_hours"] = sum(one.seconds for one in ended) / 3600

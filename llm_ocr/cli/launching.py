@@ -121,7 +121,7 @@ def start(
 
     from llm_ocr.platforms.carrying import put, request_for
     from llm_ocr.platforms.launching import Order, check_budget, check_order, job_of, priced
-    from llm_ocr.storage.hub_address import run_place
+    from llm_ocr.storage.hub_address import run_uri
 
     with errors():
         statuses, codes = (listed(given, name, "") for name in RETRY)
@@ -143,7 +143,7 @@ def start(
             return
         place = order.place
         check_budget(place, settings)
-        put(files, run_place(place, settings.get("staging")).rstrip("/"))
+        put(files, run_uri(place, settings.get("staging")).rstrip("/"))
         job_id = where.submit(spec)
         terminal().print(
             f"{job_id} is submitted; follow it with\n  llm-ocr jobs wait {platform} {job_id}\n"

@@ -12,7 +12,7 @@ from llm_ocr.evaluation.readings import Readings, RunReadings
 from llm_ocr.evaluation.sampling import SampleEvaluation
 from llm_ocr.evaluation.scoring import Evaluation
 from llm_ocr.evaluation.truth import TruthEvaluation
-from llm_ocr.storage.files import appearing
+from llm_ocr.storage.local_files import atomic_write
 from llm_ocr.storage.store import StorageError
 
 # Below a run's folder, where nothing else is given.
@@ -76,7 +76,7 @@ def _page(result: Result, readings: Readings, other: Readings | None) -> str:
 
 def _write(path: Path, text: str) -> None:
     try:
-        with appearing(path) as target:
+        with atomic_write(path) as target:
             target.write(text.encode("utf-8", "replace"))
     except OSError as error:
         raise StorageError(

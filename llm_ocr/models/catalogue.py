@@ -43,7 +43,7 @@ def profile_named(name: str) -> ModelProfile:
     if Path(name).suffix.lower() in FILE_ENDINGS:
         # Reading files takes pydantic and yaml, which most runs don't need.
         from llm_ocr.models.files import profile_from_file
-        from llm_ocr.storage.fetched import local_file
+        from llm_ocr.storage.local_files import local_file
 
         return profile_from_file(local_file(name), PROFILES)
     for entry in entry_points(group=GROUP, name=name):

@@ -28,7 +28,7 @@ from llm_ocr.parsing.pydantic_validator import Checked
 from llm_ocr.parsing.references import Node, check_references, resolved
 from llm_ocr.parsing.schema import Merge, Schema, SchemaError
 from llm_ocr.parsing.tolerant_model import Model
-from llm_ocr.storage.fetched import local_file
+from llm_ocr.storage.local_files import local_file
 
 __all__ = ["BUILT_IN", "LoadedSchema", "SchemaError", "load_schema", "of_json_schema", "of_model"]
 

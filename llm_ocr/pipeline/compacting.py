@@ -37,7 +37,7 @@ def compact_run(
     Raises RunInUseError while shards are under way, and NoRunError.
     """
     destination = destination_of(str(out), settings or Settings())
-    with destination.store.sole_writer():
+    with destination.store.exclusive_lock():
         return _compact(destination, file_mb * 1_000_000, notify or ignore)
 
 

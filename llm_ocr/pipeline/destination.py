@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from llm_ocr.pipeline.events import Note, Notify
 from llm_ocr.report.status import NoRunError
 from llm_ocr.settings import Settings
-from llm_ocr.storage.hub_address import is_repository, parse_hub, run_place
-from llm_ocr.storage.store import StorageError, Store, make_place, open_store
+from llm_ocr.storage.hub_address import is_repository, parse_hub_uri, run_uri
+from llm_ocr.storage.store import StorageError, Store, create_repository, open_store
 from llm_ocr.tables.plan import read_plan
 
 
@@ -23,16 +23,16 @@ class Destination:
 
     @property
     def uri(self) -> str:
-        return parse_hub(self.out).uri if is_repository(self.out) else self.store.uri
+        return parse_hub_uri(self.out).uri if is_repository(self.out) else self.store.uri
 
     def prepare(self, *, private: bool) -> None:
         """Create on the Hub what isn't there: the repository as wished, buckets private.
 
         Raises NoRunError if the repository holds tables of a run that isn't in `store`.
         """
-        make_place(self.store.uri, private=True)
+        create_repository(self.store.uri, private=True)
         if is_repository(self.out):
-            make_place(self.out, private=private)
+            create_repository(self.out, private=private)
             if read_plan(self.store) is None:
                 self._check_free()
 
@@ -50,14 +50,14 @@ class Destination:
         if not is_repository(self.out):
             return
         from llm_ocr.report.publish import publish_run
-        from llm_ocr.storage.hub import HubDataset
+        from llm_ocr.storage.hub import HubDatasetStore
 
-        repository = HubDataset(parse_hub(self.out))
+        repository = HubDatasetStore(parse_hub_uri(self.out))
         publish_run(repository, self.store, lambda text: notify(Note(text)))
 
 
 def destination_of(out: str, settings: Settings) -> Destination:
     """Where a run with these settings goes. Raises StorageError."""
-    if is_repository(out) and parse_hub(out).revision is not None:
+    if is_repository(out) and parse_hub_uri(out).revision is not None:
         raise StorageError(f"{out}: a run can't go to a revision; leave out what follows @")
-    return Destination(out, open_store(run_place(out, settings.staging)))
+    return Destination(out, open_store(run_uri(out, settings.staging)))

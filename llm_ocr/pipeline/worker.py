@@ -137,7 +137,7 @@ class Worker:
     def run(self, inputs: list[str] | None, stages: Sequence[str]) -> Summary:
         """Do what is due of `stages`; `inputs` None takes the plan that stands."""
         self._wanted = wanted_by(self._settings, stages)
-        alone = self._store.sole_writer() if self._share.count == 1 else nullcontext()
+        alone = self._store.exclusive_lock() if self._share.count == 1 else nullcontext()
         with alone:
             return run_until_stopped(
                 lambda stop: self._run(inputs, stages, stop), self._settings.stop_seconds

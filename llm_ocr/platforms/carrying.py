@@ -14,7 +14,7 @@ from llm_ocr.parsing.loading import BUILT_IN, load_schema
 from llm_ocr.platforms.base import Request
 from llm_ocr.platforms.cluster import NoSuchPlaceError
 from llm_ocr.settings import Settings
-from llm_ocr.storage.store import make_place, open_store
+from llm_ocr.storage.store import create_repository, open_store
 
 # Below the run's place; then a folder named by the SHA-256 of the content, so that who reads a file
 # there can tell that it is what was sent.
@@ -92,7 +92,7 @@ def put(files: Iterable[CarriedFile], place: str) -> None:
     several = list(files)
     if not several:
         return
-    make_place(place, private=True)
+    create_repository(place, private=True)
     store = open_store(place)
     for one in several:
         store.put(one.path, one.data)

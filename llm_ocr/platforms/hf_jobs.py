@@ -50,7 +50,7 @@ from llm_ocr.platforms.hf_task import (
     shell_of,
     task_keywords,
 )
-from llm_ocr.storage.store import StorageError, make_place, open_store
+from llm_ocr.storage.store import StorageError, create_repository, open_store
 
 Answer = TypeVar("Answer")
 
@@ -232,7 +232,7 @@ class HfJobs:
 
     def _upload(self, wheel: Wheel) -> None:
         try:
-            make_place(wheel.uri, private=True)
+            create_repository(wheel.uri, private=True)
             open_store(wheel.uri).put(wheel.file.name, wheel.file)
         except StorageError as error:
             raise PlatformError(f"the wheel was not uploaded: {error}") from error

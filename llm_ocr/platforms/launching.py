@@ -22,7 +22,7 @@ from llm_ocr.platforms.planning import price_per_hour
 from llm_ocr.platforms.prices import NoSuchPriceError
 from llm_ocr.report.sessions import read_sessions, total_cost
 from llm_ocr.settings import Settings, gathered
-from llm_ocr.storage.hub_address import run_place
+from llm_ocr.storage.hub_address import run_uri
 from llm_ocr.storage.store import StorageError, open_store
 
 # Secrets of the stores and the model hub that a task needs where its platform has no identity of
@@ -112,7 +112,7 @@ def job_of(
     # Of `parse` it is an argument.
     given.pop("record_schema", None)
     chosen = Settings(**given, record_schema=order.schema)
-    changes, files = carried(chosen, run_place(order.place, chosen.staging).rstrip("/"))
+    changes, files = carried(chosen, run_uri(order.place, chosen.staging).rstrip("/"))
     extra: list[str] = []
     if order.schema is not None:
         extra += ["--schema", changes.pop("record_schema", order.schema)]
@@ -206,7 +206,7 @@ def check_budget(out: str, settings: Mapping[str, Any]) -> None:
     if limit is None:
         return
     try:
-        sessions = read_sessions(open_store(run_place(out, chosen.staging)))
+        sessions = read_sessions(open_store(run_uri(out, chosen.staging)))
     except StorageError:
         # Not there before the first task has made it, or not for whoever launches.
         return

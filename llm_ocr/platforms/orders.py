@@ -63,7 +63,7 @@ def orders_for(context: RunContext, room: Room, work: Sequence[Work]) -> Orders:
         out=context.store.uri,
         settings=_settings(context, room),
         environment={name: os.environ[name] for name in CARRIED if name in os.environ},
-        plan_size=context.store.look(PLAN_PATH).size,
+        plan_size=context.store.stat(PLAN_PATH).size,
         document=next((path for path in paths if path.exists()), None),
     )
 
@@ -85,7 +85,7 @@ def problem_here(orders: Orders) -> str | None:
     if orders.version != __version__:
         return f"{here} has llm_ocr {__version__}, this machine {orders.version}: use one version"
     store = open_store(orders.out)
-    if not store.exists(PLAN_PATH) or store.look(PLAN_PATH).size != orders.plan_size:
+    if not store.exists(PLAN_PATH) or store.stat(PLAN_PATH).size != orders.plan_size:
         return (
             f"{here} does not see the run at {orders.out}: give an --out that all nodes see, "
             "a bucket or a folder that they share"

@@ -31,7 +31,7 @@ from llm_ocr.platforms.cluster import (
 )
 from llm_ocr.report.summary import Summary
 from llm_ocr.settings import EngineChoice, Settings
-from llm_ocr.storage.hub_address import run_place
+from llm_ocr.storage.hub_address import run_uri
 from llm_ocr.storage.store import open_store
 
 log = logging.getLogger(__name__)
@@ -183,7 +183,7 @@ def _from_anywhere(settings: Settings, out: str) -> Settings:
         for name in ("weights", "log_dir")
         if getattr(settings, name) is not None
     }
-    place = open_store(run_place(out, settings.staging)).uri.rstrip("/")
+    place = open_store(run_uri(out, settings.staging)).uri.rstrip("/")
     sent, files = carried(settings, place, is_shared=True)
     put(files, place)
     return settings.model_copy(update={**changes, **sent})

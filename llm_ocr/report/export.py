@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path, PurePath
 
 from llm_ocr.records import PageStatus
-from llm_ocr.storage.files import appearing
+from llm_ocr.storage.local_files import atomic_write
 from llm_ocr.tables.schema import Row
 
 # Writes a file: its path below where all go, and its content.
@@ -54,5 +54,5 @@ def into(folder: Path) -> Write:
 def _write(path: Path, content: bytes) -> None:
     if path.is_file() and path.read_bytes() == content:
         return
-    with appearing(path) as target:
+    with atomic_write(path) as target:
         target.write(content)

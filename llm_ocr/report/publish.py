@@ -17,8 +17,8 @@ from llm_ocr.messages import counted
 from llm_ocr.report.card import CARD_PATH, is_own
 from llm_ocr.report.outputs import VIEWER_PATH
 from llm_ocr.report.summary import SUMMARY_PATH
-from llm_ocr.storage.hub import Addition, Deletion, HubDataset, Operation, content_ids
-from llm_ocr.storage.hub_client import MovedError
+from llm_ocr.storage.hub import Addition, Deletion, HubDatasetStore, Operation, possible_versions
+from llm_ocr.storage.hub_client import CommitConflictError
 from llm_ocr.storage.store import StorageError, Store, StoredObject
 from llm_ocr.tables.data import TABLE_FILE, published, span
 from llm_ocr.tables.schema import SCHEMAS
@@ -36,7 +36,7 @@ RECORD_PATH = "published.json"
 Say = Callable[[str], object]
 
 
-def publish_run(repository: HubDataset, run: Store, say: Say) -> None:
+def publish_run(repository: HubDatasetStore, run: Store, say: Say) -> None:
     """Make the repository hold what people open of a finished run, and no older tables of it.
 
     Goes on where an earlier attempt stopped. Raises StorageError.
@@ -48,7 +48,7 @@ def publish_run(repository: HubDataset, run: Store, say: Say) -> None:
                 say(f"publishing to {repository.uri}")
                 publication.do()
             return
-        except (MovedError, FileNotFoundError):
+        except (CommitConflictError, FileNotFoundError):
             # Another publishes it too, or is writing the outputs anew.
             time.sleep(min(LONGEST_PAUSE, 0.1 * 2**attempt))
     raise StorageError(
@@ -65,10 +65,10 @@ def holds_tables(repository: Store) -> bool:
 class _Publication:
     """One attempt, on top of one commit."""
 
-    def __init__(self, repository: HubDataset, run: Store) -> None:
+    def __init__(self, repository: HubDatasetStore, run: Store) -> None:
         self._repository, self._run = repository, run
-        self._parent = repository.head()
-        self._theirs = _files(repository.at(self._parent).list(""))
+        self._parent = repository.head_commit()
+        self._theirs = _files(repository.at_commit(self._parent).list(""))
         self._ours = _files(_outputs(run))
         if CARD_PATH in self._theirs and not is_own(self._card_there()):
             self._ours.pop(CARD_PATH, None)
@@ -80,7 +80,7 @@ class _Publication:
 
         Raises FileNotFoundError while the run has no summary.
         """
-        ids = content_ids(self._run.get(SUMMARY_PATH))
+        ids = possible_versions(self._run.get(SUMMARY_PATH))
         return self._summary_there() in ids and _tables(self._ours) == _tables(self._theirs)
 
     def do(self) -> None:
@@ -103,7 +103,7 @@ class _Publication:
         self._verify()
 
     def _card_there(self) -> str:
-        return self._repository.at(self._parent).get(CARD_PATH).decode(errors="replace")
+        return self._repository.at_commit(self._parent).get(CARD_PATH).decode(errors="replace")
 
     def _summary_there(self) -> str | None:
         found = self._theirs.get(SUMMARY_PATH)
@@ -114,7 +114,7 @@ class _Publication:
         changed = (self._ours[path] for path in paths if not self._was_published(path))
         for batch in _batches(changed):
             additions = [*filter(None, (self._addition(one, folder) for one in batch))]
-            self._repository.upload(additions)
+            self._repository.preupload(additions)
             yield from additions
 
     def _was_published(self, path: str) -> bool:
@@ -126,7 +126,7 @@ class _Publication:
         copy = folder / uuid.uuid4().hex
         with self._run.open(one.path) as source, copy.open("wb") as target:
             shutil.copyfileobj(source, target, CHUNK)
-        ids = content_ids(copy)
+        ids = possible_versions(copy)
         if _is_table_file(one.path):
             self._record[one.path] = [one.version, *sorted(ids)]
         there = self._theirs.get(one.path)
@@ -158,7 +158,7 @@ class _Publication:
         self._operations = []
 
     def _verify(self) -> None:
-        there = _files(self._repository.at(self._parent).list(""))
+        there = _files(self._repository.at_commit(self._parent).list(""))
         if _tables(there) != _tables(self._ours) or SUMMARY_PATH not in there:
             raise StorageError(
                 f"{self._repository.uri}: after publishing it doesn't hold what it should; run the "
@@ -174,7 +174,7 @@ def _outputs(run: Store) -> Iterator[StoredObject]:
         yield from run.list(folder)
     for path in FILES:
         if run.exists(path):
-            yield run.look(path)
+            yield run.stat(path)
 
 
 def _files(found: Iterable[StoredObject]) -> dict[str, StoredObject]:

@@ -18,7 +18,7 @@ from llm_ocr.messages import counted
 from llm_ocr.report.descriptions import by_status
 from llm_ocr.report.doubts import doubted
 from llm_ocr.report.summary import SUMMARY_PATH
-from llm_ocr.storage.hub_address import is_repository, run_place
+from llm_ocr.storage.hub_address import is_repository, run_uri
 from llm_ocr.storage.store import StorageError, Store, StoredObject, open_store
 from llm_ocr.tables.commits import Part, read_part
 from llm_ocr.tables.counts import Counts, total
@@ -125,7 +125,7 @@ def read_status(out: str, staging: str | None = None) -> RunStatus:
 
 
 def _run_of(out: str, staging: str | None) -> tuple[Store, Plan | None]:
-    store = open_store(run_place(out, staging))
+    store = open_store(run_uri(out, staging))
     try:
         return store, read_plan(store)
     except StorageError:

@@ -28,7 +28,7 @@ from llm_ocr.records import CAPTION_LABELS, FIGURE_LABELS
 from llm_ocr.report.descriptions import description_markdown, why_empty
 from llm_ocr.report.doubts import doubt_in, shown_status
 from llm_ocr.report.viewer_records import shown_record
-from llm_ocr.storage.files import appearing
+from llm_ocr.storage.local_files import atomic_write
 from llm_ocr.tables.schema import Row
 
 PAGE_SIDE = 1000
@@ -79,7 +79,7 @@ def write_viewer(
     `pages_by_status`, `figures`, `records` and `pages_per_second`; `pages` is the number of pages
     of the whole run. A file at `out` appears only when it is complete.
     """
-    with appearing(out) if isinstance(out, Path) else nullcontext(out) as target:
+    with atomic_write(out) if isinstance(out, Path) else nullcontext(out) as target:
         template = files("llm_ocr.report")
         parts = ("viewer_record.js", "viewer_page.js", "viewer.js")
         script = "".join(template.joinpath(part).read_text("utf-8") for part in parts)

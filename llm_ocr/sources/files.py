@@ -97,7 +97,7 @@ def _in_store(place: str, endings: Collection[str]) -> Iterator[FoundFile]:
     if PurePosixPath(name).suffix.lower() in endings:
         with suppress(FileNotFoundError):
             store = open_store(folder)
-            found = store.look(name)
+            found = store.stat(name)
             yield _found(store.uri, found)
             return
     yield from _below(place, endings)
@@ -145,7 +145,7 @@ def _opened(uri: str, version: str) -> BinaryIO:
     folder, _, name = uri.rpartition("/")
     if is_remote(uri):
         store = open_store(folder)
-        there = store.look(name).version
+        there = store.stat(name).version
     else:
         there = file_version(Path(uri))[0]
     if there != version:

@@ -27,7 +27,7 @@ def remote_documents(source: str) -> Iterator[tuple[str, Document]]:
     folder, _, name = source.rstrip("/").rpartition("/")
     if PurePosixPath(name).suffix.lower() in KINDS:
         with suppress(FileNotFoundError):
-            found = open_store(folder).look(name)
+            found = open_store(folder).stat(name)
             yield source, _document(source, PurePosixPath(name), found)
             return
     store = open_store(source)

@@ -1,6 +1,6 @@
-"""Buckets on S3 and GCS, and a store in memory.
+"""Buckets on S3 and GCS, and stores in memory.
 
-Credentials, regions and endpoints are found where each provider's own tools look for them: AWS_*
+Credentials, regions and endpoints are read from where each provider's own tools look: AWS_*
 variables, profiles (with boto3), instance roles, AWS_ENDPOINT_URL; GOOGLE_APPLICATION_CREDENTIALS,
 `gcloud auth application-default login`, the metadata server, STORAGE_EMULATOR_HOST.
 """
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from obstore.store import GCSStore, MemoryStore, S3Store
 
-from llm_ocr.storage.objects import Objects, first_line
+from llm_ocr.storage.objects import ObjectStore, first_line
 from llm_ocr.storage.protocol import StorageError
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
-# The time is what ends it: a server that starts anew refuses ten tries within five seconds.
+# Bounded by time, not by tries: a server that restarts refuses ten tries within five seconds.
 RETRIES: "RetryConfig" = {
     "max_retries": 100,
     "retry_timeout": timedelta(seconds=60),
@@ -34,43 +34,43 @@ RETRIES: "RetryConfig" = {
     },
 }
 
-# Each write or removal waits for an answer from far away.
-AT_ONCE = 16
+# Writes and deletions wait for the network, not for the CPU.
+MAX_PARALLEL_REQUESTS = 16
 
 _in_memory: dict[str, MemoryStore] = {}
 
 
-class Bucket(Objects):
-    """A bucket: of many objects, some are written or removed at a time."""
+class BucketStore(ObjectStore):
+    """A bucket; several objects are written or deleted in parallel."""
 
     def put_many(self, files: Mapping[str, bytes | Path], message: str) -> None:
-        _at_once(lambda path: self.put(path, files[path]), files)
+        _run_parallel(lambda path: self.put(path, files[path]), files)
 
     def delete(self, paths: Iterable[str]) -> None:
-        _at_once(lambda path: super(Bucket, self).delete([path]), paths)
+        _run_parallel(lambda path: super(BucketStore, self).delete([path]), paths)
 
 
-def _at_once(do: Callable[[str], object], paths: Iterable[str]) -> None:
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        for _ in threads.map(do, paths):
+def _run_parallel(operation: Callable[[str], object], paths: Iterable[str]) -> None:
+    with ThreadPoolExecutor(MAX_PARALLEL_REQUESTS) as threads:
+        for _ in threads.map(operation, paths):
             pass
 
 
-def open_bucket(uri: str) -> Bucket:
+def open_bucket(uri: str) -> BucketStore:
     """The store at `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `memory://NAME`."""
     scheme, _, path = uri.partition("://")
     bucket, _, prefix = path.strip("/").partition("/")
     if not bucket:
-        raise StorageError(f"{uri}: a bucket is missing; write it as {scheme}://BUCKET/FOLDER")
-    opened: Callable[[str, str], Bucket] = {"s3": _s3, "gs": _gs, "memory": _memory}[scheme]
-    return opened(bucket, prefix)
+        raise StorageError(f"{uri}: the bucket name is missing; write {scheme}://BUCKET/FOLDER")
+    opener: Callable[[str, str], BucketStore] = {"s3": _s3, "gs": _gs, "memory": _memory}[scheme]
+    return opener(bucket, prefix)
 
 
 def _uri(scheme: str, bucket: str, prefix: str) -> str:
     return f"{scheme}://{bucket}/{prefix}" if prefix else f"{scheme}://{bucket}"
 
 
-def _s3(bucket: str, prefix: str) -> Bucket:
+def _s3(bucket: str, prefix: str) -> BucketStore:
     settings: dict[str, Any] = {}
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if endpoint:
@@ -82,15 +82,15 @@ def _s3(bucket: str, prefix: str) -> Bucket:
         settings |= _from_boto3(region)
     store = S3Store(
         bucket,
-        client_options=_client(endpoint),
+        client_options=_client_options(endpoint),
         retry_config=RETRIES,
         **settings,
     )
-    return Bucket(_uri("s3", bucket, prefix), store, _adviser(_S3, bucket=bucket), prefix)
+    return BucketStore(_uri("s3", bucket, prefix), store, _error_advice(_S3, bucket=bucket), prefix)
 
 
 def _from_boto3(region: str | None) -> dict[str, Any]:
-    """Profiles and sign-ins, which boto3 knows; what obstore finds alone is left to it."""
+    """Credentials from profiles and SSO, which only boto3 can read."""
     import boto3
     from obstore.auth.boto3 import Boto3CredentialProvider
 
@@ -100,55 +100,59 @@ def _from_boto3(region: str | None) -> dict[str, Any]:
     return {"credential_provider": Boto3CredentialProvider(session)}
 
 
-def _gs(bucket: str, prefix: str) -> Bucket:
+def _gs(bucket: str, prefix: str) -> BucketStore:
     emulator = os.environ.get("STORAGE_EMULATOR_HOST")
     settings: dict[str, Any] = {}
     if emulator:
-        # An account without a key is obstore's way to another address.
+        # obstore accepts another address only through a service account key.
         account = {"gcs_base_url": emulator, "disable_oauth": True, "client_email": "none"}
         key = json.dumps({**account, "private_key": "", "private_key_id": ""})
         settings["service_account_key"] = key
-    store = GCSStore(bucket, client_options=_client(emulator), retry_config=RETRIES, **settings)
-    return Bucket(_uri("gs", bucket, prefix), store, _adviser(_GCS, bucket=bucket), prefix)
+    store = GCSStore(
+        bucket, client_options=_client_options(emulator), retry_config=RETRIES, **settings
+    )
+    return BucketStore(
+        _uri("gs", bucket, prefix), store, _error_advice(_GCS, bucket=bucket), prefix
+    )
 
 
-def _client(endpoint: str | None) -> "ClientConfig":
-    is_plain = endpoint is not None and endpoint.startswith("http://")
-    return {"allow_http": is_plain, "timeout": "120s", "connect_timeout": "10s"}
+def _client_options(endpoint: str | None) -> "ClientConfig":
+    is_http = endpoint is not None and endpoint.startswith("http://")
+    return {"allow_http": is_http, "timeout": "120s", "connect_timeout": "10s"}
 
 
-def _memory(name: str, prefix: str) -> Bucket:
+def _memory(name: str, prefix: str) -> BucketStore:
     store = _in_memory.setdefault(name, MemoryStore())
-    return Bucket(_uri("memory", name, prefix), store, first_line, prefix)
+    return BucketStore(_uri("memory", name, prefix), store, first_line, prefix)
 
 
-# What is recognised in an error, and what to do about it, in this order.
-_BUCKET = "there is no bucket {bucket!r} that can be seen from here; check its name, or create it"
+# Patterns in errors and the advice for each, tried in this order.
+_NO_BUCKET = "bucket {bucket!r} does not exist or is not visible; check its name, or create it"
 _S3: Mapping[str, str] = {
-    r"NoSuchBucket": _BUCKET,
+    r"NoSuchBucket": _NO_BUCKET,
     r"ExpiredToken|TokenRefreshRequired|InvalidToken|token .*expired": (
         "the credentials have expired; sign in again (`aws sso login`), or renew AWS_SESSION_TOKEN"
     ),
     r"InvalidAccessKeyId|SignatureDoesNotMatch": (
-        "the key is not accepted; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        "the access key was rejected; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     ),
-    r"RequestTimeTooSkewed": "this machine's clock is wrong; set it",
+    r"RequestTimeTooSkewed": "this machine's clock is wrong; correct it",
     r"PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocation|301 Moved": (
-        "the bucket is in another region; set AWS_REGION to its own"
+        "the bucket is in another region; set AWS_REGION to the bucket's region"
     ),
     r"169\.254\.169\.254|169\.254\.170\.2|security credentials": (
         "no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
         "AWS_PROFILE (which needs the extra aws), or use a machine with a role"
     ),
     r"AccessDenied|403 Forbidden": (
-        "access is denied; the credentials need to list, read, write and delete there"
+        "access is denied; the credentials need permission to list, read, write and delete there"
     ),
     r"error sending request|HTTP error|dns error|timed out": (
-        "it can't be reached; check the network, and AWS_ENDPOINT_URL if it is set"
+        "the server can't be reached; check the network, and AWS_ENDPOINT_URL if it is set"
     ),
 }
 _GCS: Mapping[str, str] = {
-    r"NoSuchBucket|bucket does not exist": _BUCKET,
+    r"NoSuchBucket|bucket does not exist": _NO_BUCKET,
     r"invalid_grant|Reauthentication|expired": (
         "the credentials have expired; run `gcloud auth application-default login`"
     ),
@@ -160,17 +164,17 @@ _GCS: Mapping[str, str] = {
         "access is denied; the account needs the role Storage Object User on the bucket"
     ),
     r"error sending request|HTTP error|dns error|timed out": (
-        "it can't be reached; check the network, and STORAGE_EMULATOR_HOST if it is set"
+        "the server can't be reached; check the network, and STORAGE_EMULATOR_HOST if it is set"
     ),
 }
 
 
-def _adviser(known: Mapping[str, str], *, bucket: str) -> Callable[[Exception], str]:
-    def advice(error: Exception) -> str:
+def _error_advice(known: Mapping[str, str], *, bucket: str) -> Callable[[Exception], str]:
+    def advise(error: Exception) -> str:
         text = str(error)
-        for pattern, said in known.items():
+        for pattern, advice in known.items():
             if re.search(pattern, text, re.IGNORECASE):
-                return said.format(bucket=bucket)
+                return advice.format(bucket=bucket)
         return first_line(error)
 
-    return advice
+    return advise

@@ -1,4 +1,4 @@
-"""`hf://` URIs, taken apart."""
+"""Parsing and building `hf://` URIs."""
 
 import re
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from urllib.parse import quote, unquote
 from llm_ocr.storage.protocol import StorageError
 
 DATASETS, BUCKETS = "datasets", "buckets"
-# Where a run keeps its plan and shards whose rows go to a dataset repository.
+# Suffix of the bucket that holds the plan and shards of a run that publishes to a repository.
 RUN_SUFFIX = "-run"
 
-_SPECIAL = re.compile(r"refs/(?:pr|convert)/[^/]+")
+_REF = re.compile(r"refs/(?:pr|convert)/[^/]+")
 _URI = re.compile(
     r"hf://(?P<kind>datasets|buckets)/(?P<name>[^/@]+/[^/@]+)"
     r"(?:@(?P<revision>refs/(?:pr|convert)/[^/]+|[^/]+))?(?:/(?P<prefix>.*))?"
@@ -19,7 +19,7 @@ _URI = re.compile(
 
 @dataclass(frozen=True)
 class HubAddress:
-    """A place on the Hub: `name` is ORG/NAME, `revision` of a repository what follows @."""
+    """A location on the Hub: `name` is ORG/NAME, `revision` is what follows @."""
 
     kind: str
     name: str
@@ -33,42 +33,42 @@ class HubAddress:
         return f"hf://{self.kind}/{self.name}{at}{below}"
 
 
-def parse_hub(uri: str) -> HubAddress:
-    """The parts of an `hf://` URI; raises StorageError for one that names no place for files."""
-    found = _URI.fullmatch(uri.rstrip("/"))
-    if found is None or (found["kind"] == BUCKETS and found["revision"]):
+def parse_hub_uri(uri: str) -> HubAddress:
+    """Parse an `hf://` URI. Raises StorageError for one that can't hold files."""
+    match = _URI.fullmatch(uri.rstrip("/"))
+    if match is None or (match["kind"] == BUCKETS and match["revision"]):
         raise StorageError(
-            f"{uri}: that is no place on the Hub for files; write hf://datasets/ORG/NAME, "
+            f"{uri}: not a location for files on the Hub; write hf://datasets/ORG/NAME, "
             "hf://datasets/ORG/NAME@REVISION/FOLDER or hf://buckets/ORG/NAME/FOLDER"
         )
-    revision = found["revision"]
+    revision = match["revision"]
     return HubAddress(
-        found["kind"],
-        found["name"],
+        match["kind"],
+        match["name"],
         unquote(revision) if revision else None,
-        (found["prefix"] or "").strip("/"),
+        (match["prefix"] or "").strip("/"),
     )
 
 
 def _quoted(revision: str) -> str:
-    return revision if _SPECIAL.fullmatch(revision) else quote(revision, safe="")
+    return revision if _REF.fullmatch(revision) else quote(revision, safe="")
 
 
 def is_repository(uri: str) -> bool:
-    """Whether a run's rows would go there by commits, of which the Hub takes few."""
+    """Whether a URI is a dataset repository: it is written by commits, whose rate is limited."""
     return uri.startswith(f"hf://{DATASETS}/")
 
 
-def run_place(out: str, staging: str | None = None) -> str:
-    """Where the run whose outputs go to `out` keeps its plan and shards.
+def run_uri(out: str, staging: str | None = None) -> str:
+    """The URI of the plan and shards of the run that writes to `out`.
 
-    There too, unless `out` is a dataset repository: then in `staging`, or else in a bucket beside
-    it, `hf://buckets/ORG/NAME-run`.
+    It is `out` itself, unless that is a dataset repository: then it is `staging`, or by default
+    the bucket `hf://buckets/ORG/NAME-run`.
     """
     if not is_repository(out):
         return out
     if staging is not None:
         return staging
-    address = parse_hub(out)
+    address = parse_hub_uri(out)
     below = f"/{address.prefix}" if address.prefix else ""
     return f"hf://{BUCKETS}/{address.name}{RUN_SUFFIX}{below}"

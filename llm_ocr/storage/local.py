@@ -1,4 +1,4 @@
-"""A folder on a local disk as a store."""
+"""A local folder as a store."""
 
 import errno
 import fcntl
@@ -10,23 +10,23 @@ from pathlib import Path
 from typing import BinaryIO
 
 from obstore.exceptions import BaseError
-from obstore.store import LocalStore
+from obstore.store import LocalStore as ObstoreLocalBackend
 
-from llm_ocr.storage.objects import Objects, first_line
+from llm_ocr.storage.objects import ObjectStore, first_line
 from llm_ocr.storage.protocol import RunInUseError, StorageError
 
-# What is written beside its place is named so, here as in obstore.
+# How obstore, and `_hard_link`, name a file until it is renamed into place.
 _UNFINISHED = re.compile(r"#\d+$")
 
 
-class LocalObjects(Objects):
-    """A folder as a store. Objects appear whole: each is written beside its place, then renamed."""
+class LocalStore(ObjectStore):
+    """A folder as a store. Writes are atomic: to a temporary file, which is then renamed."""
 
     def __init__(self, path: str) -> None:
         self._folder = Path(os.path.expanduser(path)).absolute()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            super().__init__(str(self._folder), LocalStore(self._folder), _advice)
+            super().__init__(str(self._folder), ObstoreLocalBackend(self._folder), _advice)
         except (OSError, BaseError) as error:
             raise StorageError(f"{self._folder}: {_advice(error)}") from error
 
@@ -34,7 +34,7 @@ class LocalObjects(Objects):
     def folder(self) -> Path:
         return self._folder
 
-    # A file is read as such: obstore takes twice as long, handing it from thread to thread.
+    # Files are read directly: obstore takes twice as long, as it passes them between threads.
     def get(self, path: str) -> bytes:
         with self._errors():
             return (self._folder / path).read_bytes()
@@ -50,12 +50,12 @@ class LocalObjects(Objects):
 
     def put(self, path: str, data: bytes | Path) -> None:
         with self._errors():
-            linked = isinstance(data, Path) and self._linked(data, self._folder / path)
+            linked = isinstance(data, Path) and self._hard_link(data, self._folder / path)
         if not linked:
             super().put(path, data)
 
     @contextmanager
-    def sole_writer(self) -> Iterator[None]:
+    def exclusive_lock(self) -> Iterator[None]:
         # The kernel drops this lock when its holder dies, kill -9 included: nothing to clean up.
         with self._errors():
             lock = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -68,18 +68,18 @@ class LocalObjects(Objects):
             os.close(lock)
             raise RunInUseError(
                 f"{self.uri}: another run (process {holder}) is writing there; wait for it, "
-                "stop it, or give another --out"
+                "stop it, or choose another --out"
             ) from None
         try:
             yield
         finally:
-            # Only now: these may be another write's, and a folder that is empty may just be made.
+            # Only while locked: another writer's temporary files and new folders look the same.
             self._remove_unfinished()
             self._remove_empty_folders()
             os.close(lock)
 
-    def _linked(self, source: Path, target: Path) -> bool:
-        """Give a file a second name instead of copying it; False where disks don't let it."""
+    def _hard_link(self, source: Path, target: Path) -> bool:
+        """Hard-link a file instead of copying it; False if the file system does not allow it."""
         unfinished = target.with_name(f"{target.name}#{os.getpid()}")
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -90,7 +90,7 @@ class LocalObjects(Objects):
         return True
 
     def _remove_unfinished(self) -> None:
-        """Drop what killed processes were about to rename; no listing shows it."""
+        """Delete temporary files of killed processes, which no listing shows."""
         for top in ("_staging", "data", "commits", "plans"):
             for path in (self._folder / top).rglob("*#*"):
                 if _UNFINISHED.search(path.name):
@@ -114,5 +114,5 @@ def _advice(error: Exception) -> str:
     if code == errno.EROFS or "Read-only file system" in text:
         return "the file system is read-only; choose another --out"
     if isinstance(error, NotADirectoryError | FileExistsError) or "Not a directory" in text:
-        return "a file stands where a folder is needed; choose another --out"
+        return "a file is in the way of a folder; choose another --out"
     return first_line(error)

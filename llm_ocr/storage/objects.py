@@ -1,4 +1,4 @@
-"""Stores through obstore: a local disk, buckets, memory."""
+"""Stores on obstore: the base of local folders and buckets."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -8,60 +8,66 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
-from obstore.store import ObjectStore
+from obstore.store import ObjectStore as ObstoreBackend
 
 from llm_ocr.storage.protocol import StorageError, StoredObject
-from llm_ocr.storage.ranges import reader
+from llm_ocr.storage.ranges import open_ranges
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
 
 
-class Objects:
-    """What lies below `prefix` in `store`, named `uri`; `advice` says what to do about an error."""
+class ObjectStore:
+    """The objects below `prefix` of an obstore backend; `advice` turns its errors into advice."""
 
     def __init__(
-        self, uri: str, store: ObjectStore, advice: Callable[[Exception], str], prefix: str = ""
+        self,
+        uri: str,
+        backend: ObstoreBackend,
+        advice: Callable[[Exception], str],
+        prefix: str = "",
     ) -> None:
         self.uri = uri
         self._prefix = f"{prefix}/" if prefix else ""
-        self._store, self._advice = store, advice
+        self._backend, self._advice = backend, advice
 
     @property
     def folder(self) -> Path | None:
         return None
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
-        with self._errors(missing_is_fine=True):
-            for batch in obstore.list(self._store, self._at(prefix).rstrip("/") or None):
+        with self._errors(ignore_missing=True):
+            for batch in obstore.list(self._backend, self._full_path(prefix).rstrip("/") or None):
                 for meta in batch:
-                    yield self._stored(meta)
+                    yield self._to_stored_object(meta)
 
     def exists(self, path: str) -> bool:
         try:
-            self.look(path)
+            self.stat(path)
         except FileNotFoundError:
             return False
         return True
 
-    def look(self, path: str) -> StoredObject:
+    def stat(self, path: str) -> StoredObject:
         with self._errors():
-            return self._stored(obstore.head(self._store, self._at(path)))
+            return self._to_stored_object(obstore.head(self._backend, self._full_path(path)))
 
     def get(self, path: str) -> bytes:
         with self._errors():
-            return bytes(obstore.get(self._store, self._at(path)).bytes())
+            return bytes(obstore.get(self._backend, self._full_path(path)).bytes())
 
     def open(self, path: str) -> BinaryIO:
-        return reader(self.look(path).size, partial(self.get_range, path))
+        return open_ranges(self.stat(path).size, partial(self.get_range, path))
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         with self._errors():
-            return bytes(obstore.get_range(self._store, self._at(path), start=start, length=length))
+            return bytes(
+                obstore.get_range(self._backend, self._full_path(path), start=start, length=length)
+            )
 
     def put(self, path: str, data: bytes | Path) -> None:
         with self._errors():
-            obstore.put(self._store, self._at(path), data)
+            obstore.put(self._backend, self._full_path(path), data)
 
     def put_many(self, files: Mapping[str, bytes | Path], message: str) -> None:
         for path, data in files.items():
@@ -69,30 +75,29 @@ class Objects:
 
     def copy(self, source: str, path: str) -> None:
         with self._errors():
-            obstore.copy(self._store, self._at(source), self._at(path))
+            obstore.copy(self._backend, self._full_path(source), self._full_path(path))
 
     def create(self, path: str, data: bytes) -> bool:
         try:
             with self._errors():
-                obstore.put(self._store, self._at(path), data, mode="create")
+                obstore.put(self._backend, self._full_path(path), data, mode="create")
         except FileExistsError:
             return False
         return True
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
-            with self._errors(missing_is_fine=True):
-                obstore.delete(self._store, self._at(path))
+            with self._errors(ignore_missing=True):
+                obstore.delete(self._backend, self._full_path(path))
 
-    def sole_writer(self) -> AbstractContextManager[None]:
-        # Whoever else writes there, elsewhere in the world, can't be seen from here: what is
-        # created only once decides.
+    def exclusive_lock(self) -> AbstractContextManager[None]:
+        # Writers on other machines can't be seen from here; `create` coordinates them.
         return nullcontext()
 
-    def _at(self, path: str) -> str:
+    def _full_path(self, path: str) -> str:
         return self._prefix + path
 
-    def _stored(self, meta: "ObjectMeta") -> StoredObject:
+    def _to_stored_object(self, meta: "ObjectMeta") -> StoredObject:
         version = meta["e_tag"] or meta["last_modified"].isoformat()
         modified = meta["last_modified"].timestamp()
         return StoredObject(
@@ -100,28 +105,28 @@ class Objects:
         )
 
     @contextmanager
-    def _errors(self, missing_is_fine: bool = False) -> Iterator[None]:
+    def _errors(self, ignore_missing: bool = False) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError as error:
-            if self._is_gone(error):
-                raise self._failed(error) from error
-            if not missing_is_fine:
+            if self._is_store_missing(error):
+                raise self._storage_error(error) from error
+            if not ignore_missing:
                 raise
         except AlreadyExistsError as error:
             raise FileExistsError(str(error)) from error
         except (OSError, BaseError) as error:
-            raise self._failed(error) from error
+            raise self._storage_error(error) from error
 
-    def _is_gone(self, error: FileNotFoundError) -> bool:
-        """Whether not the object is missing but all of the store."""
+    def _is_store_missing(self, error: FileNotFoundError) -> bool:
+        """Whether the whole bucket is missing, not just the object."""
         return "NoSuchBucket" in str(error)
 
-    def _failed(self, error: Exception) -> StorageError:
+    def _storage_error(self, error: Exception) -> StorageError:
         return StorageError(f"{self.uri}: {self._advice(error)}")
 
 
 def first_line(error: Exception) -> str:
-    """An error in its own words, without the debug output behind them."""
+    """The first line of an error's message, without the debug output that obstore appends."""
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__

@@ -1,4 +1,4 @@
-"""The few things that a run asks of a place that holds objects."""
+"""The operations that every store implements, and the errors that they raise."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -10,7 +10,7 @@ from llm_ocr.messages import MissingExtraError
 
 
 class StorageError(Exception):
-    """A store that can't be read or written; the message names it and says what to do."""
+    """A store can't be read or written; the message names it and says what to do."""
 
 
 class HubNotInstalledError(MissingExtraError, StorageError):
@@ -18,14 +18,14 @@ class HubNotInstalledError(MissingExtraError, StorageError):
 
 
 class RunInUseError(Exception):
-    """Another process is writing to the same place."""
+    """Another process is writing to the same store."""
 
 
 @dataclass(frozen=True)
 class StoredObject:
     """An object's path below the store's URI, `/`-separated, its size in bytes, and a version that
-    is another one when its content is. `modified` is when it was written, in seconds since the
-    epoch, 0 where the store does not say."""
+    changes with its content. `modified` is when it was written, in seconds since the epoch, 0 if
+    the store does not report it."""
 
     path: str
     size: int
@@ -43,7 +43,7 @@ class Store(Protocol):
 
     @property
     def folder(self) -> Path | None:
-        """Where the objects are on this machine's disk, if they are."""
+        """The folder that holds the objects; None for stores that are not on a local disk."""
         ...
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
@@ -52,39 +52,41 @@ class Store(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
-    def look(self, path: str) -> StoredObject:
-        """What `list` says of one object."""
+    def stat(self, path: str) -> StoredObject:
+        """One object, as `list` returns it."""
         ...
 
     def get(self, path: str) -> bytes: ...
 
     def open(self, path: str) -> BinaryIO:
-        """A seekable reader that fetches ranges as they are asked for."""
+        """A seekable reader that fetches byte ranges on demand."""
         ...
 
     def put(self, path: str, data: bytes | Path) -> None:
-        """Write an object whole, in place of any that stands there; never half of it is seen."""
+        """Write an object atomically, replacing any at that path: readers never see half of it."""
         ...
 
     def put_many(self, files: Mapping[str, bytes | Path], message: str) -> None:
-        """Write objects, in no particular order; to a repository on the Hub in one commit."""
+        """Write several objects, in no particular order; on the Hub's repositories in one commit
+        with `message`."""
         ...
 
     def copy(self, source: str, path: str) -> None:
-        """Put the object at `source` at `path` too, if possible without moving its bytes."""
+        """Copy the object at `source` to `path`, on the server where it can."""
         ...
 
     def create(self, path: str, data: bytes) -> bool:
-        """Write an object unless one stands there: True for the one caller that wrote it."""
+        """Write an object if there is none at that path (put-if-absent): True for the one caller
+        that wrote it."""
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Remove objects; those already gone don't matter."""
+        """Delete objects; missing ones are ignored."""
         ...
 
-    def sole_writer(self) -> AbstractContextManager[None]:
-        """Hold a local store against a second run on this machine, which raises RunInUseError.
+    def exclusive_lock(self) -> AbstractContextManager[None]:
+        """Lock a local store: a second run on this machine raises RunInUseError.
 
-        Others are held by none: what is created only once decides between workers.
+        Other stores are not locked; workers that share one are coordinated by `create`.
         """
         ...

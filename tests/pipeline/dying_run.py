@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from llm_ocr import run
-from llm_ocr.storage.local import LocalObjects
-from llm_ocr.storage.objects import Objects
+from llm_ocr.storage.local import LocalStore
+from llm_ocr.storage.objects import ObjectStore
 
 SETTINGS: dict[str, Any] = {
     "shard_pages": 4,
@@ -42,7 +42,7 @@ def arm(point: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def mortal(write: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(self: Objects, path: str, data: Any) -> Any:  # noqa: ANN401
+        def wrapped(self: ObjectStore, path: str, data: Any) -> Any:  # noqa: ANN401
             die_at("before", path)
             written = write(self, path, data)
             die_at("after", path)
@@ -50,25 +50,25 @@ def arm(point: str) -> None:
 
         return wrapped
 
-    delete = Objects.delete
+    delete = ObjectStore.delete
 
-    def mortal_delete(self: Objects, paths: Iterable[str]) -> None:
+    def mortal_delete(self: ObjectStore, paths: Iterable[str]) -> None:
         for path in paths:
             die_at("before", path)
             delete(self, [path])
             die_at("after", path)
 
-    copy = Objects.copy
+    copy = ObjectStore.copy
 
-    def mortal_copy(self: Objects, source: str, path: str) -> None:
+    def mortal_copy(self: ObjectStore, source: str, path: str) -> None:
         die_at("before", path)
         copy(self, source, path)
         die_at("after", path)
 
-    Objects.copy = mortal_copy  # type: ignore[method-assign]
-    LocalObjects.put = mortal(LocalObjects.put)  # type: ignore[method-assign]
-    Objects.create = mortal(Objects.create)  # type: ignore[method-assign]
-    Objects.delete = mortal_delete  # type: ignore[method-assign]
+    ObjectStore.copy = mortal_copy  # type: ignore[method-assign]
+    LocalStore.put = mortal(LocalStore.put)  # type: ignore[method-assign]
+    ObjectStore.create = mortal(ObjectStore.create)  # type: ignore[method-assign]
+    ObjectStore.delete = mortal_delete  # type: ignore[method-assign]
 
 
 def main() -> None:

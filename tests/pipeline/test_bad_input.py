@@ -219,7 +219,7 @@ def test_a_file_that_changes_between_plan_and_reading(tmp_path: Path) -> None:
 
 def test_an_out_that_cannot_be_written(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
     (tmp_path / "out").write_text("a file")
-    with pytest.raises(StorageError, match="out: a file stands where a folder is needed"):
+    with pytest.raises(StorageError, match="out: a file is in the way of a folder"):
         read(inputs, tmp_path / "out", server)
 
 

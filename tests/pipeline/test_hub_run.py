@@ -18,7 +18,7 @@ from aiohttp import web
 from llm_ocr import load_pages, run
 from llm_ocr.pipeline.compacting import compact_run
 from llm_ocr.report.status import NoRunError, read_status
-from llm_ocr.storage.store import StorageError, make_place, open_store
+from llm_ocr.storage.store import StorageError, create_repository, open_store
 from tests import documents
 from tests.runs import files, tables
 from tests.servers.chat import serving_beside
@@ -206,7 +206,7 @@ def test_inputs_on_the_hub_give_the_same_pages_as_on_a_disk(
 ) -> None:
     place = out.replace("datasets", kind)
     folder = tmp_path / "in"
-    make_place(place, private=True)
+    create_repository(place, private=True)
     for name, count in (("a", 1), ("deep/b", 2)):
         documents.pdf(folder / f"{name}.pdf", pages=count)
     open_store(place).put_many(

@@ -13,7 +13,7 @@ from llm_ocr.pipeline.due import INPUTS
 from llm_ocr.pipeline.due import USUAL as STAGES
 from llm_ocr.report.status import read_status
 from llm_ocr.settings import Settings
-from llm_ocr.storage.objects import Objects
+from llm_ocr.storage.objects import ObjectStore
 from llm_ocr.storage.store import Store, open_store
 from llm_ocr.tables.commits import Commit
 from llm_ocr.tables.counts import Counts
@@ -57,14 +57,14 @@ def operations(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counted: Counter[str] = Counter()
 
     def counting(name: str, operation: Callable[..., Any]) -> Callable[..., Any]:
-        def called(self: Objects, *arguments: Any) -> Any:  # noqa: ANN401
+        def called(self: ObjectStore, *arguments: Any) -> Any:  # noqa: ANN401
             counted[name] += 1
             return operation(self, *arguments)
 
         return called
 
-    for name in ("list", "look", "get", "get_range", "put", "copy", "create"):
-        monkeypatch.setattr(Objects, name, counting(name, getattr(Objects, name)))
+    for name in ("list", "stat", "get", "get_range", "put", "copy", "create"):
+        monkeypatch.setattr(ObjectStore, name, counting(name, getattr(ObjectStore, name)))
     return counted
 
 

@@ -16,7 +16,7 @@ from llm_ocr.platforms.base import Gpu, Job, JobSpec, wait
 from llm_ocr.platforms.hf_jobs import HfJobs
 from llm_ocr.platforms.hf_task import CPU_IMAGE, GPU_IMAGE
 from llm_ocr.platforms.launching import job_spec
-from llm_ocr.storage.store import make_place, open_store
+from llm_ocr.storage.store import create_repository, open_store
 from tests.servers.chat import ChatServer, serving_beside
 from tests.servers.hub import serving_hub
 from tests.servers.hub_images import Image
@@ -78,7 +78,7 @@ def put_documents(folder: Path, count: int) -> None:
         page.paste(0, (20, 20, 180, 60))
         page.save(path)
         files[path.name] = path
-    make_place(SCANS, private=True)
+    create_repository(SCANS, private=True)
     open_store(SCANS).put_many(files, "Scans")
 
 

@@ -81,7 +81,7 @@ def orders(tmp_path: Path) -> Orders:
     page, out = documents.pdf(tmp_path / "page.pdf"), str(tmp_path / "out")
     with serving_beside() as server:
         run(page, out, base_url=server.base_url)
-    size = open_store(out).look(PLAN_PATH).size
+    size = open_store(out).stat(PLAN_PATH).size
     return Orders(out, Settings(), {}, size, page)
 
 

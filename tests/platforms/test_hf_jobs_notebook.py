@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from llm_ocr import load_descriptions, load_documents, load_figures, load_pages
-from llm_ocr.storage.store import make_place, open_store
+from llm_ocr.storage.store import create_repository, open_store
 from tests.platforms.hf import READ, SCANS, Cloud
 from tests.platforms.notebooks import MINE, assert_shown, execute, is_paired, scans
 from tests.servers.hub_images import Image
@@ -33,7 +33,7 @@ def test_it_reads_24_documents_with_three_tasks_of_which_one_is_killed(
     hub = cloud.hub
     alone = image.having(**EMBEDDED, LLM_OCR_SKIP_CHECK="true")
     hub.images = dict.fromkeys(hub.images, alone)
-    make_place(SCANS, private=True)
+    create_repository(SCANS, private=True)
     files: dict[str, bytes | Path] = {file.name: file for file in scans(tmp_path / "in")}
     open_store(SCANS).put_many(files, "Scans")
     killed: list[str] = []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_ocr.storage.store import make_place, open_store
+from llm_ocr.storage.store import create_repository, open_store
 from tests import documents
 from tests.platforms import gcp, hf
 from tests.platforms.aws_place import QUICK, llm_ocr, new_run, settle, upload, with_engine
@@ -93,7 +93,7 @@ def test_on_cloud_run(tmp_path: Path, gcs: dict[str, str], monkeypatch: pytest.M
 def test_on_hugging_face(tmp_path: Path, image: Image) -> None:
     with hf.signed_in(tmp_path / "hub", image) as cloud:
         cloud.chat.reply = reads
-        make_place(hf.SCANS, private=True)
+        create_repository(hf.SCANS, private=True)
         page = documents.picture(tmp_path / "page.png")
         open_store(hf.SCANS).put_many({"page.png": page}, "Scans")
         done = cloud.llm_ocr("launch", "hf-jobs", hf.SCANS, "--out", hf.READ, *STAGE)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llm_ocr import run
-from llm_ocr.storage.store import make_place, open_store
+from llm_ocr.storage.store import create_repository, open_store
 from tests import documents
 from tests.servers.chat import serving_beside
 
@@ -57,7 +57,7 @@ def test_every_config_opens(tmp_path: Path, out: str) -> None:
 
 def test_a_card_that_a_person_wrote_stays(tmp_path: Path, out: str) -> None:
     out = f"{out}-mine"
-    make_place(out, private=True)
+    create_repository(out, private=True)
     open_store(out).put("README.md", b"# Mine")
     documents.pdf(tmp_path / "in" / "a.pdf")
     with serving_beside() as server:

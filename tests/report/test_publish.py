@@ -13,9 +13,9 @@ from aiohttp import web
 from llm_ocr.report import publish
 from llm_ocr.report.publish import publish_run
 from llm_ocr.storage import hub_client
-from llm_ocr.storage.hub import HubDataset
-from llm_ocr.storage.hub_address import parse_hub
-from llm_ocr.storage.store import StorageError, Store, make_place, open_store
+from llm_ocr.storage.hub import HubDatasetStore
+from llm_ocr.storage.hub_address import parse_hub_uri
+from llm_ocr.storage.store import StorageError, Store, create_repository, open_store
 from tests.servers.hub import serving_hub
 from tests.servers.hub_state import Commit, Hub
 
@@ -29,7 +29,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     with serving_hub(tmp_path / "home", hub) as environment:
         for key, value in environment.items():
             monkeypatch.setenv(key, value)
-        make_place(f"hf://datasets/{NAME}", private=True)
+        create_repository(f"hf://datasets/{NAME}", private=True)
         yield hub
 
 
@@ -59,8 +59,8 @@ def outputs(store: Store) -> dict[str, bytes]:
     }
 
 
-def repository() -> HubDataset:
-    return HubDataset(parse_hub(f"hf://datasets/{NAME}"))
+def repository() -> HubDatasetStore:
+    return HubDatasetStore(parse_hub_uri(f"hf://datasets/{NAME}"))
 
 
 def commits(hub: Hub) -> list[Commit]:
@@ -131,7 +131,7 @@ def test_an_interrupted_publication_goes_on(
             hub.failures.append(500)
 
     hub.watch = watch
-    with pytest.raises(StorageError, match="the Hub answers 500; run the same command again"):
+    with pytest.raises(StorageError, match="status 500; run the same command again"):
         publish_run(repository(), run, silent)
     assert "summary.json" not in commits(hub)[-1].files
     hub.watch = note

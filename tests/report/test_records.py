@@ -20,7 +20,7 @@ from llm_ocr import load_records
 from llm_ocr.report.record_counts import MOST_FIELDS, OTHERS, RecordCounts
 from llm_ocr.report.record_types import arrow_type
 from llm_ocr.report.records import write_records
-from llm_ocr.storage.store import Store, make_place, open_store
+from llm_ocr.storage.store import Store, create_repository, open_store
 from llm_ocr.tables.schema import Row
 from llm_ocr.tables.user_schemas import keep_schema
 from tests.records import (
@@ -433,7 +433,7 @@ def test_it_is_the_same_on_every_store(
         monkeypatch.setenv(key, value)
     name = uuid.uuid4().hex
     uri = f"hf://buckets/user/{name}" if fixture == "hub" else f"{place}://bucket/{name}"
-    make_place(uri, private=True)
+    create_repository(uri, private=True)
     there = open_store(uri)
     rows = [record("d", invoice()), record("e", None, status="failed")]
     for one in (store, there):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from llm_ocr.report.sessions import SessionRecord, delete_session, read_sessions, write_session
-from llm_ocr.storage.objects import Objects
+from llm_ocr.storage.objects import ObjectStore
 from llm_ocr.storage.store import StoredObject, open_store
 
 
@@ -19,12 +19,12 @@ def test_one_that_takes_its_record_back_as_another_reads_is_left_out(
     store = open_store("memory://sessions/run")
     for name in ("a", "b", "c"):
         write_session(store, name, record(name))
-    found = Objects.list
+    found = ObjectStore.list
 
-    def just_before(self: Objects, prefix: str) -> Iterator[StoredObject]:
+    def just_before(self: ObjectStore, prefix: str) -> Iterator[StoredObject]:
         things = list(found(self, prefix))
         delete_session(store, "b")
         return iter(things)
 
-    monkeypatch.setattr(Objects, "list", just_before)
+    monkeypatch.setattr(ObjectStore, "list", just_before)
     assert [one.started for one in read_sessions(store)] == ["a", "c"]

@@ -10,7 +10,7 @@ import pytest
 
 from llm_ocr import load_pages, run
 from llm_ocr.sources.open import NoInputError, list_documents
-from llm_ocr.storage.store import StorageError, make_place, open_store
+from llm_ocr.storage.store import StorageError, create_repository, open_store
 from tests import documents, shards
 from tests.servers.chat import serving_beside
 
@@ -87,7 +87,7 @@ def test_where_a_dataset_has_no_parquet_the_hubs_conversion_is_read(
     from huggingface_hub import HfApi
 
     place = "hf://datasets/user/lines"
-    make_place(place, private=False)
+    create_repository(place, private=False)
     open_store(place).put("data.jsonl", b"{}")
     api = HfApi(hub["HF_ENDPOINT"], token=hub["HF_TOKEN"])
     api.create_branch("user/lines", branch="refs/convert/parquet", repo_type="dataset")
@@ -122,7 +122,7 @@ def test_a_run_over_a_dataset(tmp_path: Path, fine: str) -> None:
 
 def test_a_repository_of_documents_is_no_dataset(tmp_path: Path) -> None:
     place = "hf://datasets/user/scans"
-    make_place(place, private=False)
+    create_repository(place, private=False)
     with pytest.raises(NoInputError, match="no document"):
         found(place)
     with pytest.raises(NoInputError, match="no document"):

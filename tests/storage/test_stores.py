@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from llm_ocr.storage.store import StorageError, Store, make_place, open_store
+from llm_ocr.storage.store import StorageError, Store, create_repository, open_store
 
 
 @pytest.fixture(params=["local", "memory", "s3", "gs", "hub repository", "hub bucket"])
@@ -25,12 +25,12 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     if fixture == "hub":
         kind = {"hub repository": "datasets", "hub bucket": "buckets"}[request.param]
         place = f"hf://{kind}/user/{name}"
-        make_place(place, private=True)
+        create_repository(place, private=True)
         return open_store(f"{place}/tests")
     return open_store(f"{request.param}://bucket/tests/{name}")
 
 
-def test_what_is_put_can_be_listed_read_and_deleted(store: Store) -> None:
+def test_objects_can_be_put_listed_read_and_deleted(store: Store) -> None:
     store.put("a/b/one", b"1")
     store.put("a/two", b"22")
     store.put("other", b"333")
@@ -49,14 +49,14 @@ def test_what_is_put_can_be_listed_read_and_deleted(store: Store) -> None:
 
 
 @pytest.mark.parametrize("read", ["get", "open"])
-def test_what_is_missing_is_said_to_be(store: Store, read: str) -> None:
+def test_missing_objects_raise_file_not_found(store: Store, read: str) -> None:
     with pytest.raises(FileNotFoundError):
         getattr(store, read)("not/there")
     with pytest.raises(FileNotFoundError):
         store.copy("not/there", "here")
 
 
-def test_names_may_have_spaces_and_letters_of_any_script(store: Store) -> None:
+def test_paths_may_have_spaces_and_any_script(store: Store) -> None:
     for name in ("a b/c+d.pdf", "größe/100%.md", "文書/一.md", "a(1)=b&c.txt"):
         store.put(name, name.encode())
         assert store.get(name) == name.encode()
@@ -70,7 +70,7 @@ def test_many_objects_are_all_listed(store: Store) -> None:
     assert {thing.path for thing in store.list("many")} == names
 
 
-def test_a_copy_has_the_same_bytes_and_stays_when_its_source_goes(store: Store) -> None:
+def test_a_copy_is_independent_of_its_source(store: Store) -> None:
     store.put("from here", b"bytes")
     store.copy("from here", "to/there")
     store.delete(["from here"])
@@ -114,23 +114,23 @@ def test_a_parquet_file_is_read_a_row_group_at_a_time(store: Store, tmp_path: Pa
         assert pq.ParquetFile(reader).read_row_group(7)["n"].to_pylist() == list(range(700, 800))
 
 
-def test_where_it_is_on_this_machine(store: Store) -> None:
+def test_only_a_local_store_has_a_folder(store: Store) -> None:
     assert (store.folder is None) == (not store.uri.startswith("/"))
 
 
-def test_a_memory_is_the_same_by_its_name() -> None:
+def test_memory_stores_of_the_same_name_share_objects() -> None:
     name = uuid.uuid4().hex
     open_store(f"memory://{name}").put("a", b"1")
     assert open_store(f"memory://{name}").get("a") == b"1"
     assert not open_store(f"memory://{name}-other").exists("a")
 
 
-def test_a_uri_without_a_bucket_is_told() -> None:
-    with pytest.raises(StorageError, match="s3://: a bucket is missing"):
+def test_a_uri_without_a_bucket_is_refused() -> None:
+    with pytest.raises(StorageError, match="s3://: the bucket name is missing"):
         open_store("s3://")
 
 
-def test_what_was_created_is_listed_deleted_and_created_again(store: Store) -> None:
+def test_a_created_object_is_listed_deleted_and_created_again(store: Store) -> None:
     assert store.create("plans/000", b"12345")
     assert [(thing.path, thing.size) for thing in store.list("plans")] == [("plans/000", 5)]
     with store.open("plans/000") as reader:
@@ -143,9 +143,9 @@ def test_what_was_created_is_listed_deleted_and_created_again(store: Store) -> N
     assert len(list(store.list("plans"))) == 1
 
 
-def test_a_version_is_another_one_when_the_content_is(store: Store) -> None:
+def test_the_version_changes_with_the_content(store: Store) -> None:
     store.put_many({"a": b"first", "b": b"other"}, "Write two")
-    version = store.look("a").version
+    version = store.stat("a").version
     assert version == next(thing.version for thing in store.list("") if thing.path == "a")
     store.put("a", b"second")
-    assert store.look("a").version != version
+    assert store.stat("a").version != version

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from llm_ocr.documents import Document
-from llm_ocr.storage.objects import Objects
+from llm_ocr.storage.objects import ObjectStore
 from llm_ocr.storage.store import Store, StoredObject, open_store
 from llm_ocr.tables.commits import committed, read_commit
 from llm_ocr.tables.counts import BalanceError, ItemResult
@@ -129,15 +129,15 @@ def test_parts_that_go_as_they_are_looked_at_are_another_workers_who_won(
     first = writer(store)
     write(first, PAGES)
     commit = first.commit(PAGES)
-    found = Objects.list
+    found = ObjectStore.list
 
-    def just_before(self: Objects, prefix: str) -> Iterator[StoredObject]:
+    def just_before(self: ObjectStore, prefix: str) -> Iterator[StoredObject]:
         things = list(found(self, prefix))
         monkeypatch.undo()
         publish(store, commit, TABLES, ORDER)
         return iter(things)
 
-    monkeypatch.setattr(Objects, "list", just_before)
+    monkeypatch.setattr(ObjectStore, "list", just_before)
     late = writer(store)
     assert late.staged_items == frozenset()
     write(late, PAGES)

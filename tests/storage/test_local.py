@@ -12,13 +12,13 @@ from llm_ocr.storage.store import RunInUseError, StorageError, open_store
 HOLD = """
 import sys
 from llm_ocr.storage.store import open_store
-with open_store(sys.argv[1]).sole_writer():
+with open_store(sys.argv[1]).exclusive_lock():
     print("held", flush=True)
     sys.stdin.read()
 """
 
 
-def test_one_writer_at_a_time_and_none_left_after_a_kill(tmp_path: Path) -> None:
+def test_the_lock_is_exclusive_and_released_by_a_kill(tmp_path: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)],
         stdin=subprocess.PIPE,
@@ -28,10 +28,10 @@ def test_one_writer_at_a_time_and_none_left_after_a_kill(tmp_path: Path) -> None
     assert holder.stdout.readline() == b"held\n"
     store = open_store(str(tmp_path))
     with pytest.raises(RunInUseError, match=rf"{tmp_path}: another run \(process {holder.pid}\)"):
-        store.sole_writer().__enter__()
+        store.exclusive_lock().__enter__()
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    with store.sole_writer():
+    with store.exclusive_lock():
         assert store.exists(".lock")
 
 
@@ -43,7 +43,7 @@ open_store(sys.argv[1]).put("data/pages/000000-0.parquet", pathlib.Path(sys.argv
 """
 
 
-def test_what_a_killed_process_was_writing_is_unseen_and_goes(tmp_path: Path) -> None:
+def test_temporary_files_of_a_killed_writer_are_hidden_and_deleted(tmp_path: Path) -> None:
     (tmp_path / "rows").write_bytes(b"rows")
     command = [sys.executable, "-c", DIE, str(tmp_path / "run"), str(tmp_path / "rows")]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
@@ -51,16 +51,16 @@ def test_what_a_killed_process_was_writing_is_unseen_and_goes(tmp_path: Path) ->
     pages = tmp_path / "run" / "data" / "pages"
     assert len(list(pages.iterdir())) == 1
     assert list(store.list("data")) == []
-    with store.sole_writer():
+    with store.exclusive_lock():
         store.put("data/pages/000001-0.parquet", b"others")
     assert [path.name for path in pages.iterdir()] == ["000001-0.parquet"]
 
 
-def test_places_that_cannot_be_written_say_why(tmp_path: Path) -> None:
+def test_unwritable_folders_raise_errors_with_advice(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="a file stands where a folder is needed"):
+    with pytest.raises(StorageError, match="a file is in the way of a folder"):
         open_store(str(tmp_path / "file"))
-    with pytest.raises(StorageError, match="a file stands where a folder is needed"):
+    with pytest.raises(StorageError, match="a file is in the way of a folder"):
         open_store(str(tmp_path / "file" / "below"))
     with pytest.raises(StorageError, match="az:// is not supported"):
         open_store("az://bucket/run")
@@ -79,7 +79,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
-def test_a_full_disk_is_named_and_leaves_nothing_half_written(small_disk: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_partial_file(small_disk: Path) -> None:
     store = open_store(str(small_disk))
     with pytest.raises(StorageError, match="the disk is full; free some space"):
         store.put("large", b"x" * 1_000_000)

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -29,6 +30,7 @@ def show(
     from llm_ocr.report.summary import render_summary
     from llm_ocr.settings import Settings
 
+    _load_pyarrow_without_pandas()
     console = terminal()
     with errors():
         settings = Settings(**given)
@@ -40,6 +42,28 @@ def show(
                 console.print(f"{place}  {what}", highlight=False, soft_wrap=True)
     if summary.failed_ratio > settings.max_failed_ratio:
         raise typer.Exit(1)
+
+
+def _load_pyarrow_without_pandas() -> None:
+    """Load pyarrow such that its first array does not load pandas, which takes a second where it is
+    installed. What imports pandas later, as a user's schema may, still gets it."""
+    import pyarrow
+
+    if "pandas" not in sys.modules:
+        sys.meta_path.insert(0, _NoPandas)
+        try:
+            pyarrow.array([], pyarrow.null())
+        finally:
+            sys.meta_path.remove(_NoPandas)
+
+
+class _NoPandas(MetaPathFinder):
+    """Finds no pandas, whether it is installed or not."""
+
+    @classmethod
+    def find_spec(cls, name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
 
 
 def _outputs(out: str) -> Iterator[tuple[str, str]]:

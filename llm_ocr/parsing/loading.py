@@ -17,13 +17,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
 
-import jsonschema
-from jsonschema.validators import Draft202012Validator, validator_for
 from pydantic import BaseModel, RootModel
 from pydantic.errors import PydanticUserError
 
 from llm_ocr.parsing.decoding_schema import guide
-from llm_ocr.parsing.json_schema_validator import CheckedJson
 from llm_ocr.parsing.pydantic_validator import Checked
 from llm_ocr.parsing.references import Node, check_references, resolved
 from llm_ocr.parsing.schema import Merge, Schema, SchemaError
@@ -95,6 +92,13 @@ def of_model(model: Model, name: str = "", source: str = "") -> LoadedSchema:
 
 def of_json_schema(schema: object, name: str = "", what: str = "The schema") -> LoadedSchema:
     """The schema that a JSON Schema of an object is."""
+    # A second where the checkers of its formats are installed, as they are with Jupyter; most runs
+    # don't need it.
+    from jsonschema.exceptions import SchemaError as NotJsonSchemaError
+    from jsonschema.validators import Draft202012Validator, validator_for
+
+    from llm_ocr.parsing.json_schema_validator import CheckedJson
+
     if not isinstance(schema, dict):
         raise SchemaError(f"{what} is no JSON Schema: it is not an object")
     validator = validator_for(schema, default=Draft202012Validator)
@@ -102,7 +106,7 @@ def of_json_schema(schema: object, name: str = "", what: str = "The schema") -> 
         validator.check_schema(schema)
     except RecursionError as error:
         raise SchemaError(f"{what} is nested too deep") from error
-    except jsonschema.SchemaError as error:
+    except NotJsonSchemaError as error:
         at = ".".join(str(part) for part in error.absolute_path)
         raise SchemaError(
             f"{what} is no JSON Schema: at {at or 'its top'}: {error.message}"

@@ -23,11 +23,13 @@ from llm_ocr.inference.address import authorization
 from llm_ocr.inference.guides import Guides
 from llm_ocr.inference.replies import (
     EXTENSION,
+    LONGEST_BODY,
     Answer,
     EngineFailedError,
     TryAgainError,
     read_answer,
     refusal,
+    too_long,
 )
 from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.retry import LONGEST_WAIT, RetryPolicy
@@ -42,9 +44,6 @@ log = logging.getLogger(__name__)
 
 IMAGE = "-the-image-"
 EVENTS = "text/event-stream"
-# Bytes of a body, and characters of its text: 32,000 tokens with the probability of each are 4 MB,
-# and the text of such an answer has some 100,000 characters.
-LONGEST_BODY, LONGEST_TEXT = 16 << 20, 1_000_000
 # Time-outs of a request while no other is answered, after which the server is given up.
 QUIET_TIMES = 2
 # Seconds for which a server says nothing but that it is busy before the user is told, and between
@@ -156,7 +155,7 @@ class ChatClient:
             if request.guide:
                 # The form begins anew with each request: behind a draft it would stand within it.
                 draft.discard()
-            begun = len(draft.text)
+            begun = draft.length
             try:
                 async with self._turn(guilt, urgency, sent):
                     answer = await self._post(self._body(request, draft), draft, attempt)
@@ -184,7 +183,7 @@ class ChatClient:
                     raise self._gone(f"nobody answers at {self._url} ({error})") from error
                 await self._wait(failures, None, error)
             except TryAgainError as error:
-                if len(draft.text) == begun:
+                if draft.length == begun:
                     draft.discard()
                 self.traffic.push_backs += error.is_push_back
                 if error.is_busy and self._retry.busy_seconds:
@@ -240,7 +239,7 @@ class ChatClient:
             content.append({"type": "text", "text": request.prompt})
         messages: list[dict[str, object]] = [{"role": "user", "content": content}]
         body: dict[str, object] = {"model": self._model, "messages": messages}
-        if draft.text:
+        if draft.length:
             messages.append({"role": "assistant", "content": draft.text})
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         body["max_tokens"] = max(1, request.max_tokens - draft.completion_tokens)
@@ -275,10 +274,7 @@ class ChatClient:
             raise TryAgainError(ErrorCode.ENGINE_TIMEOUT, f"no answer within {limit}") from error
         except aiohttp.ClientError as error:
             raise _CutOffError(f"half an answer: {error}") from error
-        answer = read_answer(raw, time.monotonic() - started, attempt)
-        if len(answer.text) > LONGEST_TEXT:
-            raise _too_long(f"{LONGEST_TEXT:,} characters", attempt)
-        return answer
+        return read_answer(raw, time.monotonic() - started, attempt)
 
     async def _recovered(self, since: float) -> bool:
         return self._recover is not None and await self._recover(since)
@@ -353,14 +349,9 @@ async def _body_of(response: aiohttp.ClientResponse, attempt: int) -> bytes:
     async for piece in response.content.iter_any():
         size += len(piece)
         if size > LONGEST_BODY:
-            raise _too_long(f"{LONGEST_BODY:,} bytes", attempt)
+            raise too_long(f"{LONGEST_BODY:,} bytes", attempt)
         pieces.append(piece)
     return b"".join(pieces)
-
-
-def _too_long(limit: str, attempt: int) -> PageError:
-    said = f"the server's answer has more than {limit}, which no page's has; see its log"
-    return PageError(ErrorCode.UNREADABLE_ANSWER, said, attempt)
 
 
 def _given_up(error: Exception, code: ErrorCode, attempts: int) -> PageError:

@@ -18,7 +18,7 @@ from itertools import pairwise
 from llm_ocr.inference.tokens import NUMBER, Tokens, tokens_of
 
 _BLANK = re.compile(r"\s{200,}")
-_SAME = re.compile(r"(.{1,12}?)\1{14,}", re.DOTALL)
+_SAME = re.compile(r"(.{1,12}?)\1{14,}+", re.DOTALL)
 _MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>?|&[a-z]+;?")
 _COUNTED_NAME = re.compile(r"image_\d+")
 _TABLE = re.compile(r"</?(?:td|tr|th|table)\b|(?<!<)\|(?!>)", re.IGNORECASE)
@@ -228,9 +228,10 @@ def _numbers(run: _Run, tokens: Tokens) -> str:
 def _exact(run: _Run, codes: str) -> float:
     """The share of periods that equal the one before."""
     period = run.period
-    pairs = list(pairwise(range(run.first - period, run.last - period + 1, period)))
-    same = sum(codes[a : a + period] == codes[b : b + period] for a, b in pairs)
-    return same / len(pairs) if pairs else 1.0
+    starts = range(run.first - period, run.last - period + 1, period)
+    pairs = len(starts) - 1
+    same = sum(codes[a : a + period] == codes[b : b + period] for a, b in pairwise(starts))
+    return same / pairs if pairs > 0 else 1.0
 
 
 def _is_loop(pattern: _Pattern, text_length: int, runs_out: bool) -> bool:

@@ -24,6 +24,11 @@ PUSH_BACK = frozenset({429, 503})
 # An answer of more tokens than this is a mistake in the account of it; what an item costs in all
 # its attempts still fits the tables' 32 bits.
 MOST_TOKENS = 100_000_000
+# Bytes of a body, characters of its text, and bytes of an answer that comes in pieces. The longest
+# answers of pages have some 100,000 characters; 32,000 tokens with the probability of each are
+# 4 MB, and as a piece each 16 MB. To judge and read ten million characters takes 10 to 25 s and up
+# to 500 MB.
+LONGEST_BODY, LONGEST_TEXT, LONGEST_STREAM = 16 << 20, 10_000_000, 64 << 20
 # Characters of a server's own words that go into a message.
 SHOWN = 200
 # Refusals that no other page would escape, and what to do about them.
@@ -285,8 +290,15 @@ def read_answer(raw: bytes, seconds: float, attempt: int) -> Answer:
     raise_if_aborted(reason)
     tokens = body.tokens("prompt_tokens") or 0, body.tokens("completion_tokens") or 0
     beside = body.llm_ocr.model_dump() if body.llm_ocr else {}
-    likely = tuple(choice.token_logprobs)
-    return Answer(choice.message.text, reason, *tokens, seconds, attempt, likely, beside)
+    likely, text = tuple(choice.token_logprobs), choice.message.text
+    if len(text) > LONGEST_TEXT:
+        raise too_long(f"{LONGEST_TEXT:,} characters", attempt)
+    return Answer(text, reason, *tokens, seconds, attempt, likely, beside)
+
+
+def too_long(limit: str, attempt: int) -> PageError:
+    said = f"the server's answer has more than {limit}, which no page's has; see its log"
+    return PageError(ErrorCode.UNREADABLE_ANSWER, said, attempt)
 
 
 def raise_if_aborted(reason: str) -> None:

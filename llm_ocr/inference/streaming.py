@@ -3,6 +3,7 @@
 The pieces are server-sent events as OpenAI's API has them, with vLLM's `continuous_usage_stats`.
 """
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -11,12 +12,15 @@ from aiohttp.http_exceptions import LineTooLong
 
 from llm_ocr.inference.loops import find_loop
 from llm_ocr.inference.replies import (
+    LONGEST_STREAM,
+    LONGEST_TEXT,
     Answer,
     Event,
     TryAgainError,
     body_of,
     raise_if_aborted,
     raise_if_error,
+    too_long,
 )
 from llm_ocr.records import ErrorCode
 
@@ -40,11 +44,14 @@ class Draft:
     """
 
     watched_from: int | None = None
-    text: str = ""
+    # In characters.
+    length: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     finish_reason: str | None = None
     logprobs: list[tuple[str, float]] = field(default_factory=list, repr=False)
+    # A text that grew piece by piece would be copied with each.
+    _written: io.StringIO = field(default_factory=io.StringIO, repr=False)
     # What earlier attempts said: the server's usage counts only its own.
     _before: int = 0
     _looked: int = field(default=0, repr=False)
@@ -55,8 +62,17 @@ class Draft:
 
     def discard(self) -> None:
         """The next attempt begins anew."""
-        self.text, self.completion_tokens, self._before, self._looked = "", 0, 0, 0
-        self.logprobs = []
+        self.length = self.completion_tokens = self._before = self._looked = 0
+        self._written, self.logprobs = io.StringIO(), []
+
+    @property
+    def text(self) -> str:
+        return self._written.getvalue()
+
+    def add(self, text: str) -> None:
+        """Add characters."""
+        self._written.write(text)
+        self.length += len(text)
 
     def take(self, event: Event) -> None:
         """Add a piece."""
@@ -65,18 +81,20 @@ class Draft:
             self.completion_tokens = self._before + said
         self.prompt_tokens = self.prompt_tokens or event.tokens("prompt_tokens") or 0
         for choice in event.choices or ():
-            self.text += choice.delta.text
+            self.add(choice.delta.text)
             self.logprobs += choice.token_logprobs
             self.finish_reason = choice.finish_reason or self.finish_reason
 
     @property
     def loops(self) -> bool:
         """Whether it has run into a loop; looks only now and then."""
-        length = len(self.text)
-        if self.watched_from is None or length < max(self.watched_from, self._looked + LOOK_EVERY):
+        if self.watched_from is None:
             return False
-        self._looked = length
-        recent = self.text[-LOOKED_AT:]
+        if self.length < max(self.watched_from, self._looked + LOOK_EVERY):
+            return False
+        self._looked = self.length
+        self._written.seek(max(0, self.length - LOOKED_AT))
+        recent = self._written.read()
         loop = find_loop(recent)
         return loop is not None and len(recent) - loop.start >= SURELY_LOOPS
 
@@ -89,9 +107,13 @@ async def read_stream(stream: StreamReader, draft: Draft, attempt: int) -> str:
     """Add what arrives to `draft` until its end; the finish reason.
 
     Raises as `refusal` says for an error in place of a piece, and TryAgainError for a stream that
-    ends before the answer does, or can't be read.
+    ends before the answer does, or can't be read; PageError for one that is longer than any page's.
     """
+    size = 0
     while line := await _line(stream):
+        size += len(line)
+        if size > LONGEST_STREAM:
+            raise too_long(f"{LONGEST_STREAM:,} bytes", attempt)
         if not line.startswith(b"data:"):
             continue
         data = line[5:].strip()
@@ -100,6 +122,8 @@ async def read_stream(stream: StreamReader, draft: Draft, attempt: int) -> str:
         event = body_of(Event, data)
         raise_if_error(event, data, attempt)
         draft.take(event)
+        if draft.length > LONGEST_TEXT:
+            raise too_long(f"{LONGEST_TEXT:,} characters", attempt)
         if draft.finish_reason is None and draft.loops:
             return "repetition"
     reason = draft.finish_reason

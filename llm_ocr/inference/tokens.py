@@ -1,6 +1,8 @@
 """An answer as tokens, one character each, for whoever compares stretches of it."""
 
 import re
+import sys
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +25,8 @@ NUMBER = "\x00"
 BLOCK = "\x01"
 FILLER = "\x02"
 FIRST_WORD = 0x100
+# Words that have a character of their own; later ones share them.
+MOST_WORDS = sys.maxunicode + 1 - FIRST_WORD
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,9 @@ def tokens_of(text: str) -> Tokens:
     """Words, numbers, tags and marks, without boxes; single letters count as numbers."""
     known: dict[str, str] = {}
     codes: list[str] = []
-    starts, ends, values, kinds, letters = [], [], list[int](), list[str](), list[int]()
+    # A list of numbers takes several times the memory, and an answer may have millions of tokens.
+    starts, ends, values, letters = (array("q") for _ in range(4))
+    kinds: list[str] = []
     for match in _TOKEN.finditer(text):
         kind, word = str(match.lastgroup), match.group()
         if kind == "box":
@@ -56,7 +62,7 @@ def tokens_of(text: str) -> Tokens:
         elif kind == "filler":
             code = FILLER
         else:
-            code = known.setdefault(word, chr(FIRST_WORD + len(known)))
+            code = known.setdefault(word, chr(FIRST_WORD + len(known) % MOST_WORDS))
         codes.append(code)
         starts.append(match.start())
         ends.append(match.end())

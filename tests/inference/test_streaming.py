@@ -1,6 +1,9 @@
 """Answers in pieces, from a server that cuts them off, repeats itself, or will not go on."""
 
+import asyncio
+import itertools
 import json
+from collections.abc import Iterable
 from itertools import repeat
 from typing import Any
 
@@ -183,7 +186,23 @@ def test_most_long_loops_are_stopped_soon() -> None:
 def _stopped_at(text: str) -> int | None:
     draft = Draft(watched_from=3_000)
     for end in range(STEP, len(text), STEP):
-        draft.text = text[:end]
+        draft.add(text[end - STEP : end])
         if draft.loops:
             return end
     return None
+
+
+@pytest.mark.parametrize(
+    ("pieces", "limit"),
+    [
+        ((f"{k:0100000d}" for k in itertools.count()), "10,000,000 characters"),
+        (repeat(""), "67,108,864 bytes"),
+    ],
+    ids=["text", "pieces without text"],
+)
+async def test_one_that_has_no_end_fails_its_page(pieces: Iterable[str], limit: str) -> None:
+    async with serving(lambda body: Pieces(pieces)) as server, client(server) as asking:
+        with pytest.raises(PageError, match=f"the server's answer has more than {limit}") as caught:
+            await asyncio.wait_for(asking.ask(PAGE), 60)
+    assert caught.value.code is ErrorCode.UNREADABLE_ANSWER
+    assert len(server.requests) == server.left == 1

@@ -20,7 +20,15 @@ from llm_ocr import load_documents, load_figures, load_pages, run
 from llm_ocr.stages.page import PageItem
 from llm_ocr.tables.schema import Row
 from tests import documents, shards
-from tests.servers.chat import FIGURE, Reply, answer, at_once, image_of, serving_beside
+from tests.servers.chat import (
+    FIGURE,
+    Reply,
+    answer,
+    at_once,
+    image_of,
+    serving_beside,
+    vllm_shim,
+)
 
 ALONE: dict[str, Any] = {"render_workers": 1, "fallback": "none", "describe": False}
 
@@ -319,7 +327,7 @@ def test_figures_are_not_lost_with_their_file(tmp_path: Path) -> None:
     assert figure["width"] > 0.5 * row["width"]
 
 
-@pytest.mark.parametrize("size", [2_000_000, 100_000_000])
+@pytest.mark.parametrize("size", [11_000_000, 100_000_000])
 def test_an_answer_that_is_longer_than_any_page(inputs: Path, tmp_path: Path, size: int) -> None:
     """Also where it comes compressed: what is bounded is what it becomes."""
 
@@ -331,6 +339,28 @@ def test_an_answer_that_is_longer_than_any_page(inputs: Path, tmp_path: Path, si
         return whole
 
     found = read(inputs, tmp_path / "out", reply)
+    assert found["good"]["status"] == "ok"
+    assert (found["odd"]["status"], found["odd"]["error_code"]) == ("failed", "unreadable_answer")
+    assert "odd.png, page 1: the server's answer has more than" in found["odd"]["error"]
+
+
+RAMBLING = """
+from llm_ocr import run
+
+engine = {"engine": "vllm", "vllm": %r, "request_timeout": 60}
+run(%r, %r, render_workers=1, fallback="none", describe=False, **engine)
+print(int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) // 1024)
+"""
+
+
+def test_a_streamed_answer_without_an_end(inputs: Path, tmp_path: Path) -> None:
+    """One that never repeats itself, which would have been stopped as a loop."""
+    engine, out = vllm_shim(tmp_path, "--rambles-of-wide-pages"), tmp_path / "out"
+    script = "from pathlib import Path\n" + RAMBLING % (engine, str(inputs), str(out))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[-1]) < 800, "megabytes"
+    found = rows(out)
     assert found["good"]["status"] == "ok"
     assert (found["odd"]["status"], found["odd"]["error_code"]) == ("failed", "unreadable_answer")
     assert "odd.png, page 1: the server's answer has more than" in found["odd"]["error"]

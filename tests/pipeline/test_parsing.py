@@ -129,7 +129,7 @@ ADVERSE = {
     "a list": ("[1, 2, 3]", "failed", ()),
     "empty": ("", "failed", ()),
     "no JSON": ("I can't see any bill on this page.", "failed", ()),
-    "long": ('{"number": "A-7", "total": 0} ' + "x" * 900_000, "ok", ()),
+    "long": ('{"number": "A-7", "total": 0} ' + "x" * 9_900_000, "ok", ()),
 }
 
 

@@ -1,7 +1,7 @@
 """An engine that answers at once, with the same words for the same image, or as it is told to.
 
     python -m tests.servers.chat --port P [--dies-of-wide-pages] [--hangs-once FILE]
-        [--dies-midway FILE]
+        [--dies-midway FILE] [--rambles-of-wide-pages]
 
 Speaks the part of the OpenAI chat API that the client uses. Started in a test's own process with
 `serving(...)`, or as a process of its own where it has to survive or be killed.
@@ -12,6 +12,7 @@ import asyncio
 import base64
 import hashlib
 import io
+import itertools
 import json
 import os
 import sys
@@ -129,6 +130,14 @@ def dies_of_wide_pages(body: dict[str, Any]) -> web.Response:
         if image.width > 2 * image.height and body["max_tokens"] > PROBE_TOKENS:
             os._exit(1)
     return at_once(body)
+
+
+def rambles_of_wide_pages(body: dict[str, Any]) -> web.StreamResponse | Pieces:
+    """Never ends, and never says the same twice, about a page twice as wide as high."""
+    with Image.open(io.BytesIO(image_of(body))) as image:
+        if image.width <= 2 * image.height or body["max_tokens"] <= PROBE_TOKENS:
+            return at_once(body)
+    return Pieces(hashlib.shake_256(b"%d" % k).hexdigest(20_000) for k in itertools.count())
 
 
 def hangs_once(noted: Path) -> Reply:
@@ -276,12 +285,15 @@ async def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--dies-of-wide-pages", action="store_true")
+    parser.add_argument("--rambles-of-wide-pages", action="store_true")
     parser.add_argument("--hangs-once", type=Path, metavar="FILE")
     parser.add_argument("--dies-midway", type=Path, metavar="FILE")
     arguments, _ = parser.parse_known_args()
     reply: Reply = at_once
     if arguments.dies_of_wide_pages:
         reply = dies_of_wide_pages
+    elif arguments.rambles_of_wide_pages:
+        reply = rambles_of_wide_pages
     elif arguments.hangs_once:
         reply = hangs_once(arguments.hangs_once)
     elif arguments.dies_midway:

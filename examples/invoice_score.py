@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llm_ocr.text.currencies import SIGNS
-from llm_ocr.text.normalize import bare
+from llm_ocr.text.currencies import CURRENCY_SIGNS
+from llm_ocr.text.normalize import normalized_words
 
 Rect = Sequence[float]
 SHARED = 0.5
@@ -101,8 +101,8 @@ def same(expected: object, got: object) -> bool:
         # Decimals come as text, so that no digit of them is lost.
         number = float(str(got)) if re.fullmatch(r"-?\d+(\.\d+)?", str(got)) else math.inf
         return abs(expected - number) < 0.005
-    got = SIGNS.get(str(got), got)
-    return "".join(bare(str(expected))) == "".join(bare(str(got)))
+    got = CURRENCY_SIGNS.get(str(got), got)
+    return "".join(normalized_words(str(expected))) == "".join(normalized_words(str(got)))
 
 
 def overlap(one: Rect, other: Rect) -> bool:

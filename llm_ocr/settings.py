@@ -24,7 +24,7 @@ from pydantic_settings import (
 from llm_ocr.env_file import PREFIX, named_env_file, read_env_file, say_unread, variable_of
 from llm_ocr.inference.address import BASIC, split_credentials
 from llm_ocr.models.catalogue import profile_named
-from llm_ocr.parsing.schema import RecordPer, RecordSource
+from llm_ocr.parsing.schema import InputMode, RecordScope
 from llm_ocr.records import TextLayerUse
 from llm_ocr.sources.open import PageSelection, parse_pages
 from llm_ocr.storage.local_files import local_file
@@ -107,11 +107,11 @@ class Settings(BaseSettings):
         str | None, Field(description="What parse fills in: a built-in schema, a file or a module.")
     ] = None
     record_per: Annotated[
-        RecordPer, Field(description="Whether a record is of a document or of a page.")
-    ] = RecordPer.DOCUMENT
+        RecordScope, Field(description="Whether a record is of a document or of a page.")
+    ] = RecordScope.DOCUMENT
     record_from: Annotated[
-        RecordSource, Field(description="What the model is shown: image, text, or both.")
-    ] = RecordSource.BOTH
+        InputMode, Field(description="What the model is shown: image, text, or both.")
+    ] = InputMode.BOTH
     drop_unsupported: Annotated[
         bool, Field(description="Leave values out of records that the page does not show.")
     ] = False

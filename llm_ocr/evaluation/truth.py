@@ -15,7 +15,7 @@ from llm_ocr.evaluation.page_tests import Problem
 from llm_ocr.evaluation.readings import Documents, PageRead, Readings, find_documents, page_file
 from llm_ocr.evaluation.tables import match_tables, tables_of
 from llm_ocr.evaluation.text import edit_distance, plain
-from llm_ocr.text.table_markup import around_tables, is_markdown_row
+from llm_ocr.text.table_markup import is_markdown_row, split_at_tables
 
 # What OmniDocBench marks but leaves out of its text: what runs on every page, and what is no text.
 _LEFT_OUT = frozenset(
@@ -209,6 +209,6 @@ def _measure(truth: Truth, document: str, pages: Sequence[PageRead]) -> Measured
 
 def without_tables(markdown: str) -> str:
     """A text without its tables, which TEDS is for."""
-    pieces = (piece for is_table, piece in around_tables(markdown) if not is_table)
+    pieces = (piece for is_table, piece in split_at_tables(markdown) if not is_table)
     lines = "\n\n".join(pieces).split("\n")
     return "\n".join(line for line in lines if not is_markdown_row(line))

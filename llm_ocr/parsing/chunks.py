@@ -4,17 +4,17 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 # Some 8,000 tokens: the answer and the schema have room beside them in 16,384.
-WINDOW_CHARACTERS = 24_000
+CHUNK_CHARACTERS = 24_000
 
 
-class TextWindow(NamedTuple):
+class TextChunk(NamedTuple):
     """A stretch of a document's text; `overlaps` if it begins with what ended the one before."""
 
     text: str
     overlaps: bool
 
 
-def windows(pages: Sequence[str], characters: int = WINDOW_CHARACTERS) -> Iterator[TextWindow]:
+def split_chunks(pages: Sequence[str], characters: int = CHUNK_CHARACTERS) -> Iterator[TextChunk]:
     """The pages' texts joined up to so many characters; each part begins with the page with which
     the one before it ended, where there is room, so that what spans two pages is whole in one.
 
@@ -25,7 +25,7 @@ def windows(pages: Sequence[str], characters: int = WINDOW_CHARACTERS) -> Iterat
     for page in pages:
         if held and sum(map(len, held)) + len(page) > characters:
             if fresh:
-                yield TextWindow("\n\n".join(held), overlaps)
+                yield TextChunk("\n\n".join(held), overlaps)
             overlaps = len(held[-1]) + len(page) <= characters
             held = held[-1:] if overlaps else []
             fresh = False
@@ -36,10 +36,10 @@ def windows(pages: Sequence[str], characters: int = WINDOW_CHARACTERS) -> Iterat
         held.append(page)
         fresh = True
     if fresh:
-        yield TextWindow("\n\n".join(held), overlaps)
+        yield TextChunk("\n\n".join(held), overlaps)
 
 
-def _cut(page: str, characters: int) -> Iterator[TextWindow]:
+def _cut(page: str, characters: int) -> Iterator[TextChunk]:
     step = characters - characters // 10
     for start in range(0, max(1, len(page) - characters // 10), step):
-        yield TextWindow(page[start : start + characters], start > 0)
+        yield TextChunk(page[start : start + characters], start > 0)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|true|false|null|[{}\[\]:,]', re.DOTALL)
 
 
-def sureness(text: str, tokens: Sequence[tuple[str, float]]) -> Mapping[str, float]:
+def logprob_confidences(text: str, tokens: Sequence[tuple[str, float]]) -> Mapping[str, float]:
     """Path of each leaf in the JSON object `text` -> the probability of its least likely token.
 
     Empty where the tokens, each with its log-probability, don't make up the text. The token that

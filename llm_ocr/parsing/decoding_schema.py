@@ -12,7 +12,7 @@ What is left are keywords that vLLM takes with xgrammar, guidance and outlines a
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from llm_ocr.parsing.references import Node, branches, is_null, lookup, resolved
+from llm_ocr.parsing.references import SchemaNode, alternatives, is_null, lookup, resolve
 
 _HINTS = ("title", "description", "aliases", "examples")
 _FORMATS = ("date", "time", "date-time")
@@ -20,7 +20,7 @@ _SINGLE = ("string", "number", "integer", "boolean")
 _NULL = {"type": "null"}
 
 
-def guide(schema: Node) -> dict[str, Any]:
+def decoding_schema(schema: SchemaNode) -> dict[str, Any]:
     """The guiding schema of an object. References are put in place but for those in a circle,
     which go to `$defs`. KeyError where a reference points to nothing in the schema."""
     making = _Guiding(schema)
@@ -56,12 +56,12 @@ def _renamed(made: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401
     return [_renamed(one, names) for one in made] if isinstance(made, list) else made
 
 
-def _hints(node: Node) -> dict[str, Any]:
+def _hints(node: SchemaNode) -> dict[str, Any]:
     return {key: node[key] for key in _HINTS if node.get(key)}
 
 
 class _Guiding:
-    def __init__(self, root: Node) -> None:
+    def __init__(self, root: SchemaNode) -> None:
         self.root = root
         self.circles: dict[str, dict[str, Any]] = {}
 
@@ -72,10 +72,10 @@ class _Guiding:
         ref = node.get("$ref")
         if isinstance(ref, str):
             return self._referred(node, ref, within)
-        node = resolved(self.root, node)
+        node = resolve(self.root, node)
         return {**_hints(node), **self._kind(node, within)}
 
-    def _referred(self, node: Node, ref: str, within: tuple[str, ...]) -> dict[str, Any]:
+    def _referred(self, node: SchemaNode, ref: str, within: tuple[str, ...]) -> dict[str, Any]:
         if ref in within:
             self.circles.setdefault(ref, {})
         else:
@@ -85,12 +85,12 @@ class _Guiding:
             self.circles[ref] = made
         return {"$ref": ref, **_hints(node)}
 
-    def _kind(self, node: Node, within: tuple[str, ...]) -> dict[str, Any]:
+    def _kind(self, node: SchemaNode, within: tuple[str, ...]) -> dict[str, Any]:
         if "const" in node:
             return {"const": node["const"]}
         if "enum" in node:
             return {"enum": list(node["enum"])}
-        either = branches(node)
+        either = alternatives(node)
         if either:
             inner = [self.node(one, within) for one in either]
             if len(inner) == 1:
@@ -106,7 +106,7 @@ class _Guiding:
             return {"type": "string", **date}
         return {"type": kind} if kind else {}
 
-    def _object(self, node: Node, within: tuple[str, ...]) -> dict[str, Any]:
+    def _object(self, node: SchemaNode, within: tuple[str, ...]) -> dict[str, Any]:
         properties = node.get("properties")
         if not properties:
             values = node.get("additionalProperties")
@@ -121,7 +121,7 @@ class _Guiding:
             "additionalProperties": False,
         }
 
-    def _array(self, node: Node, within: tuple[str, ...]) -> dict[str, Any]:
+    def _array(self, node: SchemaNode, within: tuple[str, ...]) -> dict[str, Any]:
         if "prefixItems" in node:
             inner = [self.node(one, within) for one in node["prefixItems"]]
             count = len(inner)

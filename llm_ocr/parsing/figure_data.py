@@ -18,7 +18,7 @@ from typing import Any
 from llm_ocr.parsing import json_answers
 from llm_ocr.text.table_markup import first_table
 
-Cell = str | float | int | None
+CellValue = str | float | int | None
 CHART, TABLE, NONE = "chart", "table", "none"
 # Of a value in a note.
 _LONGEST = 200
@@ -65,7 +65,7 @@ class Series:
     """One line, or one colour of bars, of a chart."""
 
     name: str | None
-    points: tuple[tuple[Cell, Cell], ...]
+    points: tuple[tuple[CellValue, CellValue], ...]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class FigureData:
     y_label: str | None = None
     series: tuple[Series, ...] = ()
     columns: tuple[str | None, ...] = ()
-    rows: tuple[tuple[Cell, ...], ...] = ()
+    rows: tuple[tuple[CellValue, ...], ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -96,10 +96,10 @@ class FigureData:
         return json.dumps(body, ensure_ascii=False)
 
 
-def read_answer(answer: str) -> tuple[FigureData, tuple[str, ...]]:
+def parse_figure_answer(answer: str) -> tuple[FigureData, tuple[str, ...]]:
     """The data in a model's answer: JSON of the schema, or else its first table in HTML or with
     bars between the cells; and what was mended in it or left out of it. Raises NoDataError."""
-    read = json_answers.read_answer(answer, KEYS)
+    read = json_answers.extract_json(answer, KEYS)
     if read.value is not None and read.value.get("kind") in (CHART, TABLE, NONE):
         reading = _Reading()
         return reading.data(read.value), (*read.notes, *reading.notes)
@@ -109,7 +109,7 @@ def read_answer(answer: str) -> tuple[FigureData, tuple[str, ...]]:
     return FigureData(TABLE, columns=tuple(rows[0]), rows=tuple(map(tuple, rows[1:]))), ()
 
 
-def from_json(text: str) -> FigureData:
+def load_figure_data(text: str) -> FigureData:
     """What `as_json` wrote."""
     return _Reading().data(json.loads(text))
 
@@ -138,7 +138,7 @@ class _Reading:
             rows=tuple(self._row(f"row {k}", row, columns) for k, row in enumerate(rows, 1)),
         )
 
-    def _row(self, where: str, raw: object, columns: Sequence[str | None]) -> tuple[Cell, ...]:
+    def _row(self, where: str, raw: object, columns: Sequence[str | None]) -> tuple[CellValue, ...]:
         """Its cells; of an object those under the columns' names."""
         if isinstance(raw, dict):
             self._others(where, raw, columns)
@@ -157,7 +157,7 @@ class _Reading:
             else:
                 self._left_out(where, one)
 
-    def _points(self, where: str, raw: Sequence[Any]) -> Iterator[tuple[Cell, Cell]]:
+    def _points(self, where: str, raw: Sequence[Any]) -> Iterator[tuple[CellValue, CellValue]]:
         for number, one in enumerate(raw, 1):
             here = f"{where}, point {number}"
             if isinstance(one, list) and len(one) == 2:
@@ -189,7 +189,7 @@ def _text(raw: object) -> str | None:
     return None if raw is None else str(raw)
 
 
-def _cell(raw: object) -> Cell:
+def _cell(raw: object) -> CellValue:
     """A value as it is; what is no value, as its JSON."""
     if isinstance(raw, float) and not math.isfinite(raw):
         return None
@@ -198,10 +198,10 @@ def _cell(raw: object) -> Cell:
     return json.dumps(raw, ensure_ascii=False)
 
 
-Rows = Sequence[Sequence[Cell]]
+TableValues = Sequence[Sequence[CellValue]]
 
 
-def as_table(data: FigureData) -> tuple[Sequence[str], Rows]:
+def figure_table(data: FigureData) -> tuple[Sequence[str], TableValues]:
     """Columns and rows. Of a chart, a row for each x and a column for each series; where a series
     has an x twice, a row for each point."""
     if data.series:
@@ -212,7 +212,7 @@ def as_table(data: FigureData) -> tuple[Sequence[str], Rows]:
     return columns, [[*row, *[None] * (len(columns) - len(row))] for row in data.rows]
 
 
-def _of_chart(data: FigureData) -> tuple[Sequence[str], Rows]:
+def _of_chart(data: FigureData) -> tuple[Sequence[str], TableValues]:
     x = data.x_label or "x"
     if any(_repeats(one) for one in data.series):
         points = [(one.name, *point) for one in data.series for point in one.points]
@@ -234,9 +234,9 @@ def _names(data: FigureData) -> list[str]:
     return [one.name or f"series {k}" for k, one in enumerate(data.series, 1)]
 
 
-def as_csv(data: FigureData) -> str:
+def figure_csv(data: FigureData) -> str:
     """With a head, commas, and lines that end as RFC 4180 has them."""
-    columns, rows = as_table(data)
+    columns, rows = figure_table(data)
     sink = io.StringIO()
     writer = csv.writer(sink)
     writer.writerow(columns)
@@ -244,18 +244,18 @@ def as_csv(data: FigureData) -> str:
     return sink.getvalue()
 
 
-def as_html(data: FigureData) -> str:
+def figure_html(data: FigureData) -> str:
     """One line, as tables are in a document's Markdown."""
-    columns, rows = as_table(data)
+    columns, rows = figure_table(data)
     lines = [_line(columns, "th"), *(_line(row, "td") for row in rows)]
     return f"<table>{''.join(lines)}</table>"
 
 
-def _line(cells: Sequence[Cell], tag: str) -> str:
+def _line(cells: Sequence[CellValue], tag: str) -> str:
     inner = (f"<{tag}>{_said(cell)}</{tag}>" for cell in cells)
     return f"<tr>{''.join(inner)}</tr>"
 
 
-def _said(cell: Cell) -> str:
+def _said(cell: CellValue) -> str:
     text = "" if cell is None else str(cell)
     return html.escape(" ".join(text.split()), quote=False)

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
 
-from llm_ocr.parsing.schema import Found
-from llm_ocr.parsing.text_spans import Occurrence, Token, Tokens, stretch
-from llm_ocr.text.negation import CHARACTERS_PER_ERROR, are_opposed
+from llm_ocr.parsing.schema import MatchType
+from llm_ocr.parsing.text_spans import Occurrence, TextToken, TokenSequence, occurrence_between
+from llm_ocr.text.negation import CHARACTERS_PER_ERROR, contradict
 from llm_ocr.text.normalize import distance, same_digits, words_in
 
 # One of the parts of a word, which one, and the words of one length that have it at that place.
 _Parts = dict[tuple[int, str], list[str]]
 
 
-class NearWords:
+class EditDistanceIndex:
     """Some words, asked for those that differ from another in few characters.
 
     With `most` characters wrong, at least one of `most + 1` parts of a word is right, and at most
@@ -65,7 +65,7 @@ def _cuts(length: int, count: int) -> Iterator[tuple[int, int]]:
         yield k * length // count, (k + 1) * length // count
 
 
-MOST_ERRORS = 12
+MAX_ERRORS = 12
 # How many words of a value are looked up to find texts like it, and at how many places each.
 SEEDS, PLACES = 3, 24
 # How many letters are told apart, and in texts up to which length.
@@ -75,16 +75,16 @@ _MIDDLE = 1 << 15
 _MIDDLES = sum(_MIDDLE << (16 * k) for k in range(LETTERS))
 
 
-class Alike:
+class FuzzyMatcher:
     """The runs of words that are like a text."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: TokenSequence) -> None:
         self._tokens = tokens
         self._places = tokens.places
 
     @cached_property
-    def _near_words(self) -> NearWords:
-        return NearWords(self._places)
+    def _near_words(self) -> EditDistanceIndex:
+        return EditDistanceIndex(self._places)
 
     @cached_property
     def _letters(self) -> list[int]:
@@ -101,7 +101,7 @@ class Alike:
         """The runs that differ from a text by few characters, the likest ones."""
         words = [word.text for word in words_in(value)]
         joined = "".join(words)
-        most = min(MOST_ERRORS, len(joined) // CHARACTERS_PER_ERROR)
+        most = min(MAX_ERRORS, len(joined) // CHARACTERS_PER_ERROR)
         if not words:
             return []
         best, found = most + 1, dict[tuple[int, int], Occurrence]()
@@ -113,9 +113,9 @@ class Alike:
                 continue
             if apart < best:
                 best, found = apart, {}
-            how = Found.FUZZY if apart else Found.NORMALISED
-            key = (run[0].piece, run[0].start)
-            found[key] = stretch(how, run[0], run[-1], 1 - apart / len(joined))
+            how = MatchType.FUZZY if apart else MatchType.NORMALIZED
+            key = (run[0].span, run[0].start)
+            found[key] = occurrence_between(how, run[0], run[-1], 1 - apart / len(joined))
         return list(found.values())
 
     def _likely(
@@ -170,7 +170,7 @@ class Alike:
     def _near(self, word: str) -> Iterator[str]:
         if len(word) >= 4:
             most = max(1, len(word) // CHARACTERS_PER_ERROR)
-            yield from self._near_words.like(word, min(most, MOST_ERRORS))
+            yield from self._near_words.like(word, min(most, MAX_ERRORS))
 
     def _glued(self, words: Sequence[str]) -> Iterator[str]:
         whole = "".join(words)
@@ -182,13 +182,13 @@ class Alike:
 def _letters(text: str) -> int:
     """How often each letter is in a text, in 16 bits each; the rarer ones share with others."""
     made_of = 0
-    for char in text[: LONGEST + MOST_ERRORS]:
+    for char in text[: LONGEST + MAX_ERRORS]:
         made_of += 1 << (16 * (ord(char) % LETTERS))
     return made_of
 
 
-def _says_the_same(value: str, words: Sequence[str], run: Sequence[Token], apart: int) -> bool:
+def _says_the_same(value: str, words: Sequence[str], run: Sequence[TextToken], apart: int) -> bool:
     texts = [token.text for token in run]
     if not same_digits(value, " ".join(texts)):
         return False
-    return apart == 0 or not are_opposed(words, texts)
+    return apart == 0 or not contradict(words, texts)

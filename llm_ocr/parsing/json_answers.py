@@ -6,12 +6,19 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from llm_ocr.parsing.json_repair import DEEPEST, Mended, begins, mend, read_number, unescape
+from llm_ocr.parsing.json_repair import (
+    MAX_DEPTH,
+    RepairedJson,
+    parse_number,
+    repair_json,
+    starts_object,
+    unescape,
+)
 from llm_ocr.parsing.schema import Schema
 from llm_ocr.records import valid_text
 
 # A note on what costs the record nothing.
-AROUND = "text around the JSON left out"
+SURROUNDING_TEXT = "text around the JSON left out"
 _THOUGHT = "</think>"
 _STRICT_TRIES = 3
 _MOST_OBJECTS = 1000
@@ -20,22 +27,22 @@ _LONE = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
 
 
 @dataclass(frozen=True)
-class ReadAnswer:
+class JsonAnswer:
     """The object that was read, None where the text has none; `notes` say what was mended and what
-    was left out. `cut`: the text ends within the object."""
+    was left out. `truncated`: the text ends within the object."""
 
     value: dict[str, Any] | None
     notes: tuple[str, ...] = ()
-    cut: bool = False
+    truncated: bool = False
 
 
-def read_answer(text: str, keys: Collection[str] = ()) -> ReadAnswer:
+def extract_json(text: str, keys: Collection[str] = ()) -> JsonAnswer:
     """The object that `text` is or has in it; valid JSON comes back as it is.
 
     Of several the one with most values under `keys` (the schema's fields) is taken, without `keys`
     the one with most values at all; of equals, the first. An object whose keys are all strange and
     that has such a one for a value gives that one. Values that can't be known (cut, missing, NaN,
-    nested deeper than `DEEPEST`) are left out or null, with a note.
+    nested deeper than `MAX_DEPTH`) are left out or null, with a note.
     """
     if not text.lstrip().startswith("{"):
         _, thought, after = text.rpartition(_THOUGHT)
@@ -48,24 +55,24 @@ def read_answer(text: str, keys: Collection[str] = ()) -> ReadAnswer:
     if best is None:
         inner = _encoded(text)
         if inner is None:
-            return ReadAnswer(None, ("no JSON object",))
-        read = read_answer(inner, keys)
-        return ReadAnswer(read.value, ("JSON within a string", *read.notes), read.cut)
+            return JsonAnswer(None, ("no JSON object",))
+        read = extract_json(inner, keys)
+        return JsonAnswer(read.value, ("JSON within a string", *read.notes), read.truncated)
     notes = list(best.notes)
     if count > 1:
         many = f"{count} or more" if count == _MOST_OBJECTS else str(count)
         notes.append(f"{many} JSON objects: the one that fits best is taken")
     elif _words_around(text, best):
-        notes.append(AROUND)
-    if best.cut and not best.value:
-        return ReadAnswer(None, tuple(notes), cut=True)
+        notes.append(SURROUNDING_TEXT)
+    if best.truncated and not best.value:
+        return JsonAnswer(None, tuple(notes), truncated=True)
     value, where = _unwrapped(best.value, keys)
     if where:
         notes.append(f"taken out of {where!r}")
-    return ReadAnswer(value, tuple(notes), best.cut)
+    return JsonAnswer(value, tuple(notes), best.truncated)
 
 
-def keys_of(schema: Schema) -> tuple[str, ...]:
+def field_keys(schema: Schema) -> tuple[str, ...]:
     """The keys by which a schema's fields may come: their names and aliases."""
     fields = schema.json_schema["properties"]
     aliases = (alias for node in fields.values() for alias in node.get("aliases", ()))
@@ -73,7 +80,7 @@ def keys_of(schema: Schema) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class _Found(Mended):
+class _Found(RepairedJson):
     start: int = 0
 
 
@@ -99,14 +106,14 @@ class _Strict:
         except (ValueError, RecursionError):
             return None
         brackets = text.count("{", start, end) + text.count("[", start, end)
-        if brackets > DEEPEST and _depth(value) > DEEPEST:
+        if brackets > MAX_DEPTH and _depth(value) > MAX_DEPTH:
             return None
         if _LONE.search(text, start, end):
             value = _storable(value)
-        return _Found(value, end, tuple(dict.fromkeys(self.notes)), cut=False, start=start)
+        return _Found(value, end, tuple(dict.fromkeys(self.notes)), truncated=False, start=start)
 
     def _float(self, said: str) -> float | None:
-        number = read_number(said)
+        number = parse_number(said)
         if number is None:
             self.notes.append(f"{said} read as null: too large")
         return number
@@ -135,13 +142,13 @@ def _objects(text: str) -> Iterator[_Found]:
     at, found = 0, 0
     while found < _MOST_OBJECTS and (brace := _BEGINNING.search(text, at)):
         at, one = brace.start(), None
-        if begins(text, at):
+        if starts_object(text, at):
             one = strict.read(text, at) if tries else None
             if one is None:
                 tries = max(tries - 1, 0)
-                mended = mend(text, at)
+                mended = repair_json(text, at)
                 if mended:
-                    one = _Found(mended.value, mended.end, mended.notes, mended.cut, at)
+                    one = _Found(mended.value, mended.end, mended.notes, mended.truncated, at)
         if one:
             found += 1
             yield one
@@ -201,7 +208,7 @@ def _depth(value: object) -> int:
 
 
 def _storable(value: Any) -> Any:  # noqa: ANN401
-    """A value whose strings have no surrogates; it is nested no deeper than `DEEPEST`."""
+    """A value whose strings have no surrogates; it is nested no deeper than `MAX_DEPTH`."""
     if isinstance(value, str):
         return valid_text(value)
     if isinstance(value, list):

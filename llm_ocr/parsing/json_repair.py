@@ -13,7 +13,7 @@ from typing import Any
 
 from llm_ocr.records import valid_text
 
-DEEPEST = 100  # levels; what is nested deeper is left out, since whatever comes later recurses
+MAX_DEPTH = 100  # levels; what is nested deeper is left out, since whatever comes later recurses
 
 Container = dict[str, Any] | list[Any]
 
@@ -24,25 +24,25 @@ _NOTES = 20
 
 
 @dataclass(frozen=True)
-class Mended:
+class RepairedJson:
     """An object as far as it goes, where it ends in the text, and what was done to it."""
 
     value: dict[str, Any]
     end: int
     notes: tuple[str, ...]
-    cut: bool
+    truncated: bool
 
 
-def mend(text: str, start: int) -> Mended | None:
+def repair_json(text: str, start: int) -> RepairedJson | None:
     """The object that begins with the brace at `start`; None where no key follows the brace."""
-    if not begins(text, start):
+    if not starts_object(text, start):
         return None
     reader = _Reader(text, start + 1)
     reader.read()
-    return Mended(reader.root, reader.at, reader.said(), reader.cut)
+    return RepairedJson(reader.root, reader.at, reader.describe_repairs(), reader.truncated)
 
 
-def begins(text: str, start: int) -> bool:
+def starts_object(text: str, start: int) -> bool:
     """Whether an object begins with the brace at `start`: a key follows, or its end."""
     found = SPACE.match(text, start + 1)
     at = found.end() if found else start + 1
@@ -58,7 +58,7 @@ class _Reader:
     root: dict[str, Any] = field(default_factory=dict)
     stack: list[Container] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
-    cut: bool = False
+    truncated: bool = False
     bare_from: int | None = None  # where the last value begins, if it had no quotes
     mended: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
@@ -79,7 +79,7 @@ class _Reader:
             else:
                 self._value()
 
-    def said(self) -> tuple[str, ...]:
+    def describe_repairs(self) -> tuple[str, ...]:
         counted = (f"{what} ({n} times)" if n > 1 else what for what, n in self.mended.items())
         more = len(self.notes) - _NOTES
         if more > 0:
@@ -115,16 +115,16 @@ class _Reader:
         self.bare_from = None
         if sign in ("{", "["):
             self._container(sign)
-        elif sign in CLOSING:
+        elif sign in CLOSING_QUOTES:
             self._string(sign)
         else:
             self._bare()
 
     def _container(self, sign: str) -> None:
-        if len(self.stack) >= DEEPEST:
+        if len(self.stack) >= MAX_DEPTH:
             self._put(None)
             self._skip()
-            self.notes.append(f"more than {DEEPEST} levels at {self._path()}: left out")
+            self.notes.append(f"more than {MAX_DEPTH} levels at {self._path()}: left out")
             return
         self.at += 1
         opened: Container = {} if sign == "{" else []
@@ -134,7 +134,7 @@ class _Reader:
     def _skip(self) -> None:
         """Over a container, without reading it."""
         depth = 0
-        for token in DEEP.finditer(self.text, self.at):
+        for token in NESTING_TOKEN.finditer(self.text, self.at):
             self.at = token.end()
             depth += (token[0] in "[{") - (token[0] in "]}")
             if not depth:
@@ -143,7 +143,7 @@ class _Reader:
 
     def _string(self, opening: str) -> None:
         start = self.at + 1
-        end = self._closing_quote(CLOSING[opening], start)
+        end = self._closing_quote(CLOSING_QUOTES[opening], start)
         if end is None:
             self._end_early(self.text[start:])
             return
@@ -171,7 +171,7 @@ class _Reader:
     def _bare(self) -> None:
         """A number, a constant, or words without quotes, up to the next comma, bracket or line."""
         start = self.at
-        found = BARE.match(self.text, start)
+        found = UNQUOTED.match(self.text, start)
         self.at = found.end() if found else start
         said = re.split(r"\s//", self.text[start : self.at], maxsplit=1)[0].strip()
         if self.at >= len(self.text):
@@ -188,11 +188,11 @@ class _Reader:
             if not said.islower():
                 self.mended["a Python constant"] += 1
             return CONSTANTS[said]
-        if said in NOTHING:
+        if said in NULL_WORDS:
             self.mended[f"{said} read as null"] += 1
             return None
-        if NUMBER.fullmatch(said) and len(said) < LONGEST_NUMBER:
-            number = read_number(said)
+        if NUMBER.fullmatch(said) and len(said) < MAX_NUMBER_CHARACTERS:
+            number = parse_number(said)
             if number is None:
                 self.mended[f"{said} read as null: too large"] += 1
             return number
@@ -204,10 +204,10 @@ class _Reader:
         start, sign = self.at, self.text[self.at]
         if sign in "{[":
             self._skip()
-        elif sign in CLOSING:
-            self.at = self._closing_quote(CLOSING[sign], start + 1) or len(self.text)
+        elif sign in CLOSING_QUOTES:
+            self.at = self._closing_quote(CLOSING_QUOTES[sign], start + 1) or len(self.text)
         else:
-            found = BARE.match(self.text, start)
+            found = UNQUOTED.match(self.text, start)
             self.at = max(found.end() if found else start, start + 1)
             if self.bare_from is not None and self.at - self.bare_from < _LONGEST_BARE:
                 self._lengthen(self.text[self.bare_from : self.at].strip())
@@ -256,7 +256,7 @@ class _Reader:
 
     def _end_early(self, lost: str) -> None:
         """The text ends within the object. A value that is cut is left out: it may be another."""
-        self.cut = True
+        self.truncated = True
         what = f": left out {_short(lost)}" if lost.strip() else ""
         self.notes.append(f"cut at {self._path()}{what}")
         self.at = len(self.text)
@@ -275,9 +275,9 @@ def _short(value: object) -> str:
     return repr(said if len(said) <= _SHOWN else said[:_SHOWN] + "…")
 
 
-CLOSING = {'"': '"', "'": "'", "“": "”"}
+CLOSING_QUOTES = {'"': '"', "'": "'", "“": "”"}
 CONSTANTS = {"true": True, "false": False, "null": None, "True": True, "False": False}
-NOTHING = {"None", "NaN", "nan", "Infinity", "-Infinity", "inf", "-inf", "undefined"}
+NULL_WORDS = {"None", "NaN", "nan", "Infinity", "-Infinity", "inf", "-inf", "undefined"}
 
 SPACE = re.compile(r"(?:\s|//[^\n]*)*+")
 GAP = re.compile(r"(?:[\s,;]|//[^\n]*)*+")
@@ -287,9 +287,9 @@ _QUOTED_KEY = re.compile(
     re.DOTALL,
 )
 _BARE_KEY = re.compile(r"(?P<bare>[A-Za-z_][\w.-]{0,200}+)\s*+:")
-BARE = re.compile(r'[^,{}\[\]"\n]*+')
+UNQUOTED = re.compile(r'[^,{}\[\]"\n]*+')
 NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
-LONGEST_NUMBER = 4000  # digits; Python refuses to read an integer of 4,300
+MAX_NUMBER_CHARACTERS = 4000  # digits; Python refuses to read an integer of 4,300
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 TO_QUOTE = {
@@ -307,16 +307,18 @@ AFTER_VALUE = re.compile(
     rf"\s*+(?:[}}\]]|\Z|//|,\s*+(?:{_KEY_AHEAD}|{_KEY_CUT}|[}}\]{{]|\Z|//)|{_KEY_AHEAD})"
 )
 AFTER_ITEM = re.compile(r"\s*+(?:[,}\]\[{\"'“]|\Z|//)")
-DEEP = re.compile(r'[^\[\]{}"]++|"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
+NESTING_TOKEN = re.compile(
+    r'[^\[\]{}"]++|"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|[\[{]|[\]}]', re.DOTALL
+)
 
 
-class WrittenFloat(float):
+class LiteralFloat(float):
     """A number that `str` gives as it was written: `2298.00`, whose zeros a float forgets. pydantic
     makes Decimals of floats by `str`."""
 
     _written: str
 
-    def __new__(cls, written: str | float) -> "WrittenFloat":
+    def __new__(cls, written: str | float) -> "LiteralFloat":
         self = super().__new__(cls, written)
         self._written = str(written)
         return self
@@ -325,11 +327,11 @@ class WrittenFloat(float):
         return self._written
 
 
-def read_number(written: str) -> float | int | None:
+def parse_number(written: str) -> float | int | None:
     """The number that JSON has written; None for one that is too large for a float."""
     if not set(written) & set(".eE"):
         return int(written)
-    number = float(written) if set(written) & set("eE") else WrittenFloat(written)
+    number = float(written) if set(written) & set("eE") else LiteralFloat(written)
     return None if math.isinf(number) else number
 
 

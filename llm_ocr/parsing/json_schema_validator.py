@@ -13,9 +13,16 @@ from typing import Any
 from jsonschema.exceptions import best_match
 from jsonschema.validators import Draft202012Validator, validator_for
 
-from llm_ocr.parsing.references import Node, branches, is_null, resolved
-from llm_ocr.parsing.schema import FieldError, Validated
-from llm_ocr.parsing.validation import MISSING, TWICE, UNKNOWN, as_json, finite, reason
+from llm_ocr.parsing.references import SchemaNode, alternatives, is_null, resolve
+from llm_ocr.parsing.schema import FieldError, ValidatedRecord
+from llm_ocr.parsing.validation import (
+    DUPLICATE_ALIAS,
+    MISSING_FIELD,
+    UNKNOWN_FIELD,
+    describe_error,
+    null_non_finite,
+    to_json,
+)
 
 _LONGEST_REASON = 300
 # Of an object: what is held against its fields one by one, or says nothing about values.
@@ -26,31 +33,31 @@ _FIELDS = {
 }
 
 
-class InvalidError(Exception):
+class InvalidValueError(Exception):
     """A value that its part of the schema doesn't take."""
 
 
-class CheckedJson:
+class JsonSchemaValidator:
     """Holds raw objects against a JSON Schema; `schema` must be valid and stand for itself."""
 
-    def __init__(self, schema: Node) -> None:
+    def __init__(self, schema: SchemaNode) -> None:
         self._root = schema
         kind = validator_for(schema, default=Draft202012Validator)
         self._validator = kind(schema, format_checker=kind.FORMAT_CHECKER)
 
-    def __call__(self, raw: Mapping[str, Any]) -> Validated:
+    def __call__(self, raw: Mapping[str, Any]) -> ValidatedRecord:
         errors: list[FieldError] = []
-        root = resolved(self._root, self._root)
+        root = resolve(self._root, self._root)
         fields = self._object(root, raw, "", errors)
-        whole = {name: finite(one, name, errors) for name, one in fields.items()}
-        return Validated(whole, tuple(errors))
+        whole = {name: null_non_finite(one, name, errors) for name, one in fields.items()}
+        return ValidatedRecord(whole, tuple(errors))
 
     def _value(self, node: Any, value: Any, path: str, errors: list[FieldError]) -> Any:  # noqa: ANN401
         """The value as the record has it; InvalidError where the schema doesn't take it."""
         if not isinstance(node, Mapping):
             return self._single({"not": {}} if node is False else {}, value)
-        node = resolved(self._root, node)
-        either = branches(node)
+        node = resolve(self._root, node)
+        either = alternatives(node)
         given = [one for one in either if not is_null(one)]
         if len(given) == 1 and "properties" not in node:
             if value is None and len(either) > 1:
@@ -62,30 +69,32 @@ class CheckedJson:
             return self._list(node, value, path, errors)
         return self._single(node, value)
 
-    def _single(self, node: Node, value: Any) -> Any:  # noqa: ANN401
+    def _single(self, node: SchemaNode, value: Any) -> Any:  # noqa: ANN401
         try:
             error = best_match(self._validator.evolve(schema=node).iter_errors(value))
         except (re.error, RecursionError) as problem:
-            raise InvalidError(reason(problem)) from None
+            raise InvalidValueError(describe_error(problem)) from None
         if error is not None:
             where = ".".join(str(part) for part in error.absolute_path)
-            raise InvalidError(_short(f"{where}: {error.message}" if where else error.message))
+            raise InvalidValueError(_short(f"{where}: {error.message}" if where else error.message))
         return value
 
-    def _list(self, node: Node, value: list[Any], path: str, errors: list[FieldError]) -> list[Any]:
+    def _list(
+        self, node: SchemaNode, value: list[Any], path: str, errors: list[FieldError]
+    ) -> list[Any]:
         self._single({key: one for key, one in node.items() if key != "items"}, value)
         made = []
         for place, item in enumerate(value):
             where = f"{path}.{place}"
             try:
                 made.append(self._value(node["items"], item, where, errors))
-            except InvalidError as problem:
-                errors.append(FieldError(where, as_json(item), str(problem)))
+            except InvalidValueError as problem:
+                errors.append(FieldError(where, to_json(item), str(problem)))
                 made.append(None)  # in its place, so that the others keep theirs
         return made
 
     def _object(
-        self, node: Node, value: Mapping[str, Any], path: str, errors: list[FieldError]
+        self, node: SchemaNode, value: Mapping[str, Any], path: str, errors: list[FieldError]
     ) -> dict[str, Any]:
         inside = f"{path}." if path else ""
         made: dict[str, Any] = {}
@@ -100,7 +109,7 @@ class CheckedJson:
         }
         for key, item in value.items():
             if key in others - used:
-                errors.append(FieldError(f"{inside}{key}", as_json(item), TWICE))
+                errors.append(FieldError(f"{inside}{key}", to_json(item), DUPLICATE_ALIAS))
             elif key not in used:
                 self._strange(node, key, item, made, f"{inside}{key}", errors)
         errors.extend(self._checks(node, made, path))
@@ -118,23 +127,23 @@ class CheckedJson:
         default = self._default(part)
         if key not in value:
             if needed and default is None:
-                errors.append(FieldError(path, None, MISSING))
+                errors.append(FieldError(path, None, MISSING_FIELD))
             return default
         try:
             return self._value(part, value[key], path, errors)
-        except InvalidError as problem:
+        except InvalidValueError as problem:
             if value[key] is not None or (needed and default is None):
-                errors.append(FieldError(path, as_json(value[key]), str(problem)))
+                errors.append(FieldError(path, to_json(value[key]), str(problem)))
             return default
 
     def _default(self, part: Any) -> Any:  # noqa: ANN401
         if not isinstance(part, Mapping):
             return None
-        return deepcopy(resolved(self._root, part).get("default"))
+        return deepcopy(resolve(self._root, part).get("default"))
 
     def _strange(
         self,
-        node: Node,
+        node: SchemaNode,
         key: str,
         item: Any,  # noqa: ANN401
         made: dict[str, Any],
@@ -146,15 +155,15 @@ class CheckedJson:
         matched = [part for pattern, part in patterns.items() if _matches(pattern, key)]
         allowed = matched[0] if matched else node.get("additionalProperties")
         if allowed is None or allowed is False:
-            errors.append(FieldError(path, as_json(item), UNKNOWN))
+            errors.append(FieldError(path, to_json(item), UNKNOWN_FIELD))
             return
         try:
             made[key] = self._value(allowed, item, path, errors)
-        except InvalidError as problem:
-            errors.append(FieldError(path, as_json(item), str(problem)))
+        except InvalidValueError as problem:
+            errors.append(FieldError(path, to_json(item), str(problem)))
             made[key] = None
 
-    def _checks(self, node: Node, made: dict[str, Any], path: str) -> Iterator[FieldError]:
+    def _checks(self, node: SchemaNode, made: dict[str, Any], path: str) -> Iterator[FieldError]:
         """What the schema says of the object as a whole."""
         said = {key: one for key, one in node.items() if key not in _FIELDS}
         if not said:
@@ -177,7 +186,7 @@ def _matches(pattern: str, key: str) -> bool:
         return False
 
 
-def _values(node: Node) -> bool:
+def _values(node: SchemaNode) -> bool:
     return isinstance(node.get("additionalProperties"), Mapping) or "patternProperties" in node
 
 

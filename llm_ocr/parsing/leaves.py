@@ -9,10 +9,10 @@ from llm_ocr.parsing.schema import Fields
 def leaves(fields: Any, *, empty: bool = False) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - JSON
     """`(path, value)` of each value that is neither an object nor a list, in order; `empty`: and
     of objects and lists that have nothing in them."""
-    return ((path, value) for path, value, _ in leaves_in_items(fields, empty=empty))
+    return ((path, value) for path, value, _ in leaves_with_items(fields, empty=empty))
 
 
-def leaves_in_items(
+def leaves_with_items(
     fields: Any,  # noqa: ANN401 - JSON
     path: str = "",
     item: str | None = None,
@@ -28,10 +28,10 @@ def leaves_in_items(
         yield path, fields, item
     for name, value in enumerate(fields) if is_list else fields.items():
         below = f"{path}.{name}" if path else str(name)
-        yield from leaves_in_items(value, below, below if is_list else item, empty=empty)
+        yield from leaves_with_items(value, below, below if is_list else item, empty=empty)
 
 
-def without(fields: Fields, paths: Collection[str]) -> tuple[Fields, Mapping[str, Any]]:
+def clear_leaves(fields: Fields, paths: Collection[str]) -> tuple[Fields, Mapping[str, Any]]:
     """The record with null at those leaves, and what stood there."""
     values = {path: value for path, value in leaves(fields) if path in paths}
 

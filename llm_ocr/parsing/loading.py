@@ -20,14 +20,21 @@ from typing import Any, get_args
 from pydantic import BaseModel, RootModel
 from pydantic.errors import PydanticUserError
 
-from llm_ocr.parsing.decoding_schema import guide
-from llm_ocr.parsing.pydantic_validator import Checked
-from llm_ocr.parsing.references import Node, check_references, resolved
-from llm_ocr.parsing.schema import Merge, Schema, SchemaError
-from llm_ocr.parsing.tolerant_model import Model
+from llm_ocr.parsing.decoding_schema import decoding_schema
+from llm_ocr.parsing.pydantic_validator import PydanticValidator
+from llm_ocr.parsing.references import SchemaNode, check_references, resolve
+from llm_ocr.parsing.schema import MergeRule, Schema, SchemaError
+from llm_ocr.parsing.tolerant_model import ModelClass
 from llm_ocr.storage.local_files import local_file
 
-__all__ = ["BUILT_IN", "LoadedSchema", "SchemaError", "load_schema", "of_json_schema", "of_model"]
+__all__ = [
+    "BUILT_IN",
+    "LoadedSchema",
+    "SchemaError",
+    "load_schema",
+    "schema_from_json",
+    "schema_from_model",
+]
 
 BUILT_IN: Mapping[str, str] = {
     "invoice": "Invoice",
@@ -56,7 +63,7 @@ def load_schema(where: str) -> LoadedSchema:
     """The schema that `where` names: a built-in, or as `_WAYS` lists; else SchemaError."""
     if where in BUILT_IN:
         module = importlib.import_module(f"llm_ocr.parsing.schemas.{where}")
-        return of_model(getattr(module, BUILT_IN[where]), name=where, source=_text(module))
+        return schema_from_model(getattr(module, BUILT_IN[where]), name=where, source=_text(module))
     if where.endswith(".json"):
         return _of_json_file(where)
     place, colon, name = where.rpartition(":")
@@ -70,14 +77,14 @@ def load_schema(where: str) -> LoadedSchema:
     raise SchemaError(f"There is no schema {where!r}: give {_WAYS}, or one of {built_in}")
 
 
-def of_model(model: Model, name: str = "", source: str = "") -> LoadedSchema:
+def schema_from_model(model: ModelClass, name: str = "", source: str = "") -> LoadedSchema:
     """The schema that a pydantic model is."""
     what = f"The model {model.__module__}:{model.__qualname__}"
     if issubclass(model, RootModel) or not model.model_fields:
         raise SchemaError(f"{what} has no fields: give a model whose fields are the record's")
     try:
-        checked = Checked.of(model)
-        json_schema = guide(checked.json_schema())
+        checked = PydanticValidator.of(model)
+        json_schema = decoding_schema(checked.json_schema())
     except (PydanticUserError, NameError, TypeError) as error:
         said = str(error).split("\n")[0]
         raise SchemaError(f"{what} has no JSON schema: {said}. Change that field's type") from error
@@ -90,14 +97,14 @@ def of_model(model: Model, name: str = "", source: str = "") -> LoadedSchema:
     return LoadedSchema(name, json_schema, checked, rules, hashed, source)
 
 
-def of_json_schema(schema: object, name: str = "", what: str = "The schema") -> LoadedSchema:
+def schema_from_json(schema: object, name: str = "", what: str = "The schema") -> LoadedSchema:
     """The schema that a JSON Schema of an object is."""
     # A second where the checkers of its formats are installed, as they are with Jupyter; most runs
     # don't need it.
     from jsonschema.exceptions import SchemaError as NotJsonSchemaError
     from jsonschema.validators import Draft202012Validator, validator_for
 
-    from llm_ocr.parsing.json_schema_validator import CheckedJson
+    from llm_ocr.parsing.json_schema_validator import JsonSchemaValidator
 
     if not isinstance(schema, dict):
         raise SchemaError(f"{what} is no JSON Schema: it is not an object")
@@ -113,8 +120,8 @@ def of_json_schema(schema: object, name: str = "", what: str = "The schema") -> 
         ) from error
     check_references(schema, what)
     try:
-        json_schema = guide(schema)
-        top = resolved(schema, schema)
+        json_schema = decoding_schema(schema)
+        top = resolve(schema, schema)
     except (KeyError, RecursionError) as error:
         raise SchemaError(f"{what} has references that lead in a circle to no type") from error
     properties = json_schema.get("properties")
@@ -131,7 +138,7 @@ def of_json_schema(schema: object, name: str = "", what: str = "The schema") -> 
         raise SchemaError(f"{what} has half a character in it, which no file can hold")
     rules = _rules(what, asked, properties)
     hashed = _hash(name, json.dumps(json_schema), source)
-    return LoadedSchema(name, json_schema, CheckedJson(schema), rules, hashed, source)
+    return LoadedSchema(name, json_schema, JsonSchemaValidator(schema), rules, hashed, source)
 
 
 def _of_json_file(where: str) -> LoadedSchema:
@@ -143,12 +150,12 @@ def _of_json_file(where: str) -> LoadedSchema:
     except (ValueError, RecursionError) as error:
         raise SchemaError(f"The schema file {where} is not JSON: {error}") from error
     title = schema.get("title") if isinstance(schema, dict) else ""
-    return of_json_schema(schema, str(title or path.stem), f"The schema file {where}")
+    return schema_from_json(schema, str(title or path.stem), f"The schema file {where}")
 
 
 def _of_module(where: str, module: ModuleType, name: str) -> LoadedSchema:
     if not name:
-        return of_model(_only_model(where, module), source=_text(module))
+        return schema_from_model(_only_model(where, module), source=_text(module))
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -159,7 +166,7 @@ def _of_module(where: str, module: ModuleType, name: str) -> LoadedSchema:
             f"The schema {where}: {name} is not a pydantic model (a subclass of pydantic.BaseModel)"
             f"{_offer(module)}"
         )
-    return of_model(found, source=_text(module))
+    return schema_from_model(found, source=_text(module))
 
 
 def _offer(module: ModuleType) -> str:
@@ -167,7 +174,7 @@ def _offer(module: ModuleType) -> str:
     return f"; it has {names}" if names else "; it has no pydantic model"
 
 
-def _only_model(where: str, module: ModuleType) -> Model:
+def _only_model(where: str, module: ModuleType) -> ModelClass:
     """The one model of a file that no other model there has in it or builds on."""
     models = _models(module)
     for model in models:
@@ -184,7 +191,7 @@ def _only_model(where: str, module: ModuleType) -> Model:
     raise SchemaError(f"The schema file {where} has several models: say which, as {names}")
 
 
-def _models(module: ModuleType) -> list[Model]:
+def _models(module: ModuleType) -> list[ModelClass]:
     return [
         one
         for name, one in vars(module).items()
@@ -195,7 +202,7 @@ def _models(module: ModuleType) -> list[Model]:
     ]
 
 
-def _parts(model: Model) -> Iterator[Model]:
+def _parts(model: ModelClass) -> Iterator[ModelClass]:
     """The models that a model builds on or has in its fields."""
     yield from (base for base in model.__mro__[1:] if issubclass(base, BaseModel))
     todo: list[Any] = [info.annotation for info in model.model_fields.values()]
@@ -257,21 +264,23 @@ def _importing(folder: Path) -> Iterator[None]:
         sys.path.remove(str(folder))
 
 
-def _rules(what: str, asked: Mapping[str, object], fields: Node) -> dict[str, Merge]:
+def _rules(what: str, asked: Mapping[str, object], fields: SchemaNode) -> dict[str, MergeRule]:
     """The rules that fields set; SchemaError for one that there isn't, or that doesn't fit."""
-    rules: dict[str, Merge] = {}
+    rules: dict[str, MergeRule] = {}
     for field, rule in asked.items():
         if rule is None:
             continue
-        if rule not in set(Merge):
-            known = ", ".join(Merge)
+        if rule not in set(MergeRule):
+            known = ", ".join(MergeRule)
             raise SchemaError(f'{what}: "merge" of {field} is {rule!r}; there is {known}')
         kinds = {one.get("type") for one in (fields[field], *fields[field].get("anyOf", ()))}
-        needed = {Merge.CONCATENATE: "array", Merge.JOIN: "string"}.get(Merge(str(rule)))
+        needed = {MergeRule.CONCATENATE: "array", MergeRule.JOIN: "string"}.get(
+            MergeRule(str(rule))
+        )
         if needed and needed not in kinds:
             words = "lists are concatenated" if needed == "array" else "texts are joined"
             raise SchemaError(f'{what}: "merge" of {field} is {rule}, and only {words}')
-        rules[field] = Merge(str(rule))
+        rules[field] = MergeRule(str(rule))
     return rules
 
 
@@ -288,7 +297,7 @@ def _text(module: ModuleType) -> str:
     return Path(module.__file__).read_text("utf-8") if module.__file__ else ""
 
 
-def _source(model: Model) -> str:
+def _source(model: ModelClass) -> str:
     """The source of a model's module; empty where it was typed in (a notebook, a REPL)."""
     module = sys.modules.get(model.__module__)
     return _text(module) if module and getattr(module, "__file__", None) else ""

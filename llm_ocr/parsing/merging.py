@@ -8,32 +8,33 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from llm_ocr.parsing.schema import FieldError, Fields, Merge, Schema, Validated
-from llm_ocr.parsing.validation import as_json
+from llm_ocr.parsing.schema import FieldError, Fields, MergeRule, Schema, ValidatedRecord
+from llm_ocr.parsing.validation import to_json
 
-Parted = Sequence[tuple[int, Any]]  # values, each with the part that it is of
+PartValues = Sequence[tuple[int, Any]]  # values, each with the part that it is of
 
 _LONGEST_SEAM = 500
 _NOT_A_VALUE = (None, "null")
-NO_RULES: Mapping[str, Merge] = {}
+NO_RULES: Mapping[str, MergeRule] = {}
 _NOT_CHECKED = (
     "not checked as a whole: it was read in several parts, and a validator changes what it made"
 )
 
 
 @dataclass(frozen=True)
-class Merged:
-    """The parts as one record; `home` says of a path in it which part it is of, and where there."""
+class MergedRecord:
+    """The parts as one record; `origin` maps a path in it to the number of the part that it comes
+    from and the path there."""
 
-    record: Validated
-    home: Callable[[str], tuple[int, str]]
+    record: ValidatedRecord
+    origin: Callable[[str], tuple[int, str]]
 
 
-def merge(
+def merge_fields(
     schema: Schema, parts: Sequence[Fields], overlaps: Collection[int] = ()
 ) -> tuple[Fields, tuple[FieldError, ...]]:
     """The fields of the parts (validated, in their order in the document) as one record's, and
-    what they don't agree on. Checks of the whole record are not made: `merge_validated` does.
+    what they don't agree on. Checks of the whole record are not made: `merge_records` does.
 
     The parts at `overlaps` begin with what the one before them ends with.
     """
@@ -41,9 +42,9 @@ def merge(
     return merging.record(schema, parts), tuple(merging.conflicts)
 
 
-def merge_validated(
-    schema: Schema, parts: Sequence[Validated], overlaps: Collection[int] = ()
-) -> Merged:
+def merge_records(
+    schema: Schema, parts: Sequence[ValidatedRecord], overlaps: Collection[int] = ()
+) -> MergedRecord:
     """The parts as one record, whose checks are made of the whole.
 
     Of the parts' errors those stay that hold a value; what a part lacked another may have, and
@@ -51,7 +52,7 @@ def merge_validated(
     would change one, the record's checks are not made, and that is listed.
     """
     if len(parts) == 1:
-        return Merged(parts[0], lambda path: (0, path))
+        return MergedRecord(parts[0], lambda path: (0, path))
     merging = _Merging(overlaps)
     fields = merging.record(schema, [part.fields for part in parts])
     lost = [
@@ -66,7 +67,7 @@ def merge_validated(
     if whole.fields != fields:
         new = [FieldError("", None, _NOT_CHECKED)]
     errors = dict.fromkeys([*lost, *merging.conflicts, *new])
-    return Merged(Validated(fields, tuple(errors)), merging.home)
+    return MergedRecord(ValidatedRecord(fields, tuple(errors)), merging.origin)
 
 
 @dataclass
@@ -86,10 +87,10 @@ class _Merging:
 
     def _object(
         self,
-        parts: Parted,
+        parts: PartValues,
         path: str,
         defaults: object,
-        rules: Mapping[str, Merge] = NO_RULES,
+        rules: Mapping[str, MergeRule] = NO_RULES,
     ) -> dict[str, Any]:
         names = dict.fromkeys(name for _, part in parts for name in part)
         inside = f"{path}." if path else ""
@@ -111,7 +112,7 @@ class _Merging:
             made.append(str(places[int(part)]) if places and part.isdecimal() else part)
         return ".".join(made)
 
-    def home(self, path: str) -> tuple[int, str]:
+    def origin(self, path: str) -> tuple[int, str]:
         """Of which part what stands at a path of the record is, and where it is in it."""
         steps = path.split(".")
         number = 0
@@ -126,17 +127,17 @@ class _Merging:
             made.append(str(at))
         return number, ".".join(made)
 
-    def _field(self, values: Parted, path: str, default: object, rule: Merge | None) -> Any:  # noqa: ANN401
+    def _field(self, values: PartValues, path: str, default: object, rule: MergeRule | None) -> Any:  # noqa: ANN401
         telling = [one for one in values if _tells(one[1]) and one[1] != default]
         if not telling:
             self.chosen[path] = values[0][0] if values else 0
             return values[0][1] if values else None
-        if rule in (Merge.FIRST, Merge.LAST):
-            return self._chosen(telling[0 if rule is Merge.FIRST else -1], path)
-        if rule is Merge.JOIN and all(isinstance(one, str) for _, one in telling):
+        if rule in (MergeRule.FIRST, MergeRule.LAST):
+            return self._chosen(telling[0 if rule is MergeRule.FIRST else -1], path)
+        if rule is MergeRule.JOIN and all(isinstance(one, str) for _, one in telling):
             self.chosen[path] = telling[0][0]
             return self._joined(telling)
-        if rule is not Merge.CONFLICT and all(isinstance(one, list) for _, one in telling):
+        if rule is not MergeRule.CONFLICT and all(isinstance(one, list) for _, one in telling):
             return self._concatenated(telling, path)
         if all(isinstance(one, Mapping) for _, one in telling):
             return self._object(telling, path, default)
@@ -149,17 +150,17 @@ class _Merging:
             self.moves[number, path] = list(range(len(value)))
         return value
 
-    def _agreed(self, values: Parted, path: str) -> Any:  # noqa: ANN401
+    def _agreed(self, values: PartValues, path: str) -> Any:  # noqa: ANN401
         self.chosen[path], first = values[0]
         others: list[Any] = []
         for _, other in values[1:]:
             if not any(_equal(other, one) for one in (first, *others)):
                 others.append(other)
-                said = f"the parts differ: {as_json(first)} stands, of the first that has it"
-                self.conflicts.append(FieldError(path, as_json(other), said))
+                said = f"the parts differ: {to_json(first)} stands, of the first that has it"
+                self.conflicts.append(FieldError(path, to_json(other), said))
         return first
 
-    def _concatenated(self, values: Parted, path: str) -> list[Any]:
+    def _concatenated(self, values: PartValues, path: str) -> list[Any]:
         """The lists in one; what ends one and begins the next again, as windows overlap, once."""
         made: list[tuple[int, Any]] = []
         before = -1
@@ -179,7 +180,7 @@ class _Merging:
             self.moves[number, path] = [start + place for place in range(len(items))]
         return [one for _, one in made]
 
-    def _joined(self, values: Parted) -> str:
+    def _joined(self, values: PartValues) -> str:
         """Texts below each other; lines that end one and begin the next once."""
         lines: list[str] = []
         for number, text in values:

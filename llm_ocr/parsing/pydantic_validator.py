@@ -9,18 +9,18 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from llm_ocr.parsing.json_repair import DEEPEST
-from llm_ocr.parsing.schema import FieldError, Validated
-from llm_ocr.parsing.tolerant_model import Model, aliases, lenient, original
+from llm_ocr.parsing.json_repair import MAX_DEPTH
+from llm_ocr.parsing.schema import FieldError, ValidatedRecord
+from llm_ocr.parsing.tolerant_model import ModelClass, field_aliases, original_model, tolerant_model
 from llm_ocr.parsing.validation import (
-    MISSING,
-    TRAIL,
-    TWICE,
-    UNKNOWN,
-    Trail,
-    as_json,
-    finite,
-    reason,
+    DUPLICATE_ALIAS,
+    MISSING_FIELD,
+    UNKNOWN_FIELD,
+    VALIDATION,
+    ValidationContext,
+    describe_error,
+    null_non_finite,
+    to_json,
 )
 
 
@@ -32,46 +32,46 @@ class _Guiding(GenerateJsonSchema):
 
 
 @dataclass(frozen=True)
-class Checked:
+class PydanticValidator:
     """Holds raw objects against a model; what pydantic coerces is coerced."""
 
-    model: Model
-    twin: Model
+    model: ModelClass
+    tolerant: ModelClass
 
     @classmethod
-    def of(cls, model: Model) -> "Checked":
-        return cls(model, lenient(model))
+    def of(cls, model: ModelClass) -> "PydanticValidator":
+        return cls(model, tolerant_model(model))
 
     def json_schema(self) -> dict[str, Any]:
         """Of the model with its fields under their names, the aliases as hints."""
-        return self.twin.model_json_schema(by_alias=False, schema_generator=_Guiding)
+        return self.tolerant.model_json_schema(by_alias=False, schema_generator=_Guiding)
 
-    def __call__(self, raw: Mapping[str, Any]) -> Validated:
-        trail = Trail()
-        token = TRAIL.set(trail)
+    def __call__(self, raw: Mapping[str, Any]) -> ValidatedRecord:
+        trail = ValidationContext()
+        token = VALIDATION.set(trail)
         try:
             made = self._instance(dict(raw), trail)
             errors = [*trail.errors, *_strange(made)]
             fields, lost = self._dumped(made)
         finally:
-            TRAIL.reset(token)
-        return Validated(fields, (*errors, *lost))
+            VALIDATION.reset(token)
+        return ValidatedRecord(fields, (*errors, *lost))
 
-    def _instance(self, raw: dict[str, Any], trail: Trail) -> BaseModel:
+    def _instance(self, raw: dict[str, Any], trail: ValidationContext) -> BaseModel:
         """The twin's instance; an empty one if even the twin can't take the object."""
         try:
-            made = self.twin.model_validate(raw)
+            made = self.tolerant.model_validate(raw)
             if isinstance(made, BaseModel):
                 return made
             problem = f"a validator of the model made a {type(made).__name__} of it"
         except Exception as error:  # noqa: BLE001 - a user's __init__ may raise anything
-            problem = reason(error)
-        trail.errors.append(FieldError("", as_json(raw), problem))
+            problem = describe_error(error)
+        trail.errors.append(FieldError("", to_json(raw), problem))
         try:
-            return self.twin.model_construct()
+            return self.tolerant.model_construct()
         except Exception as error:  # noqa: BLE001 - a user's private attributes may raise anything
-            trail.errors.append(FieldError("", None, reason(error)))
-            return _bare(self.twin)
+            trail.errors.append(FieldError("", None, describe_error(error)))
+            return _bare(self.tolerant)
 
     def _dumped(self, made: BaseModel) -> tuple[dict[str, Any], list[FieldError]]:
         """The fields as JSON has them; null for one that can't be."""
@@ -87,14 +87,14 @@ class Checked:
                     exclude_computed_fields=True,
                 )
             except Exception as error:  # noqa: BLE001 - a user's serializer may raise anything
-                errors.append(FieldError(name, as_json(getattr(made, name)), reason(error)))
+                errors.append(FieldError(name, to_json(getattr(made, name)), describe_error(error)))
                 dumped = {name: None}
             if name in dumped:
-                fields[name] = finite(dumped[name], name, errors)
+                fields[name] = null_non_finite(dumped[name], name, errors)
         return fields, errors
 
 
-def _bare(model: Model) -> BaseModel:
+def _bare(model: ModelClass) -> BaseModel:
     """An instance all of whose fields are null, made without anything of the user's."""
     made = BaseModel.__new__(model)
     state: dict[str, Any] = {"fields_set": set(), "extra": {}, "private": None}
@@ -111,7 +111,7 @@ def _strange(made: BaseModel) -> Iterator[FieldError]:
         value, path = todo.popleft()
         if isinstance(value, BaseModel):
             yield from _of_model(value, path)
-        if len(path) < DEEPEST:
+        if len(path) < MAX_DEPTH:
             todo.extend((one, (*path, key)) for key, one in _inner(value))
 
 
@@ -125,13 +125,15 @@ def _inner(value: object) -> Iterator[tuple[str, object]]:
 
 
 def _of_model(made: BaseModel, path: tuple[str, ...]) -> Iterator[FieldError]:
-    model = original(type(made))
+    model = original_model(type(made))
     extra = made.__pydantic_extra__ or {}
-    known = {name for field, info in model.model_fields.items() for name in (field, *aliases(info))}
+    known = {
+        name for field, info in model.model_fields.items() for name in (field, *field_aliases(info))
+    }
     for key in list(extra):
         if key in known or model.model_config.get("extra") != "allow":
-            problem = TWICE if key in known else UNKNOWN
-            yield FieldError(".".join((*path, key)), as_json(extra.pop(key)), problem)
+            problem = DUPLICATE_ALIAS if key in known else UNKNOWN_FIELD
+            yield FieldError(".".join((*path, key)), to_json(extra.pop(key)), problem)
     for name, info in model.model_fields.items():
         if info.is_required() and name not in made.model_fields_set:
-            yield FieldError(".".join((*path, name)), None, MISSING)
+            yield FieldError(".".join((*path, name)), None, MISSING_FIELD)

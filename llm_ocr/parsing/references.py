@@ -5,13 +5,13 @@ from typing import Any
 
 from llm_ocr.parsing.schema import SchemaError
 
-Node = Mapping[str, Any]
+SchemaNode = Mapping[str, Any]
 
 # What can't be told from the keywords of the schema it stands in.
 _CONDITIONS = ("if", "not", "anyOf", "oneOf")
 
 
-def lookup(root: Node, ref: str) -> Node:
+def lookup(root: SchemaNode, ref: str) -> SchemaNode:
     """What `#/a/b` points to; KeyError where it points to nothing in `root`."""
     if not ref.startswith("#"):
         raise KeyError(ref)
@@ -26,7 +26,7 @@ def lookup(root: Node, ref: str) -> Node:
     return found
 
 
-def check_references(schema: Node, what: str) -> None:
+def check_references(schema: SchemaNode, what: str) -> None:
     """Raises SchemaError for a reference to what isn't in the schema, which is called `what`."""
     todo: list[Any] = [schema]
     while todo:
@@ -46,7 +46,7 @@ def check_references(schema: Node, what: str) -> None:
         todo.extend(one for one in inner if isinstance(one, dict | list))
 
 
-def resolved(root: Node, node: Node) -> Node:
+def resolve(root: SchemaNode, node: SchemaNode) -> SchemaNode:
     """A node with what it refers to, and with what `allOf` adds to it; its own keywords win."""
     seen = set()
     while "$ref" in node:
@@ -59,11 +59,11 @@ def resolved(root: Node, node: Node) -> Node:
     return _composed(root, node) if "allOf" in node else node
 
 
-def _composed(root: Node, node: Node) -> Node:
+def _composed(root: SchemaNode, node: SchemaNode) -> SchemaNode:
     made = {key: value for key, value in node.items() if key != "allOf"}
     conditions = []
     for one in node["allOf"]:
-        part = resolved(root, one) if isinstance(one, Mapping) else {}
+        part = resolve(root, one) if isinstance(one, Mapping) else {}
         if any(key in part for key in _CONDITIONS):
             conditions.append(part)
             continue
@@ -77,19 +77,21 @@ def _composed(root: Node, node: Node) -> Node:
     return {**made, "allOf": conditions} if conditions else made
 
 
-def followed(root: Node, node: object, seen: frozenset[str] = frozenset()) -> frozenset[str]:
-    """The references that `resolved` follows from a node, with those in `seen`."""
+def followed_references(
+    root: SchemaNode, node: object, seen: frozenset[str] = frozenset()
+) -> frozenset[str]:
+    """The references that `resolve` follows from a node, with those in `seen`."""
     if not isinstance(node, Mapping):
         return seen
     ref = node.get("$ref")
     if isinstance(ref, str) and ref not in seen:
-        seen = followed(root, lookup(root, ref), seen | {ref})
+        seen = followed_references(root, lookup(root, ref), seen | {ref})
     for one in node.get("allOf", ()):
-        seen = followed(root, one, seen)
+        seen = followed_references(root, one, seen)
     return seen
 
 
-def branches(node: Node) -> list[Any]:
+def alternatives(node: SchemaNode) -> list[Any]:
     """What a value may be one of: `anyOf`, `oneOf`, or several types."""
     either = node.get("anyOf") or node.get("oneOf")
     if either:

@@ -10,14 +10,14 @@ from llm_ocr.records import Block, Box
 Fields = Mapping[str, Any]
 
 
-class RecordPer(StrEnum):
+class RecordScope(StrEnum):
     """What a record is of."""
 
     PAGE = "page"
     DOCUMENT = "document"
 
 
-class RecordSource(StrEnum):
+class InputMode(StrEnum):
     """What the model is shown: the page's image, what was read of it, or both."""
 
     IMAGE = "image"
@@ -25,7 +25,7 @@ class RecordSource(StrEnum):
     BOTH = "both"
 
 
-class Merge(StrEnum):
+class MergeRule(StrEnum):
     """What becomes of a field that several parts of a document have."""
 
     FIRST = "first"
@@ -49,7 +49,7 @@ class FieldError:
 
 
 @dataclass(frozen=True)
-class Validated:
+class ValidatedRecord:
     """The fields of a record, whole, by their names in the schema, as JSON has them; and what of
     the answer is not among them."""
 
@@ -68,15 +68,15 @@ class Schema:
 
     name: str
     json_schema: Mapping[str, Any]
-    validate: Callable[[Mapping[str, Any]], Validated]
-    rules: Mapping[str, Merge] = field(default_factory=dict)
+    validate: Callable[[Mapping[str, Any]], ValidatedRecord]
+    rules: Mapping[str, MergeRule] = field(default_factory=dict)
 
 
-class Found(StrEnum):
+class MatchType(StrEnum):
     """How a value was found on the page."""
 
     EXACT = "exact"
-    NORMALISED = "normalised"
+    NORMALIZED = "normalized"
     FUZZY = "fuzzy"
 
 
@@ -93,12 +93,12 @@ class PageText:
 class Evidence:
     """Where one value of a record (a leaf; its path as in `FieldError`) stands.
 
-    `quote` is the text on the page. `found` None: the page doesn't show it, and the value is
+    `quote` is the text on the page. `matched` None: the page doesn't show it, and the value is
     unsupported. `confidence` is 0..1.
     """
 
     path: str
-    found: Found | None
+    matched: MatchType | None
     confidence: float
     page_id: str | None = None
     page_number: int | None = None

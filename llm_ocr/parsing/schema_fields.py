@@ -8,33 +8,33 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from llm_ocr.parsing.references import branches, is_null, resolved
+from llm_ocr.parsing.references import alternatives, is_null, resolve
 from llm_ocr.parsing.synonyms import Phrase, synonyms
-from llm_ocr.text.normalize import bare
+from llm_ocr.text.normalize import normalized_words
 
 # Where a schema may say what else a field is called.
-ALIASES = ("title", "alias", "aliases", "x-aliases", "synonyms")
-EITHER = ("anyOf", "oneOf")
-LONGEST_HINT = 3
+ALIAS_KEYWORDS = ("title", "alias", "aliases", "x-aliases", "synonyms")
+ALTERNATIVE_KEYWORDS = ("anyOf", "oneOf")
+MAX_HINT_WORDS = 3
 # Deeper than this nothing is looked for: a schema may refer to itself.
-DEEPEST = 6
+MAX_FIELD_DEPTH = 6
 # More nodes than this are only told to a lesser depth, to this one at least.
-MOST, SHALLOWEST = 2000, 2
+MAX_FIELDS, MIN_FIELD_DEPTH = 2000, 2
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     """What a value is."""
 
     TEXT = "text"
     NUMBER = "number"
-    WHOLE = "whole"
+    INTEGER = "whole"
     DATE = "date"
     BOOLEAN = "boolean"
     CHOICE = "choice"
 
 
 @dataclass(frozen=True)
-class Names:
+class FieldNames:
     """What a field is called: by the schema, by others, and in its description."""
 
     own: tuple[Phrase, ...]
@@ -51,79 +51,79 @@ class Names:
 
 
 @dataclass(frozen=True)
-class Leaf:
+class ScalarField:
     """One value. `path` has dots and no numbers; `members` are those of a choice.
 
-    `share`: a rate is told as 0.2, not as 20.
+    `is_fraction`: a rate is told as 0.2, not as 20.
     """
 
     path: str
-    names: Names
-    kind: Kind
+    names: FieldNames
+    kind: ValueKind
     members: tuple[object, ...] = ()
     format: str = ""
     pattern: str | None = None
-    share: bool = False
+    is_fraction: bool = False
 
 
 @dataclass(frozen=True)
-class Group:
+class ObjectField:
     """An object."""
 
     path: str
-    names: Names
-    fields: Mapping[str, "Node"]
+    names: FieldNames
+    fields: Mapping[str, "SchemaField"]
 
-    def leaves(self) -> Iterator[Leaf]:
+    def leaves(self) -> Iterator[ScalarField]:
         """The values of it and its groups, not those of lists."""
         for node in self.fields.values():
-            if isinstance(node, Leaf):
+            if isinstance(node, ScalarField):
                 yield node
-            elif isinstance(node, Group):
+            elif isinstance(node, ObjectField):
                 yield from node.leaves()
 
-    def groups(self) -> Iterator["Group"]:
+    def objects(self) -> Iterator["ObjectField"]:
         """The groups in it, at any depth but in lists."""
         for node in self.fields.values():
-            if isinstance(node, Group):
+            if isinstance(node, ObjectField):
                 yield node
-                yield from node.groups()
+                yield from node.objects()
 
-    def listings(self) -> Iterator["Listing"]:
+    def arrays(self) -> Iterator["ArrayField"]:
         for node in self.fields.values():
-            if isinstance(node, Listing):
+            if isinstance(node, ArrayField):
                 yield node
-            elif isinstance(node, Group):
-                yield from node.listings()
+            elif isinstance(node, ObjectField):
+                yield from node.arrays()
 
 
 @dataclass(frozen=True)
-class Listing:
+class ArrayField:
     """An array."""
 
     path: str
-    names: Names
-    item: "Node"
+    names: FieldNames
+    item: "SchemaField"
 
 
-Node = Leaf | Group | Listing
+SchemaField = ScalarField | ObjectField | ArrayField
 
 
-def shape_of(schema: Mapping[str, Any]) -> Group:
+def schema_fields(schema: Mapping[str, Any]) -> ObjectField:
     """The shape of an object's JSON Schema; a schema of something else is a group of one, `value`.
 
-    Objects nested deeper than `DEEPEST` count as texts; where types that refer to each other would
-    be more than `MOST` nodes, those that are less deep do.
+    Objects nested deeper than `MAX_FIELD_DEPTH` count as texts. Where recursive types would make
+    more than `MAX_FIELDS` fields, the depth is reduced, to `MIN_FIELD_DEPTH` at least.
     """
-    for deepest in range(DEEPEST, SHALLOWEST, -1):
+    for deepest in range(MAX_FIELD_DEPTH, MIN_FIELD_DEPTH, -1):
         try:
-            return _shape(schema, _Room(schema, deepest, MOST))
+            return _shape(schema, _Room(schema, deepest, MAX_FIELDS))
         except _TooManyError:
             continue
-    return _shape(schema, _Room(schema, SHALLOWEST, None))
+    return _shape(schema, _Room(schema, MIN_FIELD_DEPTH, None))
 
 
-def labels_of(schema: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def field_labels(schema: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """What each value is called on pages, by its path without the numbers of list items."""
     return dict(_labels_of(json.dumps(schema)))
 
@@ -133,14 +133,14 @@ def _labels_of(schema: str) -> Mapping[str, tuple[str, ...]]:
     """The same of a schema's JSON: all records of a run have one schema."""
     return {
         leaf.path: tuple(" ".join(phrase) for phrase in leaf.names.all)
-        for leaf in _all_leaves(shape_of(json.loads(schema)))
+        for leaf in _all_leaves(schema_fields(json.loads(schema)))
     }
 
 
-def _all_leaves(node: Node) -> Iterator[Leaf]:
-    if isinstance(node, Leaf):
+def _all_leaves(node: SchemaField) -> Iterator[ScalarField]:
+    if isinstance(node, ScalarField):
         yield node
-    elif isinstance(node, Listing):
+    elif isinstance(node, ArrayField):
         yield from _all_leaves(node.item)
     else:
         for inner in node.fields.values():
@@ -166,12 +166,16 @@ class _Room:
                 raise _TooManyError
 
 
-def _shape(schema: Mapping[str, Any], room: _Room) -> Group:
+def _shape(schema: Mapping[str, Any], room: _Room) -> ObjectField:
     node = _node(schema, room, "", "", False, 0)
-    return node if isinstance(node, Group) else Group("", Names(()), {"value": node})
+    return (
+        node if isinstance(node, ObjectField) else ObjectField("", FieldNames(()), {"value": node})
+    )
 
 
-def _node(given: object, room: _Room, path: str, name: str, column: bool, depth: int) -> Node:
+def _node(
+    given: object, room: _Room, path: str, name: str, column: bool, depth: int
+) -> SchemaField:
     room.take()
     schema = _resolved(given, room.root)
     names = _names(name, schema, column)
@@ -181,32 +185,36 @@ def _node(given: object, room: _Room, path: str, name: str, column: bool, depth:
             key: _node(inner, room, f"{path}.{key}" if path else key, key, column, depth + 1)
             for key, inner in schema["properties"].items()
         }
-        return Group(path, names, fields)
+        return ObjectField(path, names, fields)
     if depth < room.deepest and (kind == "array" or "items" in schema):
         item = _node(schema.get("items", {}), room, path, name, True, depth + 1)
-        return Listing(path, names, item)
+        return ArrayField(path, names, item)
     return _leaf(schema, path, names)
 
 
-def _leaf(schema: Mapping[str, Any], path: str, names: Names) -> Leaf:
+def _leaf(schema: Mapping[str, Any], path: str, names: FieldNames) -> ScalarField:
     members = schema.get("enum", [schema["const"]] if "const" in schema else [])
     members = members if isinstance(members, list) else []
     form = str(schema.get("format", ""))
     if members:
-        kind = Kind.CHOICE
+        kind = ValueKind.CHOICE
     elif form in ("date", "date-time"):
-        kind = Kind.DATE
+        kind = ValueKind.DATE
     else:
-        kinds = {"number": Kind.NUMBER, "integer": Kind.WHOLE, "boolean": Kind.BOOLEAN}
-        kind = kinds.get(str(schema.get("type")), Kind.TEXT)
+        kinds = {
+            "number": ValueKind.NUMBER,
+            "integer": ValueKind.INTEGER,
+            "boolean": ValueKind.BOOLEAN,
+        }
+        kind = kinds.get(str(schema.get("type")), ValueKind.TEXT)
     most = schema.get("maximum", schema.get("exclusiveMaximum"))
-    return Leaf(
+    return ScalarField(
         path,
         names,
         kind,
         tuple(one for one in members if one is not None),
         form,
-        str(schema["pattern"]) if kind is Kind.TEXT and "pattern" in schema else None,
+        str(schema["pattern"]) if kind is ValueKind.TEXT and "pattern" in schema else None,
         isinstance(most, int | float) and most <= 1,
     )
 
@@ -216,13 +224,13 @@ def _resolved(given: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
     to nothing."""
     schema: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     try:
-        for _ in range(DEEPEST):
-            schema = resolved(root, schema)
-            options = [one for one in branches(schema) if isinstance(one, Mapping)]
+        for _ in range(MAX_FIELD_DEPTH):
+            schema = resolve(root, schema)
+            options = [one for one in alternatives(schema) if isinstance(one, Mapping)]
             if not options:
                 break
-            chosen = _likeliest([resolved(root, one) for one in options])
-            own = {key: value for key, value in schema.items() if key not in EITHER}
+            chosen = _likeliest([resolve(root, one) for one in options])
+            own = {key: value for key, value in schema.items() if key not in ALTERNATIVE_KEYWORDS}
             # A type of its own would be the list of all its types.
             schema = {**chosen, **own, "type": chosen.get("type")}
     except (LookupError, TypeError, ValueError):
@@ -237,17 +245,17 @@ def _likeliest(options: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return (numbers or wanted or [{}])[0]
 
 
-def _names(name: str, schema: Mapping[str, Any], column: bool) -> Names:
+def _names(name: str, schema: Mapping[str, Any], column: bool) -> FieldNames:
     given: list[str] = [re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)]
-    for key in ALIASES:
+    for key in ALIAS_KEYWORDS:
         value = schema.get(key)
         given += [value] if isinstance(value, str) else []
         given += [str(one) for one in value] if isinstance(value, list) else []
-    own = tuple(dict.fromkeys(filter(None, map(bare, given))))
+    own = tuple(dict.fromkeys(filter(None, map(normalized_words, given))))
     others = synonyms(own, column=column)
     parts = re.split(r"[,;:()/.\"“”'‘’]", str(schema.get("description", "")))
-    hints = [bare(part) for part in parts]
+    hints = [normalized_words(part) for part in parts]
     short = tuple(
-        hint for hint in hints if 1 <= len(hint) <= LONGEST_HINT and len("".join(hint)) > 3
+        hint for hint in hints if 1 <= len(hint) <= MAX_HINT_WORDS and len("".join(hint)) > 3
     )
-    return Names(own, others, tuple(hint for hint in short if hint not in own + others))
+    return FieldNames(own, others, tuple(hint for hint in short if hint not in own + others))

@@ -4,7 +4,7 @@ A line is a group of phrases that mean the same. A field whose name, title or al
 is looked for by all of it.
 """
 
-from llm_ocr.text.normalize import bare
+from llm_ocr.text.normalize import normalized_words
 
 FIELDS = """
 invoice number, invoice no, invoice num, invoice nr, invoice id, invoice ref, invoice \
@@ -132,7 +132,9 @@ Phrase = tuple[str, ...]
 
 def _groups(text: str) -> list[tuple[Phrase, ...]]:
     lines = text.strip().splitlines()
-    return [tuple(dict.fromkeys(filter(None, map(bare, line.split(","))))) for line in lines]
+    return [
+        tuple(dict.fromkeys(filter(None, map(normalized_words, line.split(","))))) for line in lines
+    ]
 
 
 _FIELDS, _COLUMNS = _groups(FIELDS), _groups(COLUMNS)

@@ -9,25 +9,31 @@ from datetime import date
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
 
-from llm_ocr.parsing.fuzzy import Alike
-from llm_ocr.parsing.schema import Found
-from llm_ocr.parsing.text_spans import Occurrence, Piece, Token, Tokens, stretch
+from llm_ocr.parsing.fuzzy import FuzzyMatcher
+from llm_ocr.parsing.schema import MatchType
+from llm_ocr.parsing.text_spans import (
+    Occurrence,
+    TextSpan,
+    TextToken,
+    TokenSequence,
+    occurrence_between,
+)
 from llm_ocr.records import Box
-from llm_ocr.text.currencies import SIGNS, Sign, named_in, signs_in
+from llm_ocr.text.currencies import CURRENCY_SIGNS, CurrencyMention, currencies_in, named_currencies
 from llm_ocr.text.dates import dates_in
-from llm_ocr.text.negation import answers_in
-from llm_ocr.text.normalize import Word, words_in
-from llm_ocr.text.notation import Tally, dates_meant, numbers_meant, tally
-from llm_ocr.text.numbers import amounts_in, readings_of
+from llm_ocr.text.negation import boolean_mentions
+from llm_ocr.text.normalize import WordSpan, words_in
+from llm_ocr.text.notation import FormatVotes, count_format_votes, resolve_dates, resolve_numbers
+from llm_ocr.text.numbers import numbers_in, possible_numbers
 
 ISO_DATE = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[T ]00:00(?::00(?:\.0+)?)?(?:Z|[+-]\d\d:\d\d)?)?")
 
 
-class Readings:
+class ValueIndex:
     """What some pieces have of them; each is read once."""
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
-        self._pieces = pieces
+    def __init__(self, spans: Sequence[TextSpan]) -> None:
+        self._pieces = spans
         self._named: dict[tuple[int, str], set[str]] = {}
 
     def numbers(self, value: Decimal, written: str) -> list[Occurrence]:
@@ -39,7 +45,7 @@ class Readings:
             shares = self._amounts.get(value * 100, ())
             places += [place for place, percent in shares if percent]
         same = {written, f"{value.normalize():f}"}
-        exact = [replace(one, found=Found.EXACT) for one in places if self._text(one) in same]
+        exact = [replace(one, matched=MatchType.EXACT) for one in places if self._text(one) in same]
         return exact + [one for one in places if self._text(one) not in same]
 
     def dates(self, value: str) -> list[Occurrence]:
@@ -61,40 +67,40 @@ class Readings:
             if not named or code in named:
                 doubtful = len(named) > 1
                 found.append(
-                    Occurrence(Found.NORMALISED, k, k, one.start, one.end, doubtful=doubtful)
+                    Occurrence(MatchType.NORMALIZED, k, k, one.start, one.end, doubtful=doubtful)
                 )
         return found
 
     def signs(self, sign: str) -> list[Occurrence]:
         """A currency's sign as it is, but for those that letters in front make another's."""
         return [
-            Occurrence(Found.EXACT, k, k, one.end - len(sign), one.end)
+            Occurrence(MatchType.EXACT, k, k, one.end - len(sign), one.end)
             for k, one in self._signs
-            if one.sign == sign and one.code == SIGNS[sign]
+            if one.sign == sign and one.code == CURRENCY_SIGNS[sign]
         ]
 
     def _text(self, one: Occurrence) -> str:
         return self._pieces[one.first].text[one.start : one.end]
 
     @cached_property
-    def _tallies(self) -> dict[int, Tally]:
+    def _tallies(self) -> dict[int, FormatVotes]:
         """For each page how its numbers and dates are written; where it doesn't tell, how those
         of all pages are."""
-        pages: dict[int, Tally] = defaultdict(Tally)
-        for piece in self._pieces:
-            pages[piece.page] += tally(piece.text)
-        whole = sum(pages.values(), Tally())
+        pages: dict[int, FormatVotes] = defaultdict(FormatVotes)
+        for span in self._pieces:
+            pages[span.page] += count_format_votes(span.text)
+        whole = sum(pages.values(), FormatVotes())
         return {page: one.or_else(whole) for page, one in pages.items()}
 
     @cached_property
     def _amounts(self) -> dict[Decimal, list[tuple[Occurrence, bool]]]:
         """Where each number is written, and whether as a percentage."""
         found: dict[Decimal, list[tuple[Occurrence, bool]]] = defaultdict(list)
-        for k, piece in enumerate(self._pieces):
-            decimal_comma = self._tallies[piece.page].decimal_comma
-            for one in amounts_in(piece.text):
-                meant = numbers_meant(one.readings, decimal_comma)
-                place = _place(k, one.start, one.end, one.part or len(meant) > 1)
+        for k, span in enumerate(self._pieces):
+            decimal_comma = self._tallies[span.page].decimal_comma
+            for one in numbers_in(span.text):
+                meant = resolve_numbers(one.values, decimal_comma)
+                place = _place(k, one.start, one.end, one.partial or len(meant) > 1)
                 for reading in meant:
                     found[reading].append((place, one.percent))
         return found
@@ -102,26 +108,26 @@ class Readings:
     @cached_property
     def _dates(self) -> dict[date, list[Occurrence]]:
         found: dict[date, list[Occurrence]] = defaultdict(list)
-        for k, piece in enumerate(self._pieces):
-            month_first = self._tallies[piece.page].month_first
-            for one in dates_in(piece.text):
-                meant = dates_meant(one.readings, month_first)
+        for k, span in enumerate(self._pieces):
+            month_first = self._tallies[span.page].month_first
+            for one in dates_in(span.text):
+                meant = resolve_dates(one.values, month_first)
                 place = _place(k, one.start, one.end, len(meant) > 1)
                 for reading in meant:
                     found[reading].append(place)
         return found
 
     @cached_property
-    def _signs(self) -> list[tuple[int, Sign]]:
+    def _signs(self) -> list[tuple[int, CurrencyMention]]:
         """The signs of currencies, each with its piece."""
-        return [(k, one) for k, piece in enumerate(self._pieces) for one in signs_in(piece.text)]
+        return [(k, one) for k, span in enumerate(self._pieces) for one in currencies_in(span.text)]
 
     @cached_property
     def _texts(self) -> dict[int, str]:
         """The text of each page."""
         pages: dict[int, list[str]] = defaultdict(list)
-        for piece in self._pieces:
-            pages[piece.page].append(piece.text)
+        for span in self._pieces:
+            pages[span.page].append(span.text)
         return {page: "\n".join(texts) for page, texts in pages.items()}
 
     def _currencies(self, page: int, sign: str) -> set[str]:
@@ -132,12 +138,12 @@ class Readings:
 
     def _on_page(self, page: int, sign: str) -> set[str]:
         if (page, sign) not in self._named:
-            self._named[page, sign] = named_in(self._texts[page], sign)
+            self._named[page, sign] = named_currencies(self._texts[page], sign)
         return self._named[page, sign]
 
 
-def _place(piece: int, start: int, end: int, doubtful: bool) -> Occurrence:
-    return Occurrence(Found.NORMALISED, piece, piece, start, end, doubtful=doubtful)
+def _place(span: int, start: int, end: int, doubtful: bool) -> Occurrence:
+    return Occurrence(MatchType.NORMALIZED, span, span, start, end, doubtful=doubtful)
 
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
@@ -151,27 +157,27 @@ _BEHIND = re.compile(rf"\d|[.,]\d|[-−–]|{_GAP}\d{{3}}(?!\d)")
 _GROUP_BEFORE = re.compile(rf"\d{_GAP}\Z")
 
 
-class Index:
+class TextIndex:
     """The words, numbers and dates of some pieces; made once, asked for each value."""
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
-        self.pieces = pieces
-        self._tokens = Tokens(pieces)
-        self._alike = Alike(self._tokens)
-        self._readings = Readings(pieces)
+    def __init__(self, spans: Sequence[TextSpan]) -> None:
+        self.spans = spans
+        self._tokens = TokenSequence(spans)
+        self._alike = FuzzyMatcher(self._tokens)
+        self._readings = ValueIndex(spans)
         self._known: dict[tuple[type, str], Sequence[Occurrence]] = {}
         self._parts: dict[str, Sequence[Occurrence]] = {}
 
     @property
-    def words(self) -> Sequence[Sequence[Word]]:
+    def words(self) -> Sequence[Sequence[WordSpan]]:
         """Those of each piece."""
         return self._tokens.words
 
     def quote(self, one: Occurrence) -> str:
         """The text of an occurrence as it stands on the page."""
         if one.first == one.last:
-            return self.pieces[one.first].text[one.start : one.end]
-        texts = [self.pieces[k].text for k in range(one.first, one.last + 1)]
+            return self.spans[one.first].text[one.start : one.end]
+        texts = [self.spans[k].text for k in range(one.first, one.last + 1)]
         texts[0], texts[-1] = texts[0][one.start :], texts[-1][: one.end]
         return " ".join(texts)
 
@@ -180,8 +186,8 @@ class Index:
         boxes: list[Box] = []
         for k in range(one.first, one.last + 1):
             start = one.start if k == one.first else 0
-            end = one.end if k == one.last else len(self.pieces[k].text)
-            box = self.pieces[k].part(start, end)
+            end = one.end if k == one.last else len(self.spans[k].text)
+            box = self.spans[k].box_of(start, end)
             boxes += [] if box is None else [box]
         if not boxes:
             return None
@@ -190,7 +196,7 @@ class Index:
         return Box(min(lefts), min(tops), max(rights), max(bottoms))
 
     def occurrences(self, value: object) -> Sequence[Occurrence]:
-        """Every place of a value in the best way that it is found: as it is, normalised, fuzzy."""
+        """Every place of a value in the best way that it is found: as it is, normalized, fuzzy."""
         key = type(value), str(value)
         if key not in self._known:
             self._known[key] = self._sought(value)
@@ -204,16 +210,16 @@ class Index:
         return self._text(str(value).strip())
 
     def _boolean(self, value: bool) -> Iterator[Occurrence]:
-        for k, piece in enumerate(self.pieces):
-            for start, end in answers_in(piece.text, value):
-                yield Occurrence(Found.NORMALISED, k, k, start, end)
+        for k, span in enumerate(self.spans):
+            for start, end in boolean_mentions(span.text, value):
+                yield Occurrence(MatchType.NORMALIZED, k, k, start, end)
 
     def _text(self, value: str) -> Sequence[Occurrence]:
         if not value:
             return []
         if _NUMBER.fullmatch(value):
             return self._written_number(value)
-        if _NOTED.fullmatch(value) and (readings := readings_of(value.lstrip("-"))):
+        if _NOTED.fullmatch(value) and (readings := possible_numbers(value.lstrip("-"))):
             return self._noted_number(value, readings)
         places = self._as_words(value) or self._readings.dates(value)
         places = places or self._readings.currencies(value.upper())
@@ -238,12 +244,12 @@ class Index:
         return places or [
             self._doubted(one)
             for one in self._as_words(value)
-            if one.found is Found.EXACT and self._is_whole(value, one)
+            if one.matched is MatchType.EXACT and self._is_whole(value, one)
         ]
 
     def _is_whole(self, value: str, one: Occurrence) -> bool:
         """Whether neither digits nor a sign belong to the number that stands at a place."""
-        text = self.pieces[one.first].text
+        text = self.spans[one.first].text
         before, behind = text[max(0, one.start - 2) : one.start], text[one.end : one.end + 5]
         if _NAME.fullmatch(value):
             # INV-0381 is no negative number, and (0381) neither.
@@ -256,7 +262,7 @@ class Index:
 
     def _doubted(self, one: Occurrence) -> Occurrence:
         """A number between slashes is doubtful: it may be a part of a date."""
-        text = self.pieces[one.first].text
+        text = self.spans[one.first].text
         slashed = "/" in (text[max(0, one.start - 1) : one.start], text[one.end : one.end + 1])
         return replace(one, doubtful=slashed)
 
@@ -278,22 +284,22 @@ class Index:
 
     def _as_marks(self, value: str) -> list[Occurrence]:
         """A text without a letter or digit."""
-        if value in SIGNS:
+        if value in CURRENCY_SIGNS:
             return self._readings.signs(value)
         return [
-            Occurrence(Found.EXACT, k, k, match.start(), match.end())
-            for k, piece in enumerate(self.pieces)
-            for match in re.finditer(re.escape(value), piece.text)
+            Occurrence(MatchType.EXACT, k, k, match.start(), match.end())
+            for k, span in enumerate(self.spans)
+            for match in re.finditer(re.escape(value), span.text)
         ]
 
-    def _exactly(self, value: str, lead: int, run: Sequence[Token]) -> Occurrence:
+    def _exactly(self, value: str, lead: int, run: Sequence[TextToken]) -> Occurrence:
         """A run of the value's words: exact where the page has the value as it is."""
         first, last = run[0], run[-1]
         start = first.start - lead
-        text = self.pieces[first.piece].text
+        text = self.spans[first.span].text
         if start >= 0 and text.startswith(value, start):
-            return Occurrence(Found.EXACT, first.piece, first.piece, start, start + len(value))
-        return stretch(Found.NORMALISED, first, last)
+            return Occurrence(MatchType.EXACT, first.span, first.span, start, start + len(value))
+        return occurrence_between(MatchType.NORMALIZED, first, last)
 
     def _in_parts(self, value: str) -> list[Occurrence]:
         """A text of several lines or parts with commas, each of which stands on the page."""
@@ -305,15 +311,19 @@ class Index:
             return []
         first = found[0][0]
         near = [_nearest(places, first.first) for places in found]
-        pages = {self.pieces[one.first].page for one in near}
+        pages = {self.spans[one.first].page for one in near}
         if len(pages) > 1:
             return []
         low = min(near, key=lambda one: (one.first, one.start))
         high = max(near, key=lambda one: (one.last, one.end))
         if high.last - low.first > 3 * len(parts):
             return []
-        likeness = min(one.likeness for one in near)
-        how = Found.FUZZY if any(one.found is Found.FUZZY for one in near) else Found.NORMALISED
+        likeness = min(one.similarity for one in near)
+        how = (
+            MatchType.FUZZY
+            if any(one.matched is MatchType.FUZZY for one in near)
+            else MatchType.NORMALIZED
+        )
         return [Occurrence(how, low.first, high.last, low.start, high.end, likeness)]
 
     def _part(self, part: str) -> Sequence[Occurrence]:
@@ -323,14 +333,14 @@ class Index:
         return self._parts[part]
 
 
-def _nearest(places: Sequence[Occurrence], piece: int) -> Occurrence:
+def _nearest(places: Sequence[Occurrence], span: int) -> Occurrence:
     """Of places in reading order the one that begins nearest to a piece, the first of them."""
-    above = bisect_left(places, piece, key=lambda one: one.first)
+    above = bisect_left(places, span, key=lambda one: one.first)
     around = [places[above]] if above < len(places) else []
     if above:
         below = places[above - 1].first
         around.insert(0, places[bisect_left(places, below, key=lambda one: one.first)])
-    return min(around, key=lambda one: abs(one.first - piece))
+    return min(around, key=lambda one: abs(one.first - span))
 
 
 def _decimal(value: str) -> Decimal:

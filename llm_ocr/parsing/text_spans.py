@@ -15,20 +15,20 @@ from functools import cached_property
 from itertools import pairwise
 
 from llm_ocr.markdown import hidden, shown
-from llm_ocr.parsing.schema import Found, PageText
+from llm_ocr.parsing.schema import MatchType, PageText
 from llm_ocr.records import FIGURE_LABELS, Block, Box
-from llm_ocr.text.normalize import Word, words_in
+from llm_ocr.text.normalize import WordSpan, words_in
 from llm_ocr.text.table_markup import (
-    Cell,
-    Grid,
-    around_tables,
-    html_grid,
+    TableCell,
+    TableRows,
     is_markdown_row,
-    markdown_grid,
+    read_html_table,
+    read_markdown_table,
+    split_at_tables,
 )
 
 
-def evenly_broken(starts: Sequence[int], lines: int) -> tuple[int, ...]:
+def wrap_evenly(starts: Sequence[int], lines: int) -> tuple[int, ...]:
     """Where each line but the first begins, so that lines differ least in length.
 
     `starts` are the places where words begin, and one for the end; takes words squared times lines.
@@ -56,23 +56,23 @@ def evenly_broken(starts: Sequence[int], lines: int) -> tuple[int, ...]:
 
 
 _MARKUP = re.compile(r"^\s{0,3}#{1,6}\s+|</?center>|\*\*|__|^\s*[-*+]\s+", re.IGNORECASE)
-TITLES = frozenset({"title", "sub_title"})
+TITLE_LABELS = frozenset({"title", "sub_title"})
 # A line's height is about this many widths of a character.
 LINE_HEIGHT = 2.4
 # Columns of a table of which nothing is known take this share of its width; gaps take the rest.
-INKED = 0.55
+INK_SHARE = 0.55
 # Of a paragraph with more words than this only the share of its text tells the line.
-MOST_WORDS = 60
+MAX_WRAPPED_WORDS = 60
 # How far off, in lines, that may be.
-SLACK = 0.3
+LINE_SLACK = 0.3
 # Lines are not all as far apart: a box reaches this much over its own, in lines.
-NUDGE = 0.2
+LINE_MARGIN = 0.2
 # Lines set this far apart, in widths of a character: between those of prose and those of a table.
-LOOSE_LINE = 3.4
+LOOSE_LINE_HEIGHT = 3.4
 
 
 @dataclass(frozen=True)
-class Piece:
+class TextSpan:
     """A text, its page (an index), and where it stands; `box` None where nobody knows.
 
     `row` is the same for the cells of one row of a table, and for nothing else; `heading` is the
@@ -86,7 +86,7 @@ class Piece:
     heading: str = ""
     lines: int = 1
 
-    def part(self, start: int, end: int) -> Box | None:
+    def box_of(self, start: int, end: int) -> Box | None:
         """Where the characters from `start` to `end` stand: for one line of text by proportion,
         for a paragraph the lines that they are likely in, for a cell all of it."""
         if self.box is None or self.row is not None or not self.text:
@@ -99,26 +99,26 @@ class Piece:
             )
         breaks = self._breaks
         if breaks is None:
-            top = max(0, math.floor(start / length * self.lines - SLACK))
-            bottom = min(self.lines, math.ceil(end / length * self.lines + SLACK))
+            top = max(0, math.floor(start / length * self.lines - LINE_SLACK))
+            bottom = min(self.lines, math.ceil(end / length * self.lines + LINE_SLACK))
             return _band(box, top / self.lines, bottom / self.lines)
         first = sum(one <= start for one in breaks)
         last = sum(one < end for one in breaks) + 1
-        over, under = max(0.0, first - NUDGE), min(float(self.lines), last + NUDGE)
+        over, under = max(0.0, first - LINE_MARGIN), min(float(self.lines), last + LINE_MARGIN)
         return _band(box, over / self.lines, under / self.lines)
 
     @cached_property
     def _breaks(self) -> tuple[int, ...] | None:
         """Where the lines of a short paragraph begin but the first; None for a long one."""
         starts = [match.start() for match in re.finditer(r"\S+", self.text)]
-        if len(starts) > MOST_WORDS:
+        if len(starts) > MAX_WRAPPED_WORDS:
             return None
-        return evenly_broken([*starts, len(self.text) + 1], self.lines)
+        return wrap_evenly([*starts, len(self.text) + 1], self.lines)
 
 
-def pieces_of(pages: Sequence[PageText]) -> list[Piece]:
+def split_spans(pages: Sequence[PageText]) -> list[TextSpan]:
     """The pieces of all pages in reading order."""
-    pieces: list[Piece] = []
+    spans: list[TextSpan] = []
     rows = 0
     for number, page in enumerate(pages):
         width = _character_width(page.blocks)
@@ -126,12 +126,12 @@ def pieces_of(pages: Sequence[PageText]) -> list[Piece]:
             if block.label in FIGURE_LABELS and not block.text.strip():
                 continue
             found = list(_of_block(block, number, rows, width))
-            rows = max([rows, *(piece.row + 1 for piece in found if piece.row is not None)])
-            pieces += found
-    return pieces
+            rows = max([rows, *(span.row + 1 for span in found if span.row is not None)])
+            spans += found
+    return spans
 
 
-def _of_block(block: Block, page: int, rows: int, width: float | None) -> Iterator[Piece]:
+def _of_block(block: Block, page: int, rows: int, width: float | None) -> Iterator[TextSpan]:
     parts = _parts(block.text)
     sizes = [_height(part) for part in parts]
     top = 0.0
@@ -139,44 +139,44 @@ def _of_block(block: Block, page: int, rows: int, width: float | None) -> Iterat
         bottom = top + size / sum(sizes)
         box = _band(block.box, top, bottom) if block.box else None
         if isinstance(part, str):
-            prose = block.label not in TITLES
-            yield Piece(part, page, box, lines=_line_count(part, box, width if prose else None))
+            prose = block.label not in TITLE_LABELS
+            yield TextSpan(part, page, box, lines=_line_count(part, box, width if prose else None))
         else:
             yield from _cells(part, page, box, rows, width)
             rows += len(part)
         top = bottom
 
 
-def _parts(text: str) -> list[str | Grid]:
+def _parts(text: str) -> list[str | TableRows]:
     """A block's lines and tables, from top to bottom."""
-    parts: list[str | Grid] = []
-    for is_table, piece in around_tables(hidden(text)):
+    parts: list[str | TableRows] = []
+    for is_table, span in split_at_tables(hidden(text)):
         if is_table:
-            parts.append(html_grid(piece))
+            parts.append(read_html_table(span))
             continue
         table: list[str] = []
-        for line in [*piece.splitlines(), ""]:
+        for line in [*span.splitlines(), ""]:
             if is_markdown_row(line):
                 table.append(line)
                 continue
             if table:
-                parts.append(_without_escapes(markdown_grid(table)))
+                parts.append(_without_escapes(read_markdown_table(table)))
                 table = []
             if clean := _MARKUP.sub("", line).strip():
                 parts.append(shown(clean))
     return [part for part in parts if part]
 
 
-def _without_escapes(grid: Grid) -> Grid:
+def _without_escapes(grid: TableRows) -> TableRows:
     return [[replace(cell, text=shown(cell.text)) for cell in row] for row in grid]
 
 
-def _height(part: str | Grid) -> float:
+def _height(part: str | TableRows) -> float:
     """How much of a block's height a part takes: a table's row as much as a line of 80."""
     return math.ceil(len(part) / 80) if isinstance(part, str) else sum(_depths(part))
 
 
-def _depths(grid: Grid) -> list[int]:
+def _depths(grid: TableRows) -> list[int]:
     """How many lines each row of a table has, from the longest of its cells."""
     return [
         max(1, *(cell.text.count("\n") + 1 for cell in row), *(len(c.text) // 60 for c in row))
@@ -185,8 +185,8 @@ def _depths(grid: Grid) -> list[int]:
 
 
 def _cells(
-    grid: Grid, page: int, box: Box | None, rows: int, width: float | None
-) -> Iterator[Piece]:
+    grid: TableRows, page: int, box: Box | None, rows: int, width: float | None
+) -> Iterator[TextSpan]:
     depths, edges = _depths(grid), _edges(grid, box, width)
     headings = {cell.column: cell.text for cell in grid[0]}
     top = 0
@@ -199,11 +199,11 @@ def _cells(
                 inner = Box(edges[cell.column], band.y1, edges[last], band.y2)
             heading = headings.get(cell.column, "") if number else ""
             if cell.text:
-                yield Piece(cell.text, page, inner, rows + number, heading)
+                yield TextSpan(cell.text, page, inner, rows + number, heading)
         top += depth
 
 
-def _edges(grid: Grid, box: Box | None, width: float | None) -> list[float]:
+def _edges(grid: TableRows, box: Box | None, width: float | None) -> list[float]:
     """Where columns begin and end: each as wide as its text, with the gaps in proportion."""
     count = max(cell.column + cell.columns for row in grid for cell in row)
     texts = [1] * count
@@ -215,7 +215,7 @@ def _edges(grid: Grid, box: Box | None, width: float | None) -> list[float]:
     whole = box.x2 - box.x1
     inked = min((width or math.inf) * sum(texts), 0.9 * whole)
     if width is None:
-        inked = INKED * whole
+        inked = INK_SHARE * whole
     scale = inked / sum(texts)
     # Wide columns are set with more room around them than narrow ones.
     rooms = [one + other for one, other in pairwise(texts)]
@@ -227,7 +227,7 @@ def _edges(grid: Grid, box: Box | None, width: float | None) -> list[float]:
     return [*edges, box.x2]
 
 
-def _single(grid: Grid) -> Iterator[Cell]:
+def _single(grid: TableRows) -> Iterator[TableCell]:
     return (cell for row in grid for cell in row if cell.columns == 1)
 
 
@@ -247,7 +247,7 @@ def _line_count(text: str, box: Box | None, width: float | None = None) -> int:
     wide, high = box.x2 - box.x1, box.y2 - box.y1
     count = round(math.sqrt(len(text) * high / (LINE_HEIGHT * wide)))
     if count > 1 and width is not None and wide * count / len(text) > 1.5 * width:
-        count = max(count, round(high / (LOOSE_LINE * width)))
+        count = max(count, round(high / (LOOSE_LINE_HEIGHT * width)))
     return max(1, min(count, len(text.split())))
 
 
@@ -272,33 +272,33 @@ class Occurrence:
     `doubtful`: what stands there may as well be something else (03/04/2024).
     """
 
-    found: Found
+    matched: MatchType
     first: int
     last: int
     start: int
     end: int
-    likeness: float = 1.0
+    similarity: float = 1.0
     doubtful: bool = False
 
 
 @dataclass(frozen=True)
-class Token:
+class TextToken:
     """A word as it is compared, and where in which piece it stands."""
 
     text: str
-    piece: int
+    span: int
     start: int
     end: int
 
 
-class Tokens:
+class TokenSequence:
     """The words of some pieces, one after the other."""
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
-        self.pieces = pieces
-        self.words: list[list[Word]] = [list(words_in(piece.text)) for piece in pieces]
+    def __init__(self, spans: Sequence[TextSpan]) -> None:
+        self.spans = spans
+        self.words: list[list[WordSpan]] = [list(words_in(span.text)) for span in spans]
         self.all = [
-            Token(word.text, k, word.start, word.end)
+            TextToken(word.text, k, word.start, word.end)
             for k, words in enumerate(self.words)
             for word in words
         ]
@@ -307,15 +307,17 @@ class Tokens:
         for at, text in enumerate(self.texts):
             self.places[text].append(at)
 
-    def run(self, first: int, count: int) -> Sequence[Token]:
+    def run(self, first: int, count: int) -> Sequence[TextToken]:
         """`count` words from a place on, if all of them are there, on one page."""
         if first < 0 or first + count > len(self.all):
             return ()
         run = self.all[first : first + count]
-        pages = self.pieces[run[0].piece].page, self.pieces[run[-1].piece].page
+        pages = self.spans[run[0].span].page, self.spans[run[-1].span].page
         return run if pages[0] == pages[1] else ()
 
 
-def stretch(found: Found, first: Token, last: Token, likeness: float = 1.0) -> Occurrence:
+def occurrence_between(
+    found: MatchType, first: TextToken, last: TextToken, likeness: float = 1.0
+) -> Occurrence:
     """From one word to another."""
-    return Occurrence(found, first.piece, last.piece, first.start, last.end, likeness)
+    return Occurrence(found, first.span, last.span, first.start, last.end, likeness)

@@ -31,9 +31,9 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUseDefault
 
-from llm_ocr.parsing.validation import TRAIL
+from llm_ocr.parsing.validation import VALIDATION
 
-Model = type[BaseModel]
+ModelClass = type[BaseModel]
 _Handler = ValidatorFunctionWrapHandler
 
 _LISTS = (list, set, frozenset, Sequence)
@@ -44,7 +44,7 @@ _KEEP = "_keep_the_other_fields"
 
 
 @dataclass(frozen=True)
-class Hints:
+class AliasHints:
     """Puts a field's aliases into its JSON schema, for those who look for it on a page."""
 
     aliases: tuple[str, ...]
@@ -61,7 +61,7 @@ class Hints:
         }
 
 
-def lenient(model: Model) -> Model:
+def tolerant_model(model: ModelClass) -> ModelClass:
     """The twin of `model`, and of the models in it."""
     making = _Making()
     twin = making.twin(model)
@@ -70,18 +70,18 @@ def lenient(model: Model) -> Model:
     return twin
 
 
-def original(model: Model) -> Model:
+def original_model(model: ModelClass) -> ModelClass:
     """The model that a twin is of; any other model itself."""
     return model.__bases__[0] if _KEEP in vars(model) else model
 
 
 @dataclass
 class _Making:
-    twins: dict[Model, Model] = field(default_factory=dict)
+    twins: dict[ModelClass, ModelClass] = field(default_factory=dict)
     names: dict[str, Any] = field(default_factory=dict)
-    begun: dict[Model, str] = field(default_factory=dict)
+    begun: dict[ModelClass, str] = field(default_factory=dict)
 
-    def twin(self, model: Model) -> Model:
+    def twin(self, model: ModelClass) -> ModelClass:
         model.model_rebuild()  # a field's type may have been defined after it
         self.begun[model] = f"Twin{len(self.begun)}"
         fields = {name: self._field(name, info) for name, info in model.model_fields.items()}
@@ -114,7 +114,7 @@ class _Making:
         made.annotation = self._annotation(info.annotation)
         if info.is_required():
             made.default, made.validate_default = None, False
-        hints = [Hints(aliases(info))] if aliases(info) else []
+        hints = [AliasHints(field_aliases(info))] if field_aliases(info) else []
         made.metadata = [*info.metadata, *hints]
         return made
 
@@ -143,7 +143,7 @@ class _Making:
     def _wrapped(self, kind: Any, validator: Callable[[Any, _Handler], Any]) -> Any:  # noqa: ANN401
         return Annotated[kind, WrapValidator(validator)]
 
-    def _model(self, kind: Model) -> Any:  # noqa: ANN401
+    def _model(self, kind: ModelClass) -> Any:  # noqa: ANN401
         if issubclass(kind, RootModel):
             return kind
         if kind in self.begun:
@@ -151,15 +151,15 @@ class _Making:
         return self.twin(kind)
 
 
-def aliases(info: FieldInfo) -> tuple[str, ...]:
+def field_aliases(info: FieldInfo) -> tuple[str, ...]:
     """The other names of a field, in words."""
     given = info.validation_alias
     choices = given.choices if isinstance(given, AliasChoices) else [given, info.alias]
     return tuple(dict.fromkeys(one for one in choices if isinstance(one, str)))
 
 
-def _kept_field(cls: Model, value: Any, handler: _Handler, info: ValidationInfo) -> Any:  # noqa: ANN401
-    trail = TRAIL.get()
+def _kept_field(cls: ModelClass, value: Any, handler: _Handler, info: ValidationInfo) -> Any:  # noqa: ANN401
+    trail = VALIDATION.get()
     name = str(info.field_name)
     with trail.at(name):
         if trail.here in trail.lost:  # this is its default, which is validated too
@@ -169,7 +169,7 @@ def _kept_field(cls: Model, value: Any, handler: _Handler, info: ValidationInfo)
         except PydanticUseDefault:
             raise
         except Exception as error:  # noqa: BLE001 - a user's validator may raise anything
-            info_of = original(cls).model_fields[name]
+            info_of = original_model(cls).model_fields[name]
             if info_of.is_required():
                 null = type(None) in get_args(info_of.annotation)
                 trail.lose(value, error, "" if null else _NO_NULL)
@@ -183,7 +183,7 @@ def _factory(name: str, info: FieldInfo) -> Callable[..., Any]:
     make: Callable[..., Any] = info.default_factory  # type: ignore[assignment]
 
     def made(*given: Any) -> Any:  # noqa: ANN401
-        trail = TRAIL.get()
+        trail = VALIDATION.get()
         with trail.at(name):
             try:
                 return make(*given)
@@ -198,24 +198,24 @@ def _factory(name: str, info: FieldInfo) -> Callable[..., Any]:
 
 
 def _listed(value: Any, handler: _Handler) -> Any:  # noqa: ANN401
-    with TRAIL.get().inside():
+    with VALIDATION.get().inside():
         return handler(value)
 
 
 def _item(value: Any, handler: _Handler) -> Any:  # noqa: ANN401
-    places = TRAIL.get().places
+    places = VALIDATION.get().places
     places[-1] = str(int(places[-1]) + 1)
     return _valued(value, handler)
 
 
 def _key(value: Any, handler: _Handler) -> Any:  # noqa: ANN401
-    TRAIL.get().places[-1] = str(value)
+    VALIDATION.get().places[-1] = str(value)
     return handler(value)
 
 
 def _valued(value: Any, handler: _Handler) -> Any:  # noqa: ANN401
     """An item, or null in its place, so that the others keep theirs."""
-    trail = TRAIL.get()
+    trail = VALIDATION.get()
     with trail.at(trail.places[-1]):
         try:
             return handler(value)
@@ -224,7 +224,7 @@ def _valued(value: Any, handler: _Handler) -> Any:  # noqa: ANN401
             return None
 
 
-def _checks(model: Model) -> dict[str, Any]:
+def _checks(model: ModelClass) -> dict[str, Any]:
     """The model's own model validators by name, each in a guard that keeps the fields."""
     found = model.__pydantic_decorators__.model_validators
     guards = {name: _guard(name, one.func, one.info.mode) for name, one in found.items()}
@@ -243,14 +243,14 @@ def _guard(name: str, check: Callable[..., Any], mode: str) -> Any:  # noqa: ANN
 
     if mode == "wrap":
 
-        def wrap(cls: Model, data: Any, handler: Any, info: ValidationInfo) -> Any:  # noqa: ANN401
+        def wrap(cls: ModelClass, data: Any, handler: Any, info: ValidationInfo) -> Any:  # noqa: ANN401
             return _guarded(name, check, (data, handler, info)[:arguments], lambda: handler(data))
 
         return model_validator(mode="wrap")(classmethod(wrap))  # type: ignore[arg-type]
 
     if mode == "before":
 
-        def before(cls: Model, data: Any, info: ValidationInfo) -> Any:  # noqa: ANN401
+        def before(cls: ModelClass, data: Any, info: ValidationInfo) -> Any:  # noqa: ANN401
             return _guarded(name, check, (data, info)[:arguments], lambda: data)
 
         return model_validator(mode="before")(classmethod(before))  # type: ignore[arg-type]
@@ -268,5 +268,5 @@ def _guarded(
     try:
         return check(*given)
     except Exception as error:  # noqa: BLE001 - a user's validator may raise anything
-        TRAIL.get().fail(name, error)
+        VALIDATION.get().fail(name, error)
     return instead()

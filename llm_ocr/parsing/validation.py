@@ -12,13 +12,13 @@ from pydantic import ValidationError
 
 from llm_ocr.parsing.schema import FieldError
 
-UNKNOWN = "not a field of the schema"
-TWICE = "another name of a field that has its value already"
-MISSING = "missing, and the schema has no default for it"
+UNKNOWN_FIELD = "not a field of the schema"
+DUPLICATE_ALIAS = "another name of a field that has its value already"
+MISSING_FIELD = "missing, and the schema has no default for it"
 
 
 @dataclass
-class Trail:
+class ValidationContext:
     """The names and places that lead to what is being validated.
 
     pydantic tells a validator the name of its field, and not the place in a list: `places` holds,
@@ -55,28 +55,30 @@ class Trail:
     def lose(self, value: object, error: Exception, note: str = "") -> None:
         """The value here isn't valid, and is not in the record."""
         self.lost.add(self.here)
-        self.errors.append(FieldError(self.here, as_json(value), reason(error) + note))
+        self.errors.append(FieldError(self.here, to_json(value), describe_error(error) + note))
 
     def miss(self, error: Exception) -> None:
         """The default here can't be made, and is null in the record."""
         if self.here not in self.unmade:
             self.unmade.add(self.here)
-            said = f"its default could not be made: {reason(error)}"
+            said = f"its default could not be made: {describe_error(error)}"
             self.errors.append(FieldError(self.here, None, said))
         self.lost.add(self.here)
 
     def fail(self, check: str, error: Exception) -> None:
         """A check of the model here failed; its fields stay."""
-        said = reason(error) if isinstance(error, ValueError | AssertionError) else ""
+        said = describe_error(error) if isinstance(error, ValueError | AssertionError) else ""
         self.errors.append(
-            FieldError(self.here, None, said or f"{check} could not be checked: {reason(error)}")
+            FieldError(
+                self.here, None, said or f"{check} could not be checked: {describe_error(error)}"
+            )
         )
 
 
-TRAIL: ContextVar[Trail] = ContextVar("TRAIL")
+VALIDATION: ContextVar[ValidationContext] = ContextVar("TRAIL")
 
 
-def as_json(value: object) -> str:
+def to_json(value: object) -> str:
     """A raw value as JSON, or as Python shows it where it is none."""
     try:
         return json.dumps(value, ensure_ascii=False)
@@ -88,7 +90,7 @@ def as_json(value: object) -> str:
         return f"a {type(value).__name__}, nested too deep to show"
 
 
-def reason(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """What is wrong, in one line."""
     if isinstance(error, ValidationError):
         said = (_line(one["loc"], one["msg"]) for one in error.errors(include_url=False))
@@ -104,13 +106,13 @@ def _line(where: tuple[int | str, ...], message: str) -> str:
     return f"{'.'.join(map(str, where))}: {message}" if where else message
 
 
-def finite(value: Any, path: str, errors: list[FieldError]) -> Any:  # noqa: ANN401
+def null_non_finite(value: Any, path: str, errors: list[FieldError]) -> Any:  # noqa: ANN401
     """A value without numbers that JSON doesn't have."""
     if isinstance(value, float) and not isfinite(value):
         errors.append(FieldError(path, str(value), "not a number that JSON has"))
         return None
     if isinstance(value, list):
-        return [finite(one, f"{path}.{place}", errors) for place, one in enumerate(value)]
+        return [null_non_finite(one, f"{path}.{place}", errors) for place, one in enumerate(value)]
     if isinstance(value, dict):
-        return {key: finite(one, f"{path}.{key}", errors) for key, one in value.items()}
+        return {key: null_non_finite(one, f"{path}.{key}", errors) for key, one in value.items()}
     return value

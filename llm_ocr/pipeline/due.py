@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from llm_ocr.parsing.schema import RecordPer
+from llm_ocr.parsing.schema import RecordScope
 from llm_ocr.pipeline.describing import Asked, standing, still_stands, with_wanted
 from llm_ocr.pipeline.loop import Work, none_kept
 from llm_ocr.stages.describe import DescribeStage
@@ -186,7 +186,7 @@ def expected_items(ledger: Ledger, stage: str, work: Work) -> int:
     """How many items the stage will have of that shard, as far as it is known."""
     if stage == "extract":
         return work.shard.expected_pages
-    if stage == "parse" and work.asked["parse"].startswith(f"{RecordPer.PAGE}-"):
+    if stage == "parse" and work.asked["parse"].startswith(f"{RecordScope.PAGE}-"):
         return ledger.entries("extract")[work.shard.name].counts.items
     if stage in ("assemble", "parse"):
         return work.shard.document_count or work.shard.expected_pages

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from llm_ocr.parsing.schema import RecordPer
+from llm_ocr.parsing.schema import RecordScope
 from llm_ocr.tables.counts import BalanceError
 from llm_ocr.tables.ledger import Entry
 from llm_ocr.tables.plan import Plan
@@ -56,7 +56,7 @@ def check_run(
 
 
 def _is_of_pages(parsed: Entry) -> bool:
-    return parsed.asked["parse"].startswith(f"{RecordPer.PAGE}-")
+    return parsed.asked["parse"].startswith(f"{RecordScope.PAGE}-")
 
 
 def _is_outdated(entry: Entry, extracted: Entry | None) -> bool:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 
 from llm_ocr.models.profile import Task
-from llm_ocr.parsing.figure_data import as_html, from_json
+from llm_ocr.parsing.figure_data import figure_html, load_figure_data
 from llm_ocr.records import PageStatus
 from llm_ocr.tables.schema import Row
 
@@ -13,7 +13,7 @@ def description_markdown(row: Row) -> str:
     """A row's text; data as a table, fields as JSON, a class with how sure the model was."""
     data, confidence = row.get("data"), row.get("confidence")
     if data and row["task"] == Task.DATA:
-        return as_html(from_json(data))
+        return figure_html(load_figure_data(data))
     if data:
         return f"```\n{json.dumps(json.loads(data), ensure_ascii=False, indent=2)}\n```"
     text = str(row["text"] or "")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
 
 from llm_ocr.models.profile import Task
-from llm_ocr.parsing.figure_data import as_table, from_json
+from llm_ocr.parsing.figure_data import figure_table, load_figure_data
 from llm_ocr.report.record_csv import cell
 from llm_ocr.tables.schema import Row
 
@@ -32,7 +32,7 @@ def with_data(figures_of: RowsOf, descriptions_of: RowsOf) -> RowsOf:
 
 def _sheet(data: str) -> bytes:
     """Data as a file for spreadsheets: no text in it is a formula."""
-    columns, rows = as_table(from_json(data))
+    columns, rows = figure_table(load_figure_data(data))
     sink = io.StringIO()
     csv.writer(sink).writerows([cell(value) for value in row] for row in (columns, *rows))
     return sink.getvalue().encode()

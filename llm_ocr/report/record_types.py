@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from llm_ocr.parsing.references import branches, followed, is_null, resolved
+from llm_ocr.parsing.references import alternatives, followed_references, is_null, resolve
 from llm_ocr.parsing.schema import FieldError
 
 Json = Mapping[str, Any]
@@ -46,17 +46,17 @@ def _type(node: object, root: Json, within: frozenset[str]) -> pa.DataType:
     if not isinstance(node, Mapping):
         return pa.string()  # `true`, `false`: anything, nothing
     try:
-        refs = followed(root, node)
+        refs = followed_references(root, node)
         if refs & within:
             return pa.string()
-        node = resolved(root, node)
+        node = resolve(root, node)
     except (LookupError, ValueError, TypeError):  # it refers to nothing, or to no schema
         return pa.string()
     within |= refs
     kind = _kind(node)
     if kind:
         return _of_kind(kind, node, root, within)
-    choices = branches(node) or _sequence(node.get("allOf"))
+    choices = alternatives(node) or _sequence(node.get("allOf"))
     if choices:
         given = [one for one in choices if not is_null(one)]
         return _of_choices(given, root, within)

@@ -7,7 +7,7 @@ from itertools import groupby
 from llm_ocr.markdown import quoted
 from llm_ocr.messages import counted
 from llm_ocr.models.profile import Task
-from llm_ocr.parsing.figure_data import as_html, from_json
+from llm_ocr.parsing.figure_data import figure_html, load_figure_data
 from llm_ocr.records import (
     CAPTION_LABELS,
     FURNITURE_LABELS,
@@ -78,7 +78,7 @@ def _figure_text(tasks: Mapping[str, Row]) -> FigureText:
     return FigureText(
         texts.get(Task.DESCRIBE, ""),
         texts.get(Task.CAPTION, ""),
-        as_html(from_json(data)) if data else "",
+        figure_html(load_figure_data(data)) if data else "",
     )
 
 

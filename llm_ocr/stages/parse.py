@@ -6,7 +6,7 @@ from itertools import groupby
 
 from llm_ocr.inference.window import Window
 from llm_ocr.models.profile import ModelProfile
-from llm_ocr.parsing.schema import RecordPer
+from llm_ocr.parsing.schema import RecordScope
 from llm_ocr.stages.record import Best, RecordItem, Wanted
 from llm_ocr.stages.stage import Reading, ReadShard, Spent
 from llm_ocr.tables.plan import Shard
@@ -26,7 +26,7 @@ class ParseStage:
         return {self.name: self.wanted.asked}
 
     async def items(self, shard: Shard, done: Collection[str]) -> AsyncIterator["RecordItem"]:
-        by = "page_id" if self.wanted.per is RecordPer.PAGE else "doc_id"
+        by = "page_id" if self.wanted.per is RecordScope.PAGE else "doc_id"
         pages = self.rows_of("pages", shard.name, None)
         for record_id, rows in groupby(pages, key=lambda row: str(row[by])):
             if record_id not in done:

@@ -12,20 +12,20 @@ from llm_ocr.inference.replies import Answer
 from llm_ocr.inference.window import Window
 from llm_ocr.markdown import unescaped
 from llm_ocr.models.profile import ModelProfile
-from llm_ocr.parsing.chunks import windows
+from llm_ocr.parsing.chunks import split_chunks
 from llm_ocr.parsing.evidence import find_evidence
-from llm_ocr.parsing.leaves import leaves, without
+from llm_ocr.parsing.leaves import clear_leaves, leaves
 from llm_ocr.parsing.loading import LoadedSchema
-from llm_ocr.parsing.merging import merge_validated
+from llm_ocr.parsing.merging import merge_records
 from llm_ocr.parsing.schema import (
     Evidence,
     FieldError,
+    InputMode,
     PageText,
-    RecordPer,
-    RecordSource,
-    Validated,
+    RecordScope,
+    ValidatedRecord,
 )
-from llm_ocr.parsing.schema_fields import labels_of
+from llm_ocr.parsing.schema_fields import field_labels
 from llm_ocr.records import (
     ErrorCode,
     PageError,
@@ -48,8 +48,8 @@ class Wanted:
     """What is to be parsed, from what, and into what; `model` where it is another than usual."""
 
     schema: LoadedSchema
-    per: RecordPer = RecordPer.DOCUMENT
-    source: RecordSource = RecordSource.BOTH
+    per: RecordScope = RecordScope.DOCUMENT
+    source: InputMode = InputMode.BOTH
     drop_unsupported: bool = False
     model: str | None = None
 
@@ -66,7 +66,7 @@ class Wanted:
     @cached_property
     def labels(self) -> Mapping[str, Sequence[str]]:
         """What fields may be called on a page, by path."""
-        return labels_of(self.schema.json_schema)
+        return field_labels(self.schema.json_schema)
 
     @cached_property
     def defaults(self) -> Mapping[str, object]:
@@ -78,8 +78,8 @@ class Wanted:
 class RecordReading(Reading):
     """The record that the parts' answers make, and how sure the model was of its values."""
 
-    record: Validated | None = None
-    sureness: Mapping[str, float] | None = None
+    record: ValidatedRecord | None = None
+    confidences: Mapping[str, float] | None = None
 
 
 class RecordItem:
@@ -88,7 +88,7 @@ class RecordItem:
     def __init__(self, record_id: str, pages: Iterable[Row], wanted: Wanted) -> None:
         self._record_id, self._wanted = record_id, wanted
         self._images = Images()
-        with_images = wanted.source is not RecordSource.TEXT
+        with_images = wanted.source is not InputMode.TEXT
         self._pages = [self._images.taken(row, keep=with_images) for row in pages]
         self._reading: RecordReading | None = None
 
@@ -146,19 +146,19 @@ class RecordItem:
     def _parts(self, room: int) -> Iterator[Part]:
         """Pages with their images, or their text in windows of at most `room` characters."""
         name = str(self._pages[0]["name"])
-        if self._wanted.source is RecordSource.TEXT:
+        if self._wanted.source is InputMode.TEXT:
             texts = [_said(row) for row in self._pages if row["markdown"]]
-            for number, window in enumerate(windows(texts, room), 1):
+            for number, window in enumerate(split_chunks(texts, room), 1):
                 yield Part(f"{name}, part {number}", window.text, overlaps=window.overlaps)
             return
         for row in self._pages:
             of = f"{name}, page {row['page_number']}"
-            text = _said(row) if self._wanted.source is RecordSource.BOTH else ""
+            text = _said(row) if self._wanted.source is InputMode.BOTH else ""
             if row["image"] is not None:
                 # What is beyond the room for text, the image shows.
                 yield Part(of, text[:room], row["image"])
             elif text:
-                for window in windows([text], room):
+                for window in split_chunks([text], room):
                     yield Part(of, window.text, overlaps=window.overlaps)
 
     def _lost(self) -> Iterator[str]:
@@ -173,7 +173,7 @@ class RecordItem:
     ) -> RecordReading:
         readings = [one for one in ended if isinstance(one, PartReading)]
         read = [
-            (number, one.record, one.sureness or {})
+            (number, one.record, one.confidences or {})
             for number, one in enumerate(ended)
             if isinstance(one, PartReading) and one.record is not None
         ]
@@ -186,7 +186,7 @@ class RecordItem:
         cut = [one for one in readings if one.verdict.flaw is Flaw.CUT]
         notes = [note for one in readings for note in one.parsed.notes]
         answer = joined([one.answer for one in readings if one.answer is not None])
-        record, sureness = self._merged(parts, read, [*missing, *notes]) if read else (None, {})
+        record, confidences = self._merged(parts, read, [*missing, *notes]) if read else (None, {})
         verdict = _verdict(answer, record, [*missing, *(one.verdict.why for one in cut)])
         first = readings[0]
         return RecordReading(
@@ -198,15 +198,15 @@ class RecordItem:
             verdict=verdict,
             is_fallback=verdict.is_good and any(one.is_fallback for one in readings),
             record=record,
-            sureness=sureness or None,
+            confidences=confidences or None,
         )
 
     def _merged(
         self,
         parts: Sequence[Part],
-        read: Sequence[tuple[int, Validated, Mapping[str, float]]],
+        read: Sequence[tuple[int, ValidatedRecord, Mapping[str, float]]],
         notes: Sequence[str],
-    ) -> tuple[Validated, Mapping[str, float]]:
+    ) -> tuple[ValidatedRecord, Mapping[str, float]]:
         """The parts' records as one, with the notes among its errors, and how sure its values are.
 
         A part overlaps the one before it only if that was read.
@@ -217,20 +217,20 @@ class RecordItem:
             for place, number in enumerate(numbers)
             if parts[number].overlaps and place and numbers[place - 1] == number - 1
         ]
-        merged = merge_validated(self._wanted.schema, [one for _, one, _ in read], overlaps)
+        merged = merge_records(self._wanted.schema, [one for _, one, _ in read], overlaps)
         told = [FieldError("", None, note) for note in dict.fromkeys(notes)]
-        record = Validated(merged.record.fields, (*merged.record.errors, *told))
+        record = ValidatedRecord(merged.record.fields, (*merged.record.errors, *told))
         sure: dict[str, float] = {}
         for path, _ in leaves(record.fields):
-            place, there = merged.home(path)
+            place, there = merged.origin(path)
             likely = read[place][2].get(there)
             if likely is not None:
                 sure[path] = likely
         return record, sure
 
     def _supported(
-        self, record: Validated, reading: RecordReading
-    ) -> tuple[Validated, Sequence[Evidence]]:
+        self, record: ValidatedRecord, reading: RecordReading
+    ) -> tuple[ValidatedRecord, Sequence[Evidence]]:
         """The record with the places of its values; without those that have none, if wanted.
 
         A default of the schema's is not from the page, and is not looked for there in vain.
@@ -243,19 +243,19 @@ class RecordItem:
         values = dict(leaves(record.fields))
         found = [
             one
-            for one in find_evidence(record.fields, pages, reading.sureness, wanted.labels)
-            if one.found is not None
+            for one in find_evidence(record.fields, pages, reading.confidences, wanted.labels)
+            if one.matched is not None
             or one.path not in wanted.defaults
             or wanted.defaults[one.path] != values[one.path]
         ]
         if not wanted.drop_unsupported:
             return record, found
-        dropped = [one.path for one in found if one.found is None]
-        fields, gone = without(record.fields, dropped)
+        dropped = [one.path for one in found if one.matched is None]
+        fields, gone = clear_leaves(record.fields, dropped)
         said = "the page does not show it (--drop-unsupported)"
         errors = [FieldError(path, json.dumps(gone[path]), said) for path in dropped]
-        kept = [one for one in found if one.found is not None]
-        return Validated(fields, (*record.errors, *errors)), kept
+        kept = [one for one in found if one.matched is not None]
+        return ValidatedRecord(fields, (*record.errors, *errors)), kept
 
     def _row(
         self,
@@ -263,7 +263,7 @@ class RecordItem:
         reading: RecordReading | None,
         spent: Spent,
         error: PageError | None = None,
-        record: Validated | None = None,
+        record: ValidatedRecord | None = None,
         evidence: Sequence[Evidence] = (),
     ) -> ItemResult:
         first, schema = self._pages[0], self._wanted.schema
@@ -295,7 +295,7 @@ def _why(ended: Reading | BaseException | None) -> str:
     return "the answer holds no JSON object; it is in raw_answer"
 
 
-def _verdict(answer: Answer, record: Validated | None, why: Sequence[str]) -> Verdict:
+def _verdict(answer: Answer, record: ValidatedRecord | None, why: Sequence[str]) -> Verdict:
     if record is None:
         return Verdict(Flaw.UNREADABLE, 0, None, "the answer holds no JSON object")
     length = len(answer.text)

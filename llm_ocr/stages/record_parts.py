@@ -8,10 +8,10 @@ from llm_ocr.inference.quality import Flaw, Verdict
 from llm_ocr.inference.replies import Answer
 from llm_ocr.inference.request import ChatRequest
 from llm_ocr.models.profile import ModelProfile, Prompt, Rung, Task
-from llm_ocr.parsing.chunks import WINDOW_CHARACTERS
-from llm_ocr.parsing.confidence import sureness
-from llm_ocr.parsing.json_answers import AROUND, keys_of, read_answer
-from llm_ocr.parsing.schema import Schema, Validated
+from llm_ocr.parsing.chunks import CHUNK_CHARACTERS
+from llm_ocr.parsing.confidence import logprob_confidences
+from llm_ocr.parsing.json_answers import SURROUNDING_TEXT, extract_json, field_keys
+from llm_ocr.parsing.schema import Schema, ValidatedRecord
 from llm_ocr.records import ParsedAnswer
 from llm_ocr.stages.stage import Question, Reader, Reading, joined
 
@@ -39,8 +39,8 @@ class Part:
 class PartReading(Reading):
     """The record in an answer, and how sure the model was of its values (by path, 0..1)."""
 
-    record: Validated | None = None
-    sureness: Mapping[str, float] | None = None
+    record: ValidatedRecord | None = None
+    confidences: Mapping[str, float] | None = None
 
 
 class PartItem:
@@ -65,16 +65,16 @@ class PartItem:
 
     def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
         answer = joined([answer for _, answer in asked])
-        found = read_answer(answer.text, keys_of(self._schema))
+        found = extract_json(answer.text, field_keys(self._schema))
         self._last = PartReading(
             reader=reader,
             way=rung.name,
             prompt_hash=reader.profile.prompt_hash(Task.PARSE),
             answer=answer,
-            parsed=ParsedAnswer((), tuple(one for one in found.notes if one != AROUND)),
-            verdict=_verdict(answer, found.value is not None, found.cut),
+            parsed=ParsedAnswer((), tuple(one for one in found.notes if one != SURROUNDING_TEXT)),
+            verdict=_verdict(answer, found.value is not None, found.truncated),
             record=None if found.value is None else self._schema.validate(found.value),
-            sureness=sureness(answer.text, answer.logprobs),
+            confidences=logprob_confidences(answer.text, answer.logprobs),
         )
         return self._last
 
@@ -113,7 +113,7 @@ class PartItem:
 def text_room(profile: ModelProfile) -> int:
     """Characters of text that a model can be shown beside a page's image, and answer about."""
     left = profile.serving.max_model_len - profile.prompt(Task.PARSE).max_tokens - _BESIDE
-    return max(2_000, min(WINDOW_CHARACTERS, left * _TOKEN_CHARACTERS))
+    return max(2_000, min(CHUNK_CHARACTERS, left * _TOKEN_CHARACTERS))
 
 
 def _verdict(answer: Answer, is_read: bool, is_cut: bool) -> Verdict:

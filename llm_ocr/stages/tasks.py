@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import FIGURE_TASKS, ModelProfile, Prompt, Task
 from llm_ocr.parsing import figure_data
-from llm_ocr.parsing.figure_data import NoDataError, as_csv
-from llm_ocr.parsing.json_answers import read_answer
+from llm_ocr.parsing.figure_data import NoDataError, figure_csv
+from llm_ocr.parsing.json_answers import extract_json
 from llm_ocr.parsing.schema import FieldError, Schema
 
 DEFAULT_CLASSES = ("chart", "table", "diagram", "photo", "logo", "other")
@@ -101,14 +101,14 @@ def _data() -> FigureTask:
 
 def _read_data(answer: Answer) -> Said:
     try:
-        data, notes = figure_data.read_answer(answer.text)
+        data, notes = figure_data.parse_figure_answer(answer.text)
     except NoDataError as error:
         return Said(unreadable=str(error))
     if data.kind == figure_data.NONE:
         return Said(is_blank=True)
     if data.is_empty:
         return Said(unreadable=f"the answer speaks of a {data.kind}, but has no values of it")
-    return Said(as_csv(data), data.as_json(), errors=_noted(notes))
+    return Said(figure_csv(data), data.as_json(), errors=_noted(notes))
 
 
 def _noted(notes: Sequence[str]) -> tuple[FieldError, ...]:
@@ -183,7 +183,7 @@ def _own(choice: TaskChoice) -> FigureTask:
 
 def _read_fields(answer: Answer, schema: Schema) -> Said:
     properties = schema.json_schema.get("properties")
-    read = read_answer(answer.text, list(properties) if isinstance(properties, dict) else ())
+    read = extract_json(answer.text, list(properties) if isinstance(properties, dict) else ())
     if read.value is None:
         return Said(unreadable=f"the answer can't be read as JSON: {'; '.join(read.notes)}")
     validated = schema.validate(read.value)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 
-from llm_ocr.text.normalize import folded
+from llm_ocr.text.normalize import normalize
 
 _NAMES = """
 january february march april may june july august september october november december
@@ -44,22 +44,22 @@ _MONTH_FIRST = re.compile(
 
 
 @dataclass(frozen=True)
-class DateFound:
+class DateMention:
     """A date at `start` to `end` of a text, and what it may mean: 03/01/2024 is two dates."""
 
     start: int
     end: int
-    readings: tuple[date, ...]
+    values: tuple[date, ...]
 
 
-def dates_in(text: str) -> Iterator[DateFound]:
+def dates_in(text: str) -> Iterator[DateMention]:
     """The dates in a text; a place is told once."""
     taken: list[tuple[int, int]] = []
     for match, readings in _matches(text):
         start, end = match.span()
         if readings and not any(start < last and first < end for first, last in taken):
             taken.append((start, end))
-            yield DateFound(start, end, readings)
+            yield DateMention(start, end, readings)
 
 
 def _matches(text: str) -> Iterator[tuple[re.Match[str], tuple[date, ...]]]:
@@ -72,7 +72,7 @@ def _matches(text: str) -> Iterator[tuple[re.Match[str], tuple[date, ...]]]:
         yield match, _dates(day_first) if separator == "." else _dates(day_first, month_first)
     for pattern in (_DAY_FIRST, _MONTH_FIRST):
         for match in pattern.finditer(text):
-            month = MONTHS.get(folded(match["name"]))
+            month = MONTHS.get(normalize(match["name"]))
             if month is not None:
                 yield match, _dates((match["year"], str(month), match["day"]))
 

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from llm_ocr.text.normalize import distance, folded, words_in
+from llm_ocr.text.normalize import distance, normalize, words_in
 
-YES = frozenset({"yes", "true", "ja", "wahr", "oui", "vrai", "si", "x", "y"})
-NO = frozenset({"no", "false", "nein", "falsch", "non", "faux", "nee", "n"})
-TICKED, EMPTY = "☑☒✓✔", "☐"
+YES_WORDS = frozenset({"yes", "true", "ja", "wahr", "oui", "vrai", "si", "x", "y"})
+NO_WORDS = frozenset({"no", "false", "nein", "falsch", "non", "faux", "nee", "n"})
+TICKED_BOXES, EMPTY_BOXES = "☑☒✓✔", "☐"
 _NEGATING = """
 not never nicht nie kein keine keinen keiner non pas ne sans senza sin sem nao niet geen without
 ohne zonder except
@@ -28,12 +28,12 @@ _PAIRS = (
 )
 _OPPOSED = {pair for one, other in _PAIRS for pair in ((one, other), (other, one))}
 # What is left of a word without its prefix is a word from this length on.
-SHORTEST_STEM = 3
+MIN_STEM_CHARACTERS = 3
 # One character in this many may be wrong in a text that is still taken for another.
 CHARACTERS_PER_ERROR = 5
 
 
-def are_opposed(one: Sequence[str], other: Sequence[str]) -> bool:
+def contradict(one: Sequence[str], other: Sequence[str]) -> bool:
     """Whether two texts that are nearly the same say the opposite: including and excluding tax."""
     if _negations(one) != _negations(other):
         return True
@@ -52,7 +52,7 @@ def _is_opposite(word: str, other: str) -> bool:
         _have(word, prefix, other, against) or _have(word, against, other, prefix)
         for prefix, against in _PREFIXES
     ) or any(
-        len(short) >= SHORTEST_STEM and long == prefix + short
+        len(short) >= MIN_STEM_CHARACTERS and long == prefix + short
         for long, short in ((word, other), (other, word))
         for prefix in _DENYING
     )
@@ -64,45 +64,45 @@ def _have(word: str, prefix: str, other: str, against: str) -> bool:
         return False
     stem, against_stem = word[len(prefix) :], other[len(against) :]
     most = len(stem) // CHARACTERS_PER_ERROR
-    return len(stem) >= SHORTEST_STEM and distance(stem, against_stem, most) <= most
+    return len(stem) >= MIN_STEM_CHARACTERS and distance(stem, against_stem, most) <= most
 
 
 _PAIR = re.compile(r"([^\W_]+)\s?[/|]\s?([^\W_]+)")
-_BOXED = re.compile(rf"([{TICKED}{EMPTY}])\s?([^\W_]+)")
+_BOXED = re.compile(rf"([{TICKED_BOXES}{EMPTY_BOXES}])\s?([^\W_]+)")
 
 
-def offered(text: str) -> set[int]:
+def unselected_options(text: str) -> set[int]:
     """Where words stand that are offered as answers and are none: yes/no, an empty box and yes."""
     found: set[int] = set()
     for match in _PAIR.finditer(text):
-        one, other = folded(match[1]), folded(match[2])
-        if (one in YES and other in NO) or (one in NO and other in YES):
+        one, other = normalize(match[1]), normalize(match[2])
+        if (one in YES_WORDS and other in NO_WORDS) or (one in NO_WORDS and other in YES_WORDS):
             found |= {match.start(1), match.start(2)}
     for match in _BOXED.finditer(text):
-        if match[1] in EMPTY and folded(match[2]) in YES | NO:
+        if match[1] in EMPTY_BOXES and normalize(match[2]) in YES_WORDS | NO_WORDS:
             found.add(match.start(2))
     return found
 
 
-def answers_in(text: str, value: bool) -> Iterator[tuple[int, int]]:
+def boolean_mentions(text: str, value: bool) -> Iterator[tuple[int, int]]:
     """The words and boxes of a text that say yes, or no, from start to end."""
-    not_said = offered(text)
+    not_said = unselected_options(text)
     for word in words_in(text):
-        if word.text in (YES if value else NO) and word.start not in not_said:
+        if word.text in (YES_WORDS if value else NO_WORDS) and word.start not in not_said:
             yield word.start, word.end
-    for match in re.finditer(f"[{TICKED if value else EMPTY}]", text):
+    for match in re.finditer(f"[{TICKED_BOXES if value else EMPTY_BOXES}]", text):
         # A box in front of yes or no ticks that word.
         behind = _BOXED.match(text, match.start())
-        if behind is None or folded(behind[2]) not in YES | NO:
+        if behind is None or normalize(behind[2]) not in YES_WORDS | NO_WORDS:
             yield match.span()
 
 
-def is_denied(value: bool, in_front: Sequence[str], between: Sequence[str]) -> bool:
+def is_negated(value: bool, in_front: Sequence[str], between: Sequence[str]) -> bool:
     """Whether an answer is not its label's: another stands between them, or the label is negated.
 
     `in_front` are the words before the label.
     """
-    if in_front and in_front[-1] in NEGATIONS - NO:
+    if in_front and in_front[-1] in NEGATIONS - NO_WORDS:
         return True
-    against = NO | NEGATIONS if value else YES
+    against = NO_WORDS | NEGATIONS if value else YES_WORDS
     return any(word in against for word in between)

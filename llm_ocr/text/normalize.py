@@ -12,7 +12,7 @@ _ALIKE = str.maketrans("oilsbzg", "0115829")
 
 
 @dataclass(frozen=True)
-class Word:
+class WordSpan:
     """A word at `start` to `end` of a text, as it is compared."""
 
     text: str
@@ -20,7 +20,7 @@ class Word:
     end: int
 
 
-def folded(text: str) -> str:
+def normalize(text: str) -> str:
     """Without case, accents and ligatures."""
     if text.isascii():
         return text.lower()
@@ -28,13 +28,13 @@ def folded(text: str) -> str:
     return "".join(char for char in apart if not unicodedata.combining(char))
 
 
-def words_in(text: str) -> Iterator[Word]:
+def words_in(text: str) -> Iterator[WordSpan]:
     """The words and numbers of a text, without what stands between them."""
     for match in _WORD.finditer(text):
-        yield Word(folded(match.group()), match.start(), match.end())
+        yield WordSpan(normalize(match.group()), match.start(), match.end())
 
 
-def bare(text: str) -> tuple[str, ...]:
+def normalized_words(text: str) -> tuple[str, ...]:
     """The words of a text as they are compared."""
     return tuple(word.text for word in words_in(text))
 

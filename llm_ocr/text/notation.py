@@ -11,7 +11,7 @@ _SLASHES = re.compile(r"\b(\d{1,2})/(\d{1,2})/\d{2,4}\b")
 
 
 @dataclass(frozen=True)
-class Tally:
+class FormatVotes:
     """How many of a text's numbers and dates can be read in one way only, by that way."""
 
     commas: int = 0
@@ -19,8 +19,8 @@ class Tally:
     months_first: int = 0
     days_first: int = 0
 
-    def __add__(self, other: "Tally") -> "Tally":
-        return Tally(
+    def __add__(self, other: "FormatVotes") -> "FormatVotes":
+        return FormatVotes(
             self.commas + other.commas,
             self.points + other.points,
             self.months_first + other.months_first,
@@ -37,18 +37,18 @@ class Tally:
         """Whether dates begin with the month; None where none or both tell."""
         return _told(self.months_first, self.days_first)
 
-    def or_else(self, other: "Tally") -> "Tally":
+    def or_else(self, other: "FormatVotes") -> "FormatVotes":
         """This where it has counted anything, numbers and dates apart; else the other."""
         numbers = self if self.commas or self.points else other
         dates = self if self.months_first or self.days_first else other
-        return Tally(numbers.commas, numbers.points, dates.months_first, dates.days_first)
+        return FormatVotes(numbers.commas, numbers.points, dates.months_first, dates.days_first)
 
 
-def tally(text: str) -> Tally:
+def count_format_votes(text: str) -> FormatVotes:
     """What a text's unambiguous numbers and dates tell."""
     marks = [match[2] for match in _DECIMALS.finditer(text)]
     pairs = [(int(match[1]), int(match[2])) for match in _SLASHES.finditer(text)]
-    return Tally(
+    return FormatVotes(
         marks.count(","),
         marks.count("."),
         sum(second > 12 for _, second in pairs),
@@ -56,7 +56,7 @@ def tally(text: str) -> Tally:
     )
 
 
-def numbers_meant(readings: Sequence[Decimal], decimal_comma: bool | None) -> Sequence[Decimal]:
+def resolve_numbers(readings: Sequence[Decimal], decimal_comma: bool | None) -> Sequence[Decimal]:
     """Of two readings of a number the one in a notation: with a decimal comma, 1.234 is thousands.
 
     Both where the notation is not known.
@@ -69,7 +69,7 @@ def numbers_meant(readings: Sequence[Decimal], decimal_comma: bool | None) -> Se
     return [part if has_comma == decimal_comma else whole]
 
 
-def dates_meant(readings: Sequence[date], month_first: bool | None) -> Sequence[date]:
+def resolve_dates(readings: Sequence[date], month_first: bool | None) -> Sequence[date]:
     """Of two readings of a date the one in a notation; both where that is not known."""
     if len(readings) < 2 or month_first is None:
         return readings

@@ -18,20 +18,20 @@ _UNGROUPED = re.compile(rf"{_FRONT}{_PLAIN}{_BACK}")
 
 
 @dataclass(frozen=True)
-class Amount:
+class NumberMention:
     """A number at `start` to `end` of a text, and what it may mean: 1.234 is two numbers.
 
-    `part`: it may as well be the end or the beginning of a longer one, as 146.50 in 2 146.50.
+    `partial`: it may as well be the end or the beginning of a longer one, as 146.50 in 2 146.50.
     """
 
     start: int
     end: int
-    readings: tuple[Decimal, ...]
+    values: tuple[Decimal, ...]
     percent: bool = False
-    part: bool = False
+    partial: bool = False
 
 
-def amounts_in(text: str) -> Iterator[Amount]:
+def numbers_in(text: str) -> Iterator[NumberMention]:
     """The numbers in a text, from left to right.
 
     Digits parted by spaces are told as one number and as several: `2 146.50` may be either.
@@ -42,10 +42,10 @@ def amounts_in(text: str) -> Iterator[Amount]:
         yield from _amount(text, match)
     for match in _UNGROUPED.finditer(text):
         if match.span() not in seen:
-            yield from _amount(text, match, part=True)
+            yield from _amount(text, match, partial=True)
 
 
-def _amount(text: str, match: re.Match[str], *, part: bool = False) -> Iterator[Amount]:
+def _amount(text: str, match: re.Match[str], *, partial: bool = False) -> Iterator[NumberMention]:
     written, end = match.group(), match.end()
     negative = written[0] in "-−–"
     # A dash between two words or numbers (2024-0381, 3 - 4) is no sign, one bracket no pair.
@@ -56,12 +56,12 @@ def _amount(text: str, match: re.Match[str], *, part: bool = False) -> Iterator[
         negative = True
         end += 1
     start = match.start() + (written[0] in "-−–(" and not negative)
-    readings = tuple(-one if negative else one for one in readings_of(written.strip("-−–(")))
+    readings = tuple(-one if negative else one for one in possible_numbers(written.strip("-−–(")))
     if readings:
-        yield Amount(start, end, readings, text[end : end + 9].lstrip()[:1] == "%", part)
+        yield NumberMention(start, end, readings, text[end : end + 9].lstrip()[:1] == "%", partial)
 
 
-def readings_of(written: str) -> tuple[Decimal, ...]:
+def possible_numbers(written: str) -> tuple[Decimal, ...]:
     """The numbers that digits with separators may mean, the likelier one first.
 
     The last separator is a decimal one, unless it comes twice or has three digits behind it; with

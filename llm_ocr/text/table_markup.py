@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 
-WIDEST = 1000
+MAX_SPAN = 1000
 _RULE = re.compile(r"[\s|:+-]+")
 _TABLE = re.compile(r"(?<!\\)<table\b.*?(?:</table\s*>|\Z)", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """Text that begins in a column, counted from 0, and spans `columns` of them, and `rows`."""
 
     column: int
@@ -20,16 +20,16 @@ class Cell:
     rows: int = 1
 
 
-Grid = Sequence[Sequence[Cell]]
+TableRows = Sequence[Sequence[TableCell]]
 
 
-def html_grid(text: str) -> Grid:
+def read_html_table(text: str) -> TableRows:
     """The rows of the HTML tables in a text that have cells of their own; those that span rows
     stand in their first one."""
-    return [row for row in html_rows(text) if row]
+    return [row for row in read_html_rows(text) if row]
 
 
-def html_rows(text: str) -> Grid:
+def read_html_rows(text: str) -> TableRows:
     """The rows of the HTML tables in a text, be they empty."""
     reader = _TableReader()
     # The parser raises on some of these, and pages have none that are to be read.
@@ -39,17 +39,17 @@ def html_rows(text: str) -> Grid:
     return reader.rows
 
 
-def markdown_grid(lines: Sequence[str]) -> Grid:
+def read_markdown_table(lines: Sequence[str]) -> TableRows:
     """The rows of a Markdown table, its ruler left out."""
     rows = [line.strip().strip("|").split("|") for line in lines if not _RULE.fullmatch(line)]
-    return [[Cell(k, 1, text.strip()) for k, text in enumerate(row)] for row in rows]
+    return [[TableCell(k, 1, text.strip()) for k, text in enumerate(row)] for row in rows]
 
 
 def is_markdown_row(line: str) -> bool:
     return line.strip().startswith("|") and line.count("|") > 1
 
 
-def around_tables(text: str) -> list[tuple[bool, str]]:
+def split_at_tables(text: str) -> list[tuple[bool, str]]:
     """A text in pieces: whether each is an HTML table, and the piece."""
     pieces: list[tuple[bool, str]] = []
     at = 0
@@ -64,7 +64,7 @@ class _TableReader(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.rows: list[list[Cell]] = []
+        self.rows: list[list[TableCell]] = []
         # For each column the rows that a cell from above still reaches into.
         self._hanging: dict[int, int] = {}
         self._parts: list[str] | None = None
@@ -100,7 +100,7 @@ class _TableReader(HTMLParser):
         while self._column in self._hanging:
             self._column += 1
         text = re.sub(r"[ \t]+", " ", "".join(self._parts)).strip()
-        self.rows[-1].append(Cell(self._column, self._span, text, self._depth))
+        self.rows[-1].append(TableCell(self._column, self._span, text, self._depth))
         if self._depth > 1:
             reached = range(self._column, self._column + self._span)
             # One more than it reaches: the next row takes one off.
@@ -113,7 +113,7 @@ def _count(value: str | None) -> int:
     """What a span says, within reason."""
     if not value or not value.isdecimal():
         return 1
-    return max(1, int(value)) if len(value) < len(str(WIDEST)) else WIDEST
+    return max(1, int(value)) if len(value) < len(str(MAX_SPAN)) else MAX_SPAN
 
 
 _PIPED = re.compile(r"[^|\n]*\|.*")
@@ -121,7 +121,7 @@ _PIPED = re.compile(r"[^|\n]*\|.*")
 
 def first_table(text: str) -> list[list[str]] | None:
     """Rows of equal length, the first of which is taken for the head; None without a table."""
-    tables = (piece for is_table, piece in around_tables(text) if is_table)
+    tables = (piece for is_table, piece in split_at_tables(text) if is_table)
     table = next(tables, None)
     found = _of_bars(text) if table is None else _of_html(table)
     rows = [row for row in found if row]
@@ -136,7 +136,7 @@ def _of_html(table: str) -> Sequence[list[str]]:
     rows: list[list[str]] = []
     # Column -> text and how many more rows it goes down.
     hanging: dict[int, tuple[str, int]] = {}
-    for cells in html_rows(table):
+    for cells in read_html_rows(table):
         row = {column: said for column, (said, _) in hanging.items()}
         hanging = {k: (said, left - 1) for k, (said, left) in hanging.items() if left > 1}
         for cell in cells:

@@ -33,7 +33,7 @@ from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.window import Window
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.models.profile import Prompt, Task
-from llm_ocr.parsing.confidence import sureness
+from llm_ocr.parsing.confidence import logprob_confidences
 from llm_ocr.records import ErrorCode, PageError
 from tests.conftest import ROOT
 from tests.servers.vllm_cpu.checkpoint import pushed
@@ -303,7 +303,7 @@ async def test_how_likely_each_value_is_comes_with_json(engine: Engine, streams:
         answer = await client.ask(asking)
     assert (answer.finish_reason, json.loads(answer.text).keys()) == ("stop", properties.keys())
     assert "ä" in answer.text
-    found = sureness(answer.text, answer.logprobs)
+    found = logprob_confidences(answer.text, answer.logprobs)
     assert found["title"] < found["kind"] < 0.9
 
 

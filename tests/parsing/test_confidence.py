@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_ocr.parsing.confidence import sureness
+from llm_ocr.parsing.confidence import logprob_confidences
 
 SAID = [
     ('{"', -0.1),
@@ -24,16 +24,16 @@ FOUND = {"name": 0.3679, "at.0": 0.1353, "at.1": 0.6703}
 @pytest.mark.parametrize("end", [[], [("<end of text>", -3.0)]])
 def test_a_value_is_as_likely_as_its_least_likely_token(end: list[tuple[str, float]]) -> None:
     """What ends the answer is a token too, and none of the text."""
-    found = sureness(TEXT, [*SAID, *end])
+    found = logprob_confidences(TEXT, [*SAID, *end])
     assert {path: round(sure, 4) for path, sure in found.items()} == FOUND
 
 
 def test_of_what_is_cut_the_values_that_are_whole_are_told() -> None:
     cut = SAID[:8]
-    assert set(sureness("".join(token for token, _ in cut), cut)) == {"name", "at.0"}
+    assert set(logprob_confidences("".join(token for token, _ in cut), cut)) == {"name", "at.0"}
 
 
 def test_nothing_is_told_of_another_text() -> None:
-    assert sureness(TEXT, SAID[1:]) == {}
-    assert sureness(TEXT, SAID[:-1]) == {}
-    assert sureness(TEXT, []) == {}
+    assert logprob_confidences(TEXT, SAID[1:]) == {}
+    assert logprob_confidences(TEXT, SAID[:-1]) == {}
+    assert logprob_confidences(TEXT, []) == {}

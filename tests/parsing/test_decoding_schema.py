@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 from pydantic import AliasChoices, BaseModel, Field
 
-from llm_ocr.parsing.decoding_schema import guide
-from llm_ocr.parsing.loading import BUILT_IN, load_schema, of_model
+from llm_ocr.parsing.decoding_schema import decoding_schema
+from llm_ocr.parsing.loading import BUILT_IN, load_schema, schema_from_model
 
 # What vLLM 0.32 refuses with a 400, or takes as a schema with other meaning (its
 # vllm/v1/structured_output/backend_xgrammar.py), and what would force a value.
@@ -48,7 +48,7 @@ class Whole(BaseModel):
     inner: "list[Whole]" = []
 
 
-GUIDE = of_model(Whole).json_schema
+GUIDE = schema_from_model(Whole).json_schema
 
 
 def keywords(node: Any, names: bool = False) -> Iterator[str]:  # noqa: ANN401
@@ -112,7 +112,7 @@ def test_references_stand_in_place_but_for_those_in_a_circle() -> None:
         "properties": {"next": {"$ref": "#"}, "other": {"$ref": "#/definitions/A"}},
         "definitions": {"A": {"type": "object", "properties": {"a": {"$ref": "#/definitions/A"}}}},
     }
-    made = guide(circle)
+    made = decoding_schema(circle)
     answer = {"next": {"next": None, "other": None}, "other": {"a": {"a": None}}}
     jsonschema.validate(answer, made)
     with pytest.raises(jsonschema.ValidationError):
@@ -120,7 +120,7 @@ def test_references_stand_in_place_but_for_those_in_a_circle() -> None:
 
 
 def test_compositions_become_one_object() -> None:
-    made = guide(
+    made = decoding_schema(
         {
             "allOf": [
                 {"$ref": "#/$defs/Base"},

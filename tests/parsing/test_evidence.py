@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llm_ocr.parsing.evidence import find_evidence
-from llm_ocr.parsing.schema import Evidence, Found, PageText
+from llm_ocr.parsing.schema import Evidence, MatchType, PageText
 from llm_ocr.records import Block, Box
 
 WIDE = Box(100, 100, 900, 130)
@@ -38,44 +38,54 @@ def by_path(found: Sequence[Evidence]) -> Mapping[str, Evidence]:
 @pytest.mark.parametrize(
     ("value", "text", "found", "quote"),
     [
-        ("R-24/1107", "Invoice R-24/1107 of May", Found.EXACT, "R-24/1107"),
-        (12, "12 pieces", Found.EXACT, "12"),
-        (True, "field: yes", Found.NORMALISED, "yes"),
-        ("ORRIN & DAUGHTERS", "Orrin  & Daughters Ltd", Found.NORMALISED, "Orrin  & Daughters"),
-        ("Gerberstrasse 19", "Gerberstraße 19", Found.NORMALISED, "Gerberstraße 19"),
-        ("The Old Mill, Fenwick", "The Old Mill Fenwick", Found.NORMALISED, "The Old Mill Fenwick"),
-        ("Marlow Green", "MarlowGreen", Found.NORMALISED, "MarlowGreen"),
-        (1234.5, "£1,234.50", Found.NORMALISED, "1,234.50"),
-        (1234.5, "1.234,50 €", Found.NORMALISED, "1.234,50"),
-        (1234.5, "EUR 1 234,50", Found.NORMALISED, "1 234,50"),
-        (1234.5, "CHF 1'234.50", Found.NORMALISED, "1'234.50"),
-        ("1234.5", "1,234.50", Found.NORMALISED, "1,234.50"),
-        (1234, "1.234 km", Found.NORMALISED, "1.234"),
-        (1234567, "1.234.567 km", Found.NORMALISED, "1.234.567"),
-        (1.234, "1,234 kg", Found.NORMALISED, "1,234"),
-        (-7.5, "(7.50)", Found.NORMALISED, "(7.50)"),
-        (-7.5, "7.50-", Found.NORMALISED, "7.50-"),
-        (0.19, "MwSt. 19 %", Found.NORMALISED, "19"),
-        ("2024-03-01", "on 2024-03-01", Found.EXACT, "2024-03-01"),
-        ("2024-03-01", "am 01.03.2024", Found.NORMALISED, "01.03.2024"),
-        ("2024-03-01", "1 March 2024", Found.NORMALISED, "1 March 2024"),
-        ("2024-03-01", "1. März 2024", Found.NORMALISED, "1. März 2024"),
-        ("2024-03-01", "1er mars 2024", Found.NORMALISED, "1er mars 2024"),
-        ("2024-03-01", "March 1st, 2024", Found.NORMALISED, "March 1st, 2024"),
-        ("2024-03-01", "03/01/2024", Found.NORMALISED, "03/01/2024"),
-        ("2024-03-01", "01/03/24", Found.NORMALISED, "01/03/24"),
-        ("2024-03-01T00:00:00", "1-Mar-2024", Found.NORMALISED, "1-Mar-2024"),
-        ("EUR", "751,72 €", Found.NORMALISED, "€"),
-        ("€", "751,72 €", Found.EXACT, "€"),
-        ("Orrin & Daugthers Ltd", "Orrin & Daughters Ltd", Found.FUZZY, "Orrin & Daughters Ltd"),
-        ("Tannery Lane 14", "Tannary Lane I4", Found.FUZZY, "Tannary Lane I4"),
+        ("R-24/1107", "Invoice R-24/1107 of May", MatchType.EXACT, "R-24/1107"),
+        (12, "12 pieces", MatchType.EXACT, "12"),
+        (True, "field: yes", MatchType.NORMALIZED, "yes"),
+        ("ORRIN & DAUGHTERS", "Orrin  & Daughters Ltd", MatchType.NORMALIZED, "Orrin  & Daughters"),
+        ("Gerberstrasse 19", "Gerberstraße 19", MatchType.NORMALIZED, "Gerberstraße 19"),
+        (
+            "The Old Mill, Fenwick",
+            "The Old Mill Fenwick",
+            MatchType.NORMALIZED,
+            "The Old Mill Fenwick",
+        ),
+        ("Marlow Green", "MarlowGreen", MatchType.NORMALIZED, "MarlowGreen"),
+        (1234.5, "£1,234.50", MatchType.NORMALIZED, "1,234.50"),
+        (1234.5, "1.234,50 €", MatchType.NORMALIZED, "1.234,50"),
+        (1234.5, "EUR 1 234,50", MatchType.NORMALIZED, "1 234,50"),
+        (1234.5, "CHF 1'234.50", MatchType.NORMALIZED, "1'234.50"),
+        ("1234.5", "1,234.50", MatchType.NORMALIZED, "1,234.50"),
+        (1234, "1.234 km", MatchType.NORMALIZED, "1.234"),
+        (1234567, "1.234.567 km", MatchType.NORMALIZED, "1.234.567"),
+        (1.234, "1,234 kg", MatchType.NORMALIZED, "1,234"),
+        (-7.5, "(7.50)", MatchType.NORMALIZED, "(7.50)"),
+        (-7.5, "7.50-", MatchType.NORMALIZED, "7.50-"),
+        (0.19, "MwSt. 19 %", MatchType.NORMALIZED, "19"),
+        ("2024-03-01", "on 2024-03-01", MatchType.EXACT, "2024-03-01"),
+        ("2024-03-01", "am 01.03.2024", MatchType.NORMALIZED, "01.03.2024"),
+        ("2024-03-01", "1 March 2024", MatchType.NORMALIZED, "1 March 2024"),
+        ("2024-03-01", "1. März 2024", MatchType.NORMALIZED, "1. März 2024"),
+        ("2024-03-01", "1er mars 2024", MatchType.NORMALIZED, "1er mars 2024"),
+        ("2024-03-01", "March 1st, 2024", MatchType.NORMALIZED, "March 1st, 2024"),
+        ("2024-03-01", "03/01/2024", MatchType.NORMALIZED, "03/01/2024"),
+        ("2024-03-01", "01/03/24", MatchType.NORMALIZED, "01/03/24"),
+        ("2024-03-01T00:00:00", "1-Mar-2024", MatchType.NORMALIZED, "1-Mar-2024"),
+        ("EUR", "751,72 €", MatchType.NORMALIZED, "€"),
+        ("€", "751,72 €", MatchType.EXACT, "€"),
+        (
+            "Orrin & Daugthers Ltd",
+            "Orrin & Daughters Ltd",
+            MatchType.FUZZY,
+            "Orrin & Daughters Ltd",
+        ),
+        ("Tannery Lane 14", "Tannary Lane I4", MatchType.FUZZY, "Tannary Lane I4"),
     ],
 )
 def test_a_value_is_found_however_it_is_written(
-    value: object, text: str, found: Found, quote: str
+    value: object, text: str, found: MatchType, quote: str
 ) -> None:
     one = evidence_of(value, text)
-    assert (one.found, one.quote) == (found, quote)
+    assert (one.matched, one.quote) == (found, quote)
     assert (one.page_id, one.page_number) == ("doc/1", 1)
 
 
@@ -97,7 +107,7 @@ def test_a_value_is_found_however_it_is_written(
 )
 def test_what_the_page_does_not_show_is_unsupported(value: object, text: str) -> None:
     one = evidence_of(value, text)
-    assert (one.found, one.page_id, one.box, one.quote) == (None, None, None, None)
+    assert (one.matched, one.page_id, one.box, one.quote) == (None, None, None, None)
     assert one.confidence == 0.2
 
 
@@ -225,28 +235,28 @@ def test_a_value_that_runs_over_several_blocks_has_a_box_around_them() -> None:
     first, second = Box(0, 0, 200, 20), Box(0, 30, 150, 50)
     pages = [page(Block("text", "14 Tannery Lane", first), Block("text", "Marlow Green", second))]
     [found] = find_evidence({"address": "14 Tannery Lane, Marlow Green"}, pages)
-    assert (found.found, found.box) == (Found.NORMALISED, Box(0, 0, 200, 50))
+    assert (found.matched, found.box) == (MatchType.NORMALIZED, Box(0, 0, 200, 50))
     assert found.quote == "14 Tannery Lane Marlow Green"
 
 
 def test_parts_of_a_value_may_stand_apart_but_not_on_two_pages() -> None:
     value = {"address": "Tannery Lane, Marlow Green"}
     apart = page("14 Tannery Lane", "Telephone 01632", "Marlow Green")
-    assert find_evidence(value, [apart])[0].found is Found.NORMALISED
+    assert find_evidence(value, [apart])[0].matched is MatchType.NORMALIZED
     pages = [page("14 Tannery Lane"), page("Marlow Green", number=2)]
-    assert find_evidence(value, pages)[0].found is None
+    assert find_evidence(value, pages)[0].matched is None
 
 
 def test_the_page_is_told_and_no_value_runs_over_two() -> None:
     pages = [page("Orrin and"), page("Daughters Ltd", number=2), page("Total 12.50", number=3)]
     found = by_path(find_evidence({"total": 12.5, "name": "Orrin and Daughters"}, pages))
     assert (found["total"].page_id, found["total"].page_number) == ("doc/3", 3)
-    assert found["name"].found is None
+    assert found["name"].matched is None
 
 
 def test_blocks_without_a_box_give_a_quote_without_one() -> None:
     [found] = find_evidence({"n": "AB-17"}, [page(Block("text", "No. AB-17", None))])
-    assert (found.found, found.quote, found.box) == (Found.EXACT, "AB-17", None)
+    assert (found.matched, found.quote, found.box) == (MatchType.EXACT, "AB-17", None)
 
 
 def test_a_boolean_needs_its_label() -> None:
@@ -254,7 +264,7 @@ def test_a_boolean_needs_its_label() -> None:
     found = by_path(find_evidence({"reverse_charge": False, "agreed": True, "paid": True}, pages))
     assert found["reverse_charge"].quote == "no"
     assert found["agreed"].quote == "yes"
-    assert found["paid"].found is None
+    assert found["paid"].matched is None
 
 
 def test_confidence_is_agreement_times_place_times_model() -> None:
@@ -333,10 +343,10 @@ def test_no_record_and_no_page_raises(
     pages = [page(*(Block("text", "".join(pieces), box) for pieces, box in blocks))]
     for one in find_evidence(fields, pages):
         assert 0 <= one.confidence <= 1
-        assert (one.found is None) == (one.quote is None)
+        assert (one.matched is None) == (one.quote is None)
 
 
 def test_escapes_of_markdown_are_no_part_of_a_text() -> None:
     found = evidence_of("27. Mai_2024", "27\\. Mai\\_2024 and \\*more\\*")
-    assert (found.found, found.quote) == (Found.EXACT, "27. Mai_2024")
-    assert evidence_of("a|b", "| x | y |\n|---|---|\n| a\\|b | c |").found is Found.EXACT
+    assert (found.matched, found.quote) == (MatchType.EXACT, "27. Mai_2024")
+    assert evidence_of("a|b", "| x | y |\n|---|---|\n| a\\|b | c |").matched is MatchType.EXACT

@@ -10,8 +10,8 @@ import pytest
 
 from llm_ocr.parsing.evidence import find_evidence
 from llm_ocr.parsing.loading import load_schema
-from llm_ocr.parsing.schema import Evidence, Found, PageText
-from llm_ocr.parsing.schema_fields import labels_of
+from llm_ocr.parsing.schema import Evidence, MatchType, PageText
+from llm_ocr.parsing.schema_fields import field_labels
 from llm_ocr.records import Block, Box
 
 WIDE = Box(100, 100, 900, 130)
@@ -47,32 +47,32 @@ def evidence_of(value: object, *texts: str) -> Evidence:
     ],
 )
 def test_a_part_of_a_number_is_no_evidence_for_it(value: str, text: str) -> None:
-    assert evidence_of(value, text).found is None
+    assert evidence_of(value, text).matched is None
 
 
 @pytest.mark.parametrize(
     ("value", "text", "found", "quote"),
     [
-        ("1234.5", "Total: 1,234.50 EUR", Found.NORMALISED, "1,234.50"),
-        ("1.234,5", "Total: 1,234.50 EUR", Found.NORMALISED, "1,234.50"),
-        ("1.234,50", "Total: 1.234,50 EUR", Found.EXACT, "1.234,50"),
-        ("12.50", "Total: EUR12.50.", Found.EXACT, "12.50"),
-        ("-12.50", "Total: (12.50) EUR", Found.NORMALISED, "(12.50)"),
-        ("0381", "Order 0381, of May", Found.EXACT, "0381"),
-        ("0381", "Order INV-0381", Found.EXACT, "0381"),
-        ("0381", "Order 12 0381", Found.EXACT, "0381"),
-        ("381", "Invoice 2024-0381 page 381", Found.EXACT, "381"),
-        ("4711", "No.4711", Found.EXACT, "4711"),
+        ("1234.5", "Total: 1,234.50 EUR", MatchType.NORMALIZED, "1,234.50"),
+        ("1.234,5", "Total: 1,234.50 EUR", MatchType.NORMALIZED, "1,234.50"),
+        ("1.234,50", "Total: 1.234,50 EUR", MatchType.EXACT, "1.234,50"),
+        ("12.50", "Total: EUR12.50.", MatchType.EXACT, "12.50"),
+        ("-12.50", "Total: (12.50) EUR", MatchType.NORMALIZED, "(12.50)"),
+        ("0381", "Order 0381, of May", MatchType.EXACT, "0381"),
+        ("0381", "Order INV-0381", MatchType.EXACT, "0381"),
+        ("0381", "Order 12 0381", MatchType.EXACT, "0381"),
+        ("381", "Invoice 2024-0381 page 381", MatchType.EXACT, "381"),
+        ("4711", "No.4711", MatchType.EXACT, "4711"),
     ],
 )
 def test_a_text_that_is_a_number_is_found_where_it_stands_whole(
-    value: str, text: str, found: Found, quote: str
+    value: str, text: str, found: MatchType, quote: str
 ) -> None:
     one = evidence_of(value, text)
-    assert (one.found, one.quote, one.confidence) == (
+    assert (one.matched, one.quote, one.confidence) == (
         found,
         quote,
-        1.0 if found is Found.EXACT else 0.95,
+        1.0 if found is MatchType.EXACT else 0.95,
     )
 
 
@@ -81,7 +81,7 @@ def test_wrong_amounts_of_a_built_in_schema_are_unsupported() -> None:
     record = loaded.validate({"total": 234.5, "subtotal": 500, "vat": 50, "lines": []})
     fields = {name: record.fields[name] for name in ("total", "subtotal", "vat")}
     texts = page("Subtotal 1,500.00 EUR", "VAT 12.50 EUR", "Total: 1,234.50 EUR")
-    assert [one.found for one in find_evidence(fields, [texts])] == [None, None, None]
+    assert [one.matched for one in find_evidence(fields, [texts])] == [None, None, None]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_what_can_be_read_in_two_ways_is_read_as_the_page_writes_or_doubted(
 def test_a_page_that_does_not_tell_its_notation_has_that_of_the_others() -> None:
     pages = [page("Sent 25/02/2024, 1,50 EUR"), page("Due 01/03/2024, 1.234 EUR", number=2)]
     fields = {"a": "2024-03-01", "b": "2024-01-03", "c": 1234, "d": 1.234}
-    found = [one.found is not None for one in find_evidence(fields, pages)]
+    found = [one.matched is not None for one in find_evidence(fields, pages)]
     assert found == [True, False, True, False]
 
 
@@ -127,8 +127,8 @@ def test_a_page_that_does_not_tell_its_notation_has_that_of_the_others() -> None
     ],
 )
 def test_texts_of_opposite_meaning_are_not_alike(value: str, text: str) -> None:
-    assert evidence_of(value, text).found is None
-    assert evidence_of(text, value).found is not Found.FUZZY
+    assert evidence_of(value, text).matched is None
+    assert evidence_of(text, value).matched is not MatchType.FUZZY
 
 
 def test_words_that_were_read_badly_are_alike_all_the_same() -> None:
@@ -137,7 +137,7 @@ def test_words_that_were_read_badly_are_alike_all_the_same() -> None:
         ("invoice for imports", "imvoice for imports"),
         ("including tax", "inciuding tax"),
     ]:
-        assert evidence_of(value, text).found is Found.FUZZY, text
+        assert evidence_of(value, text).matched is MatchType.FUZZY, text
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_sign_that_says_whose_it_is_comes_before_one_that_does_not() -> None:
     ],
 )
 def test_tables_that_no_browser_takes_are_read(text: str) -> None:
-    assert evidence_of("AB-17", text).found is Found.EXACT
+    assert evidence_of("AB-17", text).matched is MatchType.EXACT
 
 
 def test_a_row_has_all_of_an_items_values_though_one_of_them_stands_everywhere() -> None:
@@ -223,7 +223,7 @@ def test_a_row_has_most_of_an_items_values_though_the_rarest_stands_elsewhere() 
 def test_equal_values_of_a_long_list_have_a_place_each() -> None:
     pages = [page(*["EUR"] * 300)]
     found = find_evidence({"tags": ["EUR"] * 300}, pages)
-    assert all(one.found is Found.EXACT for one in found)
+    assert all(one.matched is MatchType.EXACT for one in found)
     pages = [PageText("doc/1", 1, [Block("text", "EUR", Box(0, k, 9, k + 1)) for k in range(300)])]
     boxes = [one.box for one in find_evidence({"tags": ["EUR"] * 300}, pages)]
     assert len({box.y1 for box in boxes if box}) == 300
@@ -276,7 +276,9 @@ def test_types_that_refer_to_each_other_have_labels_without_end_and_at_once() ->
         for name in names
     }
     schema = {"$defs": types, "$ref": "#/$defs/type0"}
-    assert calls_in(lambda: labels_of(schema)) < 2_000_000, "8 ** 6 types, a hundred calls for each"
-    labels = labels_of(schema)
+    assert calls_in(lambda: field_labels(schema)) < 2_000_000, (
+        "8 ** 6 types, a hundred calls for each"
+    )
+    labels = field_labels(schema)
     assert "due" in labels["type1.due"]
-    assert calls_in(lambda: labels_of(schema)) < 100, "known"
+    assert calls_in(lambda: field_labels(schema)) < 100, "known"

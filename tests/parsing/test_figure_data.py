@@ -6,10 +6,10 @@ from llm_ocr.parsing.figure_data import (
     FigureData,
     NoDataError,
     Series,
-    as_csv,
-    as_html,
-    from_json,
-    read_answer,
+    figure_csv,
+    figure_html,
+    load_figure_data,
+    parse_figure_answer,
 )
 
 RAIN = {
@@ -27,21 +27,21 @@ RAIN = {
 
 
 def read(answer: str) -> FigureData:
-    return read_answer(answer)[0]
+    return parse_figure_answer(answer)[0]
 
 
 def test_a_chart_becomes_a_row_for_each_x_and_a_column_for_each_series() -> None:
     data = read(json.dumps(RAIN))
-    assert as_csv(data) == 'Month,Ulm,Graz\r\nMay,71,\r\nJune,94.5,"1,094"\r\nJuly,,\r\n'
+    assert figure_csv(data) == 'Month,Ulm,Graz\r\nMay,71,\r\nJune,94.5,"1,094"\r\nJuly,,\r\n'
     assert json.loads(data.as_json()) == RAIN
-    assert from_json(data.as_json()) == data
+    assert load_figure_data(data.as_json()) == data
 
 
 def test_a_single_series_is_called_by_its_axis_and_points_of_one_x_stay_apart() -> None:
     line = FigureData("chart", y_label="mm", series=(Series(None, ((1, 2), (2, 4))),))
-    assert as_csv(line) == "x,mm\r\n1,2\r\n2,4\r\n"
+    assert figure_csv(line) == "x,mm\r\n1,2\r\n2,4\r\n"
     cloud = FigureData("chart", series=(Series("a", ((1, 2), (1, 3))), Series("b", ((1, 5),))))
-    assert as_csv(cloud) == "series,x,y\r\na,1,2\r\na,1,3\r\nb,1,5\r\n"
+    assert figure_csv(cloud) == "series,x,y\r\na,1,2\r\na,1,3\r\nb,1,5\r\n"
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_what_is_no_data_is_refused(answer: str) -> None:
 
 def test_values_that_are_none_are_kept_as_far_as_they_go() -> None:
     odd = '{"kind": "table", "columns": ["a", 1], "rows": [[true, {"b": 1}], "no row", [NaN]]}'
-    data, notes = read_answer(odd)
+    data, notes = parse_figure_answer(odd)
     assert data.columns == ("a", "1")
     assert data.rows == (("true", '{"b": 1}'), ("no row",), (None,))
     assert notes == ("NaN read as null",)
-    assert as_html(data) == (
+    assert figure_html(data) == (
         '<table><tr><th>a</th><th>1</th></tr><tr><td>true</td><td>{"b": 1}</td></tr>'
         "<tr><td>no row</td><td></td></tr><tr><td></td><td></td></tr></table>"
     )
@@ -92,7 +92,7 @@ def test_values_that_are_none_are_kept_as_far_as_they_go() -> None:
 def test_rows_that_are_objects_are_read_by_column(columns: list[str]) -> None:
     rows = [{"Year": 2020, "Sales": 5}, {"Sales": 6, "Year": 2021}, {"Year": 2022}]
     body = {"kind": "table", "columns": columns, "rows": rows}
-    data, notes = read_answer(json.dumps(body))
+    data, notes = parse_figure_answer(json.dumps(body))
     assert data.columns == ("Year", "Sales")
     assert data.rows == ((2020, 5), (2021, 6), (2022, None))
     assert notes == ()
@@ -102,7 +102,7 @@ def test_what_is_left_out_is_noted_with_its_value() -> None:
     points = [{"x": 1, "y": 2, "error": 0.5}, [3, 4], [5, 6, 7], {"value": 8}, 9]
     series = [{"name": "a", "points": points, "colour": "red"}, "b", {"points": {"May": 1}}]
     body = {"kind": "chart", "series": series, "rows": "none", "source": ["x"]}
-    data, notes = read_answer(json.dumps(body))
+    data, notes = parse_figure_answer(json.dumps(body))
     assert data.series == (Series("a", ((1, 2), (3, 4))), Series(None, ()))
     assert set(notes) == {
         "the answer, 'source' left out: [\"x\"]",
@@ -116,7 +116,7 @@ def test_what_is_left_out_is_noted_with_its_value() -> None:
         'series 3, points left out: {"May": 1}',
     }
     table = {"kind": "table", "columns": ["a"], "rows": [{"a": 1, "b": "x" * 300}]}
-    assert read_answer(json.dumps(table))[1] == (f"row 1, 'b' left out: \"{'x' * 199}…",)
+    assert parse_figure_answer(json.dumps(table))[1] == (f"row 1, 'b' left out: \"{'x' * 199}…",)
 
 
 def test_rows_without_a_cell_are_empty() -> None:

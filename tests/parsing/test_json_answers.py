@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.parsing.json_answers import keys_of, read_answer
+from llm_ocr.parsing.json_answers import extract_json, field_keys
 from llm_ocr.parsing.loading import load_schema
 
 KEYS = ("number", "total", "lines")
@@ -25,22 +25,22 @@ OBJECTS = st.dictionaries(st.text(), VALUES, max_size=5)
 def test_valid_json_comes_back_as_it_is(
     value: dict[str, Any], ascii: bool, indent: int | None
 ) -> None:
-    read = read_answer(json.dumps(value, ensure_ascii=ascii, indent=indent))
+    read = extract_json(json.dumps(value, ensure_ascii=ascii, indent=indent))
     assert read.value == value
     assert json.dumps(read.value) == json.dumps(value)  # 1 and 1.0 and True are equal in Python
     assert read.notes == ()
-    assert not read.cut
+    assert not read.truncated
 
 
 @given(OBJECTS)
 def test_python_s_way_to_write_it_is_read(value: dict[str, Any]) -> None:
-    read = read_answer(f"The answer is {value!r}.", tuple(value))
+    read = extract_json(f"The answer is {value!r}.", tuple(value))
     assert read.value is not None
 
 
 @given(st.text() | st.text(alphabet="{}[]\",:\\'0aN/u \n“"))
 def test_no_text_is_too_odd(text: str) -> None:
-    read = read_answer(text)
+    read = extract_json(text)
     json.dumps(read.value, allow_nan=False).encode()
     assert read.value is None or isinstance(read.value, dict)
     assert read.notes or read.value is not None
@@ -50,14 +50,14 @@ def test_no_text_is_too_odd(text: str) -> None:
 def test_of_a_cut_answer_no_value_is_made_up(value: dict[str, Any], data: st.DataObject) -> None:
     text = json.dumps(value)
     cut = text[: data.draw(st.integers(0, len(text) - 1))]
-    read = read_answer(cut)
-    assert read.cut or read.value is None
+    read = extract_json(cut)
+    assert read.truncated or read.value is None
     assert _is_part(read.value or {}, value)
 
 
 @pytest.mark.parametrize("end", ['"', '"co', '"code"', '"code" ', '"co\\'])
 def test_the_key_where_an_answer_is_cut_is_no_part_of_the_value_before_it(end: str) -> None:
-    assert read_answer('{"name": "Pipes", ' + end).value == {"name": "Pipes"}
+    assert extract_json('{"name": "Pipes", ' + end).value == {"name": "Pipes"}
 
 
 def _is_part(part: Any, whole: Any) -> bool:  # noqa: ANN401
@@ -103,15 +103,15 @@ def _is_part(part: Any, whole: Any) -> bool:  # noqa: ANN401
     ],
 )  # fmt: skip
 def test_what_is_nearly_json_is_mended(text: str, value: dict[str, Any]) -> None:
-    read = read_answer(text, KEYS)
+    read = extract_json(text, KEYS)
     assert read.value == value
-    assert not read.cut
+    assert not read.truncated
 
 
 @pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity", "1e999", "undefined"])
 def test_a_number_that_json_lacks_is_null_and_told(name: str) -> None:
     for text in (f'{{"total": {name}, "number": 1}}', f'{{"total": {name}, "number": 1,}}'):
-        read = read_answer(text)
+        read = extract_json(text)
         assert read.value == {"total": None, "number": 1}
         assert any(name in note for note in read.notes)
 
@@ -126,32 +126,32 @@ def test_a_number_that_json_lacks_is_null_and_told(name: str) -> None:
     ],
 )
 def test_what_is_no_number_of_json_stays_the_text_it_is(text: str, value: str) -> None:
-    assert read_answer(text).value == {"total": value, "number": "A"}
+    assert extract_json(text).value == {"total": value, "number": "A"}
 
 
 def test_of_two_objects_the_one_with_more_of_the_schema_is_taken() -> None:
     text = 'For example {"key": 1, "other": 2, "more": 3}. The answer: {"number": "A", "total": 5}'
-    read = read_answer(text, KEYS)
+    read = extract_json(text, KEYS)
     assert read.value == {"number": "A", "total": 5}
     assert "2 JSON objects: the one that fits best is taken" in read.notes
-    assert read_answer(text).value == {"key": 1, "other": 2, "more": 3}
+    assert extract_json(text).value == {"key": 1, "other": 2, "more": 3}
 
 
 def test_a_field_may_come_by_an_alias() -> None:
-    keys = keys_of(load_schema("invoice"))
+    keys = field_keys(load_schema("invoice"))
     text = '{"a": 1, "b": 2, "c": 3} {"Rechnungsnummer": "A", "total": 5}'
-    assert read_answer(text, keys).value == {"Rechnungsnummer": "A", "total": 5}
+    assert extract_json(text, keys).value == {"Rechnungsnummer": "A", "total": 5}
 
 
 def test_of_two_equal_objects_the_first_is_taken() -> None:
-    read = read_answer('{"total": 5}\n{"total": 6}', KEYS)
+    read = extract_json('{"total": 5}\n{"total": 6}', KEYS)
     assert read.value == {"total": 5}
     assert read.notes == ("2 JSON objects: the one that fits best is taken",)
 
 
 @pytest.mark.parametrize("comma", ["", ","])
 def test_a_key_that_comes_twice_is_told(comma: str) -> None:
-    read = read_answer(f'{{"total": 5, "total": 6{comma}}}')
+    read = extract_json(f'{{"total": 5, "total": 6{comma}}}')
     assert read.value == {"total": 6}
     assert any("total twice" in note and "5" in note for note in read.notes)
 
@@ -171,8 +171,8 @@ def test_a_key_that_comes_twice_is_told(comma: str) -> None:
 def test_a_cut_value_is_left_out_and_told(
     text: str, value: dict[str, Any] | None, lost: str
 ) -> None:
-    read = read_answer(text)
-    assert read.cut
+    read = extract_json(text)
+    assert read.truncated
     if "lines" in text and value is None:
         value = {"number": "A", "lines": [{"amount": 5}, {}]}
     assert read.value == value
@@ -183,14 +183,14 @@ def test_a_cut_value_is_left_out_and_told(
     "text", ["", "I can't read this page.", "[1, 2]", "12", "null", "{", "{x}"]
 )
 def test_what_has_no_object_is_none(text: str) -> None:
-    assert read_answer(text).value is None
+    assert extract_json(text).value is None
 
 
 @pytest.mark.parametrize(
     "text", ['{"a":' * 100_000, '{"a":' + "[" * 100_000, '{"a":' * 500 + "1" + "}" * 500]
 )
 def test_what_is_nested_too_deep_is_left_out(text: str) -> None:
-    read = read_answer(text)
+    read = extract_json(text)
     depth, value = 0, read.value
     while isinstance(value, dict | list) and value:
         value = next(iter(value.values())) if isinstance(value, dict) else value[0]
@@ -201,8 +201,8 @@ def test_what_is_nested_too_deep_is_left_out(text: str) -> None:
 
 def test_surrogates_that_no_file_can_hold_are_replaced() -> None:
     for text in (r'{"a": "\ud83d\ude00 \ud83d x"}', r'{"a": "\ud83d\ude00 \ud83d x",}'):
-        assert read_answer(text).value == {"a": "😀 \ufffd x"}
-    assert read_answer('{"a": "\ud83d x"}').value == {"a": "\ufffd x"}
+        assert extract_json(text).value == {"a": "😀 \ufffd x"}
+    assert extract_json('{"a": "\ud83d x"}').value == {"a": "\ufffd x"}
 
 
 ROW = '{"description": "Paper, A4", "quantity": 2, "amount": 12.5}, '
@@ -223,6 +223,6 @@ ROW = '{"description": "Paper, A4", "quantity": 2, "amount": 12.5}, '
 def test_ten_megabytes_are_read(text: str) -> None:
     # A reader whose time grows with the square of the text doesn't come back from this.
     assert len(text) > 9_000_000
-    read = read_answer(text, KEYS)
+    read = extract_json(text, KEYS)
     assert read.notes
     assert len(read.notes) < 50

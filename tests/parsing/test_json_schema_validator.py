@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.parsing.loading import of_json_schema
-from llm_ocr.parsing.schema import Validated
+from llm_ocr.parsing.loading import schema_from_json
+from llm_ocr.parsing.schema import ValidatedRecord
 
 BILL: dict[str, Any] = {
     "title": "Bill",
@@ -43,11 +43,11 @@ BILL: dict[str, Any] = {
         },
     },
 }
-SCHEMA = of_json_schema(BILL)
+SCHEMA = schema_from_json(BILL)
 GOOD = {"number": "A1", "total": 5}
 
 
-def told(found: Validated) -> dict[str, tuple[str | None, str]]:
+def told(found: ValidatedRecord) -> dict[str, tuple[str | None, str]]:
     return {error.path: (error.value, error.reason) for error in found.errors}
 
 
@@ -61,7 +61,7 @@ def test_what_is_right_stays_as_it_is() -> None:
         "rates": {"full": 19},
         "either": ["a"],
     }
-    assert SCHEMA.validate(raw) == Validated(raw)
+    assert SCHEMA.validate(raw) == ValidatedRecord(raw)
 
 
 def test_fields_come_by_alias_too() -> None:
@@ -138,8 +138,8 @@ def test_other_keys_are_kept_where_the_schema_says_so() -> None:
         {"patternProperties": {"^b": {}}},
     ]
     for allowed in others:
-        assert of_json_schema({**fields, **allowed}).validate(raw) == Validated(raw)
-    typed = of_json_schema({**fields, "additionalProperties": {"type": "integer"}}).validate(raw)
+        assert schema_from_json({**fields, **allowed}).validate(raw) == ValidatedRecord(raw)
+    typed = schema_from_json({**fields, "additionalProperties": {"type": "integer"}}).validate(raw)
     assert typed.fields == {"a": 1, "b": None}
     assert set(told(typed)) == {"b"}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llm_ocr.parsing.loading import BUILT_IN, load_schema
-from llm_ocr.parsing.schema import Merge, SchemaError
+from llm_ocr.parsing.schema import MergeRule, SchemaError
 
 FILE = """
 from pydantic import BaseModel, Field
@@ -48,7 +48,7 @@ def test_a_file_s_one_whole_model_is_found(folder: Path) -> None:
     schema = load_schema(write(folder, "bill.py", FILE))
     assert schema.name == "Bill"
     assert list(schema.json_schema["properties"]) == ["number", "lines", "total"]
-    assert schema.rules == {"total": Merge.LAST}
+    assert schema.rules == {"total": MergeRule.LAST}
     assert schema.validate({"lines": [{"amount": "x"}]}).errors[0].path == "lines.0.amount"
     assert schema.source == FILE
 
@@ -88,7 +88,7 @@ def test_a_json_schema_file_is_a_schema(folder: Path) -> None:
     )
     schema = load_schema(write(folder, "bill.json", text))
     assert schema.name == "Our_bill_2"
-    assert schema.rules == {"notes": Merge.JOIN}
+    assert schema.rules == {"notes": MergeRule.JOIN}
     assert "merge" not in json.dumps(schema.json_schema)
 
 

@@ -6,8 +6,8 @@ import pytest
 from pydantic import BaseModel, Field, field_validator
 
 from llm_ocr.parsing.leaves import leaves
-from llm_ocr.parsing.loading import of_model
-from llm_ocr.parsing.merging import merge, merge_validated
+from llm_ocr.parsing.loading import schema_from_model
+from llm_ocr.parsing.merging import merge_fields, merge_records
 from llm_ocr.parsing.schema import FieldError
 
 Parts = list[dict[str, Any]]
@@ -33,7 +33,7 @@ class Paper(BaseModel):
     lines: list[Line] = []
 
 
-SCHEMA = of_model(Paper)
+SCHEMA = schema_from_model(Paper)
 EACH = range(1, 9)  # each part begins with what the one before it ends with
 
 
@@ -42,14 +42,17 @@ def lines(*amounts: float) -> list[dict[str, Any]]:
 
 
 def test_the_first_value_stands_and_another_one_is_told() -> None:
-    fields, errors = merge(SCHEMA, [{"number": None}, {"number": "A"}, {"number": "B"}])
+    fields, errors = merge_fields(SCHEMA, [{"number": None}, {"number": "A"}, {"number": "B"}])
     assert fields["number"] == "A"
     assert [(error.path, error.value) for error in errors] == [("number", '"B"')]
     assert '"A"' in errors[0].reason
 
 
 def test_what_differs_in_spaces_and_case_only_is_the_same() -> None:
-    assert merge(SCHEMA, [{"number": "Re 1"}, {"number": "RE  1"}]) == ({"number": "Re 1"}, ())
+    assert merge_fields(SCHEMA, [{"number": "Re 1"}, {"number": "RE  1"}]) == (
+        {"number": "Re 1"},
+        (),
+    )
 
 
 def test_rules_of_the_schema_choose_without_a_word() -> None:
@@ -58,7 +61,7 @@ def test_rules_of_the_schema_choose_without_a_word() -> None:
         {"first": "a", "last": 2.0},
         {"first": "b", "last": None},
     ]
-    assert merge(SCHEMA, parts) == ({"first": "a", "last": 2.0}, ())
+    assert merge_fields(SCHEMA, parts) == ({"first": "a", "last": 2.0}, ())
 
 
 def test_texts_are_joined_with_the_lines_of_the_overlap_once() -> None:
@@ -68,12 +71,12 @@ def test_texts_are_joined_with_the_lines_of_the_overlap_once() -> None:
         {"story": None},
         {"story": "three"},
     ]
-    assert merge(SCHEMA, parts, EACH)[0]["story"] == "one\ntwo\nthree"
-    assert merge(SCHEMA, parts)[0]["story"] == "one\ntwo\ntwo \nthree\nthree"
+    assert merge_fields(SCHEMA, parts, EACH)[0]["story"] == "one\ntwo\nthree"
+    assert merge_fields(SCHEMA, parts)[0]["story"] == "one\ntwo\ntwo \nthree\nthree"
 
 
 def test_lists_with_the_rule_conflict_are_held_against_each_other() -> None:
-    fields, errors = merge(SCHEMA, [{"tags": []}, {"tags": ["a"]}, {"tags": ["b"]}])
+    fields, errors = merge_fields(SCHEMA, [{"tags": []}, {"tags": ["a"]}, {"tags": ["b"]}])
     assert fields["tags"] == ["a"]
     assert [(error.path, error.value) for error in errors] == [("tags", '["b"]')]
 
@@ -83,7 +86,7 @@ def test_objects_are_merged_field_by_field() -> None:
         {"who": {"name": "Ada", "town": None}},
         {"who": {"name": "Bo", "town": "Bremen"}},
     ]
-    fields, errors = merge(SCHEMA, parts)
+    fields, errors = merge_fields(SCHEMA, parts)
     assert fields["who"] == {"name": "Ada", "town": "Bremen"}
     assert [error.path for error in errors] == ["who.name"]
 
@@ -95,23 +98,23 @@ def test_lists_are_concatenated_with_the_seam_once() -> None:
         {"lines": []},
         {"lines": lines(5)},
     ]
-    assert merge(SCHEMA, parts, EACH) == ({"lines": lines(1, 2, 3, 4, 5)}, ())
+    assert merge_fields(SCHEMA, parts, EACH) == ({"lines": lines(1, 2, 3, 4, 5)}, ())
 
 
 def test_equal_lines_of_parts_that_do_not_overlap_are_all_there() -> None:
     parts: Parts = [{"lines": lines(5)}, {"lines": lines(5)}, {"lines": lines(5)}]
-    assert merge(SCHEMA, parts) == ({"lines": lines(5, 5, 5)}, ())
-    assert merge(SCHEMA, parts, [2])[0] == {"lines": lines(5, 5)}
+    assert merge_fields(SCHEMA, parts) == ({"lines": lines(5, 5, 5)}, ())
+    assert merge_fields(SCHEMA, parts, [2])[0] == {"lines": lines(5, 5)}
 
 
 def test_equal_lines_that_are_not_at_the_seam_stay() -> None:
     parts: Parts = [{"lines": lines(1, 1, 2)}, {"lines": lines(3, 1)}]
-    assert merge(SCHEMA, parts, EACH)[0]["lines"] == lines(1, 1, 2, 3, 1)
+    assert merge_fields(SCHEMA, parts, EACH)[0]["lines"] == lines(1, 1, 2, 3, 1)
 
 
 def test_what_one_reading_of_a_line_lacks_the_other_gives() -> None:
     ends = [*lines(1), {"text": "thing 2", "amount": None}]
-    fields, errors = merge(SCHEMA, [{"lines": ends}, {"lines": lines(2, 3)}], EACH)
+    fields, errors = merge_fields(SCHEMA, [{"lines": ends}, {"lines": lines(2, 3)}], EACH)
     assert fields["lines"] == lines(1, 2, 3)
     assert errors == ()
 
@@ -119,14 +122,17 @@ def test_what_one_reading_of_a_line_lacks_the_other_gives() -> None:
 def test_one_line_of_a_long_seam_may_be_read_otherwise() -> None:
     again = lines(2, 3, 4, 5)
     again[1]["amount"] = 30.0
-    fields, errors = merge(SCHEMA, [{"lines": lines(1, 2, 3, 4)}, {"lines": again}], EACH)
+    fields, errors = merge_fields(SCHEMA, [{"lines": lines(1, 2, 3, 4)}, {"lines": again}], EACH)
     assert fields["lines"] == lines(1, 2, 3, 4, 5)
     assert [(error.path, error.value) for error in errors] == [("lines.2.amount", "30.0")]
 
 
 def test_lines_without_anything_in_common_are_no_seam() -> None:
     one, other = {"text": "a", "amount": None}, {"text": None, "amount": 1.0}
-    assert merge(SCHEMA, [{"lines": [one]}, {"lines": [other]}], EACH)[0]["lines"] == [one, other]
+    assert merge_fields(SCHEMA, [{"lines": [one]}, {"lines": [other]}], EACH)[0]["lines"] == [
+        one,
+        other,
+    ]
 
 
 def test_the_whole_is_checked_and_the_parts_errors_are_where_their_fields_went() -> None:
@@ -135,11 +141,11 @@ def test_the_whole_is_checked_and_the_parts_errors_are_where_their_fields_went()
         lines: list[Line] = []
         total: float = Field(0, json_schema_extra={"merge": "last"})
 
-    schema = of_model(Sum)
+    schema = schema_from_model(Sum)
     first = schema.validate({"number": "A", "lines": [*lines(1, 2)], "total": 3})
     second = schema.validate({"number": 7, "lines": [*lines(2), {"amount": "x"}], "total": "y"})
     third = schema.validate({"lines": lines(4), "odd": 1})
-    made = merge_validated(schema, [first, second, third], [1]).record
+    made = merge_records(schema, [first, second, third], [1]).record
     assert made.fields["number"] == "A"
     assert made.fields["total"] == 3  # the last page that has one
     assert [line["amount"] for line in made.fields["lines"]] == [1, 2, None, 4]
@@ -156,20 +162,20 @@ def test_a_default_is_no_answer_of_a_part() -> None:
         currency: str = "EUR"
         who: Who = Who(town="Bremen")
 
-    schema = of_model(Priced)
+    schema = schema_from_model(Priced)
     parts = [schema.validate({}), schema.validate({"currency": "USD", "who": {"town": "Ulm"}})]
-    made = merge_validated(schema, parts).record
+    made = merge_records(schema, parts).record
     assert made.fields == {"currency": "USD", "who": {"name": None, "town": "Ulm"}}
     assert made.errors == ()
-    assert merge_validated(schema, [parts[0], parts[0]]).record == parts[0]
+    assert merge_records(schema, [parts[0], parts[0]]).record == parts[0]
 
 
 def test_checks_are_made_of_the_whole_only() -> None:
-    schema = of_model(Checked)
+    schema = schema_from_model(Checked)
     parts = [schema.validate({"a": 1}), schema.validate({"b": 1})]
     assert all(part.errors for part in parts)
-    assert merge_validated(schema, parts).record.errors == ()
-    wrong = merge_validated(schema, [schema.validate({"a": 1}), schema.validate({"b": 2})])
+    assert merge_records(schema, parts).record.errors == ()
+    wrong = merge_records(schema, [schema.validate({"a": 1}), schema.validate({"b": 2})])
     assert wrong.record.errors == (FieldError("", None, "a is not b"),)
 
 
@@ -184,12 +190,12 @@ class Checked(BaseModel):
 
 def test_a_single_part_is_what_it_is() -> None:
     one = SCHEMA.validate({"number": 3})
-    assert merge_validated(SCHEMA, [one]).record is one
+    assert merge_records(SCHEMA, [one]).record is one
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_parts_with_nothing_in_them_are_an_empty_record(count: int) -> None:
-    fields, errors = merge(SCHEMA, [{"number": None, "lines": []}] * count)
+    fields, errors = merge_fields(SCHEMA, [{"number": None, "lines": []}] * count)
     assert errors == ()
     assert fields in ({}, {"number": None, "lines": []})
 
@@ -200,8 +206,8 @@ def test_it_is_known_of_which_part_a_value_is() -> None:
         {"number": "A", "who": {"town": "Bremen"}, "lines": lines(2, 3), "last": 4.0},
         {"number": "A", "lines": lines(9), "last": 5.0},
     ]
-    made = merge_validated(SCHEMA, [SCHEMA.validate(part) for part in parts], [1])
-    homes = {path: made.home(path) for path, _ in leaves(made.record.fields)}
+    made = merge_records(SCHEMA, [SCHEMA.validate(part) for part in parts], [1])
+    homes = {path: made.origin(path) for path, _ in leaves(made.record.fields)}
     assert [line["amount"] for line in made.record.fields["lines"]] == [1, 2, 3, 9]
     assert homes["number"] == (1, "number")
     assert homes["last"] == (2, "last")
@@ -225,7 +231,7 @@ def test_no_value_is_changed_by_a_second_validation() -> None:
         def is_a_share(cls, value: float | None) -> float | None:
             return None if value is None else value / 100
 
-    schema = of_model(Rated)
-    made = merge_validated(schema, [schema.validate({"rate": 19}), schema.validate({"code": "7"})])
+    schema = schema_from_model(Rated)
+    made = merge_records(schema, [schema.validate({"rate": 19}), schema.validate({"code": "7"})])
     assert made.record.fields == {"rate": 0.19, "code": "7"}
     assert ["not checked as a whole" in error.reason for error in made.record.errors] == [True]

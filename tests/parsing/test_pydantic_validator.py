@@ -23,8 +23,8 @@ from pydantic import (
     model_validator,
 )
 
-from llm_ocr.parsing.loading import of_model
-from llm_ocr.parsing.schema import Validated
+from llm_ocr.parsing.loading import schema_from_model
+from llm_ocr.parsing.schema import ValidatedRecord
 
 
 class Kind(StrEnum):
@@ -82,16 +82,16 @@ class Bill(BaseModel):
         return self
 
 
-BILL = of_model(Bill)
+BILL = schema_from_model(Bill)
 GOOD = {"number": "A1"}
 
 
-def told(found: Validated) -> dict[str, tuple[str | None, str]]:
+def told(found: ValidatedRecord) -> dict[str, tuple[str | None, str]]:
     return {error.path: (error.value, error.reason) for error in found.errors}
 
 
-def of(model: type[BaseModel], raw: dict[str, Any]) -> Validated:
-    return of_model(model).validate(raw)
+def of(model: type[BaseModel], raw: dict[str, Any]) -> ValidatedRecord:
+    return schema_from_model(model).validate(raw)
 
 
 def test_what_is_right_is_as_pydantic_has_it() -> None:
@@ -231,7 +231,7 @@ def test_a_model_that_allows_other_keys_keeps_them() -> None:
         model_config = ConfigDict(extra="forbid")
         a: int = 0
 
-    assert of(Open, {"a": 1, "b": "x"}) == Validated({"a": 1, "b": "x"})
+    assert of(Open, {"a": 1, "b": "x"}) == ValidatedRecord({"a": 1, "b": "x"})
     assert of(Closed, {"a": 1, "b": "x"}).fields == {"a": 1}
     assert set(told(of(Closed, {"a": 1, "b": "x"}))) == {"b"}
 
@@ -262,7 +262,7 @@ def test_checks_before_and_around_the_fields_are_told_too() -> None:
                 raise ValueError("stopped")
             return handler(data)
 
-    assert of(Odd, {"b": 3}) == Validated({"a": 3})
+    assert of(Odd, {"b": 3}) == ValidatedRecord({"a": 3})
     found = of(Odd, {"a": 4, "stop": 1})
     assert found.fields == {"a": 4}
     reasons = [error.reason for error in found.errors if error.path == ""]
@@ -310,7 +310,7 @@ def test_a_check_that_forgets_to_return_is_no_loss() -> None:
         def checks(self) -> Self:
             return None  # type: ignore[return-value]
 
-    assert of(Forgets, {"a": 3}) == Validated({"a": 3})
+    assert of(Forgets, {"a": 3}) == ValidatedRecord({"a": 3})
 
 
 def test_models_that_hold_themselves() -> None:

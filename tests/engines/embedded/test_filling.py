@@ -18,8 +18,8 @@ from PIL import Image, ImageDraw, ImageFont
 from llm_ocr.engines.embedded.filling.answer import guided_by_text
 from llm_ocr.parsing.loading import load_schema
 from llm_ocr.text.dates import dates_in
-from llm_ocr.text.normalize import bare
-from llm_ocr.text.numbers import amounts_in
+from llm_ocr.text.normalize import normalized_words
+from llm_ocr.text.numbers import numbers_in
 from tests.engines.embedded.running import running_engine
 
 Schema = dict[str, Any]
@@ -381,11 +381,11 @@ def values_in(value: Any) -> Iterator[Any]:  # noqa: ANN401
 
 def stands_in(value: object, text: str) -> bool:
     if isinstance(value, int | float):
-        numbers = {one for amount in amounts_in(text) for one in amount.readings}
+        numbers = {one for amount in numbers_in(text) for one in amount.values}
         return Decimal(str(value)) in numbers
     said = str(value)
     if re.fullmatch(r"\d{4}-\d\d-\d\d", said):
-        days = {day.isoformat() for found in dates_in(text) for day in found.readings}
+        days = {day.isoformat() for found in dates_in(text) for day in found.values}
         return said in days
-    words = set(bare(text))
-    return said in text or all(word in words for word in bare(said))
+    words = set(normalized_words(text))
+    return said in text or all(word in words for word in normalized_words(said))

@@ -9,7 +9,7 @@ from llm_ocr.engines.embedded.filling.numbers import Notation
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
 from llm_ocr.engines.embedded.filling.values import read
 from llm_ocr.engines.embedded.filling.wording import has_value_elsewhere
-from llm_ocr.parsing.schema_fields import Group, Kind, Leaf, Listing
+from llm_ocr.parsing.schema_fields import ArrayField, ObjectField, ScalarField, ValueKind
 
 # Headings that must be known for a row to be a table's head.
 FEWEST_HEADINGS = 2
@@ -22,7 +22,7 @@ class _Column:
     """A heading and its field, None where no field is called so."""
 
     phrase: Phrase
-    leaf: Leaf | None
+    leaf: ScalarField | None
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,15 @@ NO_TABLE = Table((), frozenset())
 
 
 def table_for(
-    paper: Paper, listing: Listing, sums: Mapping[int, Sequence[Label]], notation: Notation
+    paper: Paper, listing: ArrayField, sums: Mapping[int, Sequence[Label]], notation: Notation
 ) -> Table:
     """The rows of the page's best table for a list of objects.
 
     `sums` are the labels of fields outside of the list, at which a table ends.
     """
-    if not isinstance(listing.item, Group):
+    if not isinstance(listing.item, ObjectField):
         return NO_TABLE
-    leaves = [leaf for leaf in listing.item.fields.values() if isinstance(leaf, Leaf)]
+    leaves = [leaf for leaf in listing.item.fields.values() if isinstance(leaf, ScalarField)]
     labels = Labels(leaves)
     best: tuple[int, list[_Column]] = (FEWEST_HEADINGS - 1, [])
     for row in paper.rows:
@@ -66,10 +66,10 @@ def _columns(row: Sequence[Phrase], labels: Labels) -> list[_Column]:
         for label in labels.of(phrase)
         if label.is_whole
     ]
-    leaves: dict[int, Leaf] = {}
+    leaves: dict[int, ScalarField] = {}
     for _, _, k, label in sorted(found, key=lambda one: one[:3], reverse=True):
         if (
-            isinstance(label.field, Leaf)
+            isinstance(label.field, ScalarField)
             and -k not in leaves
             and label.field not in leaves.values()
         ):
@@ -118,7 +118,8 @@ def _is_sum(row: Sequence[Phrase], sums: Mapping[int, Sequence[Label]]) -> bool:
     return any(
         not any(char.isalpha() for char in label.rest) or has_value_elsewhere(label)
         for label in found
-        if isinstance(label.field, Leaf) and label.field.kind in (Kind.NUMBER, Kind.WHOLE)
+        if isinstance(label.field, ScalarField)
+        and label.field.kind in (ValueKind.NUMBER, ValueKind.INTEGER)
     )
 
 
@@ -151,7 +152,7 @@ def _item(
     }
 
 
-def name_in(leaf: Leaf) -> str:
+def name_in(leaf: ScalarField) -> str:
     """What a field is called in its object."""
     return leaf.path.rpartition(".")[2]
 
@@ -162,7 +163,7 @@ def _is_row(item: Mapping[str, object], columns: Collection[_Column]) -> bool:
     kinds = {
         name_in(column.leaf): column.leaf.kind for column in columns if column.leaf is not None
     }
-    counted = {key for key, kind in kinds.items() if kind in (Kind.NUMBER, Kind.WHOLE)}
+    counted = {key for key, kind in kinds.items() if kind in (ValueKind.NUMBER, ValueKind.INTEGER)}
     filled = {key for key, value in item.items() if value is not None}
     return len(filled) >= 2 and (not counted or bool(filled & counted))
 

@@ -4,8 +4,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from llm_ocr.parsing.schema_fields import Kind, Leaf
-from llm_ocr.text.currencies import SIGNS
+from llm_ocr.parsing.schema_fields import ScalarField, ValueKind
+from llm_ocr.text.currencies import CURRENCY_SIGNS
 
 CODES = (
     *("EUR", "GBP", "USD", "CHF", "JPY", "SEK", "NOK", "DKK", "PLN", "CZK", "CAD", "AUD", "INR"),
@@ -27,7 +27,7 @@ DOLLARS = {
 # More than one currency writes these signs.
 SHARED = {"$": frozenset({"USD", *DOLLARS.values()}), "¥": frozenset({"JPY", "CNY"})}
 _LONGEST_FIRST = sorted(DOLLARS, key=len, reverse=True)
-_SIGN = rf"(?<![^\W_])(?:{'|'.join(_LONGEST_FIRST)})\$|[{''.join(SIGNS)}]"
+_SIGN = rf"(?<![^\W_])(?:{'|'.join(_LONGEST_FIRST)})\$|[{''.join(CURRENCY_SIGNS)}]"
 _CODE = rf"(?<![^\W\d_])(?:{'|'.join(CODES)})(?![^\W\d_])"
 _MARK = re.compile(f"{_SIGN}|{_CODE}")
 _WORD_BEHIND = re.compile(r"\s+[^\W\d_]{2,}")
@@ -39,14 +39,14 @@ def currency(text: str) -> str | None:
     return next((code_of(mark) for mark in _codes_first(_MARK.findall(text))), None)
 
 
-def currency_for(leaf: Leaf, text: str) -> str | None:
+def currency_for(leaf: ScalarField, text: str) -> str | None:
     """The currency that a text names: as it is, or as a code where only codes are allowed."""
     return next(
         (one for mark in _codes_first(_MARK.findall(text)) if (one := _as(leaf, mark))), None
     )
 
 
-def page_currency(leaf: Leaf, texts: Iterable[str]) -> str | None:
+def page_currency(leaf: ScalarField, texts: Iterable[str]) -> str | None:
     """The currency that a page has most often.
 
     A sign that several currencies share is the one that the page has a code of.
@@ -62,7 +62,7 @@ def page_currency(leaf: Leaf, texts: Iterable[str]) -> str | None:
 def code_of(mark: str) -> str:
     if mark in CODES:
         return mark
-    return DOLLARS[mark[:-1]] if len(mark) > 1 else SIGNS[mark]
+    return DOLLARS[mark[:-1]] if len(mark) > 1 else CURRENCY_SIGNS[mark]
 
 
 def has_mark(text: str) -> bool:
@@ -82,9 +82,9 @@ def _marks_in(texts: Iterable[str]) -> Iterator[str]:
                 yield match[0]
 
 
-def _as(leaf: Leaf, mark: str) -> str | None:
+def _as(leaf: ScalarField, mark: str) -> str | None:
     wanted = (mark, code_of(mark))
-    if leaf.kind is Kind.CHOICE:
+    if leaf.kind is ValueKind.CHOICE:
         return next((one for one in wanted if one in leaf.members), None)
     return next((one for one in wanted if fits(leaf.pattern or "", one)), None)
 

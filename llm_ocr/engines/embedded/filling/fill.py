@@ -18,20 +18,31 @@ from llm_ocr.engines.embedded.filling.parties import HEAD, parties_on
 from llm_ocr.engines.embedded.filling.phrases import Paper
 from llm_ocr.engines.embedded.filling.roles import stand_ins
 from llm_ocr.engines.embedded.filling.values import read
-from llm_ocr.parsing.schema_fields import Group, Kind, Leaf, Listing, Node, shape_of
-from llm_ocr.text.normalize import bare
+from llm_ocr.parsing.schema_fields import (
+    ArrayField,
+    ObjectField,
+    ScalarField,
+    SchemaField,
+    ValueKind,
+    schema_fields,
+)
+from llm_ocr.text.normalize import normalized_words
 
 Values = dict[str, object]
 
-_DOCUMENT_TYPE = {bare("document type"), bare("type of document"), bare("Dokumenttyp")}
+_DOCUMENT_TYPE = {
+    normalized_words("document type"),
+    normalized_words("type of document"),
+    normalized_words("Dokumenttyp"),
+}
 
 
 def filled(schema: Mapping[str, Any], paper: Paper) -> dict[str, Any]:
     """An object of the schema with what the page has for it."""
-    shape, notation = shape_of(schema), notation_of(paper.text)
-    leaves, groups = list(shape.leaves()), list(shape.groups())
-    labels = labels_on(paper, Labels([*leaves, *groups, *shape.listings()]))
-    tables = {one.path: table_for(paper, one, labels, notation) for one in shape.listings()}
+    shape, notation = schema_fields(schema), notation_of(paper.text)
+    leaves, groups = list(shape.leaves()), list(shape.objects())
+    labels = labels_on(paper, Labels([*leaves, *groups, *shape.arrays()]))
+    tables = {one.path: table_for(paper, one, labels, notation) for one in shape.arrays()}
     taken = frozenset[int]().union(*(table.taken for table in tables.values()))
     owners = _owners(paper, shape, labels, taken)
     values: Values = {
@@ -46,19 +57,18 @@ def filled(schema: Mapping[str, Any], paper: Paper) -> dict[str, Any]:
         if leaf.path not in values:
             values[leaf.path] = _unlabelled(leaf, paper)
     lists = {
-        one.path: _listed(one, tables[one.path], paper, labels, notation)
-        for one in shape.listings()
+        one.path: _listed(one, tables[one.path], paper, labels, notation) for one in shape.arrays()
     }
     return {name: _built(node, values, lists) for name, node in shape.fields.items()}
 
 
 def _owners(
-    paper: Paper, shape: Group, labels: Mapping[int, Sequence[Label]], taken: frozenset[int]
+    paper: Paper, shape: ObjectField, labels: Mapping[int, Sequence[Label]], taken: frozenset[int]
 ) -> Owners:
-    leaves, groups = list(shape.leaves()), list(shape.groups())
+    leaves, groups = list(shape.leaves()), list(shape.objects())
     others = stand_ins(leaves, groups)
     if others:
-        labels = labels_on(paper, Labels([*leaves, *groups, *shape.listings(), *others]))
+        labels = labels_on(paper, Labels([*leaves, *groups, *shape.arrays(), *others]))
     parties = parties_on(paper, [*groups, *others], labels, taken)
     return Owners(paper, parties, groups, labels)
 
@@ -76,14 +86,14 @@ def _assign(values: Values, pairs: Sequence[Pair], owners: Owners) -> None:
         used.add(key)
 
 
-def _unlabelled(leaf: Leaf, paper: Paper) -> object:
+def _unlabelled(leaf: ScalarField, paper: Paper) -> object:
     """What needs no label: a currency by its signs, a document's type by its title."""
     if leaf.names.has("currency", "wahrung"):
         return page_currency(leaf, [phrase.text for phrase in paper.phrases])
-    if leaf.kind is Kind.CHOICE and any(name in _DOCUMENT_TYPE for name in leaf.names.own):
+    if leaf.kind is ValueKind.CHOICE and any(name in _DOCUMENT_TYPE for name in leaf.names.own):
         alone = [row[0] for row in paper.rows if len(row) == 1]
-        titles = {bare(one.text) for one in alone if one.rect[1] < _title_end(paper)}
-        titled = [member for member in leaf.members if bare(str(member)) in titles]
+        titles = {normalized_words(one.text) for one in alone if one.rect[1] < _title_end(paper)}
+        titled = [member for member in leaf.members if normalized_words(str(member)) in titles]
         return titled[0] if len(titled) == 1 else None
     return None
 
@@ -94,15 +104,15 @@ def _title_end(paper: Paper) -> float:
 
 
 def _listed(
-    listing: Listing,
+    listing: ArrayField,
     table: Table,
     paper: Paper,
     labels: Mapping[int, Sequence[Label]],
     notation: Notation,
 ) -> list[object]:
-    if isinstance(listing.item, Group):
+    if isinstance(listing.item, ObjectField):
         return [_item(listing.item, item) for item in table.items]
-    if isinstance(listing.item, Listing):
+    if isinstance(listing.item, ArrayField):
         return []
     for phrase in paper.phrases:
         for label in labels.get(phrase.number, ()):
@@ -129,21 +139,21 @@ def _enumerated(label: Label, paper: Paper, labels: Mapping[int, Sequence[Label]
     return [part.strip(" :-–*") for part in parts if part.strip(" :-–*")]
 
 
-def _item(group: Group, found: Mapping[str, object]) -> dict[str, object]:
+def _item(group: ObjectField, found: Mapping[str, object]) -> dict[str, object]:
     return {name: found.get(name, _empty(node)) for name, node in group.fields.items()}
 
 
-def _empty(node: Node) -> object:
-    if isinstance(node, Listing):
+def _empty(node: SchemaField) -> object:
+    if isinstance(node, ArrayField):
         return []
-    if isinstance(node, Group):
+    if isinstance(node, ObjectField):
         return {name: _empty(inner) for name, inner in node.fields.items()}
     return None
 
 
-def _built(node: Node, values: Values, lists: Mapping[str, list[object]]) -> object:
-    if isinstance(node, Listing):
+def _built(node: SchemaField, values: Values, lists: Mapping[str, list[object]]) -> object:
+    if isinstance(node, ArrayField):
         return lists[node.path]
-    if isinstance(node, Group):
+    if isinstance(node, ObjectField):
         return {name: _built(inner, values, lists) for name, inner in node.fields.items()}
     return values.get(node.path)

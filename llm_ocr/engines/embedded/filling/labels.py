@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
-from llm_ocr.parsing.schema_fields import Group, Leaf, Listing, Names
+from llm_ocr.parsing.schema_fields import ArrayField, FieldNames, ObjectField, ScalarField
 from llm_ocr.parsing.synonyms import Phrase as Words
-from llm_ocr.text.normalize import bare, distance
+from llm_ocr.text.normalize import distance, normalized_words
 
 # Words that a label may begin with.
-FILLERS = frozenset(bare("zzgl plus incl inkl inklusive the your our ihre ihr unsere unser"))
+FILLERS = frozenset(
+    normalized_words("zzgl plus incl inkl inklusive the your our ihre ihr unsere unser")
+)
 # A label this long, without its spaces, may have a character wrong.
 FORGIVING = 7
 # A rate in front of what it is of: `zzgl. 19 % MwSt.`
@@ -28,7 +30,7 @@ class Label:
     `length` is how many characters of the phrase it explains; `weight` how sure its wording is.
     """
 
-    field: Leaf | Group | Listing
+    field: ScalarField | ObjectField | ArrayField
     phrase: Phrase
     rest: str
     length: int
@@ -42,16 +44,16 @@ class Label:
     @property
     def wording(self) -> Words:
         """The words of the phrase that are the label."""
-        return bare(self.phrase.text.removesuffix(self.rest))
+        return normalized_words(self.phrase.text.removesuffix(self.rest))
 
 
-Book = dict[str, list[tuple[Leaf | Group | Listing, float]]]
+Book = dict[str, list[tuple[ScalarField | ObjectField | ArrayField, float]]]
 
 
 class Labels:
     """The labels of some fields, by their letters: `Rechnungs-Nr.` is `rechnungsnr`."""
 
-    def __init__(self, fields: Iterable[Leaf | Group | Listing]) -> None:
+    def __init__(self, fields: Iterable[ScalarField | ObjectField | ArrayField]) -> None:
         self._book: Book = {}
         for field in fields:
             for words, weight in _weighted(field.names):
@@ -110,7 +112,7 @@ def labels_on(paper: Paper, labels: Labels) -> dict[int, list[Label]]:
     return {phrase.number: found for phrase in paper.phrases if (found := labels.of(phrase))}
 
 
-def _weighted(names: Names) -> Sequence[tuple[Words, float]]:
+def _weighted(names: FieldNames) -> Sequence[tuple[Words, float]]:
     weights = [(names.own, OWN), (names.others, OTHERS), (names.hints, HINTS)]
     found: dict[Words, float] = {}
     for phrases, weight in weights:

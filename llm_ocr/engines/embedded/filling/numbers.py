@@ -6,48 +6,60 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from llm_ocr.engines.embedded.filling.currencies import CODES, has_mark
-from llm_ocr.parsing.schema_fields import Kind, Leaf
+from llm_ocr.parsing.schema_fields import ScalarField, ValueKind
 from llm_ocr.text.dates import dates_in
-from llm_ocr.text.normalize import Word, bare, words_in
-from llm_ocr.text.notation import numbers_meant, tally
-from llm_ocr.text.numbers import Amount, amounts_in
+from llm_ocr.text.normalize import WordSpan, normalized_words, words_in
+from llm_ocr.text.notation import count_format_votes, resolve_numbers
+from llm_ocr.text.numbers import NumberMention, numbers_in
 
-PERCENT = frozenset(bare("percent percentage prozent satz steuersatz"))
+PERCENT = frozenset(normalized_words("percent percentage prozent satz steuersatz"))
 # What a rate is of, where it is one in per cent: the rate of a line is a price.
-TAXED = frozenset(bare("vat tax gst interest discount mwst ust"))
+TAXED = frozenset(normalized_words("vat tax gst interest discount mwst ust"))
 # What sums of money are called, and the ends of such words in German.
 MONEY = frozenset(
-    bare(
+    normalized_words(
         "vat tax gst mwst ust subtotal price cost costs fee netto brutto steuer porto rabatt saldo "
         "trinkgeld skonto"
     )
 )
 _MONEY_ENDS = ("betrag", "summe", "preis", "steuer", "kosten", "saldo")
 # These are sums of money where nothing else is named with them: not in `total hours`.
-_SUMS = frozenset(bare("amount total net gross sum balance due discount shipping tip gesamt"))
+_SUMS = frozenset(
+    normalized_words("amount total net gross sum balance due discount shipping tip gesamt")
+)
 _PLAIN = frozenset(
-    bare(
+    normalized_words(
         "invoice bill order receipt line grand sub to pay paid payable incl excl including "
         "excluding before after value of the in opening closing new old previous start end final "
         "money eur usd gbp chf"
     )
 )
-_COUNTED = frozenset(bare("id number no nr nummer count percent satz code"))
+_COUNTED = frozenset(normalized_words("id number no nr nummer count percent satz code"))
 # What may stand beside a number without making a sentence of it.
 LOOSE_WORDS = 2
 BOUNDS = frozenset(
-    bare("up from ab bis over über under unter min max least most less more not nicht kein keine")
+    normalized_words(
+        "up from ab bis over über under unter min max least most less more not nicht kein keine"
+    )
 )
 REFERRING = frozenset(
-    bare("see siehe page pages seite seiten section item line note no nr number nummer room tel")
+    normalized_words(
+        "see siehe page pages seite seiten section item line note no nr number nummer room tel"
+    )
 )
 # Words that make another number of it.
-_MAGNITUDES = frozenset(bare("thousand million billion tausend mio mrd millionen milliarden dozen"))
-UNITS = frozenset(bare("g kg mg t ml cl l mm cm m km h hrs std stk st pcs oz lb lbs kwh min"))
-MONEY_WORDS = frozenset(
-    bare("euro euros dollar dollars cent cents pound pounds pence franken kr rs fr sfr zł kč")
+_MAGNITUDES = frozenset(
+    normalized_words("thousand million billion tausend mio mrd millionen milliarden dozen")
 )
-_EACH = frozenset(bare("per pro je each a net netto gross brutto only"))
+UNITS = frozenset(
+    normalized_words("g kg mg t ml cl l mm cm m km h hrs std stk st pcs oz lb lbs kwh min")
+)
+MONEY_WORDS = frozenset(
+    normalized_words(
+        "euro euros dollar dollars cent cents pound pounds pence franken kr rs fr sfr zł kč"
+    )
+)
+_EACH = frozenset(normalized_words("per pro je each a net netto gross brutto only"))
 # Digits in a row without a separator: more are no sum of money.
 _MOST_DIGITS = 6
 # Letters and no more digits than this may be a size: EU 42.
@@ -77,12 +89,12 @@ class Notation:
 
 def notation_of(text: str) -> Notation:
     """The notation that a page's unambiguous numbers and dates are in."""
-    told = tally(text)
+    told = count_format_votes(text)
     marked = any(is_marked(line) for line in text.splitlines())
     return Notation(told.commas > told.points, told.months_first > told.days_first, marked)
 
 
-def number(leaf: Leaf, text: str, notation: Notation) -> Decimal | int | None:
+def number(leaf: ScalarField, text: str, notation: Notation) -> Decimal | int | None:
     """The number that a text has for a field, with the decimals that it has there: of several the
     last one."""
     rate = is_rate(leaf)
@@ -95,24 +107,26 @@ def number(leaf: Leaf, text: str, notation: Notation) -> Decimal | int | None:
         found = _sums(leaf, text, found)
     if not found or _is_prose(text, found[-1]):
         return None
-    value = numbers_meant(found[-1].readings, notation.decimal_comma)[0]
-    if rate and leaf.share:
+    value = resolve_numbers(found[-1].values, notation.decimal_comma)[0]
+    if rate and leaf.is_fraction:
         value /= 100
-    if value == value.to_integral_value() and (leaf.kind is Kind.WHOLE or not _has_cents(value)):
+    if value == value.to_integral_value() and (
+        leaf.kind is ValueKind.INTEGER or not _has_cents(value)
+    ):
         return int(value)
-    return None if leaf.kind is Kind.WHOLE else value
+    return None if leaf.kind is ValueKind.INTEGER else value
 
 
-def is_rate(leaf: Leaf) -> bool:
+def is_rate(leaf: ScalarField) -> bool:
     """Whether a number is in per cent."""
     words = {word for phrase in leaf.names.own[:2] for word in phrase}
     return bool(words & PERCENT) or ("rate" in words and bool(words & TAXED))
 
 
-def is_money(leaf: Leaf) -> bool:
+def is_money(leaf: ScalarField) -> bool:
     """Whether a field is a sum of money, by its names."""
     words = {word for phrase in leaf.names.own for word in phrase}
-    if leaf.kind is not Kind.NUMBER or is_rate(leaf) or words & _COUNTED:
+    if leaf.kind is not ValueKind.NUMBER or is_rate(leaf) or words & _COUNTED:
         return False
     if any(word in MONEY or word.endswith(_MONEY_ENDS) for word in words):
         return True
@@ -129,7 +143,7 @@ def first_number(text: str) -> int:
     return min((one.start for one in _outermost(text)), default=len(text))
 
 
-def loose_words(text: str) -> list[Word]:
+def loose_words(text: str) -> list[WordSpan]:
     """The words of a text that are no number, date or currency."""
     taken = [(one.start, one.end) for one in _outermost(text)]
     taken += [(one.start, one.end) for one in dates_in(text)]
@@ -142,7 +156,7 @@ def loose_words(text: str) -> list[Word]:
     ]
 
 
-def _sums(leaf: Leaf, text: str, found: list[Amount]) -> list[Amount]:
+def _sums(leaf: ScalarField, text: str, found: list[NumberMention]) -> list[NumberMention]:
     """The sums of money among numbers: those that are written as such, else a number alone."""
     marked = [one for one in found if _is_marked(text, one)]
     if marked:
@@ -158,16 +172,16 @@ def _sums(leaf: Leaf, text: str, found: list[Amount]) -> list[Amount]:
     return found
 
 
-def _is_marked(text: str, one: Amount) -> bool:
+def _is_marked(text: str, one: NumberMention) -> bool:
     before, written, after = text[: one.start], text[one.start : one.end], text[one.end :]
     beside = re.split(r"[\s(]", before.rstrip())[-1] + " " + "".join(after.split()[:1])
-    named = bool(MONEY_WORDS.intersection(bare(beside)))
+    named = bool(MONEY_WORDS.intersection(normalized_words(beside)))
     if has_mark(beside) or named or _DASHES.match(after):
         return True
     return _CENTS.search(written) is not None
 
 
-def _is_another(text: str, one: Amount, leaf: Leaf) -> bool:
+def _is_another(text: str, one: NumberMention, leaf: ScalarField) -> bool:
     """Whether a number is part of a date, a time or an identifier, or what the value is of."""
     if _BASE.search(text[: one.start]):
         return True
@@ -178,7 +192,7 @@ def _is_another(text: str, one: Amount, leaf: Leaf) -> bool:
     return any(_is_part(match, one, leaf) for match in _LETTERED.finditer(text))
 
 
-def _is_part(identifier: re.Match[str], one: Amount, leaf: Leaf) -> bool:
+def _is_part(identifier: re.Match[str], one: NumberMention, leaf: ScalarField) -> bool:
     letters = identifier[1]
     if letters in CODES or letters.lower() in UNITS or letters.lower() in MONEY_WORDS:
         return False
@@ -189,9 +203,9 @@ def _is_part(identifier: re.Match[str], one: Amount, leaf: Leaf) -> bool:
     return is_money(leaf) or len(re.sub(r"\D", "", identifier.group())) > _FEWEST_DIGITS
 
 
-def _outermost(text: str) -> Iterator[Amount]:
+def _outermost(text: str) -> Iterator[NumberMention]:
     """The numbers of a text, none of them a part of another."""
-    amounts = sorted(amounts_in(text), key=lambda one: (one.start, -one.end))
+    amounts = sorted(numbers_in(text), key=lambda one: (one.start, -one.end))
     end = -1
     for one in amounts:
         if one.start >= end:
@@ -199,7 +213,7 @@ def _outermost(text: str) -> Iterator[Amount]:
             yield one
 
 
-def _is_prose(text: str, found: Amount) -> bool:
+def _is_prose(text: str, found: NumberMention) -> bool:
     """Whether there are more words beside the number than a unit or a currency, or ones that make
     something else of it: `up to 12`, `see page 12`, `12 million`."""
     loose = loose_words(text)

@@ -10,7 +10,7 @@ from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
 from llm_ocr.engines.embedded.filling.roles import OPEN, Role, is_in, role_of, role_of_group, says
 from llm_ocr.engines.embedded.filling.values import EMAIL, IBAN, is_email
 from llm_ocr.engines.embedded.geometry import Rect
-from llm_ocr.parsing.schema_fields import Group, Kind, Leaf
+from llm_ocr.parsing.schema_fields import ObjectField, ScalarField, ValueKind
 
 MOST_LINES = 6
 
@@ -21,7 +21,7 @@ class Owners:
 
     paper: Paper
     parties: Sequence[Party]
-    groups: Sequence[Group]
+    groups: Sequence[ObjectField]
     labels: Mapping[int, Sequence[Label]]
 
     def may_have(self, pair: Pair) -> bool:
@@ -44,10 +44,12 @@ class Owners:
         issuers = [one for one in self.parties if role_of_group(one.group) is Role.ISSUER]
         return own in issuers if issuers else role is not Role.RECIPIENT
 
-    def contacts(self, leaves: Sequence[Leaf], values: Mapping[str, object]) -> dict[str, str]:
+    def contacts(
+        self, leaves: Sequence[ScalarField], values: Mapping[str, object]
+    ) -> dict[str, str]:
         """E-mail addresses and IBANs that stand without a label."""
         found: dict[str, str] = {}
-        texts = [leaf for leaf in leaves if leaf.kind is Kind.TEXT]
+        texts = [leaf for leaf in leaves if leaf.kind is ValueKind.TEXT]
         mails = [leaf for leaf in texts if is_email(leaf)]
         ibans = [leaf for leaf in texts if leaf.names.has("iban")]
         for some, pattern in ((mails, EMAIL), (ibans, IBAN)):
@@ -62,11 +64,11 @@ class Owners:
             found |= self._shared_out(missing, spots)
         return found
 
-    def _role(self, leaf: Leaf) -> Role:
+    def _role(self, leaf: ScalarField) -> Role:
         return role_of(leaf, self._around(leaf))
 
     def _shared_out(
-        self, leaves: Sequence[Leaf], spots: Sequence[tuple[str, Phrase]]
+        self, leaves: Sequence[ScalarField], spots: Sequence[tuple[str, Phrase]]
     ) -> dict[str, str]:
         """Each value to one field: where two could have it, to the one that it stands by or that
         is the issuer's, else to none."""
@@ -95,10 +97,10 @@ class Owners:
         others = [party for party in self.parties if role_of_group(party.group) is not Role.ISSUER]
         return not any(phrase.number in self._lines(party) for party in others)
 
-    def _around(self, leaf: Leaf) -> list[Group]:
+    def _around(self, leaf: ScalarField) -> list[ObjectField]:
         return [group for group in self.groups if is_in(leaf, group)]
 
-    def _party(self, leaf: Leaf) -> Party | None:
+    def _party(self, leaf: ScalarField) -> Party | None:
         """Whose a field is: its group's; where that has no place, who is of the same role."""
         around, role = self._around(leaf), self._role(leaf)
         own = [party for party in self.parties if party.group in around]
@@ -121,7 +123,9 @@ class Owners:
 
     def _is_party_label(self, phrase: Phrase) -> bool:
         some = self.labels.get(phrase.number, ())
-        return any(isinstance(label.field, Group) and not label.rest.strip(" :") for label in some)
+        return any(
+            isinstance(label.field, ObjectField) and not label.rest.strip(" :") for label in some
+        )
 
 
 def _is_by(rect: Rect, party: Party, height: float) -> bool:

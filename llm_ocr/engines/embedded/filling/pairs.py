@@ -15,7 +15,7 @@ from llm_ocr.engines.embedded.filling.wording import (
     is_same,
     value_behind,
 )
-from llm_ocr.parsing.schema_fields import Kind, Leaf
+from llm_ocr.parsing.schema_fields import ScalarField, ValueKind
 from llm_ocr.parsing.synonyms import Phrase as Words
 
 BEHIND, BESIDE, BELOW = 3.0, 2.0, 1.5
@@ -35,7 +35,7 @@ class Pair:
     `wording`: the label's words.
     """
 
-    leaf: Leaf
+    leaf: ScalarField
     value: object
     score: float
     label: Phrase
@@ -57,8 +57,8 @@ def pairs_on(
         if number in taken:
             continue
         for label in some:
-            if isinstance(label.field, Leaf):
-                ends = own if label.field.kind is Kind.CHOICE else own | others
+            if isinstance(label.field, ScalarField):
+                ends = own if label.field.kind is ValueKind.CHOICE else own | others
                 found += _of_label(paper, label, label.field, ends, taken, notation)
     return sorted(found, key=lambda pair: (_is_bare(pair), -pair.score, pair.label.number))
 
@@ -71,7 +71,7 @@ def _is_bare(pair: Pair) -> bool:
 def _of_label(
     paper: Paper,
     label: Label,
-    leaf: Leaf,
+    leaf: ScalarField,
     ends: Collection[int],
     taken: Collection[int],
     notation: Notation,
@@ -91,7 +91,7 @@ def _of_label(
     if beside:
         # Sums stand at the end of a row, behind what they are reckoned from.
         sums = [one for one in beside if is_money(leaf) and is_marked(one[1].text)]
-        value, phrase = (sums or beside)[-1 if leaf.kind is Kind.NUMBER else 0]
+        value, phrase = (sums or beside)[-1 if leaf.kind is ValueKind.NUMBER else 0]
         yield Pair(leaf, value, BESIDE * sure, label.phrase, phrase, label.wording)
     below = _in_column(paper, label.phrase, ends) or paper.below(label.phrase, REACH)
     open_to = [one for one in below if one.number not in taken]
@@ -101,11 +101,11 @@ def _of_label(
         yield Pair(leaf, value, score * sure, label.phrase, phrase, label.wording)
 
 
-def _behind(label: Label, leaf: Leaf, notation: Notation) -> object:
+def _behind(label: Label, leaf: ScalarField, notation: Notation) -> object:
     """The value in the label's own phrase."""
     if label.is_whole:
         return None
-    if leaf.kind is not Kind.TEXT:
+    if leaf.kind is not ValueKind.TEXT:
         return value_behind(label, leaf, notation)
     rest = _PARTED.sub("", label.rest).strip(" .")
     if _PARTED.match(label.rest) is None:
@@ -119,11 +119,17 @@ def _behind(label: Label, leaf: Leaf, notation: Notation) -> object:
 
 
 def _values(
-    phrases: Sequence[Phrase], label: Label, leaf: Leaf, ends: Collection[int], notation: Notation
+    phrases: Sequence[Phrase],
+    label: Label,
+    leaf: ScalarField,
+    ends: Collection[int],
+    notation: Notation,
 ) -> Iterator[tuple[object, Phrase]]:
     """The values of some phrases, to the first label or to words where a number is wanted: they
     may be the label of what follows."""
-    wordless = leaf.kind in (Kind.NUMBER, Kind.WHOLE, Kind.DATE) or is_identifier(leaf)
+    wordless = leaf.kind in (ValueKind.NUMBER, ValueKind.INTEGER, ValueKind.DATE) or is_identifier(
+        leaf
+    )
     for phrase in phrases:
         if phrase.number in ends:
             return

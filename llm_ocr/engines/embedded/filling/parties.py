@@ -8,9 +8,9 @@ from llm_ocr.engines.embedded.filling.labels import Label
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
 from llm_ocr.engines.embedded.filling.roles import ISSUER, RECIPIENT
 from llm_ocr.engines.embedded.geometry import Rect, hull
-from llm_ocr.parsing.schema_fields import Group, Leaf
+from llm_ocr.parsing.schema_fields import ObjectField, ScalarField
 from llm_ocr.text.dates import dates_in
-from llm_ocr.text.normalize import bare
+from llm_ocr.text.normalize import normalized_words
 
 MOST_LINES = 7
 # Lines of an address are no farther apart than this many of their heights.
@@ -30,7 +30,7 @@ _LEGAL = re.compile(
 _CONTACT = re.compile(r"@|www\.|https?:|^\W*(tel|phone|fax|mobil|e-?mail|web)\w*\W", re.I)
 _DOTS = re.compile(r"\s*[·•|]\s*|\s+[-–—]\s+|,\s+")
 TITLES = frozenset(
-    bare(
+    normalized_words(
         "invoice rechnung receipt quittung bill statement kontoauszug order purchase bestellung "
         "tax sales copy original page seite credit note gutschrift"
     )
@@ -41,7 +41,7 @@ TITLES = frozenset(
 class Party:
     """A group's name and address, and where they stand."""
 
-    group: Group
+    group: ObjectField
     values: Mapping[str, str]
     region: Rect
     phrases: frozenset[int]
@@ -49,7 +49,7 @@ class Party:
 
 def parties_on(
     paper: Paper,
-    groups: Sequence[Group],
+    groups: Sequence[ObjectField],
     labels: Mapping[int, Sequence[Label]],
     taken: frozenset[int],
 ) -> list[Party]:
@@ -73,9 +73,9 @@ def parties_on(
     return found
 
 
-def _leaf(group: Group, words: tuple[str, ...]) -> str | None:
+def _leaf(group: ObjectField, words: tuple[str, ...]) -> str | None:
     """The name of a group's field that has one of some words in its own name."""
-    leaves = {name: one for name, one in group.fields.items() if isinstance(one, Leaf)}
+    leaves = {name: one for name, one in group.fields.items() if isinstance(one, ScalarField)}
     return next((name for name, leaf in leaves.items() if leaf.names.has(*words)), None)
 
 
@@ -85,7 +85,7 @@ class _Line:
     phrase: Phrase
 
 
-def _party(group: Group, lines: Sequence[_Line]) -> Party:
+def _party(group: ObjectField, lines: Sequence[_Line]) -> Party:
     name, address = _leaf(group, NAME), _leaf(group, ADDRESS)
     values: dict[str, str] = {}
     rest = list(lines)
@@ -99,7 +99,7 @@ def _party(group: Group, lines: Sequence[_Line]) -> Party:
 
 
 def _labelled(
-    paper: Paper, group: Group, labels: Mapping[int, Sequence[Label]], taken: frozenset[int]
+    paper: Paper, group: ObjectField, labels: Mapping[int, Sequence[Label]], taken: frozenset[int]
 ) -> Party | None:
     for phrase in paper.phrases:
         for label in labels.get(phrase.number, ()):
@@ -183,7 +183,7 @@ def _issuer(
 
 
 def _is_name(phrase: Phrase, labels: Mapping[int, Sequence[Label]]) -> bool:
-    words = bare(phrase.text)
+    words = normalized_words(phrase.text)
     plain = phrase.number not in labels and not TITLES.intersection(words)
     letters = sum(char.isalpha() for char in phrase.text) > 0.6 * len(phrase.text.replace(" ", ""))
     return plain and letters and not _CONTACT.search(phrase.text) and not _PLACE.search(phrase.text)
@@ -194,10 +194,10 @@ def _its_address(
 ) -> list[_Line]:
     """The line with the name again and the address behind it, or the block around the first
     postal code."""
-    letters = "".join(bare(name.text))
+    letters = "".join(normalized_words(name.text))
     for phrase in paper.phrases:
         parts = _DOTS.split(phrase.text)
-        own = "".join(bare(parts[0])) == letters
+        own = "".join(normalized_words(parts[0])) == letters
         if own and len(parts) > 1 and _PLACE.search(phrase.text):
             return [_Line(part, phrase) for part in parts[1:] if part]
     for phrase in paper.phrases:

@@ -9,8 +9,13 @@ from functools import cached_property
 import numpy as np
 
 from llm_ocr.engines.embedded.geometry import Line, Rect, hull
-from llm_ocr.text.normalize import Word, words_in
-from llm_ocr.text.table_markup import around_tables, html_grid, is_markdown_row, markdown_grid
+from llm_ocr.text.normalize import WordSpan, words_in
+from llm_ocr.text.table_markup import (
+    is_markdown_row,
+    read_html_table,
+    read_markdown_table,
+    split_at_tables,
+)
 
 # Words of a line with a gap of this many of its heights between them are two phrases.
 PHRASE_GAP = 1.1
@@ -38,7 +43,7 @@ class Phrase:
         return (self.rect[1] + self.rect[3]) / 2
 
     @cached_property
-    def words(self) -> tuple[Word, ...]:
+    def words(self) -> tuple[WordSpan, ...]:
         return tuple(words_in(self.text))
 
 
@@ -97,17 +102,17 @@ def paper_of_text(text: str) -> Paper:
     """The phrases of a page's text, Markdown or HTML: cells, and pieces of lines with wide gaps."""
     found: list[tuple[str, Rect]] = []
     at = 0
-    for is_table, piece in around_tables(text):
+    for is_table, piece in split_at_tables(text):
         lines = piece.splitlines()
-        grid = html_grid(piece) if is_table else []
+        grid = read_html_table(piece) if is_table else []
         if not is_table and all(map(is_markdown_row, filter(str.strip, lines))):
-            grid = markdown_grid(lines)
+            grid = read_markdown_table(lines)
         for row in grid:
             found += [_placed(c.text, c.column * COLUMN, at) for c in row if c.text]
             at += 1
         for line in [] if grid else lines:
             if is_markdown_row(line):
-                cells = markdown_grid([line])
+                cells = read_markdown_table([line])
                 found += [
                     _placed(c.text, c.column * COLUMN, at) for r in cells for c in r if c.text
                 ]

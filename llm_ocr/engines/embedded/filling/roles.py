@@ -3,27 +3,27 @@
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
-from llm_ocr.parsing.schema_fields import Group, Kind, Leaf, Names
+from llm_ocr.parsing.schema_fields import FieldNames, ObjectField, ScalarField, ValueKind
 from llm_ocr.parsing.synonyms import synonyms
-from llm_ocr.text.normalize import bare
+from llm_ocr.text.normalize import normalized_words
 
 ISSUER = frozenset(
-    bare(
+    normalized_words(
         "seller supplier vendor issuer merchant store shop sender company bank payee creditor "
         "verkäufer lieferant aussteller absender rechnungssteller"
     )
 )
 RECIPIENT = frozenset(
-    bare(
+    normalized_words(
         "buyer customer client recipient purchaser bill payer debtor kunde käufer empfänger "
         "rechnungsempfänger auftraggeber besteller"
     )
 )
 # These are someone's role only in the name of a group.
-_VAGUE = frozenset(bare("bill bank company store shop"))
+_VAGUE = frozenset(normalized_words("bill bank company store shop"))
 # Words that leave open whose a value is.
 OPEN = frozenset(
-    bare(
+    normalized_words(
         "email e mail address iban bic phone telephone tel telefon mobile fax number no nr nummer "
         "id vat tax ust idnr reg registration name adresse anschrift contact kontakt account bank "
         "main general"
@@ -31,9 +31,11 @@ OPEN = frozenset(
 )
 # Groups that are the one person that a page is about.
 _ANYONE = frozenset(
-    bare("contact contacts person applicant candidate holder profile personal info details basics")
+    normalized_words(
+        "contact contacts person applicant candidate holder profile personal info details basics"
+    )
 )
-_BESIDE = frozenset(bare("to from by party details info data contact address"))
+_BESIDE = frozenset(normalized_words("to from by party details info data contact address"))
 # A word that begins like one of a role is of it, if it is long: Kundennummer.
 _LONG = 5
 
@@ -51,7 +53,7 @@ _WORDS = {Role.ISSUER: ISSUER, Role.RECIPIENT: RECIPIENT}
 _CALLED = {Role.ISSUER: ("seller",), Role.RECIPIENT: ("buyer",)}
 
 
-def role_of_group(group: Group) -> Role:
+def role_of_group(group: ObjectField) -> Role:
     words = [{*phrase} - _BESIDE for phrase in group.names.own]
     for role, known in _WORDS.items():
         if any(some and some <= known for some in words):
@@ -59,7 +61,7 @@ def role_of_group(group: Group) -> Role:
     return Role.OPEN if all(some <= _ANYONE | OPEN for some in words) else Role.OTHER
 
 
-def role_of(leaf: Leaf, around: Sequence[Group]) -> Role:
+def role_of(leaf: ScalarField, around: Sequence[ObjectField]) -> Role:
     """Whose a value is: of the group that it is in, else by its own name."""
     roles = [role_of_group(group) for group in around]
     known = [role for role in roles if role in _WORDS]
@@ -79,7 +81,7 @@ def says(wording: Iterable[str], role: Role) -> bool:
     return any(word in known or word.startswith(long) for word in wording)
 
 
-def stand_ins(leaves: Sequence[Leaf], groups: Sequence[Group]) -> list[Group]:
+def stand_ins(leaves: Sequence[ScalarField], groups: Sequence[ObjectField]) -> list[ObjectField]:
     """The issuer and the recipient where a schema asks for values of the one or the other, but not
     for both with their names: what is the one's is not the other's."""
     around = {leaf.path: [one for one in groups if is_in(leaf, one)] for leaf in leaves}
@@ -90,17 +92,20 @@ def stand_ins(leaves: Sequence[Leaf], groups: Sequence[Group]) -> list[Group]:
     return [_stand_in(role) for role in _WORDS if role not in named]
 
 
-def is_in(leaf: Leaf, group: Group) -> bool:
+def is_in(leaf: ScalarField, group: ObjectField) -> bool:
     return leaf.path.startswith(f"{group.path}.")
 
 
-def _has_name(group: Group) -> bool:
-    inner = [one for one in group.fields.values() if isinstance(one, Leaf)]
+def _has_name(group: ObjectField) -> bool:
+    inner = [one for one in group.fields.values() if isinstance(one, ScalarField)]
     return any(leaf.names.has("name", "address") for leaf in inner)
 
 
-def _stand_in(role: Role) -> Group:
+def _stand_in(role: Role) -> ObjectField:
     called = (_CALLED[role],)
     parts = ("name", "address")
-    fields = {part: Leaf(f"{role}.{part}", Names(((part,),)), Kind.TEXT) for part in parts}
-    return Group(f" {role}", Names(called, synonyms(called, column=False)), fields)
+    fields = {
+        part: ScalarField(f"{role}.{part}", FieldNames(((part,),)), ValueKind.TEXT)
+        for part in parts
+    }
+    return ObjectField(f" {role}", FieldNames(called, synonyms(called, column=False)), fields)

@@ -12,11 +12,11 @@ from llm_ocr.engines.embedded.filling.numbers import (
     loose_words,
     number,
 )
-from llm_ocr.parsing.schema_fields import Kind, Leaf
+from llm_ocr.parsing.schema_fields import ScalarField, ValueKind
 from llm_ocr.text.dates import dates_in
-from llm_ocr.text.negation import EMPTY, NO, TICKED, YES
-from llm_ocr.text.normalize import bare, folded, words_in
-from llm_ocr.text.notation import dates_meant
+from llm_ocr.text.negation import EMPTY_BOXES, NO_WORDS, TICKED_BOXES, YES_WORDS
+from llm_ocr.text.normalize import normalize, normalized_words, words_in
+from llm_ocr.text.notation import resolve_dates
 
 # Fields that hold no prose: a text for them has a digit in it.
 IDENTIFIER = ("number", "no", "nr", "nummer", "id", "code", "iban", "phone", "reference", "sku")
@@ -32,26 +32,30 @@ _PHONE = re.compile(
 )
 _HOURS = re.compile(r"\d{1,2}[.:]\d{2}\s*[-–]\s*\d{1,2}[.:]\d{2}")
 FEWEST_DIGITS = 5
-_NOT = frozenset(bare("not no never nicht kein keine nie non without ohne un"))
+_NOT = frozenset(normalized_words("not no never nicht kein keine nie non without ohne un"))
 # What a choice may begin with, and what may follow it without a mark between.
-_LEADING = frozenset(bare("the a an is ist der die das by per via mit with in bar paid bezahlt"))
-_FOLLOWING = frozenset(bare("on by at since in from via per with until am an mit bis seit vom von"))
-_RELATIVE = frozenset(bare("after nach within innerhalb days tage tagen weeks wochen"))
-_UNTIL = frozenset(bare("from ab bis"))
+_LEADING = frozenset(
+    normalized_words("the a an is ist der die das by per via mit with in bar paid bezahlt")
+)
+_FOLLOWING = frozenset(
+    normalized_words("on by at since in from via per with until am an mit bis seit vom von")
+)
+_RELATIVE = frozenset(normalized_words("after nach within innerhalb days tage tagen weeks wochen"))
+_UNTIL = frozenset(normalized_words("from ab bis"))
 
 
-def read(leaf: Leaf, text: str, notation: Notation) -> object:
+def read(leaf: ScalarField, text: str, notation: Notation) -> object:
     """The value that a text has for a field; None where it has none of its kind."""
     text = text.strip().lstrip(":#").strip()
     if not text or len(text) > LONGEST:
         return None
-    if leaf.kind in (Kind.NUMBER, Kind.WHOLE):
+    if leaf.kind in (ValueKind.NUMBER, ValueKind.INTEGER):
         return number(leaf, text, notation)
-    if leaf.kind is Kind.DATE:
+    if leaf.kind is ValueKind.DATE:
         return _date(text, notation)
-    if leaf.kind is Kind.BOOLEAN:
+    if leaf.kind is ValueKind.BOOLEAN:
         return _boolean(text)
-    if leaf.kind is Kind.CHOICE:
+    if leaf.kind is ValueKind.CHOICE:
         return _choice(leaf, text)
     return _text(leaf, text)
 
@@ -63,21 +67,27 @@ def _date(text: str, notation: Notation) -> str | None:
     before = [word.text for word in loose_words(text) if word.start < found.start]
     if len(before) > LOOSE_WORDS or {*before} & (BOUNDS | REFERRING | _RELATIVE) - _UNTIL:
         return None
-    return dates_meant(found.readings, notation.month_first)[0].isoformat()
+    return resolve_dates(found.values, notation.month_first)[0].isoformat()
 
 
 def _boolean(text: str) -> bool | None:
-    words = folded(text)
-    return True if words in {*YES, *TICKED} else False if words in {*NO, *EMPTY} else None
+    words = normalize(text)
+    return (
+        True
+        if words in {*YES_WORDS, *TICKED_BOXES}
+        else False
+        if words in {*NO_WORDS, *EMPTY_BOXES}
+        else None
+    )
 
 
-def _choice(leaf: Leaf, text: str) -> object:
+def _choice(leaf: ScalarField, text: str) -> object:
     """The member that the text begins with, where nothing behind it makes something else of it."""
     words = list(words_in(text))
-    members = sorted(leaf.members, key=lambda member: -len(bare(str(member))))
+    members = sorted(leaf.members, key=lambda member: -len(normalized_words(str(member))))
     for first in range(len(words)):
         for member in members:
-            wanted = bare(str(member))
+            wanted = normalized_words(str(member))
             end = first + len(wanted)
             if wanted and tuple(word.text for word in words[first:end]) == wanted:
                 rest = text[words[end - 1].end :]
@@ -91,12 +101,12 @@ def _choice(leaf: Leaf, text: str) -> object:
 def _is_all(rest: str, others: Sequence[object]) -> bool:
     """Whether what follows a choice leaves it as it is: a date, what is in brackets; but no `not`,
     no other member, and no word right behind it."""
-    words = bare(rest)
+    words = normalized_words(rest)
     if _NOT.intersection(words) or (
         re.match(r"\s*[-.,/]?\d", rest) and not next(dates_in(rest), None)
     ):
         return False
-    if any(_has(words, bare(str(one))) for one in others):
+    if any(_has(words, normalized_words(str(one))) for one in others):
         return False
     return not rest.lstrip()[:1].isalpha() or words[0] in _FOLLOWING
 
@@ -106,7 +116,7 @@ def _has(words: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
     return bool(wanted) and any(words[k : k + len(wanted)] == wanted for k in spans)
 
 
-def _text(leaf: Leaf, text: str) -> str | None:
+def _text(leaf: ScalarField, text: str) -> str | None:
     if leaf.names.has("currency", "wahrung"):
         return currency_for(leaf, text)
     if is_email(leaf):
@@ -124,15 +134,15 @@ def _text(leaf: Leaf, text: str) -> str | None:
     return text if re.search(r"\w", text) else None
 
 
-def is_email(leaf: Leaf) -> bool:
+def is_email(leaf: ScalarField) -> bool:
     return leaf.format == "email" or leaf.names.has("email") or _has_mail(leaf)
 
 
-def _has_mail(leaf: Leaf) -> bool:
+def _has_mail(leaf: ScalarField) -> bool:
     return any(_has(phrase, ("e", "mail")) for phrase in leaf.names.own)
 
 
-def is_identifier(leaf: Leaf) -> bool:
+def is_identifier(leaf: ScalarField) -> bool:
     last = [phrase[-1] for phrase in leaf.names.own[:2]]
     return any(word in IDENTIFIER or word.endswith(("nummer", "nr")) for word in last)
 

@@ -18,10 +18,10 @@ from llm_ocr.engines.embedded.filling.numbers import (
     is_rate,
 )
 from llm_ocr.engines.embedded.filling.values import read
-from llm_ocr.parsing.schema_fields import Kind, Leaf
+from llm_ocr.parsing.schema_fields import ScalarField, ValueKind
 from llm_ocr.parsing.synonyms import FIELDS
 from llm_ocr.text.dates import dates_in
-from llm_ocr.text.normalize import bare
+from llm_ocr.text.normalize import normalized_words
 
 # A rate beside an amount's label (VAT 20 %), and what it is of.
 _SUM = r"[^\w\s]?\s*(?:[A-Z]{3}\s*)?\d[\d.,' ]*"
@@ -33,13 +33,17 @@ _RATE = re.compile(
 # A number of a rate, of days or of items may follow a label of money: `Net 30`, `Total 3`.
 _COUNT = re.compile(r"[\s(]*\d{1,2}[\s).:]*")
 _PARTED = re.compile(r"(?<!\d)[:=#]|[:=#](?!\d)")
-_LEADING = frozenset(bare("in is ist are at @ of von mit the der die das zu approx ca circa about"))
-_PRICED = frozenset(
-    bare("amount betrag sum summe price preis value cost charge charges invoice now due payable")
+_LEADING = frozenset(
+    normalized_words("in is ist are at @ of von mit the der die das zu approx ca circa about")
 )
-_DUE = frozenset(bare("by on bis am zum"))
+_PRICED = frozenset(
+    normalized_words(
+        "amount betrag sum summe price preis value cost charge charges invoice now due payable"
+    )
+)
+_DUE = frozenset(normalized_words("by on bis am zum"))
 _DATED = frozenset(
-    bare(
+    normalized_words(
         "on am den dem der vom by bis is ist the at until til till before dd mm yy yyyy tt jj jjjj "
         "of issue issued monday tuesday wednesday thursday friday saturday sunday mon tue wed thu "
         "fri sat sun montag dienstag mittwoch donnerstag freitag samstag sonntag mo di mi do fr sa "
@@ -56,7 +60,7 @@ _GROSS = frozenset({"incl", "including", "inkl", "brutto", "gross"})
 
 # What fields of any schema are called; but for words that are as often values.
 _VALUES = frozenset(
-    bare(
+    normalized_words(
         "bank store shop markt company mobile mail post porto frei service goods invoice rechnung "
         "receipt bestellung from to an von start end tag note item items cost amount each text work"
     )
@@ -65,13 +69,13 @@ _KNOWN = frozenset(
     "".join(words)
     for line in FIELDS.strip().splitlines()
     for part in line.split(",")
-    if (words := bare(part)) and not (len(words) == 1 and words[0] in _VALUES)
+    if (words := normalized_words(part)) and not (len(words) == 1 and words[0] in _VALUES)
 )
 
 
 def is_known_label(text: str) -> bool:
     """Whether a text is, or begins before a colon with, what some field is called on paper."""
-    return "".join(bare(text.partition(":")[0])) in _KNOWN
+    return "".join(normalized_words(text.partition(":")[0])) in _KNOWN
 
 
 def has_value_elsewhere(label: Label) -> bool:
@@ -79,14 +83,18 @@ def has_value_elsewhere(label: Label) -> bool:
     leaf = label.field
     if label.is_whole:
         return True
-    if not isinstance(leaf, Leaf) or leaf.kind not in (Kind.NUMBER, Kind.WHOLE, Kind.DATE):
+    if not isinstance(leaf, ScalarField) or leaf.kind not in (
+        ValueKind.NUMBER,
+        ValueKind.INTEGER,
+        ValueKind.DATE,
+    ):
         return _RATE.fullmatch(label.rest.strip(" .():")) is not None
     if is_money(leaf) and _COUNT.fullmatch(label.rest):
         return True
     return is_same(label, leaf, label.rest)
 
 
-def value_behind(label: Label, leaf: Leaf, notation: Notation) -> object:
+def value_behind(label: Label, leaf: ScalarField, notation: Notation) -> object:
     """The value in a label's own phrase; for fields that are no texts."""
     rest = label.rest
     parted = _PARTED.search(rest)
@@ -102,25 +110,25 @@ def value_behind(label: Label, leaf: Leaf, notation: Notation) -> object:
     return read(leaf, rest.strip(" ."), notation) if is_same(label, leaf, head) else None
 
 
-def _is_before(leaf: Leaf, text: str, colon: int, notation: Notation) -> bool:
+def _is_before(leaf: ScalarField, text: str, colon: int, notation: Notation) -> bool:
     """Whether the value stands before a colon: `Total 5.00 (VAT: 1.00)`, not `Total 2023: 5`."""
     before = text[:colon]
     if read(leaf, before, notation) is None:
         return False
-    is_plain = leaf.kind in (Kind.NUMBER, Kind.WHOLE) and not is_rate(leaf)
+    is_plain = leaf.kind in (ValueKind.NUMBER, ValueKind.INTEGER) and not is_rate(leaf)
     is_bare = is_plain and not is_marked(before)
     return not (is_bare and any(char.isdigit() for char in text[colon:]))
 
 
-def _start(leaf: Leaf, text: str) -> int:
-    if leaf.kind in (Kind.NUMBER, Kind.WHOLE):
+def _start(leaf: ScalarField, text: str) -> int:
+    if leaf.kind in (ValueKind.NUMBER, ValueKind.INTEGER):
         return first_number(text)
-    if leaf.kind is Kind.DATE:
+    if leaf.kind is ValueKind.DATE:
         return min((one.start for one in dates_in(text)), default=len(text))
     return 0
 
 
-def is_same(label: Label, leaf: Leaf, head: str) -> bool:
+def is_same(label: Label, leaf: ScalarField, head: str) -> bool:
     """Whether the words behind a label say the same again, or nothing that matters."""
     for one in reversed(list(dates_in(head)) if is_money(leaf) else []):
         head = f"{head[: one.start]} {head[one.end :]}"
@@ -128,7 +136,7 @@ def is_same(label: Label, leaf: Leaf, head: str) -> bool:
     head = _RATE.sub(" ", head)
     if any(_GROSS.intersection(name) for name in names):
         head = _WITH_TAX.sub(" ", head)
-    words = bare(head)
+    words = normalized_words(head)
     if any(char.isdigit() for char in head):
         return False
     if frozenset(label.wording + words) in {frozenset(name) for name in names}:
@@ -143,10 +151,10 @@ def is_same(label: Label, leaf: Leaf, head: str) -> bool:
     return True
 
 
-def _allowed(leaf: Leaf) -> frozenset[str]:
-    if leaf.kind is Kind.DATE:
+def _allowed(leaf: ScalarField) -> frozenset[str]:
+    if leaf.kind is ValueKind.DATE:
         return _DATED
-    if leaf.kind not in (Kind.NUMBER, Kind.WHOLE):
+    if leaf.kind not in (ValueKind.NUMBER, ValueKind.INTEGER):
         return frozenset()
     money = _PRICED | _DUE if is_money(leaf) else UNITS
     return _LEADING | MONEY_WORDS | {code.lower() for code in CODES} | money

@@ -42,8 +42,8 @@ from llm_ocr.notebook import (
 )
 from llm_ocr.platforms.base import Gpu, JobSpec
 from llm_ocr.platforms.clouds import Place, open_platform
+from llm_ocr.platforms.costs.estimates import estimate_costs
 from llm_ocr.platforms.launching import job_spec, priced
-from llm_ocr.platforms.planning import plan_input
 from llm_ocr.storage.hub_address import run_uri
 
 # %% [markdown]
@@ -119,11 +119,11 @@ show_first_pages(INPUT)
 # ## What it will cost
 #
 # Pages counted in a sample of all documents, whatever `LIMIT` is, and priced for every platform.
-# Your own prices: `plan_input(..., Settings(prices=Path("my-prices.toml")))`.
+# Your own prices: `estimate_costs(..., Settings(prices=Path("my-prices.toml")))`.
 
 # %%
-quote = plan_input(INPUT, gpus=[GPU], tasks=TASKS)
-show_plan(quote)
+estimate = estimate_costs(INPUT, gpus=[GPU], tasks=TASKS)
+show_plan(estimate)
 
 # %% [markdown]
 # The same for many pages, so that starts don't decide: published speeds of GPUs at their platforms'
@@ -215,7 +215,7 @@ show_figures(OUT)
 # tables all the same. Below the chart is how the sessions' counts make the run's.
 
 # %%
-show_against_plan(OUT, quote.of("hf-jobs"))
+show_against_plan(OUT, estimate.cheapest("hf-jobs"))
 
 # %% [markdown]
 # Beside it the platform charges for the minutes that a machine takes to start: the image is

@@ -26,12 +26,12 @@ from llm_ocr.markdown import inline, quoted
 from llm_ocr.messages import counted
 from llm_ocr.pipeline.preview import first_pages
 from llm_ocr.platforms.base import Job, JobSpec, Platform, PlatformError, State, wait
-from llm_ocr.platforms.offers import Offer, Quote, quote
-from llm_ocr.platforms.price_files import load_prices
-from llm_ocr.platforms.prices import Interval, Source
-from llm_ocr.platforms.quote_table import render_quote
-from llm_ocr.platforms.survey import Survey
-from llm_ocr.platforms.throughput import load_speeds
+from llm_ocr.platforms.costs.estimate_table import render_estimate
+from llm_ocr.platforms.costs.estimates import Estimate, MachineEstimate, price_pages
+from llm_ocr.platforms.costs.page_estimate import PageEstimate
+from llm_ocr.platforms.costs.price_files import load_prices
+from llm_ocr.platforms.costs.prices import Citation, Interval
+from llm_ocr.platforms.costs.throughput import load_throughput
 from llm_ocr.report.pictures import page_with_boxes, with_figures
 from llm_ocr.report.sessions import SessionRecord, read_sessions, total_cost
 from llm_ocr.sources.names import safe_name
@@ -70,9 +70,9 @@ def show_first_pages(place: str, count: int = 3) -> None:
     _show(figure)
 
 
-def show_plan(quote: Quote) -> None:
+def show_plan(estimate: Estimate) -> None:
     """What the pages cost everywhere, as `llm-ocr plan` prints it."""
-    Console(width=100, force_jupyter=False).print(render_quote(quote), highlight=False)
+    Console(width=100, force_jupyter=False).print(render_estimate(estimate), highlight=False)
 
 
 def show_costs(model: str = "deepseek-ocr") -> None:
@@ -82,7 +82,8 @@ def show_costs(model: str = "deepseek-ocr") -> None:
     Nothing here is measured on this machine.
     """
     many = Interval(MANY_PAGES, MANY_PAGES, MANY_PAGES)
-    priced = quote(Survey(1, 1, 0, many), load_prices(), load_speeds(), model=model)
+    pages = PageEstimate(1, 1, 0, many)
+    priced = price_pages(pages, load_prices(), load_throughput(), model=model)
     bars = [
         (f"{one.platform} {one.machine}", _thousand(one.cost), one.price_source, "steelblue")
         for one in priced.offers
@@ -98,10 +99,10 @@ def show_costs(model: str = "deepseek-ocr") -> None:
 
 
 def _thousand(cost: Interval) -> Interval:
-    return cost.times(1000 / MANY_PAGES)
+    return cost.scale(1000 / MANY_PAGES)
 
 
-def _cost_bars(axes: Axes, bars: Sequence[tuple[str, Interval, Source, str]], model: str) -> None:
+def _cost_bars(axes: Axes, bars: Sequence[tuple[str, Interval, Citation, str]], model: str) -> None:
     expected = [cost.expected for _, cost, _, _ in bars]
     below = [cost.expected - cost.low for _, cost, _, _ in bars]
     above = [cost.high - cost.expected for _, cost, _, _ in bars]
@@ -117,8 +118,8 @@ def _cost_bars(axes: Axes, bars: Sequence[tuple[str, Interval, Source, str]], mo
     axes.tick_params(axis="y", labelsize=8)
 
 
-def _sources(sources: Mapping[str, Source]) -> Iterator[str]:
-    yield f"Of {MANY_PAGES:,} pages, starts of machines included. `*` as others quote it."
+def _sources(sources: Mapping[str, Citation]) -> Iterator[str]:
+    yield f"Of {MANY_PAGES:,} pages, starts of machines included. `*` as quoted by others."
     yield ""
     yield "| figure | from | read |"
     yield "| --- | --- | --- |"
@@ -216,7 +217,7 @@ def show_evaluation(out: str, tests: str) -> None:
             print(problem)  # noqa: T201
 
 
-def show_against_plan(out: str, offer: Offer) -> None:
+def show_against_plan(out: str, offer: MachineEstimate) -> None:
     """Speed and cost of reading the pages, beside what the plan said, and how the sessions' counts
     make the run's.
 
@@ -317,7 +318,7 @@ def _costs(axes: Axes, cost: float, planned: Interval) -> None:
 
 
 def _show(figure: Figure) -> None:
-    """LocalExecutor and now, and not again at the cell's end."""
+    """Here and now, and not again at the cell's end."""
     figure.tight_layout()
     display(figure)
     plt.close(figure)

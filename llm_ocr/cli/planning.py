@@ -72,32 +72,34 @@ def _plan(
     from rich.console import Console
 
     from llm_ocr.pipeline.progress import watch
-    from llm_ocr.platforms.planning import plan_input
-    from llm_ocr.platforms.quote_table import render_quote
+    from llm_ocr.platforms.costs.estimate_table import render_estimate
+    from llm_ocr.platforms.costs.estimates import estimate_costs
 
     with watch(Console(stderr=True), False) as notify:
-        quote = plan_input(inputs, settings, sample=sample, gpus=gpus, tasks=tasks, notify=notify)
+        estimate = estimate_costs(
+            inputs, settings, sample=sample, gpus=gpus, tasks=tasks, notify=notify
+        )
     if json_output:
-        typer.echo(json.dumps(asdict(quote), indent=2))
+        typer.echo(json.dumps(asdict(estimate), indent=2))
     else:
         console = terminal()
-        console.print(render_quote(quote, console.width), highlight=False)
+        console.print(render_estimate(estimate, console.width), highlight=False)
 
 
 def _update(runs: list[str], settings: "Settings", gpus: list[str]) -> None:
-    from llm_ocr.platforms.measured import add_to, measured
+    from llm_ocr.platforms.costs.throughput import append_throughput, observed_throughput
 
     if settings.throughput is None:
         raise typer.BadParameter("--update-throughput needs the file to write, as --throughput")
     if len(gpus) > 1:
         raise typer.BadParameter("with --update-throughput, --gpu is the one that the runs used")
-    found = measured(runs, settings, gpus[0] if gpus else None)
-    add_to(settings.throughput, found)
-    for one in found:
-        speed = one.pages_per_minute
+    measured = observed_throughput(runs, settings, gpus[0] if gpus else None)
+    append_throughput(settings.throughput, measured)
+    for entry in measured:
+        speed = entry.pages_per_minute
         terminal().print(
-            f"{settings.throughput}: {one.model} on {one.gpu}, {speed.expected:.1f} pages/min "
-            f"({speed.low:.1f}-{speed.high:.1f}), {one.source.url}",
+            f"{settings.throughput}: {entry.model} on {entry.gpu}, {speed.expected:.1f} pages/min "
+            f"({speed.low:.1f}-{speed.high:.1f}), {entry.source.url}",
             highlight=False,
             soft_wrap=True,
         )

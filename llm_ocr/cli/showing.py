@@ -104,9 +104,9 @@ def errors() -> Iterator[None]:
     from llm_ocr.platforms.base import PlatformError
     from llm_ocr.platforms.batch_job import BatchJobError
     from llm_ocr.platforms.cluster import ClusterError, NoSuchPlaceError, NoSuchStageError
-    from llm_ocr.platforms.measured import NothingMeasuredError
-    from llm_ocr.platforms.prices import NoSuchPriceError
-    from llm_ocr.platforms.tables import TableFileError
+    from llm_ocr.platforms.costs.prices import UnknownPriceError
+    from llm_ocr.platforms.costs.throughput import NoThroughputError
+    from llm_ocr.platforms.costs.toml_files import TomlFileError
     from llm_ocr.report.status import NoRunError
     from llm_ocr.sources.open import NoInputError
     from llm_ocr.storage.store import RunInUseError, StorageError
@@ -132,16 +132,16 @@ def errors() -> Iterator[None]:
         NoInputError,
         NoRunError,
         NoSuchPlaceError,
-        NoSuchPriceError,
+        UnknownPriceError,
         NoSuchShareError,
         NoSuchStageError,
         NoSuchStatusError,
         NoSuchTaskError,
-        NothingMeasuredError,
+        NoThroughputError,
         NothingToEvaluateError,
         SchemaError,
         SettingsMismatchError,
-        TableFileError,
+        TomlFileError,
         RunInUseError,
     ) as error:
         say(str(error))

@@ -18,8 +18,8 @@ from llm_ocr.pipeline.retrying import wanted_pages
 from llm_ocr.platforms.base import Gpu, JobSpec, Platform
 from llm_ocr.platforms.carrying import CarriedFile, carried
 from llm_ocr.platforms.cluster import NoSuchPlaceError, NoSuchStageError
-from llm_ocr.platforms.planning import price_per_hour
-from llm_ocr.platforms.prices import NoSuchPriceError
+from llm_ocr.platforms.costs.estimates import price_per_hour
+from llm_ocr.platforms.costs.prices import UnknownPriceError
 from llm_ocr.report.sessions import read_sessions, total_cost
 from llm_ocr.settings import Settings, gathered
 from llm_ocr.storage.hub_address import run_uri
@@ -182,7 +182,7 @@ def priced(
     """The settings, and those of the environment and the env file, with the price of the platform's
     machine, if they have none and it is known.
 
-    `prices` is a user's file. Raises TableFileError, and NoSuchPriceError where a budget needs the
+    `prices` is a user's file. Raises TomlFileError, and UnknownPriceError where a budget needs the
     price.
     """
     settings = gathered(settings)
@@ -191,10 +191,10 @@ def priced(
     prices = prices or (Path(settings["prices"]) if settings.get("prices") else None)
     try:
         price = price_per_hour(platform.name, platform.machine(gpu), prices)
-    except NoSuchPriceError as error:
+    except UnknownPriceError as error:
         if settings.get("max_cost") is None:
             return dict(settings)
-        raise NoSuchPriceError(f"--max-cost needs --price-per-hour: {error}") from error
+        raise UnknownPriceError(f"--max-cost needs --price-per-hour: {error}") from error
     return {**settings, "price_per_hour": price}
 
 

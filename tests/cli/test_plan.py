@@ -109,9 +109,9 @@ def test_a_broken_pdf_among_others_is_told(inputs: Path) -> None:
         (["nowhere.pdf"], "no such file or folder"),
         (["IN", "--gpu", "tpu"], "no platform has a price for tpu"),
         (["IN", "--gpu", "h200"], "on h200 is not known"),
-        (["IN", "--model", "olmocr-2"], "how fast olmocr-2 is is not known"),
+        (["IN", "--model", "olmocr-2"], "the speed of olmocr-2 is not known"),
         (["IN", "--prices", "nowhere.toml"], "nowhere.toml: can't be read"),
-        (["IN", "--pages", "7-9"], "look at --pages"),
+        (["IN", "--pages", "7-9"], "no page that --pages selects"),
         ([], "name what to read"),
         (["--update-throughput", "IN"], "needs the file to write"),
         (["--update-throughput", "IN", "--throughput", "OUT"], "holds no run with sessions"),
@@ -173,7 +173,7 @@ def test_the_speed_of_a_run_is_taken_for_the_next_plan(tmp_path: Path, inputs: P
     update = ("plan", "--update-throughput", out, "--throughput", mine)
     silent = llm_ocr(*update)
     assert silent.returncode == 2
-    assert "give --gpu" in silent.stderr
+    assert "name its GPU with --gpu" in silent.stderr
     done = llm_ocr(*update, "--gpu", "l4")
     assert done.returncode == 0, done.stderr
     assert re.search(r"deepseek-ocr on l4, [\d.]+ pages/min", done.stdout)

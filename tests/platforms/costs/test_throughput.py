@@ -1,12 +1,17 @@
-"""Speeds: from the package, from a user's file, and from one's own runs."""
+"""Throughput: from the package, from a user's file, and from a user's runs."""
 
 from pathlib import Path
 
 import pytest
 
-from llm_ocr.platforms.measured import NothingMeasuredError, add_to, measured
-from llm_ocr.platforms.tables import TableFileError
-from llm_ocr.platforms.throughput import gpu_named, load_speeds
+from llm_ocr.platforms.costs.throughput import (
+    NoThroughputError,
+    append_throughput,
+    gpu_short_name,
+    load_throughput,
+    observed_throughput,
+)
+from llm_ocr.platforms.costs.toml_files import TomlFileError
 from llm_ocr.report.sessions import SessionRecord, write_session
 from llm_ocr.report.status import NoRunError
 from llm_ocr.settings import Settings
@@ -46,32 +51,32 @@ def session(run: Path, name: str, pages: int, seconds: float | None, *engines: s
         ("NVIDIA GeForce RTX 4090", None),
     ],
 )
-def test_gpus_are_known_by_what_nvidia_calls_them(name: str, short: str | None) -> None:
-    assert gpu_named(name) == short
+def test_gpus_are_known_by_nvidias_names(name: str, short: str | None) -> None:
+    assert gpu_short_name(name) == short
 
 
-def test_the_recipes_figures_are_there_with_a_spread() -> None:
-    speeds = load_speeds()
+def test_the_package_has_published_figures_with_a_spread() -> None:
+    speeds = load_throughput()
     expected = {"a100": 91, "l40s": 83, "l4": 39}
     for gpu, pages in expected.items():
-        known = speeds.of(gpu, "deepseek-ocr")
+        known = speeds.get(gpu, "deepseek-ocr")
         assert known is not None
         speed = known.pages_per_minute
         assert (speed.low, speed.expected, speed.high) == pytest.approx(
             (0.7 * pages, pages, 1.3 * pages)
         )
-    assert speeds.of("l4", "olmocr-2") is None
+    assert speeds.get("l4", "olmocr-2") is None
 
 
-def test_runs_are_added_to_a_file_that_then_wins(tmp_path: Path) -> None:
+def test_figures_of_runs_override_the_packages(tmp_path: Path) -> None:
     session(tmp_path / "a", "1", 6000, 3600.0, A100)
     session(tmp_path / "a", "2", 3000, 1200.0, A100)
     session(tmp_path / "b", "3", 4800, 3600.0, "vLLM 0.32.0 on 2 x NVIDIA L4")
-    found = measured([str(tmp_path / "a"), str(tmp_path / "b")], Settings())
+    found = observed_throughput([str(tmp_path / "a"), str(tmp_path / "b")], Settings())
     mine = tmp_path / "sub" / "mine.toml"
-    add_to(mine, found)
-    speeds = load_speeds(mine)
-    a100, l4 = (speeds.of(gpu, "deepseek-ocr") for gpu in ("a100", "l4"))
+    append_throughput(mine, found)
+    speeds = load_throughput(mine)
+    a100, l4 = (speeds.get(gpu, "deepseek-ocr") for gpu in ("a100", "l4"))
     assert a100 is not None
     assert l4 is not None
     # 9,000 pages in 80 minutes, once 100 and once 150 a minute.
@@ -81,35 +86,35 @@ def test_runs_are_added_to_a_file_that_then_wins(tmp_path: Path) -> None:
     assert l4.pages_per_minute.expected == pytest.approx(40)
     assert (l4.pages_per_minute.low, l4.pages_per_minute.high) == pytest.approx((36, 44))
     assert a100.source.url == f"9,000 pages of {tmp_path / 'a'}"
-    assert speeds.of("l40s", "deepseek-ocr") == load_speeds().of("l40s", "deepseek-ocr")
+    assert speeds.get("l40s", "deepseek-ocr") == load_throughput().get("l40s", "deepseek-ocr")
 
 
-def test_what_stood_in_the_file_stays(tmp_path: Path) -> None:
+def test_appending_keeps_the_files_content(tmp_path: Path) -> None:
     session(tmp_path / "run", "1", 1000, 600.0, A100)
     mine = tmp_path / "mine.toml"
     mine.write_text('# by hand\n[[measured]]\ngpu = "t4"\nmodel = "x"\npages_per_minute = 3\n')
-    add_to(mine, measured([str(tmp_path / "run")], Settings()))
+    append_throughput(mine, observed_throughput([str(tmp_path / "run")], Settings()))
     assert mine.read_text().startswith("# by hand\n")
-    speeds = load_speeds(mine)
-    assert speeds.of("t4", "x") is not None
-    known = speeds.of("a100", "deepseek-ocr")
+    speeds = load_throughput(mine)
+    assert speeds.get("t4", "x") is not None
+    known = speeds.get("a100", "deepseek-ocr")
     assert known is not None
     assert known.pages_per_minute.expected == pytest.approx(100)
 
 
-def test_sessions_that_tell_nothing_are_left_out(tmp_path: Path) -> None:
+def test_sessions_without_a_usable_speed_are_left_out(tmp_path: Path) -> None:
     session(tmp_path / "run", "1", 99, 60.0, A100)
     session(tmp_path / "run", "2", 1000, None, A100)
     session(tmp_path / "run", "3", 1000, 600.0, "vLLM 0.32.0")
     session(tmp_path / "run", "4", 1000, 600.0, A100, "vLLM 0.32.0 on 1 x NVIDIA L4")
     run = [str(tmp_path / "run")]
-    with pytest.raises(NothingMeasuredError, match="give --gpu"):
-        measured(run, Settings())
-    [known] = measured(run, Settings(), gpu="l4")
+    with pytest.raises(NoThroughputError, match="name its GPU with --gpu"):
+        observed_throughput(run, Settings())
+    [known] = observed_throughput(run, Settings(), gpu="l4")
     assert known.gpu == "l4"
     assert known.pages_per_minute.expected == pytest.approx(100)
     with pytest.raises(NoRunError, match="holds no run"):
-        measured([str(tmp_path / "nowhere")], Settings())
+        observed_throughput([str(tmp_path / "nowhere")], Settings())
 
 
 @pytest.mark.parametrize(
@@ -123,11 +128,13 @@ def test_sessions_that_tell_nothing_are_left_out(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_wrong_file_is_told_and_not_added_to(tmp_path: Path, text: str, said: str) -> None:
+def test_an_invalid_file_is_an_error_and_not_appended_to(
+    tmp_path: Path, text: str, said: str
+) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text(text)
-    with pytest.raises(TableFileError, match=said):
-        load_speeds(mine)
-    with pytest.raises(TableFileError):
-        add_to(mine, ())
+    with pytest.raises(TomlFileError, match=said):
+        load_throughput(mine)
+    with pytest.raises(TomlFileError):
+        append_throughput(mine, ())
     assert mine.read_text() == text

@@ -2,9 +2,15 @@
 
 import pytest
 
-from llm_ocr.platforms.image_tokens import FittedPatches, Fixed, ImageRule, Tiles, WholePatches
-from llm_ocr.platforms.price_files import load_prices
-from llm_ocr.platforms.prices import TokenPrice
+from llm_ocr.platforms.costs.price_files import load_prices
+from llm_ocr.platforms.costs.prices import (
+    FittedPatches,
+    FixedTokens,
+    ImageTokenRule,
+    TokenPrice,
+    TokensPerTile,
+    WholePatches,
+)
 
 CLAUDE = FittedPatches(side=28, budget=4784, longest=2576)
 CLAUDE_SMALL = FittedPatches(side=28, budget=1568, longest=1568)
@@ -34,19 +40,19 @@ GPT_6 = WholePatches(side=32, budget=2500, weight=1.2)
         (GPT_6, (2560, 1440), 2931),
         (GPT_6, (4032, 3024), 2942),
         # ai.google.dev, "Understand and count tokens": 258 for each tile of 768 pixels.
-        (Tiles(side=768, each=258), (768, 768), 258),
-        (Tiles(side=768, each=258), (1536, 769), 4 * 258),
-        (Fixed(1101), (5000, 10), 1101),
+        (TokensPerTile(side=768, each=258), (768, 768), 258),
+        (TokensPerTile(side=768, each=258), (1536, 769), 4 * 258),
+        (FixedTokens(1101), (5000, 10), 1101),
     ],
 )
-def test_an_image_is_as_many_tokens_as_its_provider_says(
-    rule: ImageRule, size: tuple[int, int], tokens: int
+def test_images_have_the_tokens_that_their_provider_publishes(
+    rule: ImageTokenRule, size: tuple[int, int], tokens: int
 ) -> None:
     assert rule.tokens(*size) == tokens
     assert rule.tokens(*reversed(size)) == tokens
 
 
-def test_the_price_file_has_these_rules() -> None:
+def test_the_price_file_uses_these_rules() -> None:
     rules = {
         name: api.price.image
         for name, api in load_prices().apis.items()

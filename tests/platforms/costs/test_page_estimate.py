@@ -1,13 +1,13 @@
-"""The estimate of pages: what it is when all was counted, and how often it is right when not."""
+"""The estimate of pages is exact if all were counted, and else as often right as it says."""
 
 import random
 
 import pytest
 
-from llm_ocr.platforms.sampling import Stratum, total_pages
+from llm_ocr.platforms.costs.page_estimate import Stratum, total_pages
 
 
-def test_what_was_counted_as_a_whole_is_exact() -> None:
+def test_a_full_count_is_exact() -> None:
     pages = total_pages([Stratum(3, [1, 40, 2]), Stratum(2, [1, 1]), Stratum(0, [])])
     assert (pages.low, pages.expected, pages.high) == (45, 45, 45)
 
@@ -19,7 +19,7 @@ def test_a_sample_is_scaled_up_and_never_below_what_was_counted() -> None:
     assert pages.high > 2 * pages.expected
 
 
-def test_documents_that_are_alike_need_no_interval_and_one_alone_has_a_wide_one() -> None:
+def test_equal_documents_have_no_interval_and_a_single_one_a_wide_one() -> None:
     alike = total_pages([Stratum(1000, [8] * 20)])
     assert (alike.low, alike.expected, alike.high) == (8000, 8000, 8000)
     alone = total_pages([Stratum(1000, [8])])
@@ -27,7 +27,7 @@ def test_documents_that_are_alike_need_no_interval_and_one_alone_has_a_wide_one(
     assert alone.high > 5 * alone.expected
 
 
-def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
+def test_the_interval_contains_the_truth_about_as_often_as_it_says() -> None:
     chance = random.Random(5)
     documents = [max(1, round(chance.lognormvariate(2, 0.6))) for _ in range(2000)]
     right = 0
@@ -37,7 +37,7 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
     assert 0.90 <= right / 400 <= 0.99
 
 
-def test_the_more_of_the_whole_was_counted_the_surer_it_is() -> None:
+def test_a_larger_share_of_counted_documents_narrows_the_interval() -> None:
     counted = [1, 2, 3, 4, 5, 6, 7, 8, 9] * 10
     most, few = total_pages([Stratum(100, counted)]), total_pages([Stratum(10_000, counted)])
     margins = [(one.high - one.expected) / one.expected for one in (most, few)]

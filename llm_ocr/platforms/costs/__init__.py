@@ -1,0 +1,1 @@
+"""Cost estimates: how many pages an input has, and what reading them costs on each platform."""

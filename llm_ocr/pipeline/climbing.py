@@ -12,13 +12,19 @@ from llm_ocr.inference.replies import Answer, EngineFailedError
 from llm_ocr.inference.request import ChatRequest
 from llm_ocr.models.profile import Rung
 from llm_ocr.records import ErrorCode, PageError, ParsedAnswer
+from llm_ocr.stages.layer import LAYER_IS_WRONG
 from llm_ocr.stages.stage import FIRST, Asked, Question, Reader, Reading, Spent
 
 log = logging.getLogger(__name__)
 
 # What a page is refused or failed with that another reader may do better.
 ANOTHER_MAY = frozenset(
-    {ErrorCode.REQUEST_REJECTED, ErrorCode.ENGINE_ERROR, ErrorCode.ENGINE_TIMEOUT}
+    {
+        ErrorCode.REQUEST_REJECTED,
+        ErrorCode.ENGINE_ERROR,
+        ErrorCode.ENGINE_TIMEOUT,
+        ErrorCode.UNREADABLE_ANSWER,
+    }
 )
 # A cut answer that agrees this much with the text layer is kept: it has nearly all, with layout.
 NEARLY_ALL = 0.85
@@ -159,10 +165,9 @@ def _bears_out(other: Reading, best: Reading) -> bool:
 
 def _borne_out(best: Reading) -> Reading:
     parsed = best.parsed
-    said = "another reader reads the same: the PDF's own text is what is wrong"
     return replace(
         best,
-        parsed=ParsedAnswer(parsed.blocks, (*parsed.notes, said)),
+        parsed=ParsedAnswer(parsed.blocks, (*parsed.notes, LAYER_IS_WRONG)),
         verdict=replace(best.verdict, flaw=None),
     )
 

@@ -9,7 +9,9 @@ from llm_ocr.models.catalogue import profile_named
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.pipeline.again import Elsewhere
 from llm_ocr.pipeline.loop import Work
+from llm_ocr.records import TextLayerUse
 from llm_ocr.stages.extract import ExtractStage
+from llm_ocr.stages.layer import stored_layer
 from llm_ocr.stages.reparse import READ, NewReading, ReparseStage, read_anew
 from llm_ocr.stages.stage import FIRST
 from llm_ocr.storage.store import Store
@@ -95,7 +97,8 @@ class Reparsing:
         if not _was_shown_whole(row, profile, plan):
             self._left_alone["the model was shown another image than the stored one"] += 1
             return None
-        return read_anew(row, profile)
+        is_used = plan.settings.get("text_layer") != TextLayerUse.OFF
+        return read_anew(row, profile, stored_layer(row) if is_used else None)
 
     def _profile(self, name: str) -> ModelProfile | None:
         if name not in self._profiles and name not in self._unknown:

@@ -20,6 +20,19 @@ from llm_ocr.records import (
 )
 from llm_ocr.tables.schema import Row
 
+# A note on pages whose text layer says otherwise than two who looked at them.
+LAYER_IS_WRONG = "another reader reads the same: the PDF's own text is what is wrong"
+
+
+def stored_layer(row: Row) -> TextLayer | None:
+    """The text layer of a page's row as what its answer is held against and mended from; None where
+    the row doesn't say all of it: it has its text and its trust alone."""
+    # A layer of trust 1 has no damage, and lies under no image.
+    text = row["layer_text"] if row["text_layer"] == 1.0 else None
+    if not text or not is_language(text) or LAYER_IS_WRONG in (row["notes"] or ()):
+        return None
+    return TextLayer(text, under_image=False)
+
 
 def check_text(page: Page, layer: TextLayer | None) -> None:
     """Where a page's own text is all that is wanted, there must be some. Raises PageError."""

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from llm_ocr.records import FIGURE_LABELS, Block, TextLayer
+from llm_ocr.records import FIGURE_LABELS, Block, ParsedAnswer, TextLayer
 from llm_ocr.sources.text_trust import SOFT_HYPHENS
 
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
@@ -32,17 +32,17 @@ _LISTED = re.compile(rf"\s*(?P<mark>{_MARK})\s*(?P<words>\S+(?:\s+\S+)?)")
 _BULLET = re.compile(r"[•▪◦●‣○■□·*–-]")
 
 
-def mended_from(layer: TextLayer | None, blocks: Sequence[Block]) -> tuple[Sequence[Block], int]:
-    """The blocks of a whole page, and how many places were mended.
+def mended_from(layer: TextLayer | None, parsed: ParsedAnswer) -> ParsedAnswer:
+    """The reading of a whole page with a note on how many of its places were mended.
 
-    Blocks stay as they are without a layer whose trust is 1.
+    It stays as it is without a layer whose trust is 1.
     """
     if layer is None or not layer.is_usable or layer.trust < 1.0 or layer.under_image:
-        return blocks, 0
-    words = _Words(blocks, layer)
+        return parsed
+    words = _Words(parsed.blocks, layer)
     lines = _listed(layer)
     mended, count = [], 0
-    for block in blocks:
+    for block in parsed.blocks:
         text, places = block.text, 0
         if block.label not in FIGURE_LABELS and block.label != "equation":
             text, places = words.closed_up(text)
@@ -51,7 +51,10 @@ def mended_from(layer: TextLayer | None, blocks: Sequence[Block]) -> tuple[Seque
             places += items
         count += places
         mended.append(replace(block, text=text) if places else block)
-    return mended, count
+    if not count:
+        return parsed
+    note = f"spaces and line breaks mended from the PDF's own text in {count} places"
+    return ParsedAnswer(tuple(mended), (*parsed.notes, note))
 
 
 class _Words:

@@ -229,16 +229,9 @@ class PageItem:
         if verdict.why:
             parsed = ParsedAnswer(parsed.blocks, (*parsed.notes, verdict.why))
         if not profile.takes_text_layer and verdict.is_good:
-            parsed = self._mended(parsed)
+            parsed = mended_from(self._layer, parsed)
         prompt = profile.prompt_hash(rung.task)
         return Reading(reader, rung.name, prompt, answer, parsed, verdict, told=beside)
-
-    def _mended(self, parsed: ParsedAnswer) -> ParsedAnswer:
-        blocks, count = mended_from(self._layer, parsed.blocks)
-        if not count:
-            return parsed
-        note = f"spaces and line breaks mended from the PDF's own text in {count} places"
-        return ParsedAnswer(tuple(blocks), (*parsed.notes, note))
 
     def _evidence(self, profile: ModelProfile, task: Task) -> Evidence:
         page, least = self._drawn, self._how.min_agreement

@@ -8,10 +8,20 @@ from llm_ocr.documents import Document
 from llm_ocr.inference.quality import DOUBTS, WITNESSED, Evidence, Flaw, before_loop, judge
 from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import ModelProfile
-from llm_ocr.records import Block, Box, Page, PageError, PageStatus, ParsedAnswer
+from llm_ocr.records import (
+    Block,
+    Box,
+    Page,
+    PageError,
+    PageStatus,
+    ParsedAnswer,
+    TextLayer,
+)
 from llm_ocr.sources.pool import RenderPool
 from llm_ocr.sources.raster import Crop
 from llm_ocr.stages.figures import crops_of, figure_blocks, figures_of
+from llm_ocr.stages.layer import LAYER_IS_WRONG
+from llm_ocr.stages.mending import mended_from
 from llm_ocr.stages.rows import block_of, page_rows
 from llm_ocr.stages.stage import BY_FLAW, Reading, Spent, item_result
 from llm_ocr.tables.counts import ItemResult
@@ -21,7 +31,7 @@ from llm_ocr.tables.schema import Row
 # The columns that say what was read, and how.
 READ = (
     *("page_id", "doc_id", "source_uri", "page_number", "status", "width", "height"),
-    *("blocks", "agreement", "flaw"),
+    *("blocks", "agreement", "flaw", "notes", "text_layer", "layer_text"),
     *("raw_answer", "profile", "parser_version", "way", "finish_reason", "error_code"),
     *("attempts", "prompt_tokens", "completion_tokens"),
 )
@@ -39,10 +49,11 @@ class NewReading:
     flaw: str | None = None
 
 
-def read_anew(row: Row, profile: ModelProfile) -> NewReading | None:
+def read_anew(row: Row, profile: ModelProfile, layer: TextLayer | None = None) -> NewReading | None:
     """The reading of a page's row, if the profile's parser is newer and reads it otherwise.
 
-    What a newer parser can't read at all stays as it was.
+    The page's text layer is used as a run uses it. What a newer parser can't read at all stays as
+    it was.
     """
     if row["raw_answer"] is None or row["parser_version"] >= profile.parser_version:
         return None
@@ -53,8 +64,12 @@ def read_anew(row: Row, profile: ModelProfile) -> NewReading | None:
     # Of a page with a loop the agreement is that of what was kept.
     is_repetitive = row["status"] == PageStatus.REPETITIVE
     is_witnessed = (row["agreement"] or 0.0) >= WITNESSED and not is_repetitive
-    evidence = Evidence(ink=1.0, may_loop=profile.may_loop, is_witnessed=is_witnessed)
+    evidence = Evidence(ink=1.0, layer=layer, may_loop=profile.may_loop)
+    if layer is None:
+        evidence = replace(evidence, is_witnessed=is_witnessed)
     verdict = judge(answer, parsed.blocks, evidence)
+    if verdict.agreement is not None:
+        is_witnessed = verdict.agreement >= WITNESSED
     if verdict.flaw in (Flaw.EMPTY, Flaw.NO_TEXT):
         return None
     if verdict.flaw is Flaw.LOOP:
@@ -62,6 +77,12 @@ def read_anew(row: Row, profile: ModelProfile) -> NewReading | None:
         parsed = profile.read(kept.text, row["width"], row["height"])
     if verdict.why:
         parsed = ParsedAnswer(parsed.blocks, (*parsed.notes, verdict.why))
+    # What an answer was doubted for is not looked at here: that stands, as its agreement does.
+    flaw = verdict.flaw or (row.get("flaw") if row.get("flaw") in DOUBTS else None)
+    if flaw is None and not profile.takes_text_layer:
+        parsed = mended_from(layer, parsed)
+    if LAYER_IS_WRONG in (row["notes"] or ()):
+        parsed = ParsedAnswer(parsed.blocks, (*parsed.notes, LAYER_IS_WRONG))
     is_fallback = row["status"] == PageStatus.FALLBACK
     status = PageStatus.FALLBACK if is_fallback else BY_FLAW[verdict.flaw]
     before = [block_of(one) for one in row["blocks"] or ()]
@@ -71,8 +92,6 @@ def read_anew(row: Row, profile: ModelProfile) -> NewReading | None:
         blocks = tuple(replace(one, confidence=old.confidence) for one, old in pairs)
     if status == row["status"] and list(blocks) == before:
         return None
-    # What an answer was doubted for is not looked at here: that stands, as its agreement does.
-    flaw = verdict.flaw or (row.get("flaw") if row.get("flaw") in DOUBTS else None)
     return NewReading(row, status, blocks, parsed.notes, profile.parser_version, flaw)
 
 

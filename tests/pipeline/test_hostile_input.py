@@ -344,6 +344,19 @@ def test_an_answer_that_is_longer_than_any_page(inputs: Path, tmp_path: Path, si
     assert "odd.png, page 1: the server's answer has more than" in found["odd"]["error"]
 
 
+def test_a_page_with_too_long_an_answer_is_read_by_another(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    own = "A text of its own, long enough to be used for the answer"
+    documents.letter_pdf(tmp_path / "in" / "odd.pdf", own, "a", "0061")
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        return answer("A" * 11_000_000)
+
+    found = read(tmp_path / "in", tmp_path / "out", reply, fallback="text-layer")
+    assert found["odd"]["status"] == "fallback"
+    assert any("more than 10,000,000 characters" in note for note in found["odd"]["notes"])
+
+
 RAMBLING = """
 from llm_ocr import run
 

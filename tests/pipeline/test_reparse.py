@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from reportlab.pdfgen.canvas import Canvas
 
 from llm_ocr import load_documents, load_figures, load_pages, run
 from llm_ocr.models import catalogue
@@ -65,6 +66,17 @@ def newer(monkeypatch: pytest.MonkeyPatch, *, shout: bool = True, move: bool = F
     monkeypatch.setitem(catalogue.PROFILES, DEEPSEEK_OCR.id, profile)
 
 
+def older(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parser of DeepSeek-OCR's answers that knew no blocks."""
+
+    def parse(text: str, width: int, height: int) -> ParsedAnswer:
+        return ParsedAnswer((Block("text", "The page.", None),), ())
+
+    version = DEEPSEEK_OCR.parser_version - 1
+    profile = replace(DEEPSEEK_OCR, parse=parse, parser_version=version)
+    monkeypatch.setitem(catalogue.PROFILES, DEEPSEEK_OCR.id, profile)
+
+
 def test_what_a_newer_parser_reads_otherwise_is_written_anew(
     out: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +97,37 @@ def test_what_a_newer_parser_reads_otherwise_is_written_anew(
     generations = committed(open_store(str(out)), "extract")
     reparse(out)
     assert committed(open_store(str(out)), "extract") == generations, "nothing is left to be read"
+
+
+@pytest.mark.parametrize("use", ["auto", "off"])
+def test_reparsed_pages_are_what_a_run_by_the_same_parser_makes_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: str
+) -> None:
+    """Also where it mends answers from the PDF's own text, and only there."""
+    lines = ["Input 220-240V AC at 1234.50 W", "• Unplug it first", "• Then open the lid"]
+    sheet = Canvas(str(tmp_path / "page.pdf"), pagesize=(300, 400))
+    for k, line in enumerate(lines):
+        sheet.drawString(20, 350 - 40 * k, line)
+    sheet.save()
+    said = (
+        "<|ref|>text<|/ref|><|det|>[[60, 90, 700, 140]]<|/det|>\n"
+        "Input 220- 240V AC at 1 234.50 W\n\n"
+        "<|ref|>text<|/ref|><|det|>[[60, 190, 700, 250]]<|/det|>\n"
+        "• Unplug it first • Then open the lid"
+    )
+    with serving_beside(lambda body: answer(said)) as server:
+        chosen = {**CHOSEN, "base_url": server.base_url, "text_layer": use}
+        run(tmp_path / "page.pdf", tmp_path / "today", **chosen)
+        with monkeypatch.context() as before:
+            older(before)
+            run(tmp_path / "page.pdf", tmp_path / "out", **chosen)
+        [old] = load_pages(tmp_path / "out")
+        reparse(tmp_path / "out")
+    [row], [wanted] = load_pages(tmp_path / "out"), load_pages(tmp_path / "today")
+    for name in ("markdown", "blocks", "notes", "flaw", "status"):
+        assert row[name] == wanted[name]
+    assert row["markdown"] != old["markdown"]
+    assert ("220-240V" in row["markdown"]) == (use == "auto")
 
 
 def test_a_newer_parser_that_reads_the_same_writes_nothing(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.records import Block, TextLayer
+from llm_ocr.records import Block, ParsedAnswer, TextLayer
 from llm_ocr.stages.mending import mended_from
 
 LAYER = (
@@ -18,7 +18,7 @@ LAYER = (
 
 def mended(text: str, layer: str = LAYER, label: str = "text", trust: float = 1.0) -> str:
     held = TextLayer(layer, under_image=False, trust=trust)
-    return mended_from(held, [Block(label, text, None)])[0][0].text
+    return mended_from(held, ParsedAnswer((Block(label, text, None),))).blocks[0].text
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ _TESTS = (
 def _row(found: Results, engine: str, name: str) -> list[str]:
     whole, columns = found.totals(engine, name), found.totals(engine, name, columns=2)
     assert whole is not None
-    order = columns.neighbours if columns else None
+    order = columns.neighbors if columns else None
     markup: list[float | None] = [None] * 4
     if engine not in PLAIN:
         heads = whole.headings
@@ -157,7 +157,7 @@ def _structure(found: Results, name: str) -> Iterable[tuple[str, str, bool | Non
     if whole is None:
         return
     for text, value, least in (
-        ("neighbours in order on pages of columns", columns.neighbours if columns else None, 0.97),
+        ("neighbors in order on pages of columns", columns.neighbors if columns else None, 0.97),
         ("pages without header and footer in the text", whole.clean, 0.95),
         ("headings, precision", whole.headings.precision, 0.85),
         ("headings, recall", whole.headings.recall, 0.85),

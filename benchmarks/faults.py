@@ -69,7 +69,7 @@ def run(source: Path, folder: Path, simserver: list[str]) -> Run:
     vllm.write_text(VLLM.format(root=ROOT, python=sys.executable, arguments=" ".join(simserver)))
     vllm.chmod(0o755)
     # What the simulator says stands on no page: neither the check nor the text layer would have it.
-    unread = ["--skip-check", "--min-agreement", "0", "--fallback", "none"]
+    unread = ["--skip-model-check", "--min-agreement", "0", "--fallback", "none"]
     command = [sys.executable, "-m", "llm_ocr", "run", str(source), "--out", str(out)]
     engine = ["--engine", "vllm", "--vllm", str(vllm), "--viewer-pages", "0", "--no-describe"]
     subprocess.run([*command, *engine, *unread], check=True)

@@ -25,7 +25,7 @@ def repeated_pdf(source: Path, path: Path, pages: int) -> Path:
 
 
 # The instant server reads no page: what it says would fail the check and the agreement.
-UNREAD = ("--skip-check", "--min-agreement", "0")
+UNREAD = ("--skip-model-check", "--min-agreement", "0")
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from llm_ocr.inference.concurrency import Governor
 from llm_ocr.inference.metrics import scrape
 from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.window import Window
-from llm_ocr.models.catalogue import profile_named
+from llm_ocr.models.catalog import profile_named
 from llm_ocr.models.profile import ModelProfile, Task
 
 OFFLINE = Path(__file__).with_name("offline_vllm.py")

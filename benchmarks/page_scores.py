@@ -53,7 +53,7 @@ class PageScore:
     characters: float
     words: float
     in_order: float
-    neighbours: float | None
+    neighbors: float | None
     is_clean: bool | None
     headings: HeadingScore
     ruled: tuple[float, ...]
@@ -76,7 +76,7 @@ def score_page(page: TruePage, said: str) -> PageScore:
         max(bag_of_characters(one, text) for one in truths),
         max(bag_of_words(one, text) for one in truths),
         max(character_accuracy(one, text) for one in truths),
-        order.neighbours,
+        order.neighbors,
         _is_clean(page, said),
         _headings(page, said),
         ruled,

@@ -20,7 +20,7 @@ class Totals:
     characters: float
     words: float
     in_order: float
-    neighbours: float | None
+    neighbors: float | None
     clean: float | None
     headings: HeadingScore
     ruled: float | None
@@ -35,7 +35,7 @@ def totals(scores: Sequence[PageScore]) -> Totals:
         fmean(one.characters for one in scores),
         fmean(one.words for one in scores),
         fmean(one.in_order for one in scores),
-        _mean(one.neighbours for one in scores),
+        _mean(one.neighbors for one in scores),
         _mean(one.is_clean for one in scores),
         reduce(add, (one.headings for one in scores), NONE),
         _mean(value for one in scores for value in one.ruled),

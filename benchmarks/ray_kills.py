@@ -25,9 +25,9 @@ from tests.servers.cluster import CPUS, RayCluster, serving_ray
 
 ANSWER_SECONDS = 1.0
 PAGES_A_DOCUMENT = 4
-SETTINGS: dict[str, Any] = {"shard_pages": 4, "concurrency": 4, "part_seconds": 1.0}
+SETTINGS: dict[str, Any] = {"shard_pages": 4, "concurrency": 4, "flush_seconds": 1.0}
 # The server's answers have nothing to do with what stands on the pages.
-UNREAD: dict[str, Any] = {"skip_check": True, "min_agreement": 0.0}
+UNREAD: dict[str, Any] = {"skip_model_check": True, "min_agreement": 0.0}
 
 
 class Server:
@@ -72,8 +72,15 @@ def options(settings: dict[str, Any]) -> list[str]:
 
 def on_ray(source: Path, out: Path, base_url: str, cluster: RayCluster) -> int:
     """The exit code of the run."""
-    command = ["llm_ocr", "run", str(source), "--out", str(out), "--on", "ray"]
-    more = ["--base-url", base_url, "--skip-check", "--min-agreement", "0", *options(SETTINGS)]
+    command = ["llm_ocr", "run", str(source), "--out", str(out), "--executor", "ray"]
+    more = [
+        "--base-url",
+        base_url,
+        "--skip-model-check",
+        "--min-agreement",
+        "0",
+        *options(SETTINGS),
+    ]
     environment = {**os.environ, "RAY_ADDRESS": cluster.address}
     return subprocess.run([sys.executable, "-m", *command, *more], env=environment).returncode
 

@@ -156,7 +156,7 @@ def compare(stores: Mapping[str, str], base_url: str, cache: Path) -> int:
     for source, place in stores.items():
         for target, other in stores.items():
             out, started = f"{other}/from-{source}", time.monotonic()
-            settings: dict[str, Any] = {"skip_check": True, "min_agreement": 0.0}
+            settings: dict[str, Any] = {"skip_model_check": True, "min_agreement": 0.0}
             summary = run(f"{place}/in", out, base_url=base_url, viewer_pages=0, **settings)
             seconds = time.monotonic() - started
             found = tables_of(out)

@@ -19,7 +19,7 @@ PROMPT_TOKENS, MAX_MODEL_LEN = 903, 8192
 MEDIAN_TOKENS, SPREAD, MOST_TOKENS = 860, 0.7, 6144
 # Characters of a token, and of a block with its tag.
 CHARACTERS, BLOCK = 4, 420
-# Shorter asks are a launcher's probe: they never fail, and are not counted towards a kill.
+# Shorter asks are a launcher's probe: they never fail, and are not counted toward a kill.
 PROBE_TOKENS = 64
 
 

@@ -121,10 +121,10 @@ def thanks(sheet: Sheet, invoice: Invoice, y: float) -> None:
 
 
 def band(sheet: Sheet, invoice: Invoice) -> None:
-    """A coloured band, both parties side by side, labels above their values, a shaded table."""
+    """A colored band, both parties side by side, labels above their values, a shaded table."""
     english = invoice.language == "en"
     sheet.fill(0, 0, 210, 30, BAND)
-    sheet.text(20, 19, "INVOICE" if english else "RECHNUNG", font=HUGE, colour=white)
+    sheet.text(20, 19, "INVOICE" if english else "RECHNUNG", font=HUGE, color=white)
     columns = (("seller", 20.0, invoice.seller), ("buyer", 112.0, invoice.buyer))
     heads = {"seller": "From", "buyer": "To"} if english else {"seller": "Von", "buyer": "An"}
     for role, x, party in columns:

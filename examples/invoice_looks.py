@@ -18,7 +18,7 @@ WIDE, HIGH = 1500, 2080
 
 
 def scanned(pdf: bytes, chance: random.Random) -> tuple[Image.Image, Moved]:
-    """Grey, a little askew and soft, with grain."""
+    """Gray, a little askew and soft, with grain."""
     skew = chance.choice((-1, 1)) * chance.uniform(0.2, 0.5)
     page = _rendered(pdf, SCAN_DPI).convert("L")
     image = through_a_scanner(page, skew=skew, noise=9, chance=chance)
@@ -36,7 +36,7 @@ def scanned(pdf: bytes, chance: random.Random) -> tuple[Image.Image, Moved]:
 
 
 def photographed(pdf: bytes, chance: random.Random) -> tuple[Image.Image, Moved]:
-    """On a dark table, from a slant, in uneven light, in colour."""
+    """On a dark table, from a slant, in uneven light, in color."""
     page = _rendered(pdf, PHOTO_DPI)
     corners = [
         (x * WIDE + chance.uniform(20, 60) * sx, y * HIGH + chance.uniform(20, 60) * sy)

@@ -25,12 +25,12 @@ class Font:
     size: float = 9.5
 
     def width(self, text: str) -> float:
-        """In millimetres."""
+        """In millimeters."""
         return float(stringWidth(text, self.name, self.size) / mm)
 
     @property
     def leading(self) -> float:
-        """From one line to the next, in millimetres."""
+        """From one line to the next, in millimeters."""
         return float(self.size * 1.32 / mm)
 
 
@@ -39,7 +39,7 @@ PLAIN, BOLD = Font(), Font("Helvetica-Bold")
 
 @dataclass
 class Sheet:
-    """An A4 page to draw on, in millimetres from its top left; `boxes` are those of each path."""
+    """An A4 page to draw on, in millimeters from its top left; `boxes` are those of each path."""
 
     boxes: dict[str, list[Rect]] = field(default_factory=dict)
 
@@ -55,13 +55,13 @@ class Sheet:
         path: str | None = None,
         font: Font = PLAIN,
         align: float = 0,
-        colour: Color = black,
+        color: Color = black,
     ) -> None:
         """One line on the base line `y`; `align` is 0 for a left edge, 0.5 for the middle, 1 for a
         right edge at `x`."""
         width = font.width(text)
         left = x - align * width
-        self.canvas.setFillColor(colour)
+        self.canvas.setFillColor(color)
         self.canvas.setFont(font.name, font.size)
         self.canvas.drawString(left * mm, (HEIGHT - y) * mm, text)
         if path is not None:
@@ -93,8 +93,8 @@ class Sheet:
             self.boxes.setdefault(path, []).append((min(x1), min(y1), max(x2), max(y2)))
         return y
 
-    def fill(self, x1: float, y1: float, x2: float, y2: float, colour: Color) -> None:
-        self.canvas.setFillColor(colour)
+    def fill(self, x1: float, y1: float, x2: float, y2: float, color: Color) -> None:
+        self.canvas.setFillColor(color)
         rect = (x1 * mm, (HEIGHT - y2) * mm, (x2 - x1) * mm, (y2 - y1) * mm)
         self.canvas.rect(*rect, fill=1, stroke=0)
 

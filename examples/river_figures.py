@@ -10,21 +10,21 @@ from reportlab.lib.colors import HexColor
 
 WIDTH, HEIGHT = 960, 640
 HORIZON = 330
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 
 
 def river_photo() -> bytes:
     """A JPEG of a river on a hazy morning: hills, their reflection, a gauge board at the bank."""
     chance = random.Random(2024)
     above = _sky(chance)
-    ridges: list[tuple[int, int, Colour]] = [
+    ridges: list[tuple[int, int, Color]] = [
         (205, 46, (150, 166, 178)),
         (245, 38, (112, 133, 134)),
         (283, 30, (77, 101, 88)),
         (312, 16, (48, 70, 52)),
     ]
-    for base, relief, colour in ridges:
-        above = _ridge(above, base, relief, colour, chance)
+    for base, relief, color in ridges:
+        above = _ridge(above, base, relief, color, chance)
     picture = Image.new("RGB", (WIDTH, HEIGHT))
     picture.paste(above, (0, 0))
     picture.paste(_water(above, chance), (0, HORIZON))
@@ -38,7 +38,7 @@ def river_photo() -> bytes:
 
 
 def _noise(size: tuple[int, int], grain: int, chance: random.Random) -> Image.Image:
-    """Grey noise whose spots are `grain` pixels wide."""
+    """Gray noise whose spots are `grain` pixels wide."""
     small = (max(2, size[0] // grain), max(2, size[1] // grain))
     spots = Image.frombytes("L", small, chance.randbytes(small[0] * small[1]))
     return spots.resize(size, Image.Resampling.BICUBIC)
@@ -62,7 +62,7 @@ def _sky(chance: random.Random) -> Image.Image:
 
 
 def _ridge(
-    picture: Image.Image, base: int, relief: int, colour: Colour, chance: random.Random
+    picture: Image.Image, base: int, relief: int, color: Color, chance: random.Random
 ) -> Image.Image:
     """`picture` with a line of wooded hills before it, the crest about `base` pixels down."""
     waves = [(chance.uniform(0.6, 9), chance.uniform(0, 6.3)) for _ in range(7)]
@@ -78,8 +78,8 @@ def _ridge(
     )
     # Haze takes the contrast out of the hills far away.
     depth = 1 - base / HORIZON
-    dark: Colour = tuple(round(c * (0.72 + 0.5 * depth)) for c in colour)  # type: ignore[assignment]
-    light: Colour = tuple(round(c * (1.2 - 0.3 * depth)) for c in colour)  # type: ignore[assignment]
+    dark: Color = tuple(round(c * (0.72 + 0.5 * depth)) for c in color)  # type: ignore[assignment]
+    light: Color = tuple(round(c * (1.2 - 0.3 * depth)) for c in color)  # type: ignore[assignment]
     wood = ImageOps.colorize(leaves, dark, light)
     return Image.composite(wood, picture, mask.filter(ImageFilter.GaussianBlur(0.8)))
 
@@ -114,8 +114,8 @@ def _bank(picture: Image.Image, chance: random.Random) -> None:
         length = 7 + (y - 440) * 0.13 * chance.uniform(0.6, 1.3)
         lean = chance.gauss(0.15, 0.3) * length
         shade = chance.uniform(0.5, 1.15)
-        colour = (int(104 * shade), int(112 * shade), int(58 * shade))
-        draw.line((x, y, x + lean, y - length), fill=colour, width=1 + (y > 560))
+        color = (int(104 * shade), int(112 * shade), int(58 * shade))
+        draw.line((x, y, x + lean, y - length), fill=color, width=1 + (y > 560))
 
 
 def _gauge_board(picture: Image.Image) -> None:

@@ -37,7 +37,7 @@ MARGIN, GUTTER, TOP, FOOT = 54.0, 20.0, 66.0, 58.0
 PAGE_WIDTH, PAGE_HEIGHT = A4
 FULL = PAGE_WIDTH - 2 * MARGIN
 COLUMN = (FULL - GUTTER) / 2
-INK, TEAL, GREY = HexColor("#1f262d"), HexColor("#17566b"), HexColor("#69737c")
+INK, TEAL, GRAY = HexColor("#1f262d"), HexColor("#17566b"), HexColor("#69737c")
 # Vera comes with reportlab, may be embedded freely, and looks the same in every viewer.
 BODY, BOLD, ITALIC = "Vera", "VeraBd", "VeraIt"
 
@@ -49,7 +49,7 @@ _heading = ParagraphStyle("heading", _text, fontName=BOLD, textColor=TEAL, align
 STYLES = {
     "text": _text,
     "title": ParagraphStyle("title", _heading, fontSize=19, leading=24, spaceAfter=4),
-    "subtitle": ParagraphStyle("subtitle", _text, fontSize=10, leading=14, textColor=GREY),
+    "subtitle": ParagraphStyle("subtitle", _text, fontSize=10, leading=14, textColor=GRAY),
     "h1": ParagraphStyle("h1", _heading, fontSize=12, leading=15, spaceBefore=8, spaceAfter=4),
     "h2": ParagraphStyle(
         "h2", _heading, fontSize=9.8, leading=13, textColor=INK, spaceBefore=4, spaceAfter=3
@@ -57,7 +57,7 @@ STYLES = {
     "caption": ParagraphStyle(
         "caption", _text, fontName=ITALIC, fontSize=7.4, leading=10, alignment=0, spaceAfter=8
     ),
-    "note": ParagraphStyle("note", _text, fontSize=7.2, leading=10, textColor=GREY, alignment=0),
+    "note": ParagraphStyle("note", _text, fontSize=7.2, leading=10, textColor=GRAY, alignment=0),
 }
 
 
@@ -109,7 +109,7 @@ def _furniture(canvas: Canvas, document: BaseDocTemplate) -> None:
     canvas.setLineWidth(0.6)
     canvas.line(MARGIN, PAGE_HEIGHT - 48, PAGE_WIDTH - MARGIN, PAGE_HEIGHT - 48)
     canvas.line(MARGIN, 44, PAGE_WIDTH - MARGIN, 44)
-    canvas.setFillColor(GREY)
+    canvas.setFillColor(GRAY)
     canvas.setFont(BODY, 7.4)
     canvas.drawString(MARGIN, PAGE_HEIGHT - 42, "Arle Rivers Trust")
     canvas.drawRightString(PAGE_WIDTH - MARGIN, PAGE_HEIGHT - 42, "Fenwick Bridge: report for 2024")

@@ -29,8 +29,8 @@ def write_letters(path: Path) -> None:
     chance = random.Random(11)
     pages = []
     for draw, skew in ((draw_typed_letter, -0.3), (draw_reply, 0.2), (draw_memo, 0.0)):
-        grey = scanned(_rendered(draw, 200), skew=skew, noise=24, chance=chance)
-        pages.append(grey.point(lambda v: 255 if v > 176 else 0).convert("1"))
+        gray = scanned(_rendered(draw, 200), skew=skew, noise=24, chance=chance)
+        pages.append(gray.point(lambda v: 255 if v > 176 else 0).convert("1"))
     pages[0].save(
         path, "TIFF", save_all=True, append_images=pages[1:], compression="group4", dpi=(200, 200)
     )
@@ -51,7 +51,7 @@ def write_rotated_scan(path: Path) -> None:
 
 
 def _rendered(draw: Draw, dpi: int) -> Image.Image:
-    """What `draw` puts on an A4 page, in grey."""
+    """What `draw` puts on an A4 page, in gray."""
     target = BytesIO()
     canvas = Canvas(target, pagesize=A4, invariant=1)
     draw(canvas)
@@ -72,5 +72,5 @@ def scanned(page: Image.Image, skew: float, noise: int, chance: random.Random) -
     grain = grain.filter(ImageFilter.GaussianBlur(0.7)).point(
         lambda v: 128 + (v - 128) * noise // 64
     )
-    # Grain is centred on grey 128: adding it and taking 128 off again leaves the mean where it was.
+    # Grain is centered on gray 128: adding it and taking 128 off again leaves the mean as it was.
     return ImageChops.add(page, grain, offset=-128)

@@ -112,7 +112,7 @@ def _cost_bars(axes: Axes, bars: Sequence[tuple[str, Interval, Citation, str]], 
     axes.bar_label(drawn, [f"${cost:.2f}" for cost in expected], padding=8, fontsize=8)
     axes.margins(x=0.1)
     axes.set(
-        title=f"dollars for 1,000 pages: {model} on GPUs (blue), commercial APIs (grey)",
+        title=f"dollars for 1,000 pages: {model} on GPUs (blue), commercial APIs (gray)",
     )
     axes.invert_yaxis()
     axes.tick_params(axis="y", labelsize=8)

@@ -226,7 +226,7 @@ NOTE_LABEL = "footnote"
 
 @dataclass(frozen=True)
 class Block:
-    """A labelled box on a page with its Markdown; `box` is None where the model gave none.
+    """A labeled box on a page with its Markdown; `box` is None where the model gave none.
 
     `confidence` (0..1) is how sure its reader was of the text, where it says so.
     """

@@ -23,7 +23,7 @@ from pydantic_settings import (
 
 from llm_ocr.env_file import PREFIX, named_env_file, read_env_file, say_unread, variable_of
 from llm_ocr.inference.address import BASIC, split_credentials
-from llm_ocr.models.catalogue import profile_named
+from llm_ocr.models.catalog import profile_named
 from llm_ocr.parsing.schema import InputMode, RecordScope
 from llm_ocr.records import TextLayerUse
 from llm_ocr.sources.open import PageSelection, parse_pages
@@ -109,13 +109,13 @@ class Settings(BaseSettings):
     record_per: Annotated[
         RecordScope, Field(description="Whether a record is of a document or of a page.")
     ] = RecordScope.DOCUMENT
-    record_from: Annotated[
+    input_mode: Annotated[
         InputMode, Field(description="What the model is shown: image, text, or both.")
     ] = InputMode.BOTH
-    drop_unsupported: Annotated[
+    drop_unverified: Annotated[
         bool, Field(description="Leave values out of records that the page does not show.")
     ] = False
-    record_again: Annotated[
+    redo: Annotated[
         str | None,
         Field(description="Statuses of records that are made again, as failed,truncated."),
     ] = None
@@ -141,7 +141,7 @@ class Settings(BaseSettings):
         float | None,
         Field(gt=0, description="Seconds for an engine or server to answer (1800 or 120)."),
     ] = None
-    skip_check: Annotated[
+    skip_model_check: Annotated[
         bool, Field(description="Start without asking the model about known pages first.")
     ] = False
     fallback_base_url: Annotated[
@@ -207,16 +207,16 @@ class Settings(BaseSettings):
     shard_count: Annotated[
         int | None, Field(ge=1, description="Workers that share the run's shards.")
     ] = None
-    until_complete: Annotated[
+    steal_work: Annotated[
         bool, Field(description="Having done one's own shards, do what others have not done yet.")
     ] = False
     shard_pages: Annotated[
         int, Field(ge=1, description="Pages in a shard; a larger document is one alone.")
     ] = 512
-    part_pages: Annotated[
+    flush_pages: Annotated[
         int, Field(ge=1, description="Finished pages that are held before they are staged.")
     ] = 64
-    part_seconds: Annotated[
+    flush_seconds: Annotated[
         float, Field(gt=0, description="Seconds after which finished pages are staged.")
     ] = 60.0
     stop_seconds: Annotated[
@@ -241,7 +241,7 @@ class Settings(BaseSettings):
         int, Field(ge=0, description="Pages shown in index.html, problems first; 0 for no viewer.")
     ] = 300
     source_license: Annotated[
-        str | None, Field(description="The documents' licence, for the dataset card.")
+        str | None, Field(description="The documents' license, for the dataset card.")
     ] = None
     price_per_hour: Annotated[
         float | None, Field(ge=0, description="US dollars that an hour of this machine costs.")
@@ -313,7 +313,7 @@ class Settings(BaseSettings):
             profile_named(value)
         return value
 
-    @field_validator("describe_task", "classes", "record_again", mode="before")
+    @field_validator("describe_task", "classes", "redo", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
         return ",".join(map(str, value)) if isinstance(value, list | tuple) else value

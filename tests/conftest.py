@@ -38,7 +38,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The chat server of the tests reads no page: it would fail the check, and its words are not those
 # of the PDFs. Tests of either set these anew.
-os.environ["LLM_OCR_SKIP_CHECK"] = "true"
+os.environ["LLM_OCR_SKIP_MODEL_CHECK"] = "true"
 os.environ["LLM_OCR_MIN_AGREEMENT"] = "0"
 
 # Read when huggingface_hub is imported: the Hub of the tests has no Xet for repositories.

@@ -40,7 +40,7 @@ def huge_page_pdf(path: Path) -> Path:
 
 
 def pdf_of(path: Path, page_tree: bytes, *objects: bytes) -> Path:
-    """A PDF of raw objects: 1 is the catalogue, 2 the page tree, the others follow."""
+    """A PDF of raw objects: 1 is the catalog, 2 the page tree, the others follow."""
     whole = [b"<< /Type /Catalog /Pages 2 0 R >>", page_tree, *objects]
     body, places = b"%PDF-1.4\n", []
     for number, content in enumerate(whole, 1):
@@ -121,8 +121,8 @@ def decoded(jpeg: bytes) -> Image.Image:
     return Image.open(io.BytesIO(jpeg))
 
 
-def colour_at(jpeg: bytes, across: float, down: float) -> tuple[int, int, int]:
-    """The colour of the pixel at these shares (0..1) of the width and the height."""
+def color_at(jpeg: bytes, across: float, down: float) -> tuple[int, int, int]:
+    """The color of the pixel at these shares (0..1) of the width and the height."""
     image = decoded(jpeg).convert("RGB")
     red, green, blue = image.crop(_pixel(image, across, down)).tobytes()
     return red, green, blue
@@ -197,7 +197,7 @@ def letter_pdf(path: Path, text: str, letter: str, code: str) -> Path:
 
 
 def image_pdf(path: Path, size: tuple[int, int]) -> Path:
-    """A page with a grey image that claims to be of `size`; its stream holds 10,000 pixels."""
+    """A page with a gray image that claims to be of `size`; its stream holds 10,000 pixels."""
     draw = b"100 0 0 100 0 0 cm /Im Do"
     resources = b"/Resources << /XObject << /Im 5 0 R >> >>"
     body = bytes([128]) * 10_000

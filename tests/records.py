@@ -93,7 +93,7 @@ def evidence(path: str, page: str, box: Sequence[float] | None, **columns: objec
     """Evidence on a page; without a box, of a value that isn't there."""
     x1, y1, x2, y2 = box or (None,) * 4
     corners = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
-    found = {"found": "exact" if box else None, "confidence": 0.9 if box else 0.1}
+    found = {"matched": "exact" if box else None, "confidence": 0.9 if box else 0.1}
     place = {"page_id": page, "page_number": int(page.partition("/")[2])} if box else {}
     return (
         {"path": path, "quote": None, "page_id": None, "page_number": None}

@@ -109,12 +109,12 @@ def test_options_go_before_the_environment_and_that_before_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / ".env"
-    file.write_text("LLM_OCR_SHARD_PAGES=3\nLLM_OCR_PART_PAGES=3\nllm_ocr_seed=3\n")
+    file.write_text("LLM_OCR_SHARD_PAGES=3\nLLM_OCR_FLUSH_PAGES=3\nllm_ocr_seed=3\n")
     monkeypatch.setenv("LLM_OCR_ENV_FILE", str(tmp_path))
     monkeypatch.setenv("LLM_OCR_SHARD_PAGES", "2")
-    monkeypatch.setenv("LLM_OCR_PART_PAGES", "2")
-    found = Settings(part_pages=1)
-    assert (found.part_pages, found.shard_pages, found.seed) == (1, 2, 3)
+    monkeypatch.setenv("LLM_OCR_FLUSH_PAGES", "2")
+    found = Settings(flush_pages=1)
+    assert (found.flush_pages, found.shard_pages, found.seed) == (1, 2, 3)
     file.write_text("LLM_OCR_PASSWORD=${PATH}\n")
     password = Settings().password
     assert password is not None

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from llm_ocr.cli.options import ENV_FILE, JsonLogs, takes
+from llm_ocr.cli.options import ENV_FILE, JsonLogs, Version, takes
 from llm_ocr.cli.showing import errors, show
 
 if TYPE_CHECKING:
@@ -17,11 +17,13 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 
 @app.command()
 @takes(ENV_FILE)
-def run_batch_job(given: dict[str, Any], json_logs: JsonLogs = False) -> None:
+def run_batch_job(
+    given: dict[str, Any], json_logs: JsonLogs = False, version: Version = False
+) -> None:
     """A job told by variables: images in S3 to records, as JSON lines in S3.
 
     Takes S3_BUCKET, S3_PREPROCESSED_IMAGES_DIR_PREFIX and S3_PROCESSED_DATASET_PREFIX from the
-    environment, and, if they are set, MODEL_NAME, SCHEMA, PER, DROP_UNSUPPORTED, BATCH_SIZE,
+    environment, and, if they are set, MODEL_NAME, SCHEMA, RECORD_PER, DROP_UNVERIFIED, BATCH_SIZE,
     GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS, MAX_MODEL_LEN, MAX_TOKENS, TEMPERATURE and LLM_OCR_…;
     ends with llm-ocr's exit codes.
     """
@@ -35,8 +37,8 @@ def run_batch_job(given: dict[str, Any], json_logs: JsonLogs = False) -> None:
 
         return parse(
             *(job.inputs, job.out, job.schema, settings),
-            per=job.per,
-            drop_unsupported=job.drop_unsupported,
+            record_per=job.record_per,
+            drop_unverified=job.drop_unverified,
             notify=notify,
         )
 

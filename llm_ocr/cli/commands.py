@@ -31,8 +31,10 @@ from llm_ocr.cli.options import (
     TASK,
     VLLM,
     JsonLogs,
+    Version,
+    cluster_options,
+    print_version,
     takes,
-    where_of,
 )
 from llm_ocr.cli.parsing import parse
 from llm_ocr.cli.planning import plan
@@ -83,21 +85,8 @@ CLOUD = "Costs and clouds"
 MODELS = "Models, engines and schemas"
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        version()
-        raise typer.Exit()
-
-
 @app.callback()
-def _main(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
-        ),
-    ] = False,
-) -> None:
+def _main(version: Version = False) -> None:
     pass
 
 
@@ -148,12 +137,12 @@ def retry(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     from llm_ocr.pipeline import operating
 
     statuses, errors = listed(given, "status", "failed"), listed(given, "error", "")
-    on = where_of(given)
+    cluster = cluster_options(given)
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
         from llm_ocr.platforms.places import crew_at
 
-        with crew_at(on, out, settings, notify) as (chosen, executor):
+        with crew_at(cluster, out, settings, notify) as (chosen, executor):
             return operating.retry(
                 out, chosen, statuses=statuses, errors=errors, notify=notify, executor=executor
             )
@@ -167,12 +156,12 @@ def reparse(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     """Parse the stored answers again with this version's parsers, without a model or a GPU."""
     from llm_ocr.pipeline import operating
 
-    on = where_of(given)
+    cluster = cluster_options(given)
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
         from llm_ocr.platforms.places import crew_at
 
-        with crew_at(on, out, settings, notify, asks=False) as (chosen, executor):
+        with crew_at(cluster, out, settings, notify, asks=False) as (chosen, executor):
             return operating.reparse(out, chosen, notify=notify, executor=executor)
 
     show(given, json_logs, work)
@@ -214,10 +203,10 @@ app.add_typer(jobs, name="jobs", rich_help_panel=CLOUD)
 def models(
     json_output: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """List the model profiles: parameters, licence, GPU memory, and what each returns."""
+    """List the model profiles: parameters, license, GPU memory, and what each returns."""
     import json
 
-    from llm_ocr.models.catalogue import all_profiles
+    from llm_ocr.models.catalog import all_profiles
     from llm_ocr.report.models import profile_facts, render_profiles
 
     with errors():
@@ -269,9 +258,7 @@ def view(
 @app.command(section=MODELS)
 def version() -> None:
     """Print the version, as --version does."""
-    from llm_ocr import __version__
-
-    typer.echo(__version__)
+    print_version(True)
 
 
 def _execute(
@@ -286,11 +273,11 @@ def _execute(
     from llm_ocr.pipeline import worker
     from llm_ocr.platforms.places import crew_at
 
-    on = where_of(given)
+    cluster = cluster_options(given)
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
         asks = stages != ("assemble",)
-        with crew_at(on, out, settings, notify, asks=asks) as (chosen, executor):
+        with crew_at(cluster, out, settings, notify, asks=asks) as (chosen, executor):
             if inputs is None:
                 return worker.resume(out, chosen, stages=stages, notify=notify, executor=executor)
             return worker.run(

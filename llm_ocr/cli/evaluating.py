@@ -38,7 +38,7 @@ def evaluate(
         typer.Option(min=1, help="Pages to look at without --tests, at random (default: 50)."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of --sample: another one draws others.")] = 0,
-    furniture: Annotated[
+    include_headers_footers: Annotated[
         bool, typer.Option(help="Count running headers, footers and page numbers as text.")
     ] = False,
     json_file: Annotated[
@@ -67,8 +67,8 @@ def evaluate(
         # On standard error: the figures on standard output may go into a file.
         with watch(Console(stderr=True), False) as notify:
             notify(Note(f"measuring {run}"))
-            readings = open_readings(run, furniture)
-            other = open_readings(against, furniture) if against else None
+            readings = open_readings(run, include_headers_footers)
+            other = open_readings(against, include_headers_footers) if against else None
             given = asking.load(tests) if tests else None
             results = _results(readings, other, given, sample or SAMPLE, seed)
         for result in results:

@@ -32,7 +32,7 @@ jobs = Commands(help="The jobs in a cloud: list, logs, wait, cancel.", no_args_i
 
 PLACE: Options = {
     "namespace": Annotated[
-        str | None, typer.Option(help="hf-jobs: the user or organisation that pays.")
+        str | None, typer.Option(help="hf-jobs: the user or organization that pays.")
     ],
     "region": Annotated[
         str | None, typer.Option(help="sagemaker, aws-batch, cloud-run: where the job runs.")

@@ -13,6 +13,22 @@ import typer
 from llm_ocr.env_file import ENV_FILE as VARIABLE
 from llm_ocr.records import TextLayerUse
 
+
+def print_version(wanted: bool) -> None:
+    """Print the version and exit, if `wanted`."""
+    if wanted:
+        from llm_ocr import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit()
+
+
+Version = Annotated[
+    bool,
+    typer.Option(
+        "--version", callback=print_version, is_eager=True, help="Print the version and exit."
+    ),
+]
 JsonLogs = Annotated[bool, typer.Option("--json-logs", help="Logs and progress as JSON lines.")]
 Options = Mapping[str, Any]
 
@@ -115,9 +131,9 @@ ASKING: Options = {
         float | None,
         typer.Option(min=0, help="Seconds to wait for a server that says it is busy (429, 503)."),
     ],
-    "skip_check": Annotated[
+    "skip_model_check": Annotated[
         bool | None,
-        typer.Option("--skip-check", help="Start without testing the server on known pages."),
+        typer.Option("--skip-model-check", help="Start without testing the server on known pages."),
     ],
     "fallback": Annotated[
         str | None,
@@ -170,19 +186,20 @@ RECORD: Options = {
         str | None, typer.Option(help="Model profile for the records, if not --model.")
     ],
     "record_per": Annotated[
-        str | None, typer.Option("--per", help="One record per document (default) or per page.")
-    ],
-    "record_from": Annotated[
         str | None,
-        typer.Option("--from", help="What the model sees: image, text, or both (default)."),
+        typer.Option(help="One record per document (default) or per page."),
     ],
-    "record_again": Annotated[
+    "input_mode": Annotated[
+        str | None,
+        typer.Option(help="What the model sees: image, text, or both (default)."),
+    ],
+    "redo": Annotated[
         list[str] | None,
-        typer.Option("--again", help="Redo records with these statuses: failed,truncated."),
+        typer.Option(help="Redo records with these statuses: failed,truncated."),
     ],
-    "drop_unsupported": Annotated[
+    "drop_unverified": Annotated[
         bool | None,
-        typer.Option("--drop-unsupported", help="Leave out values that the page doesn't show."),
+        typer.Option("--drop-unverified", help="Leave out values that the page doesn't show."),
     ],
 }
 DESCRIBE: Options = {
@@ -224,7 +241,7 @@ OUTPUT: Options = {
         int | None, typer.Option(min=0, help="Pages in index.html, problems first; 0 for none.")
     ],
     "source_license": Annotated[
-        str | None, typer.Option(help="The documents' licence, for the dataset card.")
+        str | None, typer.Option(help="The documents' license, for the dataset card.")
     ],
     "price_per_hour": Annotated[
         float | None,
@@ -254,14 +271,14 @@ RUN: Options = {
     "shard_count": Annotated[
         int | None, typer.Option(min=1, help="Workers that share the run's shards.")
     ],
-    "until_complete": Annotated[
+    "steal_work": Annotated[
         bool | None,
-        typer.Option("--until-complete", help="When its own shards are done, take over others'."),
+        typer.Option("--steal-work", help="When its own shards are done, take over others'."),
     ],
     "shard_pages": Annotated[
         int | None, typer.Option(min=1, help="Pages per shard, the unit of work that is committed.")
     ],
-    "part_seconds": Annotated[
+    "flush_seconds": Annotated[
         float | None, typer.Option(help="Seconds after which finished pages are saved.")
     ],
     "time_limit": Annotated[
@@ -274,7 +291,7 @@ RUN: Options = {
 }
 # Not fields of `Settings`: where the run happens.
 CLUSTER: Options = {
-    "on": Annotated[
+    "executor": Annotated[
         str | None,
         typer.Option(help="Run on Ray: ray (RAY_ADDRESS, or a local one) or ray://HOST:10001."),
     ],
@@ -291,7 +308,7 @@ CLUSTER: Options = {
 
 # What most runs need: first on a help page, the others in sections below.
 COMMON = {
-    "base_url", "describe", "engine", "limit", "model", "on", "pages",
+    "base_url", "describe", "engine", "executor", "limit", "model", "pages",
 }  # fmt: skip
 
 
@@ -319,8 +336,8 @@ in_sections(
 )
 
 
-def where_of(given: dict[str, Any]) -> dict[str, Any]:
-    """The options of `CLUSTER`, taken out of those that were given."""
+def cluster_options(given: dict[str, Any]) -> dict[str, Any]:
+    """The options of `CLUSTER`, removed from `given`."""
     return {name: given.pop(name) for name in CLUSTER if name in given}
 
 

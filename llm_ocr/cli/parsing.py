@@ -17,8 +17,8 @@ from llm_ocr.cli.options import (
     SERVER,
     VLLM,
     JsonLogs,
+    cluster_options,
     takes,
-    where_of,
 )
 from llm_ocr.cli.showing import show
 
@@ -54,13 +54,13 @@ def parse(
     from llm_ocr.pipeline import parsing
     from llm_ocr.platforms.places import crew_at
 
-    on = where_of(given)
+    cluster = cluster_options(given)
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
         # Before anything else is done for it.
         load_schema(schema)
         wanted = type(settings)(**{**settings.model_dump(), "record_schema": schema})
-        with crew_at(on, out or inputs[-1], wanted, notify) as (chosen, executor):
+        with crew_at(cluster, out or inputs[-1], wanted, notify) as (chosen, executor):
             named = chosen.record_schema or schema
             return parsing.parse(inputs, out, named, chosen, notify=notify, executor=executor)
 

@@ -64,7 +64,7 @@ def raise_if_wrong(findings: list[Finding], model: str, where: str) -> None:
             + "\n".join(problems)
             + "\n"
             "Check that the server has this model and its arguments (`llm-ocr engine "
-            "--print-command`), choose another --model, or pass by with --skip-check"
+            "--print-command`), choose another --model, or pass by with --skip-model-check"
         )
 
 

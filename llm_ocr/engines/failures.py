@@ -10,7 +10,7 @@ LINES_SHOWN = 6
 
 @dataclass(frozen=True)
 class Failure:
-    """A cause that is recognised by `pattern` in the log, and what to do about it."""
+    """A cause that is recognized by `pattern` in the log, and what to do about it."""
 
     pattern: str
     advice: str
@@ -26,7 +26,7 @@ FAILURES = (
     Failure(
         r"GatedRepo|gated repo|is restricted|awaiting a review|401 Client Error|401 Unauthorized|"
         r"Invalid credentials|Invalid user token|Invalid username or password",
-        "the model needs a token or a licence: accept its licence on its page on the Hub and set "
+        "the model needs a token or a license: accept its license on its page on the Hub and set "
         "HF_TOKEN, or serve a copy with --weights DIR",
     ),
     Failure(

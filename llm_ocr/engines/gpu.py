@@ -26,7 +26,7 @@ def find_gpus() -> tuple[Gpu, ...]:
         )
 
 
-def gpu_utilisation() -> list[float]:
+def gpu_utilization() -> list[float]:
     """Each GPU's share of the last sample period in which it was busy, 0..1."""
     with _devices() as devices:
         return [nvml.nvmlDeviceGetUtilizationRates(device).gpu / 100 for nvml, device in devices]

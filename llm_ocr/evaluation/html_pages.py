@@ -128,7 +128,7 @@ def _outcome(outcome: Outcome) -> str:
     pairs = [("expected", escape(outcome.expected))] if outcome.expected else []
     pairs += [("nearest", html.excerpt(one)) for one in outcome.found]
     if outcome.grid:
-        pairs.append(("the cell", html.cells(outcome.grid, outcome.centre)))
+        pairs.append(("the cell", html.cells(outcome.grid, outcome.center)))
     return html.said(pairs)
 
 

@@ -137,12 +137,12 @@ def excerpt(one: Excerpt) -> str:
     )
 
 
-def cells(grid: Sequence[Sequence[str]], centre: tuple[int, int] | None) -> str:
+def cells(grid: Sequence[Sequence[str]], center: tuple[int, int] | None) -> str:
     """Cells of a table, the one in question marked."""
     rows = []
     for k, row in enumerate(grid):
         texts = (
-            f"<td>{f'<mark>{escape(text)}</mark>' if (k, j) == centre else escape(text)}</td>"
+            f"<td>{f'<mark>{escape(text)}</mark>' if (k, j) == center else escape(text)}</td>"
             for j, text in enumerate(row)
         )
         rows.append(f"<tr>{''.join(texts)}</tr>")

@@ -39,14 +39,14 @@ def coverage(jpeg: bytes, blocks: Sequence[Box]) -> Coverage:
     with Image.open(io.BytesIO(jpeg)) as picture:
         full = picture.size
         picture.draft("L", (SIDE, SIDE))
-        grey = picture.convert("L")
-    grey.thumbnail((SIDE, SIDE))
-    mask = _ink(grey)
+        gray = picture.convert("L")
+    gray.thumbnail((SIDE, SIDE))
+    mask = _ink(gray)
     total = _count(mask)
     if not total:
         return Coverage(1.0)
-    across, down = grey.width / full[0], grey.height / full[1]
-    draw, margin = ImageDraw.Draw(mask), MARGIN * max(grey.size)
+    across, down = gray.width / full[0], gray.height / full[1]
+    draw, margin = ImageDraw.Draw(mask), MARGIN * max(gray.size)
     for box in blocks:
         corners = box.x1 * across - margin, box.y1 * down - margin
         draw.rectangle((*corners, box.x2 * across + margin, box.y2 * down + margin), fill=0)
@@ -56,12 +56,12 @@ def coverage(jpeg: bytes, blocks: Sequence[Box]) -> Coverage:
     return Coverage(1 - left / total, tuple(boxes))
 
 
-def _ink(grey: Image.Image) -> Image.Image:
+def _ink(gray: Image.Image) -> Image.Image:
     """White where there are strokes, dark on light or light on dark: what goes away when all light
     parts grow and shrink again, or all dark ones. Grounds and shades don't."""
     lighter, darker = ImageChops.lighter, ImageChops.darker
-    on_light = ImageChops.subtract(_spread(_spread(grey, lighter, 1), darker, -1), grey)
-    on_dark = ImageChops.subtract(grey, _spread(_spread(grey, darker, 1), lighter, -1))
+    on_light = ImageChops.subtract(_spread(_spread(gray, lighter, 1), darker, -1), gray)
+    on_dark = ImageChops.subtract(gray, _spread(_spread(gray, darker, 1), lighter, -1))
     strokes = ImageChops.lighter(on_light, on_dark)
     return strokes.point([255 if value > INK_CONTRAST else 0 for value in range(256)])
 

@@ -27,13 +27,13 @@ class ReadingOrder:
     """How paragraphs of the truth stand in what was said.
 
     `distance` (0..1) is the edit distance between their order there and here, as a share of their
-    number: a missing one is a deletion. `neighbours` (0..1) is the share of pairs that follow each
+    number: a missing one is a deletion. `neighbors` (0..1) is the share of pairs that follow each
     other in the truth, both of which are there, the first before the second; None for fewer than
     two paragraphs. `missing` are the places of those that were not found.
     """
 
     distance: float
-    neighbours: float | None
+    neighbors: float | None
     missing: tuple[int, ...] = ()
 
 
@@ -51,10 +51,10 @@ def reading_order(truth: Sequence[str], said: str) -> ReadingOrder:
     places = _places(truth, plain(said))
     found = [k for k, place in enumerate(places) if place is not None]
     order = sorted(found, key=lambda k: (places[k], k))
-    neighbours = [_follows(before, after) for before, after in pairwise(places)]
+    neighbors = [_follows(before, after) for before, after in pairwise(places)]
     return ReadingOrder(
         Levenshtein.distance(range(len(truth)), order) / len(truth),
-        sum(neighbours) / len(neighbours) if neighbours else None,
+        sum(neighbors) / len(neighbors) if neighbors else None,
         tuple(k for k, place in enumerate(places) if place is None),
     )
 
@@ -64,9 +64,9 @@ def order_distance(truth: str, said: str) -> float:
     return reading_order(paragraphs(truth), said).distance
 
 
-def neighbours_in_order(truth: str, said: str) -> float | None:
-    """`ReadingOrder.neighbours` of two Markdown texts."""
-    return reading_order(paragraphs(truth), said).neighbours
+def neighbors_in_order(truth: str, said: str) -> float | None:
+    """`ReadingOrder.neighbors` of two Markdown texts."""
+    return reading_order(paragraphs(truth), said).neighbors
 
 
 def _follows(before: int | None, after: int | None) -> bool:

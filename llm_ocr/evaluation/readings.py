@@ -61,10 +61,10 @@ class Readings(Protocol):
 
 @dataclass(frozen=True)
 class RunReadings:
-    """The pages of a run; with `furniture` also their running headers, footers and numbers."""
+    """The pages of a run, with or without their running headers, footers and page numbers."""
 
     store: Store
-    furniture: bool = False
+    include_headers_footers: bool = False
 
     @property
     def place(self) -> str:
@@ -94,7 +94,7 @@ class RunReadings:
 
     def _page(self, row: Row) -> PageRead:
         failed = row["status"] == PageStatus.FAILED
-        text = (row["markdown"] or "") if self.furniture else body(row)
+        text = (row["markdown"] or "") if self.include_headers_footers else body(row)
         error = (row["error"] or "the page failed") if failed else None
         jpeg = (row.get("image") or {}).get("bytes")
         place = row["name"], row["page_number"]
@@ -152,11 +152,11 @@ def page_file(relative: Path) -> tuple[str, int | None, int]:
     return name, int(match["page"]), int(match["repeat"] or 1)
 
 
-def open_readings(place: str, furniture: bool = False) -> Readings:
+def open_readings(place: str, include_headers_footers: bool = False) -> Readings:
     """The run at a URI, or the Markdown files in a folder. Raises NothingToEvaluateError."""
     store = open_snapshot(place)
     if published(store, "pages"):
-        return RunReadings(store, furniture)
+        return RunReadings(store, include_headers_footers)
     folder = store.folder
     if folder is not None and next(folder.rglob("*.md"), None) is not None:
         return FolderReadings(folder)

@@ -16,7 +16,7 @@ from llm_ocr.evaluation.near import Excerpt, excerpt, near_matches, nearest, rep
 from llm_ocr.evaluation.said import Said
 
 IMAGES = re.compile(r"!\[.*?\]\(.*?\)")
-# Scripts and signs that recognisers make up on pages in Latin script.
+# Scripts and signs that recognizers make up on pages in Latin script.
 FOREIGN = re.compile("[\u4e00-\u9fff\u3040-\u30ff\U0001f600-\U0001f64f\U0001f300-\U0001f5ff"
                      "\U0001f680-\U0001f6ff\U0001f1e0-\U0001f1ff]")  # fmt: skip
 LONGEST_REPEATED = 5
@@ -34,7 +34,7 @@ class Verdict(StrEnum):
 class Outcome:
     """A test's verdict on a page, why, what was expected, and what came nearest to it.
 
-    `grid` are the texts of table cells around the one that was looked at, which is `centre`
+    `grid` are the texts of table cells around the one that was looked at, which is `center`
     (row, column) of it.
     """
 
@@ -43,7 +43,7 @@ class Outcome:
     expected: str = ""
     found: tuple[Excerpt, ...] = ()
     grid: tuple[tuple[str, ...], ...] = ()
-    centre: tuple[int, int] | None = None
+    center: tuple[int, int] | None = None
 
 
 PASSED = Outcome(Verdict.PASSED)

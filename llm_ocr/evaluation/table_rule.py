@@ -1,4 +1,4 @@
-"""What a test asks of a table: a cell, its neighbours and its headings."""
+"""What a test asks of a table: a cell, its neighbors and its headings."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,8 +45,8 @@ class TableRule:
         if best is None:
             return failed(*self._no_cell(tables))
         _, table, place, wrong = best
-        grid, centre = _around(table, *place)
-        return Outcome(Verdict.FAILED, "; ".join(wrong), self._asked(), (), grid, centre)
+        grid, center = _around(table, *place)
+        return Outcome(Verdict.FAILED, "; ".join(wrong), self._asked(), (), grid, center)
 
     def _asked(self) -> str:
         sides = (*_SIDES, "top_heading", "left_heading")

@@ -14,7 +14,7 @@ from rapidfuzz.distance import Levenshtein
 
 from llm_ocr.markdown import hidden, shown
 
-# Characters that readers take for the same, and recognisers give either of.
+# Characters that readers take for the same, and recognizers give either of.
 _ALIKE = str.maketrans(
     {
         **dict.fromkeys("‘’‚", "'"),

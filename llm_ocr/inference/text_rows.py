@@ -48,14 +48,14 @@ def text_rows(jpeg: bytes) -> TextRows:
     with Image.open(io.BytesIO(jpeg)) as picture:
         full = picture.size
         picture.draft("L", (SIDE, SIDE))
-        grey = picture.convert("L")
-    grey.thumbnail((SIDE, SIDE))
-    counts = grey.histogram()
+        gray = picture.convert("L")
+    gray.thumbnail((SIDE, SIDE))
+    counts = gray.histogram()
     paper = counts.index(max(counts))
-    ink = grey.point([min(255, abs(level - paper)) for level in range(256)])
-    strips = max(1, grey.width // STRIP)
-    levels = ink.resize((strips, grey.height), Image.Resampling.BOX).tobytes()
-    across, down = full[0] / strips, full[1] / grey.height
+    ink = gray.point([min(255, abs(level - paper)) for level in range(256)])
+    strips = max(1, gray.width // STRIP)
+    levels = ink.resize((strips, gray.height), Image.Resampling.BOX).tobytes()
+    across, down = full[0] / strips, full[1] / gray.height
     rows = [set(_even(list(_dark_rows(levels[strip::strips])))) for strip in range(strips)]
     return TextRows(
         *full,

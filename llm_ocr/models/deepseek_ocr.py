@@ -163,7 +163,7 @@ DEEPSEEK_OCR = ModelProfile(
     ),
     card=Card(
         parameters="3B, 0.6B active",
-        licence="MIT",
+        license="MIT",
         gives=frozenset({Gives.BOXES, Gives.FIGURES, Gives.TABLES}),
         sources=(
             "https://huggingface.co/deepseek-ai/DeepSeek-OCR",

@@ -24,7 +24,7 @@ DEEPSEEK_OCR_2 = replace(
     ),
     card=Card(
         parameters="3B",
-        licence="Apache-2.0",
+        license="Apache-2.0",
         gives=frozenset({Gives.BOXES, Gives.FIGURES, Gives.TABLES}),
         sources=(
             "https://huggingface.co/deepseek-ai/DeepSeek-OCR-2",

@@ -213,7 +213,7 @@ DOTS_OCR = ModelProfile(
     ),
     card=Card(
         parameters="3B (1.7B language model)",
-        licence="MIT, with the dots.ocr License Agreement",
+        license="MIT, with the dots.ocr License Agreement",
         gives=frozenset({Gives.BOXES, Gives.FIGURES, Gives.TABLES}),
         sources=(
             "https://huggingface.co/rednote-hilab/dots.ocr",

@@ -75,7 +75,7 @@ class ServingTable(_Table):
 
 class CardTable(_Table):
     parameters: str | None = None
-    licence: str | None = None
+    license: str | None = None
     gives: Annotated[frozenset[GivesName], Field(strict=False)] | None = None
     sources: list[str] | None = None
 

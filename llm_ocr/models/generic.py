@@ -6,7 +6,7 @@ from llm_ocr.records import ImagePolicy
 
 MARKDOWN_PROMPT = """\
 Transcribe this page as Markdown, in reading order.
-- Write every word as it is printed. Don't translate, summarise, correct or add anything.
+- Write every word as it is printed. Don't translate, summarize, correct or add anything.
 - Mark headings with #, ## and so on.
 - Write tables as HTML with <table>, <tr>, <th> and <td>, with rowspan and colspan where cells span.
 - Write equations in LaTeX: $...$ within a line, $$...$$ on lines of their own.
@@ -44,7 +44,7 @@ GENERIC = ModelProfile(
     ),
     card=Card(
         parameters="the model's own",
-        licence="the model's own",
+        license="the model's own",
         gives=frozenset({Gives.TABLES}),
         sources=(),
     ),

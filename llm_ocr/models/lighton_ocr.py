@@ -90,7 +90,7 @@ LIGHTON_OCR_2 = ModelProfile(
     ),
     card=Card(
         parameters="1B",
-        licence="Apache-2.0",
+        license="Apache-2.0",
         gives=frozenset({Gives.TABLES}),
         sources=("https://huggingface.co/lightonai/LightOnOCR-2-1B",),
     ),

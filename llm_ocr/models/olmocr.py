@@ -113,7 +113,7 @@ OLMOCR_2 = ModelProfile(
     ),
     card=Card(
         parameters="7B, FP8",
-        licence="Apache-2.0",
+        license="Apache-2.0",
         gives=frozenset({Gives.TABLES}),
         sources=(
             "https://huggingface.co/allenai/olmOCR-2-7B-1025-FP8",

@@ -129,7 +129,7 @@ PADDLEOCR_VL = ModelProfile(
     ),
     card=Card(
         parameters="0.9B",
-        licence="Apache-2.0",
+        license="Apache-2.0",
         gives=frozenset(),
         sources=(
             "https://huggingface.co/PaddlePaddle/PaddleOCR-VL",

@@ -128,13 +128,13 @@ class Serving:
 class Card:
     """What a user wants to know before choosing the model.
 
-    `parameters` as the model card says it, `licence` as an SPDX id or the licence's own name;
+    `parameters` as the model card says it, `license` as an SPDX id or the license's own name;
     `sources` are addresses; `verified` is whether recorded answers of the real model are read in
     the tests.
     """
 
     parameters: str
-    licence: str
+    license: str
     gives: frozenset[Gives]
     sources: tuple[str, ...]
     verified: bool = False

@@ -83,7 +83,7 @@ QWEN_2_5_VL_7B = ModelProfile(
     ),
     card=Card(
         parameters="7B (8.3B with the vision tower)",
-        licence="Apache-2.0",
+        license="Apache-2.0",
         gives=_GIVES,
         sources=(
             "https://huggingface.co/Qwen/Qwen2.5-VL-7B-Instruct",
@@ -104,7 +104,7 @@ QWEN_2_5_VL_3B = replace(
     card=replace(
         QWEN_2_5_VL_7B.card,
         parameters="3B (3.8B with the vision tower)",
-        licence="Qwen Research License (not for commercial use)",
+        license="Qwen Research License (not for commercial use)",
         sources=("https://huggingface.co/Qwen/Qwen2.5-VL-3B-Instruct",),
     ),
 )

@@ -14,7 +14,7 @@ siblings; else the first.
 - model: the probability that the model gave the value, where the engine tells it, else 1.
 
 A boolean counts as found only at a word for it, or a ticked box, behind its field's label. The
-member of an enum is sought like any text, so one that was inferred is unsupported, as is any
+member of an enum is sought like any text, so one that was inferred is unverified, as is any
 derived value.
 """
 
@@ -206,7 +206,7 @@ class _Spots:
                 lines.add(line)
         self.lines = frozenset(lines)
         # By the name of a field, those of the places that have the nearest label.
-        self.labelled: dict[str, list[int]] = {}
+        self.labeled: dict[str, list[int]] = {}
         # By what holds a value, before which of those all are used.
         self.used: dict[tuple[str, str], int] = defaultdict(int)
 
@@ -222,7 +222,7 @@ class EvidenceSelector:
         labels: FieldLabels,
     ) -> None:
         self._index, self._leaves = index, leaves
-        self._labelling = LabelScorer(index, labels)
+        self._labeling = LabelScorer(index, labels)
         # Equal values have one sequence of places between them.
         shared = {id(one): one for one in places.values()}
         spots = {key: _Spots(one, index) for key, one in shared.items()}
@@ -266,8 +266,8 @@ class EvidenceSelector:
     def _next_free(self, leaf: RecordValue, rated: Mapping[int, Rating]) -> dict[int, Rating]:
         """The first place that is not used, where those that were compared all are."""
         spots = self._spots[leaf.path]
-        plain = self._labelling.plain(leaf.path)
-        group = spots.labelled.get(plain, ())
+        plain = self._labeling.plain(leaf.path)
+        group = spots.labeled.get(plain, ())
         if len(group) <= MAX_COMPARED or any(self._is_free(leaf, spots.places[k]) for k in rated):
             return {}
         key = leaf.parent, plain
@@ -286,7 +286,7 @@ class EvidenceSelector:
         in_row = {k: self._rating(leaf, places[k]) for k in self._in_row(leaf)}
         if isinstance(leaf.value, bool):
             in_row = {k: one for k, one in in_row.items() if one[1] > 0}
-        return in_row or {k: self._rating(leaf, places[k]) for k in self._labelled_best(leaf)}
+        return in_row or {k: self._rating(leaf, places[k]) for k in self._labeled_best(leaf)}
 
     def _in_row(self, leaf: RecordValue) -> list[int]:
         spots = self._spots[leaf.path]
@@ -298,14 +298,14 @@ class EvidenceSelector:
         on_page = spots.by_page.get(band[0], []) if band else []
         return [k for k in on_page if self._is_in_row(leaf.item, spots.places[k])]
 
-    def _labelled_best(self, leaf: RecordValue) -> Sequence[int]:
+    def _labeled_best(self, leaf: RecordValue) -> Sequence[int]:
         """The places with the nearest label; of many the first, and those around siblings."""
-        spots, plain = self._spots[leaf.path], self._labelling.plain(leaf.path)
-        if plain not in spots.labelled:
-            scores = [self._labelling.score(leaf.path, leaf.value, one) for one in spots.places]
+        spots, plain = self._spots[leaf.path], self._labeling.plain(leaf.path)
+        if plain not in spots.labeled:
+            scores = [self._labeling.score(leaf.path, leaf.value, one) for one in spots.places]
             best = max(scores)
-            spots.labelled[plain] = [k for k, score in enumerate(scores) if score == best]
-        group = spots.labelled[plain]
+            spots.labeled[plain] = [k for k, score in enumerate(scores) if score == best]
+        group = spots.labeled[plain]
         if len(group) <= MAX_COMPARED:
             return group
         chosen = set(group[:NEIGHBORS])
@@ -325,7 +325,7 @@ class EvidenceSelector:
             if self._index.spans[at].page == page
         ]
         near = 1 / (1 + min(gaps)) if gaps else 0.0
-        return in_row, self._labelling.score(leaf.path, leaf.value, one), near
+        return in_row, self._labeling.score(leaf.path, leaf.value, one), near
 
     def _is_in_row(self, item: str, one: Occurrence) -> bool:
         """Whether a place is in the row of a list's item, or as high on the page as it."""

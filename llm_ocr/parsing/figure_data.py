@@ -62,7 +62,7 @@ class NoDataError(ValueError):
 
 @dataclass(frozen=True)
 class Series:
-    """One line, or one colour of bars, of a chart."""
+    """One line, or one color of bars, of a chart."""
 
     name: str | None
     points: tuple[tuple[CellValue, CellValue], ...]

@@ -149,7 +149,7 @@ class FuzzyMatcher:
             longest = max(range(len(words)), key=lambda k: len(words[k]))
             for near in self._near(words[longest]):
                 yield from self._around(words, longest, self._places[near])
-            # What was run together with its neighbours is like no word of the value.
+            # What was run together with its neighbors is like no word of the value.
             for glued in self._glued(words):
                 yield from self._around(words, 0, self._places[glued])
 

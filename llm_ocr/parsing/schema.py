@@ -94,7 +94,7 @@ class Evidence:
     """Where one value of a record (a leaf; its path as in `FieldError`) stands.
 
     `quote` is the text on the page. `matched` None: the page doesn't show it, and the value is
-    unsupported. `confidence` is 0..1.
+    unverified. `confidence` is 0..1.
     """
 
     path: str

@@ -32,11 +32,11 @@ def wanted_by(settings: Settings, stages: Sequence[str]) -> Mapping[str, Mapping
 
 def statuses_of(settings: Settings) -> frozenset[str]:
     """Those of records that are to be made again. Raises SchemaError for one that they can't be."""
-    given = [one.strip() for one in (settings.record_again or "").split(",") if one.strip()]
+    given = [one.strip() for one in (settings.redo or "").split(",") if one.strip()]
     for one in given:
         if one not in OF_RECORDS:
             raise SchemaError(
-                f"--again {one}: records are {', '.join(OF_RECORDS)}; of which shall be made again?"
+                f"--redo {one}: records are {', '.join(OF_RECORDS)}; of which shall be made again?"
             )
     return frozenset(given)
 
@@ -46,8 +46,8 @@ def wanted_records(settings: Settings) -> Wanted:
     return Wanted(
         load_schema(settings.record_schema or ""),
         settings.record_per,
-        settings.record_from,
-        settings.drop_unsupported,
+        settings.input_mode,
+        settings.drop_unverified,
         settings.parse_model,
     )
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from llm_ocr.engines.embedded.command import is_installed
-from llm_ocr.models.catalogue import profile_named
+from llm_ocr.models.catalog import profile_named
 from llm_ocr.pipeline.asking import Asker, Observe
 from llm_ocr.pipeline.climbing import Climber, StandIn, Way
 from llm_ocr.pipeline.events import Notify
@@ -100,7 +100,7 @@ class Askers:
         changes = {
             "concurrency": None,
             "api_key": self._settings.fallback_api_key,
-            "skip_check": True,
+            "skip_model_check": True,
             "ready_timeout": STAND_IN_READY_SECONDS,
         }
         return self._settings.model_copy(update=changes)

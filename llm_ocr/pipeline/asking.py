@@ -138,7 +138,7 @@ class Asker:
         await self._stack.enter_async_context(self.client)
         if self.target.kind is EngineKind.SERVER:
             await self._until_reachable()
-        if self.target.kind is not EngineKind.EMBEDDED and not self._settings.skip_check:
+        if self.target.kind is not EngineKind.EMBEDDED and not self._settings.skip_model_check:
             await self._check()
         if self.target.kind is not EngineKind.EMBEDDED:
             await self._govern()

@@ -16,9 +16,9 @@ HIDDEN = "…"
 # What concerns one process of several, or one machine.
 _LOCAL = {
     "log_dir", "metrics_host", "metrics_port", "prices", "shard_count", "shard_index",
-    "stop_seconds", "throughput", "time_limit", "until_complete",
+    "stop_seconds", "throughput", "time_limit", "steal_work",
 }  # fmt: skip
-WITHOUT_OPTION = {"keep_metadata", "part_pages"}
+WITHOUT_OPTION = {"keep_metadata", "flush_pages"}
 _SECRET_ARGUMENT = re.compile(r"(--(?:[\w-]*-)?(?:api-key|token|password|secret))([=\s]+)(\S+)")
 
 

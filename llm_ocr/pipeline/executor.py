@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 
 from llm_ocr.engines.embedded.command import available_cores
 from llm_ocr.inference.window import Window
-from llm_ocr.models.catalogue import profile_named
+from llm_ocr.models.catalog import profile_named
 from llm_ocr.pipeline.again import Again
 from llm_ocr.pipeline.asked import parse_stage
 from llm_ocr.pipeline.askers import Askers
@@ -189,8 +189,8 @@ class LocalExecutor:
         context = self._context
         tempo = Tempo(
             items=self._slots(asker),
-            part_items=context.settings.part_pages,
-            part_seconds=context.settings.part_seconds,
+            part_items=context.settings.flush_pages,
+            flush_seconds=context.settings.flush_seconds,
         )
         fresh = context.session.counts.setdefault(stage.name, Counts())
         notify = self._telemetry.notify

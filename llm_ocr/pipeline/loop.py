@@ -54,7 +54,7 @@ class Tempo:
 
     items: Window
     part_items: int
-    part_seconds: float
+    flush_seconds: float
 
 
 # Seconds that a stop waits for items which are answered but not yet rows. With the ten that an
@@ -227,10 +227,10 @@ class StageLoop(Generic[AnyItem]):
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(min(1.0, self._tempo.part_seconds))
+            await asyncio.sleep(min(1.0, self._tempo.flush_seconds))
             now = asyncio.get_running_loop().time()
             for opened in list(self._open.values()):
-                if opened.writer.held and now - opened.staged_at >= self._tempo.part_seconds:
+                if opened.writer.held and now - opened.staged_at >= self._tempo.flush_seconds:
                     await opened.stage()
 
     async def _stage_what_is_held(self) -> None:

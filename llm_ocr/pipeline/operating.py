@@ -6,7 +6,7 @@ from typing import Any
 
 from llm_ocr.engines.embedded.command import EMBEDDED
 from llm_ocr.messages import counted
-from llm_ocr.models.catalogue import profile_named
+from llm_ocr.models.catalog import profile_named
 from llm_ocr.pipeline.destination import destination_of
 from llm_ocr.pipeline.events import Note, Notify
 from llm_ocr.pipeline.executor import ExecutorFactory, LocalExecutor

@@ -28,9 +28,9 @@ def parse(
     schema: str,
     settings: Settings | None = None,
     *,
-    per: str | None = None,
-    source: str | None = None,
-    drop_unsupported: bool | None = None,
+    record_per: str | None = None,
+    input_mode: str | None = None,
+    drop_unverified: bool | None = None,
     notify: Notify | None = None,
     progress: bool = True,
     executor: ExecutorFactory = LocalExecutor,
@@ -39,16 +39,16 @@ def parse(
 
     `inputs` are as in `llm_ocr.run`, or the place of a run: then its pages are not read again, and
     without `out` the records go into it. `schema` is a built-in's name, `module:Class`, a Python
-    file or a JSON Schema file. The rest goes before what `settings` say. The same call goes on
-    where it stopped; another schema, or another `per` or `source`, makes the records anew. Raises
+    file or a JSON Schema file. The other arguments override `settings`. The same call resumes a
+    run that stopped; another schema, `record_per` or `input_mode` makes all records again. Raises
     SchemaError, NoRunError, and what `llm_ocr.run` raises. Progress is shown as `llm_ocr.run` does.
     """
     load_schema(schema)
     given = {
         "record_schema": schema,
-        "record_per": per,
-        "record_from": source,
-        "drop_unsupported": drop_unsupported,
+        "record_per": record_per,
+        "input_mode": input_mode,
+        "drop_unverified": drop_unverified,
     }
     changes = {name: value for name, value in given.items() if value is not None}
     chosen = Settings(**{**(settings or Settings()).model_dump(), **changes})

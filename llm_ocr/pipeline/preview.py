@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llm_ocr.models.catalogue import profile_named
+from llm_ocr.models.catalog import profile_named
 from llm_ocr.pipeline.executor import render_pool
 from llm_ocr.pipeline.interruption import Stop, run_until_stopped
 from llm_ocr.pipeline.planning import absolute

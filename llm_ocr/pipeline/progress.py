@@ -358,7 +358,7 @@ class JsonHandler(logging.Handler):
 
 
 class _StatusColumn(ProgressColumn):
-    """Counts by status, in their colours, and the speed."""
+    """Counts by status, in their colors, and the speed."""
 
     def render(self, task: Task) -> Text:
         tally: Tally | None = task.fields["tally"]

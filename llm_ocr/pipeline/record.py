@@ -68,7 +68,7 @@ def _facts(reader: Reader, prompt: Prompt) -> Row:
         "model": reader.model,
         "revision": reader.revision,
         "profile": profile.id,
-        "licence": profile.card.licence,
+        "license": profile.card.license,
         "prompt": prompt.text,
         "max_tokens": prompt.max_tokens,
         "sampling": dict(profile.sampling),

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from llm_ocr.engines.embedded.command import EMBEDDED
-from llm_ocr.models.catalogue import profile_named
+from llm_ocr.models.catalog import profile_named
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.pipeline.again import Elsewhere
 from llm_ocr.pipeline.loop import Work
@@ -119,7 +119,7 @@ class Reparsing:
 def _was_shown_whole(row: Row, profile: ModelProfile, plan: Plan) -> bool:
     """Whether the answer is about the stored page image, not about strips or a smaller one."""
     rungs = {rung.name: rung for rung in (FIRST, *profile.ladder)}
-    rung = rungs.get(row["way"])
+    rung = rungs.get(row["strategy"])
     image, settings = profile.image, plan.settings
     is_same_image = (image.longest_side, image.smallest_side) == (
         settings.get("image_longest_side"),

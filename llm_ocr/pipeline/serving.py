@@ -11,7 +11,7 @@ from llm_ocr.engines.embedded.command import EMBEDDED, check_installed, embedded
 from llm_ocr.engines.gpu import find_gpus
 from llm_ocr.engines.launch import EngineCommand
 from llm_ocr.engines.vllm import check_version, vllm_arguments, vllm_command, vllm_version
-from llm_ocr.models.catalogue import profile_named
+from llm_ocr.models.catalog import profile_named
 from llm_ocr.pipeline.asking import Asker
 from llm_ocr.pipeline.events import Note, Notify
 from llm_ocr.pipeline.targets import EngineKind, target_of, vllm_options
@@ -62,7 +62,7 @@ def explain(settings: Settings, host: str, port: int) -> str:
 def check_target(settings: Settings, notify: Notify) -> tuple[str, Sequence[Finding]]:
     """Where was asked, and what came of each known page. Raises EngineFailedError."""
     target = target_of(settings, settings.model)
-    unchecked = settings.model_copy(update={"skip_check": True})
+    unchecked = settings.model_copy(update={"skip_model_check": True})
 
     async def asked() -> tuple[str, Sequence[Finding]]:
         with tempfile.TemporaryDirectory(prefix="llm-ocr-check-") as folder:

@@ -8,7 +8,7 @@ from llm_ocr.engines.embedded.command import EMBEDDED
 from llm_ocr.engines.gpu import Gpu, find_gpus
 from llm_ocr.engines.vllm import READY_TIMEOUT, VllmOptions, find_vllm
 from llm_ocr.inference.replies import EngineFailedError
-from llm_ocr.models.catalogue import profile_named
+from llm_ocr.models.catalog import profile_named
 from llm_ocr.models.profile import FIGURE_TASKS, Task
 from llm_ocr.records import TextLayerUse
 from llm_ocr.settings import DEFAULT_MODEL, EngineChoice, Settings

@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from llm_ocr.engines.gpu import find_gpus, gpu_utilisation
+from llm_ocr.engines.gpu import find_gpus, gpu_utilization
 from llm_ocr.inference.replies import Answer
 from llm_ocr.pipeline.asking import Asker
 from llm_ocr.pipeline.events import Event, ItemsDone, Note, Notify
@@ -26,7 +26,7 @@ GPU_LOOK_SECONDS = 5.0
 class Telemetry:
     """Counts what happens; serves it at `metrics_port` if the settings want that.
 
-    `gpu_busy` is the GPUs' mean utilisation over the run, 0..1, None where there is no GPU.
+    `gpu_busy` is the GPUs' mean utilization over the run, 0..1, None where there is no GPU.
     """
 
     def __init__(self, settings: Settings, notify: Notify) -> None:
@@ -102,7 +102,7 @@ class Telemetry:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(GPU_LOOK_SECONDS)
-            busy = await asyncio.to_thread(gpu_utilisation)
+            busy = await asyncio.to_thread(gpu_utilization)
             self._gpu_looks.append(sum(busy) / max(1, len(busy)))
 
 
@@ -124,8 +124,8 @@ class _Live(Collector):
             for asker in askers:
                 gauge.add_metric([asker.target.reader.model], of(asker))
             yield gauge
-        busy = GaugeMetricFamily("llm_ocr_gpu_utilisation", "Share of time busy", labels=["gpu"])
-        for k, share in enumerate(gpu_utilisation()):
+        busy = GaugeMetricFamily("llm_ocr_gpu_utilization", "Share of time busy", labels=["gpu"])
+        for k, share in enumerate(gpu_utilization()):
             busy.add_metric([str(k)], share)
         yield busy
 

@@ -44,7 +44,7 @@ from llm_ocr.pipeline.record import new_record, recorded
 from llm_ocr.pipeline.share import share_of
 from llm_ocr.report.outputs import records_as_written, write_outputs
 from llm_ocr.report.sessions import read_sessions
-from llm_ocr.report.summary import SUMMARY_PATH, Session, Summary, summarise
+from llm_ocr.report.summary import SUMMARY_PATH, Session, Summary, summarize
 from llm_ocr.settings import Settings
 from llm_ocr.sources.pool import RenderPool
 from llm_ocr.stages.stage import AnyItem, Stage
@@ -185,7 +185,7 @@ class Worker:
     async def _parts(self, plan: Plan, stages: Sequence[str]) -> AsyncIterator[Plan]:
         """What this worker does: its own shards, then one by one what others have not done."""
         yield self._share.of(plan)
-        while self._settings.until_complete:
+        while self._settings.steal_work:
             await asyncio.to_thread(self._ledger.refresh)
             left = self._undone(plan, stages)
             if not left:
@@ -212,7 +212,7 @@ class Worker:
     def _account(self, plan: Plan, stages: Sequence[str]) -> Summary:
         if self._share.count > 1:
             self._ledger.refresh()
-        done = summarise(self._store, self._ledger, plan, self._session)
+        done = summarize(self._store, self._ledger, plan, self._session)
         summary = replace(done, out=self._destination.uri)
         left = missing(self._ledger, plan, stages, self._wanted)
         if left:

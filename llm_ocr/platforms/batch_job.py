@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BeforeValidator, Field, StringConstraints, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from llm_ocr.models.catalogue import PROFILES, profile_named
+from llm_ocr.models.catalog import PROFILES, profile_named
 from llm_ocr.models.profile import Task
 from llm_ocr.settings import Settings
 
@@ -27,7 +27,7 @@ Positive = Annotated[int, Field(gt=0)]
 
 
 class BatchJobError(Exception):
-    """A variable that is missing, wrong, or can't be honoured; the message has a line for each."""
+    """A variable that is missing, wrong, or can't be honored; the message has a line for each."""
 
 
 class Variables(BaseSettings):
@@ -40,8 +40,8 @@ class Variables(BaseSettings):
     s3_processed_dataset_prefix: Prefix
     model_name: str = "Qwen/Qwen2.5-VL-3B-Instruct"
     record_schema: Annotated[str, Field(validation_alias="SCHEMA", min_length=1)] = "invoice"
-    per: Literal["document", "page"] = "document"
-    drop_unsupported: bool = False
+    record_per: Literal["document", "page"] = "document"
+    drop_unverified: bool = False
     batch_size: Positive | None = None
     gpu_memory_utilization: Annotated[
         float | None,
@@ -64,8 +64,8 @@ class BatchJob:
     inputs: str
     out: str
     schema: str
-    per: str = "document"
-    drop_unsupported: bool = False
+    record_per: str = "document"
+    drop_unverified: bool = False
     given: dict[str, Any] = field(default_factory=dict)
 
 
@@ -84,7 +84,7 @@ def read_job() -> BatchJob:
     if arguments := _vllm_args(told):
         # vLLM takes the last of those given twice.
         given["vllm_args"] = f"{arguments} {Settings().vllm_args}".strip()
-    return BatchJob(inputs, out, told.record_schema, told.per, told.drop_unsupported, given)
+    return BatchJob(inputs, out, told.record_schema, told.record_per, told.drop_unverified, given)
 
 
 def _said(problem: Any) -> str:  # noqa: ANN401

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm_ocr.models.catalogue import FILE_ENDINGS
+from llm_ocr.models.catalog import FILE_ENDINGS
 from llm_ocr.parsing.loading import BUILT_IN, load_schema
 from llm_ocr.platforms.base import Request
 from llm_ocr.platforms.cluster import NoSuchPlaceError

@@ -9,7 +9,7 @@ SIGN_IN = (
     "sign in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS "
     "to an account's key"
 )
-# What is recognised in an error, and what to do about it, in this order.
+# What is recognized in an error, and what to do about it, in this order.
 _ERRORS: Mapping[str, str] = {
     r"has not been used in project|SERVICE_DISABLED|API .*is disabled": (
         "enable the services: gcloud services enable run.googleapis.com logging.googleapis.com "

@@ -34,7 +34,7 @@ def of_answer(status: int | None, said: str, namespace: str, flavor: str) -> str
             f"start jobs (https://huggingface.co/settings/tokens). The Hub says: {said}"
         )
     if status == 404:
-        return f"there is no user or organisation {namespace}; check --namespace"
+        return f"there is no user or organization {namespace}; check --namespace"
     if status == 429:
         return f"the Hub takes no more for now; the same command later. The Hub says: {said}"
     if status >= 500:

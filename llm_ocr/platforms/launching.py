@@ -163,7 +163,7 @@ def job_spec(
     tokens = {name: os.environ[name] for name in TOKENS if os.environ.get(name)}
     arguments = (command, *inputs, "--out", out) if inputs else (command, out)
     # A task that is done takes over what others have not done.
-    last = ("--until-complete",) if inputs and tasks > 1 else ()
+    last = ("--steal-work",) if inputs and tasks > 1 else ()
     return JobSpec(
         name=f"llm-ocr-{command}-{uuid.uuid4().hex[:8]}",
         command=(*arguments, *extra, *last),

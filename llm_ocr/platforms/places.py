@@ -12,35 +12,38 @@ from llm_ocr.settings import Settings
 
 @contextmanager
 def crew_at(
-    on: Mapping[str, Any],
+    cluster: Mapping[str, Any],
     out: str,
     settings: Settings,
     notify: Notify,
     *,
     asks: bool = True,
 ) -> Iterator[tuple[Settings, ExecutorFactory]]:
-    """Who does the shards of the run at `out`, and the settings for it: this process, or what `on`
-    says, which has --on and the options that belong to it. `asks`: whether a model is needed.
+    """Who does the shards of the run at `out`, and the settings for it: this process, or what
+    `cluster` says, the options --executor and those that belong to it. `asks`: whether a model is
+    needed.
 
     Raises NoSuchPlaceError.
     """
-    if not on:
+    if not cluster:
         yield settings, LocalExecutor
         return
     from llm_ocr.platforms.ray import crew_on
 
-    wanted = {name: value for name, value in on.items() if name != "on"}
-    place = Wanted(_address(on.get("on")), **wanted)
+    wanted = {name: value for name, value in cluster.items() if name != "executor"}
+    place = Wanted(_address(cluster.get("executor")), **wanted)
     with crew_on(out, settings, place, notify, asks=asks) as found:
         yield found
 
 
-def _address(on: str | None) -> str | None:
+def _address(executor: str | None) -> str | None:
     """The cluster's address; None: the environment's, or a local one."""
-    if on == "ray":
+    if executor == "ray":
         return None
-    if on is not None and on.startswith("ray://"):
-        return on
-    if on is None:
-        raise NoSuchPlaceError("--engines and what each of them has are for --on ray")
-    raise NoSuchPlaceError(f"--on {on}: give ray, or a cluster's address as ray://HOST:10001")
+    if executor is not None and executor.startswith("ray://"):
+        return executor
+    if executor is None:
+        raise NoSuchPlaceError("--engines and what each of them has are for --executor ray")
+    raise NoSuchPlaceError(
+        f"--executor {executor}: give ray, or a cluster's address as ray://HOST:10001"
+    )

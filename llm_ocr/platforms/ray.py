@@ -69,7 +69,7 @@ def crew_on(
     """The settings of the run at `out` as a cluster's nodes can use them, and an executor on its
     nodes, for as long as the block lasts. Without `asks` no model is asked: it needs no GPU.
 
-    Where Ray is initialised already, its cluster is used and left as it is. Raises ClusterError.
+    Where Ray is initialized already, its cluster is used and left as it is. Raises ClusterError.
     """
     if str(out).startswith("memory://"):
         raise ClusterError(f"{out} is in this process's memory: give an --out that all nodes see")
@@ -93,7 +93,7 @@ def _connected(address: str | None) -> Iterator[Any]:
     try:
         import ray
     except ImportError as error:
-        said = f"--on ray needs Ray, which is not installed: {how_to_install('ray')}"
+        said = f"--executor ray needs Ray, which is not installed: {how_to_install('ray')}"
         raise RayNotInstalledError(said) from error
     if ray.is_initialized():
         yield ray
@@ -110,7 +110,7 @@ def _connected(address: str | None) -> Iterator[Any]:
         where = address or os.environ.get("RAY_ADDRESS") or "the local Ray"
         raise ClusterError(
             f"{where} can't be reached ({_end_of(error)}): start a cluster with "
-            "`ray start --head`, or check --on and RAY_ADDRESS"
+            "`ray start --head`, or check --executor and RAY_ADDRESS"
         ) from error
     try:
         yield ray

@@ -35,7 +35,7 @@ TABLES = {
 # Files that are derived from a table, as a config beside it.
 DERIVED = {"records": ("records_typed", "records/records.parquet")}
 DERIVED_ROWS = {"records_typed": "the same records, a column a field, of the field's type"}
-# Names of licences that the Hub takes; any other is `other` there, with its name beside it.
+# Names of licenses that the Hub takes; any other is `other` there, with its name beside it.
 _LICENSES = """
 afl-3.0 agpl-3.0 apache-2.0 bsd-2-clause bsd-3-clause bsl-1.0 c-uda cc cc-by-2.0 cc-by-2.5 cc-by-3.0
 cc-by-4.0 cc-by-nc-2.0 cc-by-nc-3.0 cc-by-nc-4.0 cc-by-nc-nd-3.0 cc-by-nc-nd-4.0 cc-by-nc-sa-2.0
@@ -194,9 +194,9 @@ def _source(
     lines = [f"- {_code(one)}" for one in inputs[:SHOWN]]
     lines += [f"- and {more:,} more"] if more > 0 else []
     said = (
-        f"The documents' licence, as stated by whoever made this: {_escaped(license_)}."
+        f"The documents' license, as stated by whoever made this: {_escaped(license_)}."
         if license_
-        else "The documents' own licence applies to all that was read from them; llm_ocr does not "
+        else "The documents' own license applies to all that was read from them; llm_ocr does not "
         "know it."
     )
     return [*lines, "", said] if lines else [said]
@@ -236,7 +236,7 @@ def _asking(stage: str, reader: Row) -> list[str]:
     sampling = ", ".join(f"{key} = {value}" for key, value in reader["sampling"].items())
     told = f"with {_code(sampling)}" if sampling else "with the server's own sampling"
     return [
-        f"To {stage}, {_code(reader['model'])} (licence: {_escaped(reader['licence'])}) was asked, "
+        f"To {stage}, {_code(reader['model'])} (license: {_escaped(reader['license'])}) was asked, "
         f"for at most {reader['max_tokens']:,} tokens, {told}:",
         "",
         *_fenced("text", [reader["prompt"]]),

@@ -15,7 +15,7 @@ def profile_facts(profile: ModelProfile) -> dict[str, object]:
         "model": profile.model,
         "revision": serving.revision,
         "parameters": card.parameters,
-        "licence": card.licence,
+        "license": card.license,
         "weights_gib": serving.weights_gib,
         "vllm": [".".join(str(part) for part in version) for version in serving.versions],
         "gives": sorted(card.gives),
@@ -31,7 +31,7 @@ def render_profiles(profiles: Mapping[str, ModelProfile]) -> Table:
     table.add_column("profile", no_wrap=True)
     table.add_column("weights", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    for column in ("gives", "parameters", "licence"):
+    for column in ("gives", "parameters", "license"):
         table.add_column(column, overflow="fold")
     for name, profile in profiles.items():
         table.add_row(
@@ -40,6 +40,6 @@ def render_profiles(profiles: Mapping[str, ModelProfile]) -> Table:
             "verified" if profile.card.verified else "experimental",
             ", ".join(sorted(profile.card.gives)) or "text",
             profile.card.parameters,
-            profile.card.licence,
+            profile.card.license,
         )
     return table

@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw
 
 from llm_ocr.tables.schema import Row
 
-COLOURS = {"table": "seagreen", "image": "darkorange", "image_caption": "goldenrod"}
+COLORS = {"table": "seagreen", "image": "darkorange", "image_caption": "goldenrod"}
 OTHERS = "steelblue"
 
 
@@ -18,10 +18,10 @@ def page_with_boxes(page: Row, longest_side: int = 1000) -> Image.Image:
     draw = ImageDraw.Draw(picture)
     for block in page["blocks"]:
         if block["x1"] is not None:
-            colour = COLOURS.get(block["label"], OTHERS)
+            color = COLORS.get(block["label"], OTHERS)
             box = (block["x1"], block["y1"], block["x2"], block["y2"])
-            draw.rectangle(box, outline=colour, width=4)
-            draw.text((block["x1"], block["y1"] - 24), block["label"], fill=colour, font_size=22)
+            draw.rectangle(box, outline=color, width=4)
+            draw.text((block["x1"], block["y1"] - 24), block["label"], fill=color, font_size=22)
     picture.thumbnail((longest_side, longest_side))
     return picture
 

@@ -42,7 +42,7 @@ _FIRST = {
     "status": pa.string(),
     "error": pa.string(),
 }
-_LAST = {"errors": ERRORS, "unsupported": pa.list_(pa.string())}
+_LAST = {"errors": ERRORS, "unverified": pa.list_(pa.string())}
 # The one field of records whose schema is not known.
 _UNKNOWN: Json = {"type": "object", "properties": {"fields": {}}}
 
@@ -96,8 +96,8 @@ class _Record:
     misfits: tuple[FieldError, ...]
 
     @property
-    def unsupported(self) -> list[str]:
-        return [one["path"] for one in self.row["evidence"] or () if one["found"] is None]
+    def unverified(self) -> list[str]:
+        return [one["path"] for one in self.row["evidence"] or () if one["matched"] is None]
 
     @property
     def page_number(self) -> int | None:
@@ -127,7 +127,7 @@ def _write(folder: Path, json_schema: Json | None, rows: Iterator[Row]) -> Recor
             record = _read(row, kind, is_known)
             lines.write(as_json(_line(record)) + "\n")
             errors = record.errors + record.misfits
-            counted = {"errors": len(errors), "unsupported": len(record.unsupported)}
+            counted = {"errors": len(errors), "unverified": len(record.unverified)}
             fields = record.fields if is_known else {"fields": record.fields}
             tables.write({**record.own, **counted}, fields or {}, errors)
             typed.write(record)
@@ -175,7 +175,7 @@ def _line(record: _Record) -> dict[str, object]:
 def _evidence(one: Row) -> dict[str, object]:
     corners = [one[corner] for corner in ("x1", "y1", "x2", "y2")]
     box = None if None in corners else corners
-    names = ("path", "found", "confidence", "page_id", "page_number", "quote")
+    names = ("path", "matched", "confidence", "page_id", "page_number", "quote")
     # The table's is a float of 32 bits, whose further digits say nothing.
     confidence = None if one["confidence"] is None else round(one["confidence"], 4)
     return {**{name: one[name] for name in names}, "confidence": confidence, "box": box}
@@ -202,7 +202,7 @@ class _Typed:
     def write(self, record: _Record) -> None:
         fields = {self._names.get(name, name): value for name, value in record.typed.items()}
         errors = [asdict(error) for error in record.errors + record.misfits]
-        last = {"errors": errors, "unsupported": record.unsupported}
+        last = {"errors": errors, "unverified": record.unverified}
         self._held.append({**record.own, **fields, **last})
         self._characters += len(record.row["fields"] or "")
         self._characters += sum(len(error.value or "") for error in record.errors)

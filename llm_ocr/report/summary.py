@@ -57,7 +57,7 @@ class Summary:
     which may have gone on with an earlier one's work; so are `retries` and what follows.
     `seconds_down` is from the engine's deaths until it answered again. `held_back` says at which
     share (0..1) of the moments the engine, rendering, the network or storage held the run back;
-    `gpu_busy` is the GPUs' mean utilisation (0..1). `rows` are those of each table; `cost` is in US
+    `gpu_busy` is the GPUs' mean utilization (0..1). `rows` are those of each table; `cost` is in US
     dollars, of all sessions whose price is known (None: of none). `tasks` are the figures of each
     task of Describe by status. `doubts` are the pages that are ok and doubted, by what they are
     doubted for. `records` are counted when they are all there."""
@@ -130,7 +130,7 @@ class Session:
         return any(counts.items for counts in self.counts.values())
 
 
-def summarise(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Summary:
+def summarize(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Summary:
     """The account of the run in `store`, from its commits; raises BalanceError if it is off."""
     stages = {
         name: _planned(ledger, name, plan) for name in ("extract", "describe", "assemble", "parse")

@@ -141,18 +141,18 @@ function tile(k) {
 // ---- turning pages, searching
 
 function showTurns() {
-  byId("previous").disabled = neighbour(-1) === undefined;
-  byId("next").disabled = neighbour(1) === undefined;
+  byId("previous").disabled = neighbor(-1) === undefined;
+  byId("next").disabled = neighbor(1) === undefined;
 }
 
-function neighbour(step) {
+function neighbor(step) {
   // The order is that of the list, where pages of a document stand together.
   const order = [...document.querySelectorAll(".tile")].map((element) => Number(element.id.slice(1)));
   return order[order.indexOf(current) + step];
 }
 
 function turn(step) {
-  const k = neighbour(step);
+  const k = neighbor(step);
   if (k !== undefined) show(k);
 }
 

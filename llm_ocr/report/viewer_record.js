@@ -33,7 +33,7 @@ function proof(field, [left, top, width, height], id) {
 function recordCard(record, n, k) {
   const errors = record.fields.reduce((sum, field) => sum + (field.errors?.length || 0), record.errors.length);
   const counts = [[errors, errors === 1 ? "error" : "errors"],
-    [record.fields.filter((field) => field.unsupported).length, "not on the page"]];
+    [record.fields.filter((field) => field.unverified).length, "not on the page"]];
   const facts = counts.filter(([count]) => count).map(([count, words]) => `${count} ${words}`).join(", ");
   const badge = paint(make("span", { class: "badge" }, record.status), record.status);
   const head = make("header", {}, make("h3", {}, record.schema || "Record"), badge, make("span", { class: "quiet" }, facts));
@@ -54,7 +54,7 @@ function line(field, id, k) {
   const row = make("tr", { "data-block": id, tabindex: "0", title: field.quote ? `On the page: ${field.quote}` : "" }, name, value, make("td", { class: "where" }, ...where(field, k)));
   row.style.setProperty("--hue", hue("field"));
   row.classList.toggle("wrong", Boolean(field.errors));
-  row.classList.toggle("unsupported", Boolean(field.unsupported));
+  row.classList.toggle("unverified", Boolean(field.unverified));
   row.classList.toggle("boxed", Boolean(field.box) && field.page_number === run.pages[k].page_number);
   return row;
 }
@@ -65,14 +65,14 @@ function complaint(error) {
 }
 
 function where(field, k) {
-  if (field.unsupported) return [make("span", { class: "mark", title: "The value was looked for and isn't on the page" }, "not on the page")];
+  if (field.unverified) return [make("span", { class: "mark", title: "The value was looked for and isn't on the page" }, "not on the page")];
   const parts = [];
   const there = run.pages.findIndex((page) => page.doc_id === run.pages[k].doc_id && page.page_number === field.page_number);
   if (field.page_number && field.page_number !== run.pages[k].page_number) {
     parts.push(there < 0 ? `page ${field.page_number}` : make("button", { type: "button", "data-page": there }, `page ${field.page_number}`));
   }
   if (field.confidence !== undefined) {
-    const words = `Found ${field.found || ""}, confidence ${field.confidence.toFixed(2)}`;
+    const words = `Found ${field.matched || ""}, confidence ${field.confidence.toFixed(2)}`;
     parts.push(make("span", { class: "quiet", title: words }, `${Math.round(100 * field.confidence)}%`));
   }
   return parts;

@@ -8,13 +8,13 @@ from llm_ocr.report.record_types import as_json, encodable
 from llm_ocr.tables.schema import Row
 
 _KEYS = ("record_id", "schema", "status", "error_code", "error")
-_PLACE = ("page_id", "page_number", "quote", "confidence", "found")
+_PLACE = ("page_id", "page_number", "quote", "confidence", "matched")
 
 
 def shown_record(row: Row) -> dict[str, object]:
     """Values in the order of the schema, then those of errors at places where no value is.
 
-    A value's box is in pixels of its page's image; `unsupported` is one that was looked for and
+    A value's box is in pixels of its page's image; `unverified` is one that was looked for and
     isn't on the page.
     """
     fields = None if row["fields"] is None else json.loads(row["fields"], parse_constant=str)
@@ -47,7 +47,7 @@ def _field(
         field |= {name: evidence[name] for name in _PLACE if evidence[name] is not None}
         box = [evidence[corner] for corner in ("x1", "y1", "x2", "y2")]
         field["box"] = None if None in box else box
-        field["unsupported"] = evidence["found"] is None
+        field["unverified"] = evidence["matched"] is None
     return field
 
 

@@ -36,7 +36,7 @@ FORMATS = tuple(
 ROTATIONS = {3: 180, 4: 180, 5: 90, 6: 90, 7: 270, 8: 270}
 ORIENTATION, PHOTOMETRIC, WHITE_IS_ZERO = 0x0112, 262, 0
 ADVICE = "copy or make it again"
-GREY_RANGES = (255.0, 1023.0, 4095.0, 65_535.0)
+GRAY_RANGES = (255.0, 1023.0, 4095.0, 65_535.0)
 # A frame of a TIFF with more pixels than this is let go at once, not with the file.
 PIXELS_KEPT = 16_000_000
 # A JPEG that fits a model's page image, as it is sent, has never more bytes; others are made again.
@@ -181,8 +181,8 @@ def image_alone(jpeg: bytes, *, keep_metadata: bool = False) -> bytes | None:
         at = begin + 2 + size
         segment = jpeg[begin:at]
         is_metadata = (_APP0 < kind <= _APP15 and kind != _ADOBE) or kind == _COMMENT
-        is_colour = segment[4:].startswith(b"ICC_PROFILE\0")
-        if keep_metadata or is_colour or not is_metadata:
+        is_color = segment[4:].startswith(b"ICC_PROFILE\0")
+        if keep_metadata or is_color or not is_metadata:
             kept.append(segment)
     return None
 
@@ -217,7 +217,7 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _is_plain_jpeg(image: Image.Image) -> bool:
-    """Baseline, in RGB or grey: what every reader of JPEG understands."""
+    """Baseline, in RGB or gray: what every reader of JPEG understands."""
     plain = image.format == "JPEG" and image.mode in ("RGB", "L")
     return plain and "progressive" not in image.info
 
@@ -244,11 +244,11 @@ def _cut(image: Image.Image, size: tuple[int, int], box: Box, scale: float, max_
 
 
 def _upright_rgb(image: Image.Image) -> Image.Image:
-    """RGB on white, turned as EXIF says; deep greys become 8 bits by scaling, not by clipping."""
+    """RGB on white, turned as EXIF says; deep grays become 8 bits by scaling, not by clipping."""
     upright = image if _orientation(image) == 1 else ImageOps.exif_transpose(image)
     if upright.mode.startswith("I") or upright.mode == "F":
-        grey = _eight_bits(upright)
-        return (ImageOps.invert(grey) if _is_deep_negative(image) else grey).convert("RGB")
+        gray = _eight_bits(upright)
+        return (ImageOps.invert(gray) if _is_deep_negative(image) else gray).convert("RGB")
     if upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info:
         layer = upright.convert("RGBA")
         paper = Image.new("RGB", layer.size, "white")
@@ -265,12 +265,12 @@ def _is_deep_negative(image: Image.Image) -> bool:
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """Grey of 10, 12 or 16 bits, or floats, as 8 bits."""
+    """Gray of 10, 12 or 16 bits, or floats, as 8 bits."""
     wide = image.convert("F")
     low, high = cast(tuple[float, float], wide.getextrema())
     if image.mode == "F":
         bottom, top = (low, high) if high > low else (0.0, 255.0)
     else:
-        bottom, top = 0.0, next((one for one in GREY_RANGES if high <= one), high)
+        bottom, top = 0.0, next((one for one in GRAY_RANGES if high <= one), high)
     scale = 255.0 / (top - bottom)
     return wide.point(lambda value: value * scale - bottom * scale).convert("L")

@@ -50,14 +50,14 @@ class Wanted:
     schema: LoadedSchema
     per: RecordScope = RecordScope.DOCUMENT
     source: InputMode = InputMode.BOTH
-    drop_unsupported: bool = False
+    drop_unverified: bool = False
     model: str | None = None
 
     @property
     def asked(self) -> str:
         """The same for what gives the same records."""
         what = [self.per, self.source, self.schema.name, self.schema.schema_hash]
-        if self.drop_unsupported:
+        if self.drop_unverified:
             what.append("dropped")
         if self.model is not None:
             what.append(self.model)
@@ -191,7 +191,9 @@ class RecordItem:
         first = readings[0]
         return RecordReading(
             reader=first.reader,
-            way=next((one.way for one in readings if one.way != first.way), first.way),
+            strategy=next(
+                (one.strategy for one in readings if one.strategy != first.strategy), first.strategy
+            ),
             prompt_hash=first.prompt_hash,
             answer=answer,
             parsed=ParsedAnswer((), tuple(notes)),
@@ -248,11 +250,11 @@ class RecordItem:
             or one.path not in wanted.defaults
             or wanted.defaults[one.path] != values[one.path]
         ]
-        if not wanted.drop_unsupported:
+        if not wanted.drop_unverified:
             return record, found
         dropped = [one.path for one in found if one.matched is None]
         fields, gone = clear_leaves(record.fields, dropped)
-        said = "the page does not show it (--drop-unsupported)"
+        said = "the page does not show it (--drop-unverified)"
         errors = [FieldError(path, json.dumps(gone[path]), said) for path in dropped]
         kept = [one for one in found if one.matched is not None]
         return ValidatedRecord(fields, (*record.errors, *errors)), kept

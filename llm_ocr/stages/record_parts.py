@@ -68,7 +68,7 @@ class PartItem:
         found = extract_json(answer.text, field_keys(self._schema))
         self._last = PartReading(
             reader=reader,
-            way=rung.name,
+            strategy=rung.name,
             prompt_hash=reader.profile.prompt_hash(Task.PARSE),
             answer=answer,
             parsed=ParsedAnswer((), tuple(one for one in found.notes if one != SURROUNDING_TEXT)),

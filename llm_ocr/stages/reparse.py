@@ -32,7 +32,7 @@ from llm_ocr.tables.schema import Row
 READ = (
     *("page_id", "doc_id", "source_uri", "page_number", "status", "width", "height"),
     *("blocks", "agreement", "flaw", "notes", "text_layer", "layer_text"),
-    *("raw_answer", "profile", "parser_version", "way", "finish_reason", "error_code"),
+    *("raw_answer", "profile", "parser_version", "strategy", "finish_reason", "error_code"),
     *("attempts", "prompt_tokens", "completion_tokens"),
 )
 

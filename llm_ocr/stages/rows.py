@@ -108,4 +108,4 @@ def evidence_row(one: Evidence) -> dict[str, object]:
     """Where a value of a record stands, as the table has it."""
     box = vars(one.box) if one.box else dict.fromkeys(("x1", "y1", "x2", "y2"))
     plain = {key: value for key, value in vars(one).items() if key != "box"}
-    return {**plain, "found": one.matched.value if one.matched else None, **box}
+    return {**plain, "matched": one.matched.value if one.matched else None, **box}

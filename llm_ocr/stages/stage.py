@@ -64,7 +64,7 @@ class Reading:
     the engine said beside it."""
 
     reader: Reader | None
-    way: str
+    strategy: str
     prompt_hash: str | None
     answer: Answer | None
     parsed: ParsedAnswer
@@ -176,7 +176,7 @@ def outcome(
         "error_code": error.code.value if error else None,
         "error": error.message if error else None,
         "attempts": spent.attempts + (error.attempts if error else 0),
-        "way": reading.way if reading else None,
+        "strategy": reading.strategy if reading else None,
         "finish_reason": reading.answer.finish_reason if reading and reading.answer else None,
         "prompt_tokens": spent.prompt_tokens,
         "completion_tokens": spent.completion_tokens,

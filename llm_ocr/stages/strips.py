@@ -51,8 +51,8 @@ def _strip(part: Image.Image, top: int, scale: float, policy: ImagePolicy) -> St
 def _gaps(page: Image.Image, bands: int) -> list[int]:
     """The rows at which to cut: the emptiest within reach of each even cut, or the nearest such."""
     # One column of what changes along each row: nothing does in a gap, be the paper light or dark.
-    grey = page.convert("L")
-    edges = ImageChops.difference(grey, ImageChops.offset(grey, 1, 0))
+    gray = page.convert("L")
+    edges = ImageChops.difference(gray, ImageChops.offset(gray, 1, 0))
     means = edges.convert("F").resize((1, page.height), Image.Resampling.BOX)
     busy = array("f", means.tobytes())
     reach = int(page.height * REACH)

@@ -37,7 +37,7 @@ AHEAD, SMALL = 16, 8 << 20
 
 
 def compact(store: Store, table: str, file_bytes: int) -> Iterator[int]:
-    """Merge the neighbouring files of a table, up to `file_bytes` each.
+    """Merge the neighboring files of a table, up to `file_bytes` each.
 
     Yields, after each step, how many files are dealt with. Only for runs that nobody writes to.
     """

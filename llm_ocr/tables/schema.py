@@ -37,7 +37,7 @@ EVIDENCE = pa.list_(
     pa.struct(
         [
             ("path", pa.string()),
-            ("found", pa.string()),
+            ("matched", pa.string()),
             ("confidence", pa.float32()),
             ("page_id", pa.string()),
             ("page_number", pa.int32()),
@@ -53,7 +53,7 @@ OUTCOME = [
     ("error_code", pa.string()),
     ("error", pa.string()),
     ("attempts", pa.int32()),
-    ("way", pa.string()),
+    ("strategy", pa.string()),
     ("finish_reason", pa.string()),
     ("prompt_tokens", pa.int32()),
     ("completion_tokens", pa.int32()),

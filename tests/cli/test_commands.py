@@ -135,7 +135,7 @@ main()
         ("huggingface_hub", ["jobs", "list", "hf-jobs"], "hub"),
         ("boto3", ["jobs", "list", "sagemaker"], "aws"),
         ("google.cloud", ["jobs", "list", "cloud-run"], "gcp"),
-        ("ray", ["run", "IN", "--out", "OUT", "--on", "ray"], "ray"),
+        ("ray", ["run", "IN", "--out", "OUT", "--executor", "ray"], "ray"),
     ],
 )
 def test_what_is_not_installed_is_wrong_usage_and_says_how_to_get_it(
@@ -378,6 +378,12 @@ def test_the_version_is_one_line() -> None:
         assert re.fullmatch(r"\d+\.\d+\.\d+\n", llm_ocr(asked).stdout)
 
 
+def test_the_job_command_prints_the_same_version_without_its_variables() -> None:
+    command = Path(sys.executable).with_name("run-batch-job")
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == llm_ocr("--version").stdout
+
+
 def test_a_shell_completes_commands_and_options(tmp_path: Path) -> None:
     # typer looks for the shell among the processes above it, and there need be none in CI.
     named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
@@ -476,12 +482,12 @@ def test_a_run_on_a_server_that_fails_the_check_costs_no_page(
     inputs: Path, tmp_path: Path, server: ChatServer
 ) -> None:
     run = ("run", inputs, "--out", tmp_path / "out", "--base-url", server.base_url)
-    done = llm_ocr(*run, LLM_OCR_SKIP_CHECK="false")
+    done = llm_ocr(*run, LLM_OCR_SKIP_MODEL_CHECK="false")
     assert done.returncode == 2
     assert "does not answer as its profile expects" in done.stderr
-    assert "--skip-check" in done.stderr
+    assert "--skip-model-check" in done.stderr
     assert len(server.requests) == 4
-    assert llm_ocr(*run, "--skip-check", LLM_OCR_SKIP_CHECK="false").returncode == 0
+    assert llm_ocr(*run, "--skip-model-check", LLM_OCR_SKIP_MODEL_CHECK="false").returncode == 0
 
 
 def test_the_models_are_listed_and_told_of_in_json() -> None:

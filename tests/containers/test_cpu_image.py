@@ -133,7 +133,7 @@ def test_it_ends_with_143_and_goes_on(
     buildah: Buildah, container: str, job: list[str], volumes: list[str], tmp_path: Path
 ) -> None:
     documents.pdf(tmp_path / "in" / "report.pdf", pages=12)
-    command = ["env", "LLM_OCR_PART_SECONDS=0.2", *job, "run", "/in", "--out", "/out/second"]
+    command = ["env", "LLM_OCR_FLUSH_SECONDS=0.2", *job, "run", "/in", "--out", "/out/second"]
     out = tmp_path / "out" / "second"
     running = buildah.start(container, command, *volumes)
     give_up = time.monotonic() + 300

@@ -10,7 +10,7 @@ import pytest
 
 from llm_ocr import __version__
 from llm_ocr.engines.vllm import check_version
-from llm_ocr.models.catalogue import all_profiles
+from llm_ocr.models.catalog import all_profiles
 
 ROOT = Path(__file__).parents[2]
 CPU, GPU = ROOT / "containers" / "cpu.Dockerfile", ROOT / "containers" / "gpu.Dockerfile"

@@ -108,7 +108,12 @@ def test_problems_are_raised_together_with_where_and_what_to_do() -> None:
     with pytest.raises(CheckFailedError) as caught:
         raise_if_wrong(findings, "some/model", "http://there/v1")
     said = str(caught.value)
-    for part in ("some/model at http://there/v1", f"{TABLE}: no table", "odd", "--skip-check"):
+    for part in (
+        "some/model at http://there/v1",
+        f"{TABLE}: no table",
+        "odd",
+        "--skip-model-check",
+    ):
         assert part in said
     assert TEXT not in said
     raise_if_wrong(findings[:1], "some/model", "http://there/v1")

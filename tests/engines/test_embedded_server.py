@@ -129,7 +129,7 @@ def block_with(blocks: tuple[Block, ...], words: str) -> Block:
     return found[0]
 
 
-async def test_a_page_comes_back_as_labelled_blocks_where_they_stand(engine: str) -> None:
+async def test_a_page_comes_back_as_labeled_blocks_where_they_stand(engine: str) -> None:
     answer = await ask(engine, GROUNDED, report())
     blocks = parse(answer, WIDTH, HEIGHT).blocks
     title = block_with(blocks, "Water in the valley")

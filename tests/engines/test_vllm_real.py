@@ -364,7 +364,7 @@ async def test_the_check_tells_that_a_random_model_is_not_the_profiles(engine: E
     assert all(one.problem and one.seconds > 0 for one in findings), "all were answered, with noise"
     with pytest.raises(CheckFailedError, match="does not answer as its profile") as caught:
         raise_if_wrong(findings, brief.model, engine.base_url)
-    for said in (engine.base_url, "known words were read", "0 of 2 figures", "--skip-check"):
+    for said in (engine.base_url, "known words were read", "0 of 2 figures", "--skip-model-check"):
         assert said in str(caught.value)
 
 

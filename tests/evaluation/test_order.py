@@ -1,6 +1,6 @@
 import pytest
 
-from llm_ocr.evaluation.order import neighbours_in_order, order_distance, paragraphs, reading_order
+from llm_ocr.evaluation.order import neighbors_in_order, order_distance, paragraphs, reading_order
 
 PARAGRAPHS = [f"The {word} paragraph speaks of {word} things only." for word in
               ("first", "second", "third", "fourth", "fifth")]  # fmt: skip
@@ -12,18 +12,18 @@ def text(*order: int) -> str:
 
 def test_the_same_order() -> None:
     assert order_distance(text(0, 1, 2, 3, 4), text(0, 1, 2, 3, 4)) == 0.0
-    assert neighbours_in_order(text(0, 1, 2, 3, 4), text(0, 1, 2, 3, 4)) == 1.0
+    assert neighbors_in_order(text(0, 1, 2, 3, 4), text(0, 1, 2, 3, 4)) == 1.0
 
 
 def test_a_paragraph_that_moved() -> None:
     found = reading_order(PARAGRAPHS, text(1, 2, 3, 4, 0))
     assert found.distance == pytest.approx(2 / 5)
-    assert found.neighbours == pytest.approx(3 / 4)
+    assert found.neighbors == pytest.approx(3 / 4)
 
 
 def test_columns_read_across() -> None:
     found = reading_order(PARAGRAPHS, text(4, 3, 2, 1, 0))
-    assert found.neighbours == 0.0
+    assert found.neighbors == 0.0
     assert found.distance > 0.7
 
 
@@ -31,7 +31,7 @@ def test_a_missing_paragraph_is_told() -> None:
     found = reading_order(PARAGRAPHS, text(0, 1, 3, 4))
     assert found.missing == (2,)
     assert found.distance == pytest.approx(1 / 5)
-    assert found.neighbours == pytest.approx(2 / 4)
+    assert found.neighbors == pytest.approx(2 / 4)
 
 
 def test_misread_paragraphs_and_markup_are_found_all_the_same() -> None:
@@ -47,5 +47,5 @@ def test_equal_paragraphs_have_places_of_their_own() -> None:
 def test_nothing_to_order() -> None:
     assert paragraphs("") == paragraphs("12\n\n<table><tr><td>cells of a table</td></tr></table>")
     assert reading_order([], "text").distance == 0.0
-    assert neighbours_in_order("one paragraph is no pair", "one paragraph is no pair") is None
+    assert neighbors_in_order("one paragraph is no pair", "one paragraph is no pair") is None
     assert order_distance(text(0, 1), "") == 1.0

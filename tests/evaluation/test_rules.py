@@ -121,7 +121,7 @@ def test_tables_with_bars() -> None:
 
 def test_a_table_that_fails_shows_the_cells_around() -> None:
     found = outcome("table", TABLE, cell="75", up="w")
-    assert found.grid[found.centre[0]][found.centre[1]] == "75"  # type: ignore[index]
+    assert found.grid[found.center[0]][found.center[1]] == "75"  # type: ignore[index]
     assert found.grid[1][2] == "h"
     assert "up is “h”" in found.why
     assert "no table" in outcome("table", "prose", cell="75").why

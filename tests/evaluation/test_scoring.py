@@ -9,8 +9,8 @@ from llm_ocr.evaluation.scoring import Evaluation, evaluate
 from tests.evaluation.readings import block, page, present, write_lines, write_run
 
 
-def evaluated(run: str, file: Path, furniture: bool = False) -> Evaluation:
-    return evaluate(open_readings(run, furniture), load_tests([file]))
+def evaluated(run: str, file: Path, include_headers_footers: bool = False) -> Evaluation:
+    return evaluate(open_readings(run, include_headers_footers), load_tests([file]))
 
 
 def verdicts(found: Evaluation) -> dict[str, Verdict]:
@@ -63,7 +63,7 @@ def test_what_runs_on_every_page_is_no_text_unless_it_is_asked_for(tmp_path: Pat
     )
     assert verdicts(evaluated(run, file))["1"] is Verdict.PASSED
     assert verdicts(evaluated(run, file))["2"] is Verdict.PASSED
-    assert verdicts(evaluated(run, file, furniture=True))["1"] is Verdict.FAILED
+    assert verdicts(evaluated(run, file, include_headers_footers=True))["1"] is Verdict.FAILED
 
 
 def test_a_failed_page_fails_all_its_tests_and_is_told_apart(tmp_path: Path) -> None:

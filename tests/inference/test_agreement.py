@@ -15,7 +15,7 @@ GROUNDED_TABLE = """<|ref|>title<|/ref|><|det|>[[108, 150, 510, 194]]<|/det|>
 # Rainfall
 
 <|ref|>table<|/ref|><|det|>[[100, 220, 900, 640]]<|/det|>
-<table border="1"><tr><td>Month</td><td colspan="2">Millimetres</td></tr><tr><td>March</td>\
+<table border="1"><tr><td>Month</td><td colspan="2">Millimeters</td></tr><tr><td>March</td>\
 <td>112</td><td>98</td></tr></table>
 """
 
@@ -82,12 +82,12 @@ def test_ligatures_and_other_forms_of_the_same_letters_agree(said: str, held: st
 
 
 def test_a_table_in_html_with_grounding_tags() -> None:
-    assert agreement(GROUNDED_TABLE, "Rainfall\nMonth Millimetres\nMarch 112 98") == 1.0
+    assert agreement(GROUNDED_TABLE, "Rainfall\nMonth Millimeters\nMarch 112 98") == 1.0
 
 
 def test_a_table_in_markdown() -> None:
-    table = "| Month | Millimetres |\n|:---|---:|\n| March | 112 |"
-    assert agreement(table, "Month Millimetres\nMarch 112") == 1.0
+    table = "| Month | Millimeters |\n|:---|---:|\n| March | 112 |"
+    assert agreement(table, "Month Millimeters\nMarch 112") == 1.0
 
 
 def test_formulas_in_latex_agree_by_their_letters() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from llm_ocr.models import dots_ocr, lighton_ocr, olmocr, paddleocr_vl, qwen_vl
-from llm_ocr.models.catalogue import PROFILES
+from llm_ocr.models.catalog import PROFILES
 from llm_ocr.models.profile import FIGURE_TASKS, TASK_PROMPTS, ModelProfile, Prompt, Task
 from llm_ocr.models.readers import PARSERS
 from llm_ocr.models.resizing import Resizing
@@ -108,7 +108,7 @@ def test_serving_and_card_are_told(profile: ModelProfile) -> None:
     assert all(argument.why for argument in profile.serving.arguments)
     revision = profile.serving.revision
     assert revision is None or (len(revision) == 40 and int(revision, 16))
-    assert profile.card.licence
+    assert profile.card.license
     assert profile.card.parameters
     if profile.id != "generic":
         assert profile.card.sources[0].startswith("https://huggingface.co/")

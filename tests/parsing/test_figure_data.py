@@ -100,14 +100,14 @@ def test_rows_that_are_objects_are_read_by_column(columns: list[str]) -> None:
 
 def test_what_is_left_out_is_noted_with_its_value() -> None:
     points = [{"x": 1, "y": 2, "error": 0.5}, [3, 4], [5, 6, 7], {"value": 8}, 9]
-    series = [{"name": "a", "points": points, "colour": "red"}, "b", {"points": {"May": 1}}]
+    series = [{"name": "a", "points": points, "color": "red"}, "b", {"points": {"May": 1}}]
     body = {"kind": "chart", "series": series, "rows": "none", "source": ["x"]}
     data, notes = parse_figure_answer(json.dumps(body))
     assert data.series == (Series("a", ((1, 2), (3, 4))), Series(None, ()))
     assert set(notes) == {
         "the answer, 'source' left out: [\"x\"]",
         'rows left out: "none"',
-        "series 1, 'colour' left out: \"red\"",
+        "series 1, 'color' left out: \"red\"",
         "series 1, point 1, 'error' left out: 0.5",
         "series 1, point 3 left out: [5, 6, 7]",
         'series 1, point 4 left out: {"value": 8}',

@@ -119,7 +119,7 @@ RIGHT: dict[str, dict[str, Any]] = {
                 "start": "04/2019",
                 "end": "to date",
                 "title": "Engineer",
-                "organisation": "Nordlicht",
+                "organization": "Nordlicht",
                 "location": None,
                 "description": None,
             }

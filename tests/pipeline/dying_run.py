@@ -19,7 +19,7 @@ from llm_ocr.storage.objects import ObjectStore
 
 SETTINGS: dict[str, Any] = {
     "shard_pages": 4,
-    "part_pages": 2,
+    "flush_pages": 2,
     "concurrency": 3,
     "render_workers": 1,
     "viewer_pages": 5,

@@ -162,10 +162,10 @@ def test_cmyk_and_sixteen_bits_work(inputs: Path, tmp_path: Path, server: ChatSe
     out = tmp_path / "out"
     summary = read(inputs, out, server)
     assert summary.pages_by_status[PageStatus.OK] == 4
-    red = documents.colour_at(row_of(out, "print", 1)["image"]["bytes"], 0.25, 0.5)
+    red = documents.color_at(row_of(out, "print", 1)["image"]["bytes"], 0.25, 0.5)
     assert red[0] > 200 > 90 > max(red[1:])
     scan = row_of(out, "scan", 1)["image"]["bytes"]
-    paper, square = (documents.colour_at(scan, across, 0.5) for across in (0.75, 0.25))
+    paper, square = (documents.color_at(scan, across, 0.5) for across in (0.75, 0.25))
     assert min(paper) > 220 > 30 > max(square)
 
 
@@ -235,9 +235,9 @@ def test_a_full_disk_stops_the_run_and_space_lets_it_go_on(
         pytest.skip("needs root to mount a small file system")
     try:
         with pytest.raises(StorageError, match="the disk is full; free some space"):
-            read(inputs, disk / "out", server, part_pages=4)
+            read(inputs, disk / "out", server, flush_pages=4)
         subprocess.run([mount, "-o", "remount,size=64m", str(disk)], check=True)
-        summary = read(inputs, disk / "out", server, part_pages=4)
+        summary = read(inputs, disk / "out", server, flush_pages=4)
         balanced(summary, disk / "out")
         assert summary.pages_by_status[PageStatus.OK] == 42
     finally:

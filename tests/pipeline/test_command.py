@@ -20,16 +20,16 @@ GROUPS = (
 
 def command(*inputs: str, **settings: Any) -> str:  # noqa: ANN401
     # What stands in the environment of the tests is no one's choice here.
-    given = {"skip_check": False, "min_agreement": 0.5, **settings}
+    given = {"skip_model_check": False, "min_agreement": 0.5, **settings}
     return command_of(inputs, "/out", Settings(**given), ALL)
 
 
 def test_what_was_chosen_is_said_and_nothing_else() -> None:
     assert command("/in") == "llm-ocr run /in --out /out"
-    said = command("/a b", pages="1-3", describe=False, skip_check=True, weights=Path("/w"))
+    said = command("/a b", pages="1-3", describe=False, skip_model_check=True, weights=Path("/w"))
     words = shlex.split(said)
     assert words[:5] == ["llm-ocr", "run", "/a b", "--out", "/out"]
-    assert words[5:] == ["--pages", "1-3", "--no-describe", "--weights", "/w", "--skip-check"]
+    assert words[5:] == ["--pages", "1-3", "--no-describe", "--weights", "/w", "--skip-model-check"]
 
 
 def test_every_setting_is_an_option_of_run_or_known_to_be_none() -> None:
@@ -43,15 +43,17 @@ def test_every_setting_is_an_option_of_run_or_known_to_be_none() -> None:
 
 
 def test_other_commands_take_their_settings_from_the_environment() -> None:
-    chosen = Settings(base_url="http://h/v1", skip_check=False, min_agreement=0.5, part_pages=3)
-    assert command_of(None, "/my out", chosen, ("describe",)) == (
-        "LLM_OCR_BASE_URL=http://h/v1 LLM_OCR_PART_PAGES=3 llm-ocr describe '/my out'"
+    chosen = Settings(
+        base_url="http://h/v1", skip_model_check=False, min_agreement=0.5, flush_pages=3
     )
-    assert command("/in", part_pages=3) == "LLM_OCR_PART_PAGES=3 llm-ocr run /in --out /out"
+    assert command_of(None, "/my out", chosen, ("describe",)) == (
+        "LLM_OCR_BASE_URL=http://h/v1 LLM_OCR_FLUSH_PAGES=3 llm-ocr describe '/my out'"
+    )
+    assert command("/in", flush_pages=3) == "LLM_OCR_FLUSH_PAGES=3 llm-ocr run /in --out /out"
 
 
 def test_parse_is_said_with_its_schema() -> None:
-    chosen = Settings(record_schema="my bill.py", skip_check=False, min_agreement=0.5)
+    chosen = Settings(record_schema="my bill.py", skip_model_check=False, min_agreement=0.5)
     assert command_of(("/in",), "/out", chosen, ("extract", "parse")) == (
         "llm-ocr parse /in --out /out --schema 'my bill.py'"
     )
@@ -88,5 +90,5 @@ def test_a_long_list_of_inputs_is_shortened() -> None:
 
 def test_one_process_alone_is_not_what_is_told() -> None:
     own = {"prices": Path("/mine.toml"), "throughput": Path("/mine.toml"), "metrics_port": 0}
-    said = command("/in", shard_index=3, shard_count=8, until_complete=True, **own)
+    said = command("/in", shard_index=3, shard_count=8, steal_work=True, **own)
     assert said == "llm-ocr run /in --out /out"

@@ -110,8 +110,8 @@ def _work_until_done(
 
 
 def _start(source: Path, out: str, base_url: str, index: int) -> "subprocess.Popen[bytes]":
-    share = ["--shard-index", str(index), "--shard-count", str(COUNT), "--until-complete"]
-    pace = ["--shard-pages", "1", "--part-seconds", "0.3", "--concurrency", "2"]
+    share = ["--shard-index", str(index), "--shard-count", str(COUNT), "--steal-work"]
+    pace = ["--shard-pages", "1", "--flush-seconds", "0.3", "--concurrency", "2"]
     command = ["run", str(source), "--out", out, "--base-url", base_url, *pace, *share]
     return subprocess.Popen(
         [sys.executable, "-m", "llm_ocr", *command, "--viewer-pages", "0"],

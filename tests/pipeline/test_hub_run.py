@@ -65,7 +65,7 @@ def test_a_run_to_a_repository_gives_the_same_as_on_a_disk(tmp_path: Path, out: 
 SHARDS, LIMIT, KILLS = 40, 10, 6
 # Two have the same shards, and the last one's are nobody's.
 INDEXES, COUNT = (0, 1, 1, 2), 4
-SMALL = ("--shard-pages", "1", "--part-seconds", "0.3", "--no-describe", "--viewer-pages", "0")
+SMALL = ("--shard-pages", "1", "--flush-seconds", "0.3", "--no-describe", "--viewer-pages", "0")
 ONE_RENDERER = ("--render-workers", "1")
 
 # What a user's own tools see of the pages.
@@ -89,7 +89,7 @@ class Workers:
 
     def start(self, place: int) -> None:
         share = ("--shard-index", str(INDEXES[place]), "--shard-count", str(COUNT))
-        command = [sys.executable, "-m", "llm_ocr", *self._command, *share, "--until-complete"]
+        command = [sys.executable, "-m", "llm_ocr", *self._command, *share, "--steal-work"]
         self._running[place] = subprocess.Popen(
             command, env=self._environment, stdout=subprocess.DEVNULL
         )

@@ -113,7 +113,7 @@ def test_a_loop_is_asked_about_again_and_all_of_it_is_counted(scan: Path) -> Non
         return answer(said, prompt_tokens=305, completion_tokens=tokens)
 
     row = read_one(scan, reply)
-    assert (row["status"], row["way"], row["markdown"]) == ("ok", "warmer", "Words.")
+    assert (row["status"], row["strategy"], row["markdown"]) == ("ok", "warmer", "Words.")
     assert (row["attempts"], row["prompt_tokens"], row["completion_tokens"]) == (2, 610, 940)
 
 
@@ -130,7 +130,7 @@ def test_each_rung_is_another_way_of_asking(scan: Path) -> None:
 
 def test_a_loop_for_good_is_replaced_by_the_pdfs_own_text(page: Path) -> None:
     row = read_one(page, lambda body: answer(LOOP), fallback="text-layer")
-    assert (row["status"], row["way"], row["model"]) == ("fallback", "text layer", None)
+    assert (row["status"], row["strategy"], row["model"]) == ("fallback", "text layer", None)
     assert (row["attempts"], row["error_code"]) == (ALL_WAYS, None)
     assert all(line in row["markdown"] for line in WORDS)
     assert "gauge" not in row["markdown"]
@@ -156,7 +156,7 @@ def test_a_page_that_nobody_can_read_failed(tmp_path: Path, name: str, fallback:
 
 def test_the_embedded_engine_reads_what_no_model_and_no_layer_can(scan: Path) -> None:
     row = read_one(scan, lambda body: answer(""), fallback="auto", engine_threads=1)
-    assert (row["status"], row["way"], row["model"]) == ("fallback", "first", EMBEDDED.model)
+    assert (row["status"], row["strategy"], row["model"]) == ("fallback", "first", EMBEDDED.model)
     assert "words" in row["markdown"].lower()
     assert "nothing was read" in row["notes"][0]
 
@@ -194,7 +194,7 @@ def test_a_cut_page_is_asked_about_in_strips_which_are_joined_in_order(tmp_path:
         return answer(said, completion_tokens=30)
 
     row = read_one(tmp_path / "marks.png", reply)
-    assert (row["status"], row["way"]) == ("ok", "in three strips")
+    assert (row["status"], row["strategy"]) == ("ok", "in three strips")
     assert row["markdown"] == "The top.\n\nThe middle.\n\nThe bottom."
     assert row["raw_answer"].count("<|ref|>") == 3
     assert (row["attempts"], row["completion_tokens"]) == (4, 6144 + 3 * 30)
@@ -211,7 +211,7 @@ def test_a_page_that_stays_cut_is_left_as_it_is_if_it_has_nearly_all_words(page:
 
 def test_a_page_that_stays_cut_early_is_replaced_by_the_pdfs_own_text(page: Path) -> None:
     row = read_one(page, lambda body: answer(WORDS[0], "length"), fallback="text-layer")
-    assert (row["status"], row["way"]) == ("fallback", "text layer")
+    assert (row["status"], row["strategy"]) == ("fallback", "text layer")
     assert "cut off after" in row["notes"][0]
 
 
@@ -239,7 +239,7 @@ def test_a_refused_page_gets_the_pdfs_own_text(inputs: Path, refusing: ChatServe
     rows = read(inputs, refusing, fallback="text-layer")
     row = rows.pop("wide")
     assert [row["status"] for row in rows.values()] == ["ok"] * 3
-    assert (row["status"], row["way"]) == ("fallback", "text layer")
+    assert (row["status"], row["strategy"]) == ("fallback", "text layer")
     assert (row["attempts"], row["error_code"], row["error"]) == (1, None, None)
     assert WORDS[0] in row["markdown"]
     assert "400: the prompt is too long" in row["notes"][0]
@@ -262,7 +262,7 @@ def test_the_pdfs_own_text_is_next_if_that_fails_too(inputs: Path, refusing: Cha
     with serving_beside(lambda body: answer("Some wo", "length")) as other:
         second = {"fallback_base_url": other.base_url, "fallback": "text-layer"}
         row = read(inputs, refusing, **second)["wide"]
-    assert (row["status"], row["way"], row["attempts"]) == ("fallback", "text layer", 2)
+    assert (row["status"], row["strategy"], row["attempts"]) == ("fallback", "text layer", 2)
 
 
 def test_a_doubted_answer_is_asked_for_again_and_the_better_one_kept(page: Path) -> None:
@@ -270,7 +270,7 @@ def test_a_doubted_answer_is_asked_for_again_and_the_better_one_kept(page: Path)
         return answer(OTHER if is_first(body) else BOXED + " ".join(WORDS))
 
     row = read_one(page, reply, min_agreement=0.5, fallback="text-layer")
-    assert (row["status"], row["way"], row["attempts"]) == ("ok", "warmer", 2)
+    assert (row["status"], row["strategy"], row["attempts"]) == ("ok", "warmer", 2)
     assert row["agreement"] == 1.0
 
 
@@ -279,7 +279,7 @@ def test_a_doubted_answer_is_asked_for_again_once_only(page: Path) -> None:
         return answer(f"{OTHER} {WORDS[0]}" if is_first(body) else OTHER)
 
     row = read_one(page, reply, min_agreement=0.6)
-    assert (row["status"], row["way"], row["attempts"]) == ("ok", "first", 2)
+    assert (row["status"], row["strategy"], row["attempts"]) == ("ok", "first", 2)
     assert row["agreement"] == pytest.approx(0.4, abs=0.1)
     assert f"agrees {row['agreement']:.2f} with the text layer" in row["notes"]
     assert row["flaw"] == "disagrees"
@@ -287,7 +287,7 @@ def test_a_doubted_answer_is_asked_for_again_once_only(page: Path) -> None:
 
 def test_an_answer_of_another_page_is_replaced_where_somebody_stands_in(page: Path) -> None:
     row = read_one(page, lambda body: answer(OTHER), min_agreement=USUAL, fallback="text-layer")
-    assert (row["status"], row["way"], row["attempts"]) == ("fallback", "text layer", 2)
+    assert (row["status"], row["strategy"], row["attempts"]) == ("fallback", "text layer", 2)
     assert all(line in row["markdown"] for line in WORDS)
     assert "agrees 0.0" in row["notes"][0]
     assert (row["flaw"], row["missing"]) == (None, [])
@@ -356,7 +356,7 @@ def test_an_answer_that_ends_within_a_tag_is_cut_however_it_says_that_it_ended(
         return answer(whole + ("<|ref|>text<|/ref|><|det|>[[40, 3" if is_first(body) else ""))
 
     row = read_one(scan, reply)
-    assert (row["status"], row["way"], row["attempts"]) == ("ok", "warmer", 2)
+    assert (row["status"], row["strategy"], row["attempts"]) == ("ok", "warmer", 2)
     row = read_one(scan, lambda body: answer(f"{whole}<table><tr><td>1</td><td colspan="))
     assert (row["status"], row["flaw"], row["finish_reason"]) == ("truncated", "cut", "stop")
 

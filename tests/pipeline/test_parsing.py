@@ -223,7 +223,7 @@ def test_a_page_that_could_not_be_read_is_told_in_its_record(tmp_path: Path, sch
     documents.corrupt_page_pdf(tmp_path / "a.pdf")
     with serving_beside(reply) as server:
         settings = Settings(base_url=server.base_url)
-        parse(tmp_path / "a.pdf", tmp_path / "out", schema, settings, source="text")
+        parse(tmp_path / "a.pdf", tmp_path / "out", schema, settings, input_mode="text")
     [row] = load_records(tmp_path / "out")
     assert (row["status"], row["fields"]["number"]) == ("truncated", "A-7")
     assert "page 2 could not be read" in row["errors"][0]["reason"]
@@ -271,14 +271,14 @@ def test_pages_of_a_document_are_one_record_or_one_each(tmp_path: Path, schema: 
     assert whole["fields"] == {**GOOD, "issued": None}
     assert whole["errors"] == []
     seen.clear()
-    each, _ = records(tmp_path, schema, in_turn, pages=2, per="page")
+    each, _ = records(tmp_path, schema, in_turn, pages=2, record_per="page")
     assert [row["record_id"][-2:] for row in each] == ["/1", "/2"]
     assert [len(row["fields"]["lines"]) for row in each] == [1, 1]
 
 
 def test_text_alone_is_asked_without_an_image(tmp_path: Path, schema: str) -> None:
     [row], [body] = records(
-        tmp_path, schema, lambda body: answer(json.dumps(GOOD)), pages=3, source="text"
+        tmp_path, schema, lambda body: answer(json.dumps(GOOD)), pages=3, input_mode="text"
     )
     assert row["fields"] == GOOD
     assert [part["type"] for part in body["messages"][0]["content"]] == ["text"]
@@ -290,16 +290,16 @@ def test_values_that_no_page_shows_are_marked_or_dropped(tmp_path: Path, schema:
     says = lambda body: answer(json.dumps(seen))  # noqa: E731
     [row], _ = records(tmp_path, schema, says)
     found = {one["path"]: one for one in row["evidence"]}
-    assert found["number"]["found"] == "exact"
+    assert found["number"]["matched"] == "exact"
     assert found["number"]["x1"] is not None
-    assert found["lines.0.text"]["found"] is None
-    [row], _ = records(tmp_path, schema, says, drop_unsupported=True)
+    assert found["lines.0.text"]["matched"] is None
+    [row], _ = records(tmp_path, schema, says, drop_unverified=True)
     assert row["fields"]["number"] == "What stands on the page"
     assert row["fields"]["lines"][0]["text"] is None
     assert any(one["path"] == "lines.0.text" for one in row["errors"])
     assert row["fields"]["issued"] is None
     says_little = lambda body: answer('{"number": "What stands on the page"}')  # noqa: E731
-    [row], _ = records(tmp_path, schema, says_little, drop_unsupported=True)
+    [row], _ = records(tmp_path, schema, says_little, drop_unverified=True)
     assert (row["fields"]["lines"], row["errors"]) == ([], []), "the schema's own defaults stay"
 
 
@@ -374,13 +374,13 @@ def test_records_that_failed_are_made_again_if_that_is_asked(tmp_path: Path, sch
         asked = asked_of(server)
         assert parse(out, None, schema, settings).records.by_status == {"failed": 2}
         assert asked_of(server) == asked
-        again = settings.model_copy(update={"record_again": "failed"})
+        again = settings.model_copy(update={"redo": "failed"})
         assert parse(out, None, schema, again).records.by_status == {"ok": 2}
         assert asked_of(server) == asked + 2
         parse(out, None, schema, again)
         assert asked_of(server) == asked + 2
-        with pytest.raises(SchemaError, match="--again bad"):
-            parse(out, None, schema, settings.model_copy(update={"record_again": "bad"}))
+        with pytest.raises(SchemaError, match="--redo bad"):
+            parse(out, None, schema, settings.model_copy(update={"redo": "bad"}))
 
 
 def test_of_pages_that_are_read_anew_only_the_records_are(tmp_path: Path, schema: str) -> None:

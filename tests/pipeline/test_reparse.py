@@ -11,7 +11,7 @@ from PIL import Image
 from reportlab.pdfgen.canvas import Canvas
 
 from llm_ocr import load_documents, load_figures, load_pages, run
-from llm_ocr.models import catalogue
+from llm_ocr.models import catalog
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.pipeline.operating import reparse
 from llm_ocr.pipeline.worker import resume
@@ -63,7 +63,7 @@ def newer(monkeypatch: pytest.MonkeyPatch, *, shout: bool = True, move: bool = F
 
     version = DEEPSEEK_OCR.parser_version + 1
     profile = replace(DEEPSEEK_OCR, parse=parse, parser_version=version)
-    monkeypatch.setitem(catalogue.PROFILES, DEEPSEEK_OCR.id, profile)
+    monkeypatch.setitem(catalog.PROFILES, DEEPSEEK_OCR.id, profile)
 
 
 def older(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def older(monkeypatch: pytest.MonkeyPatch) -> None:
 
     version = DEEPSEEK_OCR.parser_version - 1
     profile = replace(DEEPSEEK_OCR, parse=parse, parser_version=version)
-    monkeypatch.setitem(catalogue.PROFILES, DEEPSEEK_OCR.id, profile)
+    monkeypatch.setitem(catalog.PROFILES, DEEPSEEK_OCR.id, profile)
 
 
 def test_what_a_newer_parser_reads_otherwise_is_written_anew(

@@ -174,7 +174,7 @@ def test_documents_that_could_not_be_opened_are_tried_again(
 def test_two_workers_share_a_retry(out: Path, server: ChatServer, moody: Moody) -> None:
     moody.refused = {4}
     moody.asked.clear()
-    first = {"shard_index": 0, "shard_count": 2, "until_complete": True}
+    first = {"shard_index": 0, "shard_count": 2, "steal_work": True}
     again(out, server, settings=first)
     assert sorted(moody.asked) == [1, 4]
     second = {"shard_index": 1, "shard_count": 2}

@@ -38,7 +38,7 @@ def made(tmp_path: Path) -> Path:
     for number in range(5):
         documents.picture(folder / "images" / f"{number}.png", f"picture {number}")
     documents.blank_image(folder / "images" / "blank.png")
-    documents.cmyk_jpeg(folder / "colours.jpg")
+    documents.cmyk_jpeg(folder / "colors.jpg")
     (folder / "broken.pdf").write_bytes(b"%PDF-1.4 and no more")
     return folder
 

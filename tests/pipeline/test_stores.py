@@ -37,7 +37,7 @@ def test_a_run_gives_the_same_tables_and_files_as_on_a_disk(tmp_path: Path, out:
         documents.pdf(tmp_path / "in" / f"{name}.pdf", pages=4)
     disk = str(tmp_path / "out")
     with serving_beside() as server:
-        chosen: dict[str, Any] = {"base_url": server.base_url, "shard_pages": 5, "part_pages": 2}
+        chosen: dict[str, Any] = {"base_url": server.base_url, "shard_pages": 5, "flush_pages": 2}
         there = run(tmp_path / "in", out, **chosen)
         here = run(tmp_path / "in", disk, **chosen)
         asked = len(server.requests)

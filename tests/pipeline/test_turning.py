@@ -30,8 +30,8 @@ def upright() -> Image.Image:
     light = np.linspace(235, 40, height)[:, None] + np.random.default_rng(7).normal(
         0, 12, (height, width)
     )
-    grey = np.clip(light, 0, 255).astype(np.uint8)
-    page.paste(Image.fromarray(grey).convert("RGB"), PICTURE[:2])
+    gray = np.clip(light, 0, 255).astype(np.uint8)
+    page.paste(Image.fromarray(gray).convert("RGB"), PICTURE[:2])
     draw.text((180, 930), "Figure 1: The valley in the evening", fill="black", font=font)
     return page
 

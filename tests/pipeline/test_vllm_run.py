@@ -53,7 +53,7 @@ def test_every_page_gets_a_row(
         "weights": checkpoint,
         "model": str(tmp_path / "brief.toml"),
         "ready_timeout": 300,
-        "skip_check": True,
+        "skip_model_check": True,
         "fallback": "none",
     }
     summary = run(inputs, out, **settings)

@@ -14,7 +14,7 @@ from tests import documents
 from tests.servers.chat import serving_beside
 
 
-def test_a_worker_without_until_complete_does_its_share_alone(tmp_path: Path) -> None:
+def test_a_worker_without_steal_work_does_its_share_alone(tmp_path: Path) -> None:
     for k in range(4):
         documents.pdf(tmp_path / "in" / f"{k}.pdf", pages=1)
     out = tmp_path / "out"

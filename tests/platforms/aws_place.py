@@ -25,7 +25,7 @@ from tests.servers.chat import at_once
 
 # What llm_ocr's containers are told here besides what a launch says: an engine that answers at
 # once, and reads nothing.
-QUICK = {"LLM_OCR_SKIP_CHECK": "true", "LLM_OCR_MIN_AGREEMENT": "0"}
+QUICK = {"LLM_OCR_SKIP_MODEL_CHECK": "true", "LLM_OCR_MIN_AGREEMENT": "0"}
 # Nothing of the machine that the tests run on.
 NEUTRAL = {
     "AWS_CONFIG_FILE": os.devnull,
@@ -33,7 +33,7 @@ NEUTRAL = {
     "AWS_EC2_METADATA_DISABLED": "true",
     "AWS_MAX_ATTEMPTS": "1",
 }
-SHARED = ("--shard-pages", "1", "--part-seconds", "0.3", "--viewer-pages", "0")
+SHARED = ("--shard-pages", "1", "--flush-seconds", "0.3", "--viewer-pages", "0")
 # What must be in no request and no log.
 PLANTED = "hf_planted0token0in0the0tests"
 

@@ -25,7 +25,7 @@ from tests.servers.hub_state import Hub
 
 SCANS, READ = "hf://datasets/user/scans", "hf://datasets/user/read"
 # What the tests' own environment says to every run.
-ASKED = ("LLM_OCR_SKIP_CHECK", "LLM_OCR_MIN_AGREEMENT")
+ASKED = ("LLM_OCR_SKIP_MODEL_CHECK", "LLM_OCR_MIN_AGREEMENT")
 
 
 @dataclass
@@ -69,7 +69,7 @@ def signed_in(folder: Path, image: Image) -> Iterator[Cloud]:
 
 
 def put_documents(folder: Path, count: int) -> None:
-    """Pages in greys that tell which document they are of, in a dataset on the Hub."""
+    """Pages in grays that tell which document they are of, in a dataset on the Hub."""
     folder.mkdir(parents=True)
     files: dict[str, bytes | Path] = {}
     for number in range(count):

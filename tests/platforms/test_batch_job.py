@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from llm_ocr.cli import batch_job
-from llm_ocr.models.catalogue import profile_named
+from llm_ocr.models.catalog import profile_named
 from llm_ocr.models.profile import Task
 from llm_ocr.platforms.batch_job import BatchJob, BatchJobError, read_job
 from llm_ocr.storage.store import open_store
@@ -56,8 +56,8 @@ def test_a_job_may_say_more(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch,
         MODEL_NAME="Qwen/Qwen2.5-VL-7B-Instruct",
         SCHEMA="shop.schemas:Receipt",
-        PER="page",
-        DROP_UNSUPPORTED="true",
+        RECORD_PER="page",
+        DROP_UNVERIFIED="true",
         BATCH_SIZE="16",
         GPU_MEMORY_UTILISATION="0.8",
         MAX_NUM_SEQS="4",
@@ -65,7 +65,11 @@ def test_a_job_may_say_more(monkeypatch: pytest.MonkeyPatch) -> None:
         TEMPERATURE="0",
         AWS_REGION="us-east-1",
     )
-    assert (told.schema, told.per, told.drop_unsupported) == ("shop.schemas:Receipt", "page", True)
+    assert (told.schema, told.record_per, told.drop_unverified) == (
+        "shop.schemas:Receipt",
+        "page",
+        True,
+    )
     assert told.given["concurrency"] == 16
     mine = "--gpu-memory-utilization 0.8 --max-num-seqs 4"
     assert told.given["vllm_args"] == f"{mine} --max-num-seqs 8"
@@ -101,7 +105,7 @@ def test_the_jobs_own_temperature_and_limit_are_those_of_its_model(
         ({"TEMPERATURE": "3"}, "TEMPERATURE=3: "),
         ({"MAX_TOKENS": "16384"}, "MAX_TOKENS=16384: prompts.parse.max_tokens: 16384 leaves"),
         ({"GPU_MEMORY_UTILISATION": "90"}, "GPU_MEMORY_UTILI"),
-        ({"PER": "line"}, "PER=line: "),
+        ({"RECORD_PER": "line"}, "RECORD_PER=line: "),
     ],
 )
 def test_what_can_not_be_done_is_refused_by_its_name(

@@ -35,7 +35,7 @@ def test_the_notebook_reads_24_documents_with_three_tasks_of_which_one_is_killed
             "LLM_OCR_ENGINE": "embedded",
             "LLM_OCR_ENGINE_THREADS": "1",
             "LLM_OCR_RENDER_WORKERS": "1",
-            "LLM_OCR_PART_PAGES": "1",
+            "LLM_OCR_FLUSH_PAGES": "1",
         }
         store = open_store(cloud.bucket)
         for file in scans(tmp_path / "in"):

@@ -99,9 +99,9 @@ def test_a_node_must_see_what_the_driver_sees(orders: Orders, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (("--on", "ray"), 2, 'uv sync --inexact --extra ray, or pip install ".[ray]"'),
-        (("--on", "slurm"), 2, "--on slurm: give ray, or a cluster's address"),
-        (("--engines", "2"), 2, "are for --on ray"),
+        (("--executor", "ray"), 2, 'uv sync --inexact --extra ray, or pip install ".[ray]"'),
+        (("--executor", "slurm"), 2, "--executor slurm: give ray, or a cluster's address"),
+        (("--engines", "2"), 2, "are for --executor ray"),
     ],
 )
 def test_where_a_run_can_not_go_is_told(

@@ -31,16 +31,25 @@ pytestmark = pytest.mark.long
 
 DOCUMENTS, TASKS = 24, 3
 # Shards of four pages, and nothing that takes long.
-SMALL = ("--shard-pages", "4", "--part-seconds", "0.2", "--viewer-pages", "0", "--concurrency", "2")
+SMALL = (
+    "--shard-pages",
+    "4",
+    "--flush-seconds",
+    "0.2",
+    "--viewer-pages",
+    "0",
+    "--concurrency",
+    "2",
+)
 PASSWORD = "planted-password"
 
 
 def number_of(body: dict[str, Any]) -> int:
     """Which document a page is of that is asked about."""
     with Picture.open(io.BytesIO(image_of(body))) as page:
-        grey = page.convert("L").getpixel((page.width // 2, page.height // 2))
-    assert isinstance(grey, int)
-    return round((255 - grey) / 5)
+        gray = page.convert("L").getpixel((page.width // 2, page.height // 2))
+    assert isinstance(gray, int)
+    return round((255 - gray) / 5)
 
 
 def test_three_tasks_read_a_dataset_though_one_is_killed(tmp_path: Path, cloud: Cloud) -> None:
@@ -142,7 +151,7 @@ def test_the_dry_run_shows_what_is_asked_and_asks_nothing(cloud: Cloud) -> None:
     told = {"LLM_OCR_PRICE_PER_HOUR": "2.5", "RANK": "1", "WORLD_SIZE": "2"}
     assert body["env"] == {**own, **told} | {"LLM_OCR_MIN_AGREEMENT": "0.0"}
     assert body["secrets"] == {"HF_TOKEN": "…", "LLM_OCR_PASSWORD": "…"}
-    assert body["command"][4:] == ["run", SCANS, "--out", READ, "--until-complete"]
+    assert body["command"][4:] == ["run", SCANS, "--out", READ, "--steal-work"]
 
 
 @pytest.mark.parametrize("tasks", [1, 2])

@@ -33,7 +33,7 @@ def test_if_a_task_is_not_taken_those_before_it_are_cancelled(tmp_path: Path, cl
         (EXPIRED, Place(), "the token is not accepted: it is wrong or expired; sign in with"),
         ("hf_wrong", Place(namespace="user"), "the token is not accepted"),
         (READER, Place(), r"may not run jobs for user; .* permissions"),
-        (OWNER, Place(namespace="nobody"), "no user or organisation nobody; check --namespace"),
+        (OWNER, Place(namespace="nobody"), "no user or organization nobody; check --namespace"),
         (OWNER, Place(instance="h900"), "no machine is called h900; `hf jobs hardware`"),
         (OWNER, Place(wheel="other.whl"), "no wheel of llm_ocr; `uv build --wheel`"),
     ],

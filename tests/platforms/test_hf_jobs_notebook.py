@@ -21,7 +21,7 @@ EMBEDDED = {
     "LLM_OCR_ENGINE": "embedded",
     "LLM_OCR_ENGINE_THREADS": "1",
     "LLM_OCR_RENDER_WORKERS": "1",
-    "LLM_OCR_PART_PAGES": "1",
+    "LLM_OCR_FLUSH_PAGES": "1",
 }
 
 
@@ -31,7 +31,7 @@ def test_it_reads_24_documents_with_three_tasks_of_which_one_is_killed(
 ) -> None:
     assert is_paired(NOTEBOOK)
     hub = cloud.hub
-    alone = image.having(**EMBEDDED, LLM_OCR_SKIP_CHECK="true")
+    alone = image.having(**EMBEDDED, LLM_OCR_SKIP_MODEL_CHECK="true")
     hub.images = dict.fromkeys(hub.images, alone)
     create_repository(SCANS, private=True)
     files: dict[str, bytes | Path] = {file.name: file for file in scans(tmp_path / "in")}

@@ -136,7 +136,7 @@ def test_settings_go_along_wherever_they_come_from(nobody: Path, platform: str) 
         *(nobody, platform, "--dry-run", "--env-file", str(file), "--concurrency", "3"),
         LLM_OCR_MAX_COST="12.5",
         LLM_OCR_CONCURRENCY="2",
-        LLM_OCR_PART_PAGES="8",
+        LLM_OCR_FLUSH_PAGES="8",
         LLM_OCR_API_KEY="planted-key",
         LLM_OCR_BASE_URL="https://gpu.example.com/v1?key=planted-in-url",
         LLM_OCR_VLLM_ARGS="--max-num-seqs 4 --api-key planted-argument",
@@ -154,7 +154,7 @@ def test_settings_go_along_wherever_they_come_from(nobody: Path, platform: str) 
         "LLM_OCR_SHARD_PAGES": "7",
         "LLM_OCR_MAX_COST": "12.5",
         "LLM_OCR_CONCURRENCY": "3",
-        "LLM_OCR_PART_PAGES": "8",
+        "LLM_OCR_FLUSH_PAGES": "8",
     }
     for name in ("PASSWORD", "API_KEY", "BASE_URL", "VLLM_ARGS"):
         # On AWS Batch the job definition names them, and a launch is held against that.

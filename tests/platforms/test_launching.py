@@ -13,7 +13,7 @@ from tests.platforms.hf import READ, SCANS, Cloud, put_documents
 
 pytestmark = pytest.mark.long
 
-OPTIONS = ("--shard-pages", "2", "--part-seconds", "0.2", "--viewer-pages", "0")
+OPTIONS = ("--shard-pages", "2", "--flush-seconds", "0.2", "--viewer-pages", "0")
 LAUNCH = ("launch", "hf-jobs", SCANS, "--out", READ, *OPTIONS)
 
 

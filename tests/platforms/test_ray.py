@@ -96,9 +96,9 @@ def start(source: Path, out: str, *options: str, **environment: str) -> "subproc
 
 
 def command(cluster: RayCluster, folder: Path, *words: str) -> str:
-    """What `llm-ocr WORDS --on ray` says, typed in that folder, with exit code 0."""
+    """What `llm-ocr WORDS --executor ray` says, typed in that folder, with exit code 0."""
     done = subprocess.run(
-        [sys.executable, "-m", "llm_ocr", *words, "--on", "ray"],
+        [sys.executable, "-m", "llm_ocr", *words, "--executor", "ray"],
         cwd=folder,
         env={**os.environ, "RAY_ADDRESS": cluster.address},
         capture_output=True,
@@ -206,7 +206,7 @@ def test_two_nodes_give_what_one_process_gives(
     # Three at once are more than one engine asks.
     counted = Counted({5: int}, together=3)
     with serving_beside(counted.reply) as server:
-        options = ("--on", on, "--base-url", server.base_url)
+        options = ("--executor", on, "--base-url", server.base_url)
         code, said = ended(start(source, out, *options, RAY_ADDRESS=cluster.address))
         assert code == 0, said
         assert counted.pages == PAGES
@@ -230,7 +230,7 @@ def test_killed_processes_and_nodes_cost_what_they_had_under_way(
         together=3,
     )
     with serving_beside(counted.reply) as server:
-        options = ("--on", "ray", "--base-url", server.base_url)
+        options = ("--executor", "ray", "--base-url", server.base_url)
         code, said = ended(start(source, out, *options, RAY_ADDRESS=cluster.address))
         assert code == 0, said
         assert killed == [True]
@@ -249,7 +249,7 @@ def test_ctrl_c_stages_what_is_finished_and_the_same_command_goes_on(
     # As a terminal does it: all that is in the foreground is told.
     counted = Counted({20: lambda: os.killpg(runs[0].pid, signal.SIGINT)})
     with serving_beside(counted.reply) as server:
-        options = ("--on", "ray", "--engines", "1", "--base-url", server.base_url)
+        options = ("--executor", "ray", "--engines", "1", "--base-url", server.base_url)
         environment = {"RAY_ADDRESS": "local"}
         runs.append(start(source, out, *options, **environment))
         code, said = ended(runs[0])
@@ -271,7 +271,7 @@ def test_engines_are_started_on_nodes_with_logs_of_their_own(
     cluster: RayCluster, source: Path, tmp_path: Path
 ) -> None:
     out = str(tmp_path / "out")
-    options = ("--on", "ray", "--engine", "vllm", "--vllm", vllm_shim(tmp_path))
+    options = ("--executor", "ray", "--engine", "vllm", "--vllm", vllm_shim(tmp_path))
     code, said = ended(start(source, out, *options, RAY_ADDRESS=cluster.address))
     assert code == 0, said
     # The first may have read everything before the other was up.
@@ -286,7 +286,7 @@ def test_engines_are_started_on_nodes_with_logs_of_their_own(
 def test_a_node_says_which_engine_is_started(cluster: RayCluster, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     page = documents.pdf(tmp_path / "page.pdf")
-    code, said = ended(start(page, out, "--on", "ray", RAY_ADDRESS=cluster.address))
+    code, said = ended(start(page, out, "--executor", "ray", RAY_ADDRESS=cluster.address))
     assert code == 0, said
     assert [row["model"] for row in load_pages(out)] == [MODEL_NAME]
     # It is the same run without Ray.
@@ -302,7 +302,7 @@ def test_engines_that_fail_end_the_run_only_when_none_is_left(
     # The first that starts dies of something that no restart mends.
     broken = f'[ "$1" = serve ] && mkdir {once} 2>/dev/null && echo no memory && exit 1\n'
     vllm.write_text(shim.replace("#!/bin/sh\n", f"#!/bin/sh\n{broken}"))
-    options = ("--on", "ray", "--engine", "vllm", "--vllm", str(vllm))
+    options = ("--executor", "ray", "--engine", "vllm", "--vllm", str(vllm))
     code, said = ended(start(source, out, *options, RAY_ADDRESS=cluster.address))
     assert code == 0, said
     assert re.search(r"engine \d failed, the others go on", said)
@@ -406,9 +406,12 @@ def test_stored_answers_are_read_anew_on_the_cluster(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--on", "ray", "--cpus-per-engine", "9"), r"no node .* 9 CPUs and 0 GPUs \(.*: 4 CPUs"),
-        (("--on", "ray", "--gpus-per-engine", "1"), r"no node of the cluster .* 1 GPU"),
-        (("--on", "ray://127.0.0.1:1"), "ray://127.0.0.1:1 can't be reached"),
+        (
+            ("--executor", "ray", "--cpus-per-engine", "9"),
+            r"no node .* 9 CPUs and 0 GPUs \(.*: 4 CPUs",
+        ),
+        (("--executor", "ray", "--gpus-per-engine", "1"), r"no node of the cluster .* 1 GPU"),
+        (("--executor", "ray://127.0.0.1:1"), "ray://127.0.0.1:1 can't be reached"),
     ],
 )
 def test_a_cluster_that_can_not_be_used_is_told(

@@ -50,7 +50,7 @@ def test_the_head_names_the_tables_that_have_rows(folder: Path) -> None:
     assert [one["config_name"] for one in found["configs"] if one.get("default")] == ["pages"]
     assert found["size_categories"] == ["n<1K"]
     assert "license" not in found
-    assert "The documents' own licence applies" in card
+    assert "The documents' own license applies" in card
     with serving_beside(lambda _: answer(NO_FIGURE)) as server:
         run(folder / "in", folder / "bare", base_url=server.base_url)
     bare = (folder / "bare" / "README.md").read_text("utf-8")

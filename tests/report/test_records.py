@@ -84,7 +84,7 @@ def test_a_line_holds_all_of_a_record(store: Store) -> None:
             "evidence": [
                 {
                     "path": "total",
-                    "found": "exact",
+                    "matched": "exact",
                     "confidence": 0.9,
                     "page_id": "d/1",
                     "page_number": 1,
@@ -223,7 +223,7 @@ def test_what_fits_no_column_is_told_and_stays_in_the_lines(store: Store) -> Non
         "issued": "yesterday",
         "rate": float("nan"),
         "paid": "yes",
-        "colour": "red",
+        "color": "red",
         "lines": [{"description": "x", "amount": "1"}, "not an object"],
     }
     counts = written(store, [record("d", fields)])
@@ -236,7 +236,7 @@ def test_what_fits_no_column_is_told_and_stays_in_the_lines(store: Store) -> Non
         "issued": '"yesterday"',
         "rate": '"NaN"',
         "paid": '"yes"',
-        "colour": '"red"',
+        "color": '"red"',
         "lines.1": '"not an object"',
     }
     assert {one["path"] for one in sheet(store, "errors")} == set(told)
@@ -263,11 +263,11 @@ def test_a_failed_record_is_a_line_with_what_the_model_said(store: Store) -> Non
 def test_what_is_wrong_is_counted_by_field(store: Store) -> None:
     wrong = [error("lines.0.amount", "1", "x"), error("lines.12.amount", "2", "x")]
     whole = error("", None, "subtotal and VAT are not the total")
-    unsupported = evidence("total", "d/1", None)
+    unverified = evidence("total", "d/1", None)
     counts = written(
         store,
         [
-            record("d", invoice(), errors=[*wrong, whole], evidence=[unsupported]),
+            record("d", invoice(), errors=[*wrong, whole], evidence=[unverified]),
             record("e", None, status="failed"),
             record("f", invoice()),
         ],
@@ -275,8 +275,8 @@ def test_what_is_wrong_is_counted_by_field(store: Store) -> None:
     assert counts.by_status == {"failed": 1, "ok": 2}
     assert counts.errors_by_field == {"lines.*.amount": 2, "": 1}
     first = sheet(store)[0]
-    assert (first["errors"], first["unsupported"]) == ("3", "1")
-    assert typed(store)["unsupported"].to_pylist() == [["total"], [], []]
+    assert (first["errors"], first["unverified"]) == ("3", "1")
+    assert typed(store)["unverified"].to_pylist() == [["total"], [], []]
     assert dict(counts.said()) == {
         "Records": "3  1 failed  2 ok",
         "Errors in": "lines.*.amount 2, the whole record 1",

@@ -81,7 +81,7 @@ def test_values_come_with_evidence_and_errors() -> None:
     shown = elements(pages(), {"d": [row()]}).data("r0")
     number = field(shown, "number")
     assert (number["value"], number["box"], number["quote"]) == ("2024-7", [*BOX], "No. 2024-7")
-    assert (number["unsupported"], field(shown, "issued")["unsupported"]) == (False, True)
+    assert (number["unverified"], field(shown, "issued")["unverified"]) == (False, True)
     assert field(shown, "due") == {
         "path": "due",
         "value": None,
@@ -179,10 +179,10 @@ async def test_errors_and_unsupported_values_are_to_be_seen(file: Path, tmp_path
         assert '"soon": Input should be a valid date' in text
         assert "subtotal and VAT are not the total" in text
         assert "3 errors, 1 not on the page" in text
-        unsupported = (
-            "[...document.querySelectorAll('tr.unsupported')].map(e => e.cells[0].innerText)"
+        unverified = (
+            "[...document.querySelectorAll('tr.unverified')].map(e => e.cells[0].innerText)"
         )
-        assert await tab.run(unsupported) == ["issued"]
+        assert await tab.run(unverified) == ["issued"]
         # What is searched for is found in records too.
         await tab.run(
             "(() => { const e = document.getElementById('search'); e.value = 'söhne';"

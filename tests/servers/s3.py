@@ -1,4 +1,4 @@
-"""A real S3 server: SeaweedFS, which checks signatures and honours conditional puts."""
+"""A real S3 server: SeaweedFS, which checks signatures and honors conditional puts."""
 
 import json
 import os

@@ -70,15 +70,15 @@ def cut(
     return crops
 
 
-def colour(picture: PageImage | Crop, x: float, y: float) -> str:
-    """The name of the colour at a place given as shares of width and height."""
+def color(picture: PageImage | Crop, x: float, y: float) -> str:
+    """The name of the color at a place given as shares of width and height."""
     image: Image.Image = decoded(picture.jpeg).convert("RGB")
     place = (int(x * image.width), int(y * image.height))
     pixel = numpy.array(image.getpixel(place))
     named = {
         "white": (255, 255, 255),
         "black": (0, 0, 0),
-        "grey": (128, 128, 128),
+        "gray": (128, 128, 128),
         "red": (255, 0, 0),
         "green": (0, 255, 0),
         "blue": (0, 0, 255),

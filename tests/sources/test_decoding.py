@@ -52,9 +52,9 @@ def test_a_turned_tiff_is_upright_however_it_is_stored(
     with Image.open(oriented_jpeg(tmp_path / "a.jpg", orientation)) as stored:
         plain = stored.convert("RGB").point(lambda value: 255 if value > 128 else 0).convert(mode)
     plain.save(path, compression=compression, tiffinfo={ORIENTATION: orientation})
-    grey = decoded(opened(path).render(1, POLICY).jpeg).convert("L")
-    dark = grey.point(lambda value: 255 if value < 160 else 0).getbbox()
-    assert dark == pytest.approx((0, 0, grey.width // 5, grey.height // 5), abs=2)
+    gray = decoded(opened(path).render(1, POLICY).jpeg).convert("L")
+    dark = gray.point(lambda value: 255 if value < 160 else 0).getbbox()
+    assert dark == pytest.approx((0, 0, gray.width // 5, gray.height // 5), abs=2)
 
 
 @pytest.mark.parametrize("kept", [0, 10**6])
@@ -105,7 +105,7 @@ def test_a_very_long_image_keeps_a_pixel_of_its_short_side(tmp_path: Path) -> No
         assert (page.width, page.height) == (640, 1)
 
 
-def test_an_adobe_cmyk_jpeg_keeps_its_colours(tmp_path: Path) -> None:
+def test_an_adobe_cmyk_jpeg_keeps_its_colors(tmp_path: Path) -> None:
     """Adobe's are stored inverted, and say so in an APP14 segment; Pillow writes them so."""
     image = Image.new("CMYK", (100, 100), (0, 0, 0, 0))
     image.paste((0, 255, 255, 0), (0, 0, 40, 40))

@@ -1,4 +1,4 @@
-"""Image files as pages: upright, in right colours, never enlarged; and what is said of bad ones."""
+"""Image files as pages: upright, in right colors, never enlarged; and what is said of bad ones."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.documents import (
     oriented_jpeg,
     picture,
 )
-from tests.sources.drawn import colour, count, cut, document, drawn, page
+from tests.sources.drawn import color, count, cut, document, drawn, page
 
 
 @pytest.mark.parametrize("ending", ["png", "jpg", "jpeg", "webp", "tif", "tiff"])
@@ -38,8 +38,8 @@ def test_a_large_image_is_made_smaller_to_what_is_wanted(tmp_path: Path, ending:
 def test_a_plain_small_jpeg_passes_byte_for_byte(tmp_path: Path) -> None:
     path = picture(tmp_path / "a.jpg")
     assert drawn(path).jpeg == path.read_bytes()
-    Image.new("L", (100, 50), 200).save(tmp_path / "grey.jpg")
-    assert drawn(tmp_path / "grey.jpg").jpeg == (tmp_path / "grey.jpg").read_bytes()
+    Image.new("L", (100, 50), 200).save(tmp_path / "gray.jpg")
+    assert drawn(tmp_path / "gray.jpg").jpeg == (tmp_path / "gray.jpg").read_bytes()
 
 
 def test_a_jpeg_that_is_too_large_or_turned_is_written_anew(tmp_path: Path) -> None:
@@ -73,14 +73,14 @@ def test_a_photo_is_turned_upright(
     image = drawn(path)
     assert (image.width, image.height, image.rotation) == (*size, rotation)
     assert (image.width_pt, image.height_pt) == tuple(side * 72 / 150 for side in size)
-    assert colour(image, 0.1, 0.1) == "red"
-    assert {colour(image, x, y) for x, y in ((0.9, 0.1), (0.1, 0.9), (0.9, 0.9))} == {"white"}
+    assert color(image, 0.1, 0.1) == "red"
+    assert {color(image, x, y) for x, y in ((0.9, 0.1), (0.1, 0.9), (0.9, 0.9))} == {"white"}
 
 
 @pytest.mark.parametrize("orientation", [5, 6])
 def test_a_crop_of_a_turned_photo_is_where_its_box_is(tmp_path: Path, orientation: int) -> None:
     (crop,) = cut(oriented_jpeg(tmp_path / "a.jpg", orientation), [Box(0, 0, 40, 60)])
-    assert {colour(crop, x, y) for x in (0.1, 0.8) for y in (0.1, 0.8)} == {"red"}
+    assert {color(crop, x, y) for x in (0.1, 0.8) for y in (0.1, 0.8)} == {"red"}
 
 
 def test_each_frame_of_a_tiff_is_a_page(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_each_frame_of_a_tiff_is_a_page(tmp_path: Path) -> None:
     first, *others = (Image.new("RGB", (100, 80), one) for one in ("red", "green", "blue"))
     first.save(path, save_all=True, append_images=others)
     assert count(path) == 3
-    assert [colour(drawn(page(path, k)), 0.5, 0.5) for k in (3, 1, 2)] == ["blue", "red", "green"]
+    assert [color(drawn(page(path, k)), 0.5, 0.5) for k in (3, 1, 2)] == ["blue", "red", "green"]
 
 
 def test_an_animation_is_one_page(tmp_path: Path) -> None:
@@ -96,19 +96,19 @@ def test_an_animation_is_one_page(tmp_path: Path) -> None:
     for name in ("a.webp", "a.png"):
         frames[0].save(tmp_path / name, save_all=True, append_images=frames[1:])
         assert count(tmp_path / name) == 1
-        assert colour(drawn(tmp_path / name), 0.5, 0.5) == "red"
+        assert color(drawn(tmp_path / name), 0.5, 0.5) == "red"
 
 
-def test_a_cmyk_jpeg_keeps_its_colours(tmp_path: Path) -> None:
+def test_a_cmyk_jpeg_keeps_its_colors(tmp_path: Path) -> None:
     image = drawn(cmyk_jpeg(tmp_path / "a.jpg"))
-    assert colour(image, 0.25, 0.5) == "red"
-    assert colour(image, 0.8, 0.5) == "white"
+    assert color(image, 0.25, 0.5) == "red"
+    assert color(image, 0.8, 0.5) == "white"
     assert decoded(image.jpeg).mode == "RGB"
 
 
 def test_a_16_bit_tiff_is_scaled_and_not_clipped(tmp_path: Path) -> None:
     image = drawn(deep_tiff(tmp_path / "a.tiff"))
-    assert (colour(image, 0.25, 0.5), colour(image, 0.8, 0.5)) == ("black", "white")
+    assert (color(image, 0.25, 0.5), color(image, 0.8, 0.5)) == ("black", "white")
     assert 0.1 < image.ink < 0.3
 
 
@@ -116,7 +116,7 @@ def test_a_16_bit_png_is_scaled_and_not_clipped(tmp_path: Path) -> None:
     deep_tiff(tmp_path / "a.tiff")
     Image.open(tmp_path / "a.tiff").save(tmp_path / "a.png")
     image = drawn(tmp_path / "a.png")
-    assert (colour(image, 0.25, 0.5), colour(image, 0.8, 0.5)) == ("black", "white")
+    assert (color(image, 0.25, 0.5), color(image, 0.8, 0.5)) == ("black", "white")
 
 
 @pytest.mark.parametrize("black", [0.0, -5.0])
@@ -125,7 +125,7 @@ def test_floats_are_scaled_between_their_ends(tmp_path: Path, black: float) -> N
     image.paste(black, (0, 0, 40, 40))
     image.save(tmp_path / "a.tiff")
     page = drawn(tmp_path / "a.tiff")
-    assert (colour(page, 0.2, 0.2), colour(page, 0.8, 0.8)) == ("black", "white")
+    assert (color(page, 0.2, 0.2), color(page, 0.8, 0.8)) == ("black", "white")
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "PA", "P"])
@@ -135,15 +135,15 @@ def test_what_is_transparent_is_white_paper(tmp_path: Path, mode: str) -> None:
     image = image.quantize(4) if mode in ("P", "PA") else image.convert(mode)
     image.save(tmp_path / "a.png")
     page = drawn(tmp_path / "a.png")
-    assert (colour(page, 0.2, 0.2), colour(page, 0.8, 0.8)) == ("black", "white")
+    assert (color(page, 0.2, 0.2), color(page, 0.8, 0.8)) == ("black", "white")
 
 
-def test_a_palette_keeps_its_colours(tmp_path: Path) -> None:
+def test_a_palette_keeps_its_colors(tmp_path: Path) -> None:
     image = Image.new("RGB", (100, 100), "yellow")
     image.paste("blue", (0, 0, 40, 40))
     image.quantize(4).save(tmp_path / "a.png")
     page = drawn(tmp_path / "a.png")
-    assert (colour(page, 0.2, 0.2), colour(page, 0.8, 0.8)) == ("blue", "yellow")
+    assert (color(page, 0.2, 0.2), color(page, 0.8, 0.8)) == ("blue", "yellow")
 
 
 @pytest.mark.parametrize("compression", ["raw", "group4", "tiff_lzw"])
@@ -152,7 +152,7 @@ def test_a_1_bit_fax_is_black_on_white(tmp_path: Path, compression: str) -> None
     image.paste(0, (0, 0, 40, 40))
     image.save(tmp_path / "a.tiff", compression=compression, dpi=(204, 98))
     page = drawn(tmp_path / "a.tiff")
-    assert (colour(page, 0.2, 0.2), colour(page, 0.8, 0.8)) == ("black", "white")
+    assert (color(page, 0.2, 0.2), color(page, 0.8, 0.8)) == ("black", "white")
     assert (page.width_pt, page.height_pt) == pytest.approx((35.3, 73.5), abs=0.1)
 
 
@@ -163,7 +163,7 @@ def test_a_crop_has_the_files_own_pixels_up_to_200_dpi(tmp_path: Path) -> None:
         image.save(tmp_path / "a.png", dpi=(dpi, dpi) if dpi else None)
         (crop,) = cut(tmp_path / "a.png", [Box(0, 0, 160, 160)])
         assert (crop.width, crop.height) == (side, side)
-        assert {colour(crop, x, y) for x in (0.05, 0.9) for y in (0.05, 0.9)} == {"red"}
+        assert {color(crop, x, y) for x in (0.05, 0.9) for y in (0.05, 0.9)} == {"red"}
 
 
 def test_crops_over_the_edge_are_cut_and_large_ones_bounded(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_crops_over_the_edge_are_cut_and_large_ones_bounded(tmp_path: Path) -> N
     boxes = [Box(-50, -50, 999, 999), Box(639.9, 0, 700, 10), Box(5, 5, 5.1, 200)]
     whole, edge, sliver = cut(path, boxes, max_figure_side=500)
     assert (whole.width, whole.height) == (500, 250)
-    assert colour(whole, 0.01, 0.01) == colour(whole, 0.99, 0.99) == "white"
+    assert color(whole, 0.01, 0.01) == color(whole, 0.99, 0.99) == "white"
     assert min(edge.width, edge.height, sliver.width, sliver.height) >= 1
 
 

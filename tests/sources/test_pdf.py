@@ -19,7 +19,7 @@ from tests.documents import (
     picture,
     zero_page_pdf,
 )
-from tests.sources.drawn import SMALL, colour, count, cut, drawn, page
+from tests.sources.drawn import SMALL, color, count, cut, drawn, page
 
 
 async def test_the_longest_side_is_exactly_what_is_wanted(tmp_path: Path) -> None:
@@ -45,8 +45,8 @@ def test_a_turned_page_is_drawn_upright(
     assert image.rotation == rotation
     assert (image.width_pt, image.height_pt) == upright
     assert (image.width > image.height) == (rotation in (90, 270))
-    assert colour(image, *corner) == "red"
-    assert colour(image, 1 - corner[0], 1 - corner[1]) == "white"
+    assert color(image, *corner) == "red"
+    assert color(image, 1 - corner[0], 1 - corner[1]) == "white"
 
 
 def test_only_the_crop_box_is_the_page(tmp_path: Path) -> None:
@@ -55,15 +55,15 @@ def test_only_the_crop_box_is_the_page(tmp_path: Path) -> None:
     image = drawn(path)
     assert (image.width_pt, image.height_pt) == (200, 200)
     assert (image.width, image.height) == (640, 640)
-    assert colour(image, 0.15, 0.15) == "red"
-    assert colour(image, 0.3, 0.3) == "white"
+    assert color(image, 0.15, 0.15) == "red"
+    assert color(image, 0.3, 0.3) == "white"
 
 
 def test_a_crop_is_drawn_anew_at_200_dpi(tmp_path: Path) -> None:
     # The red square: 40 x 40 points, 64 of 640 pixels.
     (crop,) = cut(marked_pdf(tmp_path / "a.pdf", (400, 400)), [Box(0, 0, 64, 64)])
     assert (crop.width, crop.height) == pytest.approx((111, 111), abs=1)
-    assert {colour(crop, x, y) for x in (0.05, 0.95) for y in (0.05, 0.95)} == {"red"}
+    assert {color(crop, x, y) for x in (0.05, 0.95) for y in (0.05, 0.95)} == {"red"}
 
 
 @pytest.mark.parametrize("rotation", [90, 180, 270])
@@ -71,14 +71,14 @@ def test_a_crop_of_a_turned_page_is_where_its_box_is(tmp_path: Path, rotation: i
     path = marked_pdf(tmp_path / "a.pdf", (400, 400), rotation=rotation)
     left, top = {90: (576, 0), 180: (576, 576), 270: (0, 576)}[rotation]
     (crop,) = cut(path, [Box(left, top, left + 64, top + 64)])
-    assert {colour(crop, x, y) for x in (0.05, 0.95) for y in (0.05, 0.95)} == {"red"}
+    assert {color(crop, x, y) for x in (0.05, 0.95) for y in (0.05, 0.95)} == {"red"}
 
 
 def test_a_crop_within_a_crop_box_is_where_its_box_is(tmp_path: Path) -> None:
     path = marked_pdf(tmp_path / "a.pdf", (400, 400), crop_box=(0, 200, 200, 400))
     (crop,) = cut(path, [Box(0, 0, 128, 128)])
     assert (crop.width, crop.height) == pytest.approx((111, 111), abs=1)
-    assert {colour(crop, x, y) for x in (0.05, 0.95) for y in (0.05, 0.95)} == {"red"}
+    assert {color(crop, x, y) for x in (0.05, 0.95) for y in (0.05, 0.95)} == {"red"}
 
 
 def test_boxes_at_and_over_the_edge_are_cut(tmp_path: Path) -> None:
@@ -206,8 +206,8 @@ def test_a_corrupt_page_costs_itself_alone(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("PATH", "")  # no poppler for the worker
     path = corrupt_page_pdf(tmp_path / "a.pdf")
     assert count(path) == 3
-    assert colour(drawn(page(path, 1)), 0.5, 0.5) == "red"
-    assert colour(drawn(page(path, 3)), 0.5, 0.5) == "red"
+    assert color(drawn(page(path, 1)), 0.5, 0.5) == "red"
+    assert color(drawn(page(path, 3)), 0.5, 0.5) == "red"
     said = refused(ErrorCode.CORRUPT_PAGE, "a.pdf, page 2: the page is damaged", path, 2)
     assert "install poppler-utils" in said
 

@@ -81,7 +81,7 @@ async def test_no_page_is_a_pixel_too_large(pool: RenderPool, tmp_path: Path, si
     assert image.ink == 0
 
 
-async def test_rotate_and_crop_box_are_honoured(pool: RenderPool, tmp_path: Path) -> None:
+async def test_rotate_and_crop_box_are_honored(pool: RenderPool, tmp_path: Path) -> None:
     content = b"1 0 0 rg 100 100 100 50 re f"
     path = documents.pdf_of(
         tmp_path / "turned.pdf",
@@ -179,7 +179,7 @@ async def test_transparency_is_white_paper(pool: RenderPool, tmp_path: Path) -> 
 async def test_an_animation_is_one_page_and_the_ending_does_not_matter(
     pool: RenderPool, tmp_path: Path
 ) -> None:
-    frames = [Image.new("RGB", (60, 60), colour) for colour in ("red", "blue")]
+    frames = [Image.new("RGB", (60, 60), color) for color in ("red", "blue")]
     frames[0].save(tmp_path / "moving.webp", save_all=True, append_images=frames[1:])
     assert await pool.count_pages(document(tmp_path / "moving.webp")) == 1
     documents.picture(tmp_path / "real.png").rename(tmp_path / "named.pdf")
@@ -241,7 +241,7 @@ async def test_images_in_a_pdf_are_bounded_before_they_are_decoded(tmp_path: Pat
     assert "810,000 pixels" in error.message
 
 
-async def test_a_corrupt_page_leaves_its_neighbours(pool: RenderPool, tmp_path: Path) -> None:
+async def test_a_corrupt_page_leaves_its_neighbors(pool: RenderPool, tmp_path: Path) -> None:
     path = documents.corrupt_page_pdf(tmp_path / "torn.pdf")
     assert is_red(decoded((await drawn(pool, path, 1)).jpeg), 300, 300)
     assert is_red(decoded((await drawn(pool, path, 3)).jpeg), 300, 300)

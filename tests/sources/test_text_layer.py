@@ -11,7 +11,7 @@ from reportlab.pdfgen.canvas import Canvas
 from llm_ocr.records import Box, ImagePolicy, TextLayer
 from llm_ocr.sources.text_trust import damage
 from tests.documents import marked_pdf, misspelt_pdf, pdf_of
-from tests.sources.drawn import colour, drawn
+from tests.sources.drawn import color, drawn
 
 LINES = ImagePolicy(longest_side=800, with_lines=True)
 PROSE = ("The gauge at the bridge was read", "every Sunday by two keepers", "of the water mill.")
@@ -155,10 +155,10 @@ def test_rotate_is_seen_through(tmp_path: Path, rotation: int) -> None:
     assert line.text == "A gauge at the bridge of stones"
     xs = [word.box.x1 for word in line.words]
     assert xs == sorted(xs)
-    assert all(colour_inside(image.jpeg, word.box) for word in line.words)
+    assert all(color_inside(image.jpeg, word.box) for word in line.words)
 
 
-def colour_inside(jpeg: bytes, box: Box) -> bool:
+def color_inside(jpeg: bytes, box: Box) -> bool:
     """Whether something is drawn there."""
     with Image.open(io.BytesIO(jpeg)) as page:
         inside = page.convert("L").crop((box.x1, box.y1, box.x2, box.y2))
@@ -204,7 +204,7 @@ def test_crops_are_taken_from_the_page_as_it_is_turned(tmp_path: Path) -> None:
     (crop,) = cut(sheet.path, [Box(x1, y1, x2, y2)], policy=LINES)
     assert (x2 - x1) > (y2 - y1)
     assert crop.width > crop.height
-    assert {colour(crop, x, y) for x in (0.1, 0.9) for y in (0.1, 0.9)} == {"red"}
+    assert {color(crop, x, y) for x in (0.1, 0.9) for y in (0.1, 0.9)} == {"red"}
 
 
 def test_what_is_printed_twice_is_read_once(sheet: Sheet) -> None:

@@ -98,18 +98,18 @@ MARKS = {
 
 def page_of_marks() -> bytes:
     page = Image.new("RGB", (WIDTH, HEIGHT), "white")
-    for colour, box in MARKS.items():
-        page.paste(colour, (int(box.x1), int(box.y1), int(box.x2), int(box.y2)))
+    for color, box in MARKS.items():
+        page.paste(color, (int(box.x1), int(box.y1), int(box.x2), int(box.y2)))
     return jpeg_of(page)
 
 
 def marks_in(strip: Strip) -> str:
     """What a model says that sees: a grounded block for each mark, top to bottom."""
     said = ""
-    for colour, name in (("R", "red"), ("G", "lime"), ("B", "blue")):
+    for color, name in (("R", "red"), ("G", "lime"), ("B", "blue")):
         channels = dict(zip("RGB", decoded(strip.jpeg).convert("RGB").split(), strict=True))
         # Bright in no other channel: white is bright in all.
-        others = [channel for letter, channel in channels.items() if letter != colour]
+        others = [channel for letter, channel in channels.items() if letter != color]
         dark = [channel.point(lambda value: 255 * (value < 110)) for channel in others]
         seen = Image.composite(dark[0], Image.new("L", dark[0].size), dark[1]).getbbox()
         if seen is not None:

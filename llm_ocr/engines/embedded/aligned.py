@@ -208,12 +208,12 @@ def with_label_column(table: Rect, lines: Sequence[Line]) -> Rect:
         and -0.3 * line.height < table[0] - line.rect[2] < FAR * line.height
     ]
     labels = [line for line in beside if words_in(line) <= LABEL_WORDS]
-    labelled = [
+    labeled = [
         row
         for row in rows
         if any(abs(row[0].middle - one.middle) < 0.5 * one.height for one in labels)
     ]
-    if not labels or len(labels) < len(beside) or len(labelled) < LABELLED * len(rows):
+    if not labels or len(labels) < len(beside) or len(labeled) < LABELLED * len(rows):
         return table
     aligned = [line for line in labels if _in_line(line, labels[-1])]
     if len(aligned) < ALIGNED * len(labels):

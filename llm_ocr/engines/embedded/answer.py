@@ -9,7 +9,7 @@ from llm_ocr.engines.embedded.geometry import Line, Rect
 from llm_ocr.engines.embedded.levels import levels
 from llm_ocr.engines.embedded.paragraphs import as_markdown, is_list, paragraphs
 from llm_ocr.engines.embedded.reading import Reading
-from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.engines.embedded.tables import table_html
 from llm_ocr.markdown import escaped, heading, inline
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llm_ocr.engines.embedded.geometry import Line, Rect, Word
-from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.parsing.figure_data import CHART, FigureData, Series
 
 # How much a pixel differs from the background to be part of a bar (0..255).

@@ -1,4 +1,4 @@
-"""A labelled part of a page."""
+"""A labeled part of a page."""
 
 import statistics
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Lines and regions of a page -> labelled blocks, as DeepSeek-OCR labels them."""
+"""Lines and regions of a page -> labeled blocks, as DeepSeek-OCR labels them."""
 
 import re
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ from llm_ocr.engines.embedded.geometry import (
     typical_height,
 )
 from llm_ocr.engines.embedded.grouping import groups, is_prose
-from llm_ocr.engines.embedded.labels import LABELS, labelled
+from llm_ocr.engines.embedded.labels import LABELS, labeled
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.paragraphs import rows_of
 from llm_ocr.engines.embedded.pictured import SMALLEST, figures, inside, is_drawn, with_tables
-from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.engines.embedded.recognize import Image
 
 # A caption's second row is longer than this share of its table's width.
 CAPTION = 0.5
@@ -58,7 +58,7 @@ def page_blocks(
     text = [block_of(LABELS.get(one.label, "text"), one.lines) for one in groups(regions, free)]
     blocks = [*margins, *text, *tables, *(PageBlock("image", (), rect) for rect in drawn)]
     blocks = [one for one in blocks if not one.lines or re.search(r"\w", one.text)]
-    return labelled(blocks, body, height)
+    return labeled(blocks, body, height)
 
 
 def _pictures(regions: Sequence[Region], width: int, height: int) -> list[PageBlock]:

@@ -23,7 +23,7 @@ class Read:
 def decoded(steps: Array, characters: Sequence[str]) -> list[Read]:
     """The characters of one strip, given the probabilities of its steps (steps x classes).
 
-    What neighbouring steps agree on is one character; two alike have nothing between them.
+    What neighboring steps agree on is one character; two alike have nothing between them.
     """
     best = steps.argmax(axis=1)
     sure = steps[np.arange(len(best)), best]

@@ -11,7 +11,7 @@ from llm_ocr.engines.embedded.doubt import doubtful
 from llm_ocr.engines.embedded.geometry import Line, area
 from llm_ocr.engines.embedded.kinds import flat_share
 from llm_ocr.engines.embedded.reading import Reading
-from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.markdown import inline
 
 MOST_TEXTS = 40
@@ -37,10 +37,10 @@ def legible(lines: Sequence[Line]) -> list[Line]:
 
 
 def looks_like(image: Image, reading: Reading) -> str:
-    """The kind of picture by its flat areas, its colours and its share of text."""
+    """The kind of picture by its flat areas, its colors and its share of text."""
     small = cv2.resize(image, (256, 256), interpolation=cv2.INTER_AREA)
     if float(small.std()) < 2.0:
-        return "Blank or one-coloured picture"
+        return "Blank or one-colored picture"
     text = sum(area(line.rect) for line in reading.lines) / (reading.width * reading.height)
     if any(block.label == "table" for block in reading.blocks) and text > 0.1:
         return "Picture that looks like a table"

@@ -120,7 +120,7 @@ class Detector:
 
 
 def on_light_paper(image: Image) -> Image:
-    """An image whose paper is dark with its colours turned round, and any other as it is."""
+    """An image whose paper is dark with its colors turned round, and any other as it is."""
     return image if np.median(image[::4, ::4]) > DARK else np.asarray(255 - image, np.uint8)
 
 

@@ -6,7 +6,7 @@ from llm_ocr.engines.embedded.bars import bar_chart
 from llm_ocr.engines.embedded.describe import legible, looks_like
 from llm_ocr.engines.embedded.kinds import Kind, kind_of, table_rows
 from llm_ocr.engines.embedded.reading import Reading
-from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.parsing.figure_data import TABLE, FigureData
 
 # Names that a user's classes may have for a kind.

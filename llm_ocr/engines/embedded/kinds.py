@@ -2,8 +2,8 @@
 
 table     words in at least two rows and columns, and rules or the layout model's word for it
 chart     numbers one below or beside the other, as on an axis, with long lines or bars
-photo     few pixels are just like their neighbours
-logo      few words, few colours, no long lines
+photo     few pixels are just like their neighbors
+logo      few words, few colors, no long lines
 diagram   flat areas with long lines, or words without columns
 other     whatever is left
 """
@@ -21,17 +21,17 @@ import numpy.typing as npt
 from llm_ocr.engines.embedded.bars import bar_chart
 from llm_ocr.engines.embedded.geometry import Line, area
 from llm_ocr.engines.embedded.reading import Reading
-from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.engines.embedded.tables import table_html
 from llm_ocr.text.table_markup import first_table
 
 SMALL = 256
-# Shares of pixels like their neighbours: photographs have fewer, drawings more.
+# Shares of pixels like their neighbors: photographs have fewer, drawings more.
 SHADED, FLAT = 0.35, 0.6
 # A line is long from this share of the picture's side on.
 LONG = 0.4
 TICKS = 3
-LOGO_WORDS, LOGO_COLOURS = 4, 8
+LOGO_WORDS, LOGO_COLORS = 4, 8
 # Of a table's cells at least so many have something in them, of its rows as many two such cells.
 FULL = 0.5
 
@@ -68,16 +68,16 @@ def kind_of(image: Image, reading: Reading) -> Kind:
         return Kind.CHART
     words = sum(len(line.text.split()) for line in reading.lines)
     if flat > FLAT and words <= LOGO_WORDS and not across + down:
-        return Kind.LOGO if _colours(small) <= LOGO_COLOURS else Kind.OTHER
+        return Kind.LOGO if _colors(small) <= LOGO_COLORS else Kind.OTHER
     if flat > FLAT and (across + down or words > LOGO_WORDS):
         return Kind.DIAGRAM
     return Kind.OTHER
 
 
 def flat_share(image: npt.NDArray[Any]) -> float:
-    """The share of pixels that are just like their neighbour: drawings are flat, photos are not."""
-    grey = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY).astype(np.int16)
-    steps = np.maximum(np.abs(np.diff(grey, axis=1))[:-1], np.abs(np.diff(grey, axis=0))[:, :-1])
+    """The share of pixels that are just like their neighbor: drawings are flat, photos are not."""
+    gray = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY).astype(np.int16)
+    steps = np.maximum(np.abs(np.diff(gray, axis=1))[:-1], np.abs(np.diff(gray, axis=0))[:, :-1])
     return float((steps <= 1).mean())
 
 
@@ -131,11 +131,11 @@ def _is_called_table(reading: Reading) -> bool:
 
 def _long_lines(image: Image) -> tuple[int, int]:
     """Long thin lines across and down."""
-    grey = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
+    gray = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
     dark = cv2.adaptiveThreshold(
-        grey, 255, cv2.ADAPTIVE_THRESH_MEAN_C, cv2.THRESH_BINARY_INV, 15, 10
+        gray, 255, cv2.ADAPTIVE_THRESH_MEAN_C, cv2.THRESH_BINARY_INV, 15, 10
     )
-    height, width = grey.shape
+    height, width = gray.shape
     counts = []
     for kernel, side in (((1, int(LONG * width)), 3), ((int(LONG * height), 1), 2)):
         lines = cv2.morphologyEx(dark, cv2.MORPH_OPEN, np.ones(kernel, np.uint8))
@@ -172,8 +172,8 @@ def _scaled(lines: Sequence[Line]) -> bool:
     )
 
 
-def _colours(image: npt.NDArray[Any]) -> int:
-    """Colours, coarsely, that take at least a hundredth of a picture."""
+def _colors(image: npt.NDArray[Any]) -> int:
+    """Colors, coarsely, that take at least a hundredth of a picture."""
     coarse = (image // 64).reshape(-1, 3).astype(np.int32)
     _, counts = np.unique(coarse @ np.array([16, 4, 1]), return_counts=True)
     return int((counts >= 0.01 * len(coarse)).sum())

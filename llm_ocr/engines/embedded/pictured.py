@@ -16,7 +16,7 @@ from llm_ocr.engines.embedded.grouping import CLOSE, close_together
 from llm_ocr.engines.embedded.gutters import words_in
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.paragraphs import rows_of
-from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.engines.embedded.recognize import Image
 
 # Regions are called figures only above this share of the page, and not above the other one when
 # there is text to read on it: a whole handwritten page looks like one figure to the detector.
@@ -26,7 +26,7 @@ LARGE, PROSE_WORDS = 0.25, 40
 # Prose that a figure ends with, or begins with, is cut off it.
 CUT_WORDS, CUT_MEAN = 9, 3.0
 # What is drawn differs from its ground by this (0..255), and is thicker than this share of the
-# page's width: about two millimetres.
+# page's width: about two millimeters.
 INKED, THICK = 24, 0.01
 # Less than this share of its height is left of a figure that was mostly prose.
 REST = 0.34
@@ -72,8 +72,8 @@ def is_drawn(image: Image, rect: Rect, found: Sequence[Rect]) -> bool:
     crop = image[max(0, y1) : y2, max(0, x1) : x2]
     if min(crop.shape[:2]) < 4:
         return False
-    grey = cv2.cvtColor(crop, cv2.COLOR_BGR2GRAY).astype(np.int16)
-    inked = (np.abs(grey - np.median(grey)) > INKED).astype(np.uint8)
+    gray = cv2.cvtColor(crop, cv2.COLOR_BGR2GRAY).astype(np.int16)
+    inked = (np.abs(gray - np.median(gray)) > INKED).astype(np.uint8)
     thick = max(4.0, THICK * image.shape[1])
     stats: Any = cv2.connectedComponentsWithStats(inked)[2][1:]
     parts = [one for one in stats if min(one[2], one[3]) > thick]

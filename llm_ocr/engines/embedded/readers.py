@@ -15,7 +15,7 @@ from llm_ocr.engines.embedded.figures import caption, classify, data
 from llm_ocr.engines.embedded.filling.answer import guided_by_lines, guided_by_text
 from llm_ocr.engines.embedded.given import Given
 from llm_ocr.engines.embedded.reading import Reader, Reading
-from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.engines.embedded.recognize import Image
 
 MAX_PIXELS = 178_956_970
 

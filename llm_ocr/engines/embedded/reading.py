@@ -12,13 +12,13 @@ from llm_ocr.engines.embedded.given import Given
 from llm_ocr.engines.embedded.layout import LayoutModel, Region, with_ruled_tables
 from llm_ocr.engines.embedded.margins import margin_notes
 from llm_ocr.engines.embedded.pictured import inside
-from llm_ocr.engines.embedded.recognise import Image, Page, Recogniser
+from llm_ocr.engines.embedded.recognize import Image, Page, Recognizer
 from llm_ocr.engines.embedded.sequence import in_order
 from llm_ocr.engines.embedded.tables import ruled_areas
 from llm_ocr.engines.embedded.upright import Frame
 from llm_ocr.engines.embedded.witness import Held, held_against
 
-# An image whose colours all vary less than this (standard deviation, 0..255) has nothing on it.
+# An image whose colors all vary less than this (standard deviation, 0..255) has nothing on it.
 BLANK_DEVIATION = 1.5
 
 
@@ -59,7 +59,7 @@ class Reader:
     """The models; may be used by several threads at once."""
 
     def __init__(self) -> None:
-        self._recogniser, self._layout = Recogniser(), LayoutModel()
+        self._recognizer, self._layout = Recognizer(), LayoutModel()
 
     def read(self, image: Image, given: Given | None = None) -> Reading:
         """Everything on the image (height x width x 3, BGR), which may be turned or askew, unless
@@ -68,11 +68,11 @@ class Reader:
         if float(cv2.meanStdDev(image)[1].max()) < BLANK_DEVIATION:
             return Reading(image, Frame(width, height), (), (), ())
         if given is None:
-            return self._read(self._recogniser.page(image))
+            return self._read(self._recognizer.page(image))
         regions = self._layout.regions(image)
-        held = held_against(image, given, regions, self._recogniser)
+        held = held_against(image, given, regions, self._recognizer)
         if not held.is_used:
-            return replace(self._read(self._recogniser.page(image)), held=held)
+            return replace(self._read(self._recognizer.page(image)), held=held)
         page = Page(image, held.lines, Frame(width, height))
         return replace(self._arranged(page, regions, given.pictures), held=held)
 

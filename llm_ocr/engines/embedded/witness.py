@@ -13,7 +13,7 @@ import numpy as np
 from llm_ocr.engines.embedded.geometry import Line, Rect, Word, area, hull, overlap
 from llm_ocr.engines.embedded.given import Given
 from llm_ocr.engines.embedded.layout import Region
-from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.sources.text_trust import damage
 
 # Lines that are read again to see whether the layer says what the page shows.
@@ -35,7 +35,7 @@ LARGE_FIGURE = 0.25
 # must be, as a share of the page's pixels, for the page to be searched for more text.
 STRAY_SHARE, STRAY_LEAST = 0.08, 0.0006
 EDGE = 60
-# Scripts whose words the recogniser knows: Latin, Chinese, kana.
+# Scripts whose words the recognizer knows: Latin, Chinese, kana.
 _KNOWN = re.compile("[\u0000-\u024f\u1e00-\u1eff\u2000-\u22ff\u3000-\u9fff\uff00-\uffef]")
 # What a font with a wrong character map makes of ligatures: di!culties.
 _PATCHED = re.compile(r"[^\W\d_][!#$%*+<>=@^~|\\][^\W\d_]")
@@ -65,10 +65,10 @@ class Held:
     added: int = 0
 
 
-def held_against(image: Image, given: Given, regions: Sequence[Region], recogniser: Texts) -> Held:
+def held_against(image: Image, given: Given, regions: Sequence[Region], recognizer: Texts) -> Held:
     """The lines of a page (height x width x 3, BGR) for which a text layer came."""
     lines = [line for line in given.lines if _is_seen(image, line)]
-    read = _read_again(image, lines, recogniser) if given.verify else []
+    read = _read_again(image, lines, recognizer) if given.verify else []
     agreement = _agreement(read)
     if agreement is not None and agreement < AGREES:
         return Held([], False, agreement)
@@ -76,8 +76,8 @@ def held_against(image: Image, given: Given, regions: Sequence[Region], recognis
         # What another program read of a picture is as sure as what is read of it here.
         sure = statistics.fmean(one.score for one in read)
         lines = [replace(line, score=sure) for line in lines]
-    lines, mended = _mended(image, lines, recogniser) if given.verify else (lines, 0)
-    added = _missing(image, lines, regions, recogniser) if given.verify else []
+    lines, mended = _mended(image, lines, recognizer) if given.verify else (lines, 0)
+    added = _missing(image, lines, regions, recognizer) if given.verify else []
     return Held([*lines, *added], True, agreement, mended, len(added))
 
 
@@ -101,7 +101,7 @@ class _ReadAgain:
     score: float
 
 
-def _read_again(image: Image, lines: Sequence[Line], recogniser: Texts) -> list[_ReadAgain]:
+def _read_again(image: Image, lines: Sequence[Line], recognizer: Texts) -> list[_ReadAgain]:
     """A few lines from all over the page."""
     lying = [line for line in lines if line.height > LOWEST and not line.vertical]
     fit = [line for line in lying if _is_known(_beginning(line).text)]
@@ -109,7 +109,7 @@ def _read_again(image: Image, lines: Sequence[Line], recogniser: Texts) -> list[
         step = (len(fit) - 1) / (WITNESSES - 1)
         fit = [fit[int(k * step)] for k in range(WITNESSES)]
     witnesses = [_beginning(line) for line in fit]
-    read = recogniser.texts([_crop(image, one.rect) for one in witnesses])
+    read = recognizer.texts([_crop(image, one.rect) for one in witnesses])
     return [_ReadAgain(one.text, *said) for one, said in zip(witnesses, read, strict=True)]
 
 
@@ -147,12 +147,12 @@ def _likeness(held: str, read: str) -> float:
     return SequenceMatcher(None, one, other, autojunk=False).ratio()
 
 
-def _mended(image: Image, lines: Sequence[Line], recogniser: Texts) -> tuple[list[Line], int]:
+def _mended(image: Image, lines: Sequence[Line], recognizer: Texts) -> tuple[list[Line], int]:
     """Lines whose characters are partly no text, or not what the page shows, read anew."""
     bad = [
         k for k, line in enumerate(lines) if _is_rubbish(line.text) or _PATCHED.search(line.text)
     ]
-    read = recogniser.texts([_crop(image, lines[k].rect) for k in bad])
+    read = recognizer.texts([_crop(image, lines[k].rect) for k in bad])
     mended = list(lines)
     count = 0
     for k, (text, score) in zip(bad, read, strict=True):
@@ -193,7 +193,7 @@ def _is_rubbish(text: str) -> bool:
 
 
 def _missing(
-    image: Image, lines: Sequence[Line], regions: Sequence[Region], recogniser: Texts
+    image: Image, lines: Sequence[Line], regions: Sequence[Region], recognizer: Texts
 ) -> list[Line]:
     """What can be read where neither the layer nor a figure is: text in pictures, outlines."""
     whole = image.shape[0] * image.shape[1]
@@ -208,7 +208,7 @@ def _missing(
     masked = image.copy()
     for rect in [*rects, *figures]:
         _paint_over(masked, rect)
-    return [line for line in recogniser.lines(masked) if line.text.strip()]
+    return [line for line in recognizer.lines(masked) if line.text.strip()]
 
 
 def _has_strays(image: Image, known: Iterable[Rect]) -> bool:
@@ -228,7 +228,7 @@ def _has_strays(image: Image, known: Iterable[Rect]) -> bool:
 
 
 def _paint_over(image: Image, rect: Rect) -> None:
-    """A rectangle in the colour of its own edge."""
+    """A rectangle in the color of its own edge."""
     x1, y1, x2, y2 = (max(0, round(value)) for value in rect)
     inside = image[y1:y2, x1:x2]
     if inside.size:

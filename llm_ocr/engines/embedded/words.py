@@ -69,7 +69,7 @@ def spans(read: Sequence[Read], inked: Columns, height: int) -> list[Span]:
 def explained(read: Sequence[Read], inked: Columns, height: int) -> float:
     """The share of the ink that the characters account for.
 
-    Letters of a script that the recogniser never saw are passed over, with what it knows beside
+    Letters of a script that the recognizer never saw are passed over, with what it knows beside
     them read for sure.
     """
     if not inked.any():
@@ -85,10 +85,10 @@ def explained(read: Sequence[Read], inked: Columns, height: int) -> float:
 
 def ink_of(crop: Image) -> Ink:
     """What is written in a strip, whether it is darker or lighter than the paper."""
-    grey = cv2.cvtColor(crop, cv2.COLOR_BGR2GRAY)
+    gray = cv2.cvtColor(crop, cv2.COLOR_BGR2GRAY)
     # Not of the rows above and below: a cell's own ground may be what the letters stand on.
-    paper = np.median(grey)
-    ink = cv2.absdiff(grey, np.full_like(grey, paper))
+    paper = np.median(gray)
+    ink = cv2.absdiff(gray, np.full_like(gray, paper))
     darkest = np.searchsorted(np.bincount(ink.ravel()).cumsum(), FARTHEST * ink.size)
     marked = np.asarray(ink > IS_INK * float(darkest), dtype=np.uint8)
     marked[marked.mean(axis=1) > IS_RULE] = 0

@@ -1,4 +1,4 @@
-"""A passport, an identity card or a driving licence: the side with the name."""
+"""A passport, an identity card or a driving license: the side with the name."""
 
 from datetime import date
 from itertools import pairwise
@@ -10,7 +10,7 @@ from pydantic import AliasChoices, BaseModel, Field, model_validator
 class IdCard(BaseModel):
     """An identity document, as it is printed; what it doesn't say is null."""
 
-    document_type: Literal["passport", "identity card", "driving licence", "other"] | None = Field(
+    document_type: Literal["passport", "identity card", "driving license", "other"] | None = Field(
         default=None, title="Document", examples=["identity card"]
     )
     document_number: str | None = Field(

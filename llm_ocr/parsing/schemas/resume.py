@@ -36,9 +36,9 @@ class Position(Period):
     """A job."""
 
     title: str | None = Field(default=None, title="Title", examples=["Data engineer"])
-    organisation: str | None = Field(
+    organization: str | None = Field(
         default=None,
-        title="Organisation",
+        title="Organization",
         validation_alias=AliasChoices("Employer", "Company", "Arbeitgeber", "Firma"),
         examples=["Nordlicht GmbH"],
     )

@@ -158,7 +158,7 @@ def test_who_reads_perfectly_has_every_point(folder: Path) -> None:
     for page, _ in digital(folder):
         score = score_page(page, page.markdown)
         assert (score.characters, score.words, score.in_order) == (1, 1, 1), page.name
-        assert score.neighbours in (1, None)
+        assert score.neighbors in (1, None)
         assert score.is_clean is not False
         assert score.headings.expected == score.headings.found == score.headings.said
         assert score.headings.levels == score.headings.found
@@ -181,8 +181,8 @@ def test_faults_cost_points_each_where_it_belongs(folder: Path) -> None:
     assert score_page(page, flat).headings.said == 0
     pieces = page.markdown.split("\n\n")
     backwards = score_page(page, "\n\n".join(reversed(pieces)))
-    assert backwards.neighbours is not None
-    assert backwards.neighbours < 0.2
+    assert backwards.neighbors is not None
+    assert backwards.neighbors < 0.2
     assert backwards.characters == good.characters > backwards.in_order
     assert score_page(page, page.markdown.replace("e", "c")).characters < 0.95
     assert score_page(page, "").characters == 0
@@ -227,5 +227,5 @@ def test_pages_as_images_keep_their_size_and_their_look_but_no_text(tmp_path: Pa
         assert other.get_textpage().count_chars() == 0
         image = next(other.get_objects(filter=[pdfium.raw.FPDF_PAGEOBJ_IMAGE]))
         assert max(image.get_px_size()) >= 2400
-        grey = [page.render(scale=2).to_numpy().mean() for page in (one, other)]
-        assert grey[0] == pytest.approx(grey[1], abs=0.5)
+        gray = [page.render(scale=2).to_numpy().mean() for page in (one, other)]
+        assert gray[0] == pytest.approx(gray[1], abs=0.5)

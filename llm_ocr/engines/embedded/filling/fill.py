@@ -55,7 +55,7 @@ def filled(schema: Mapping[str, Any], paper: Paper) -> dict[str, Any]:
     values |= owners.contacts(leaves, values)
     for leaf in leaves:
         if leaf.path not in values:
-            values[leaf.path] = _unlabelled(leaf, paper)
+            values[leaf.path] = _unlabeled(leaf, paper)
     lists = {
         one.path: _listed(one, tables[one.path], paper, labels, notation) for one in shape.arrays()
     }
@@ -86,7 +86,7 @@ def _assign(values: Values, pairs: Sequence[Pair], owners: Owners) -> None:
         used.add(key)
 
 
-def _unlabelled(leaf: ScalarField, paper: Paper) -> object:
+def _unlabeled(leaf: ScalarField, paper: Paper) -> object:
     """What needs no label: a currency by its signs, a document's type by its title."""
     if leaf.names.has("currency", "wahrung"):
         return page_currency(leaf, [phrase.text for phrase in paper.phrases])

@@ -25,7 +25,7 @@ class Owners:
     labels: Mapping[int, Sequence[Label]]
 
     def may_have(self, pair: Pair) -> bool:
-        """Whether a labelled value is not one of another party."""
+        """Whether a labeled value is not one of another party."""
         leaf, role = pair.leaf, self._role(pair.leaf)
         is_open = {*pair.wording} <= OPEN
         if says(pair.wording, role) or not (is_open or self._around(leaf)):

@@ -61,7 +61,7 @@ def parties_on(
     wanted = [group for group in groups if _leaf(group, NAME) or _leaf(group, ADDRESS)]
     found: list[Party] = []
     for group in wanted:
-        party = _labelled(paper, group, labels, taken)
+        party = _labeled(paper, group, labels, taken)
         found += [] if party is None else [party]
     for roles, seek in ((ISSUER, _issuer), (RECIPIENT, _recipient)):
         for group in wanted:
@@ -98,7 +98,7 @@ def _party(group: ObjectField, lines: Sequence[_Line]) -> Party:
     return Party(group, values, hull(phrase.rect for phrase in phrases), numbers)
 
 
-def _labelled(
+def _labeled(
     paper: Paper, group: ObjectField, labels: Mapping[int, Sequence[Label]], taken: frozenset[int]
 ) -> Party | None:
     for phrase in paper.phrases:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from llm_ocr.engines.embedded.geometry import Line, Rect, Word, typical_height
-from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.engines.embedded.tables.hidden import behind_words
 from llm_ocr.engines.embedded.tables.lattice import Lattice, merged_places
 from llm_ocr.engines.embedded.tables.rules import Rule, Rules, rules_in

@@ -22,16 +22,16 @@ DARK = 0.6
 Mask = npt.NDArray[np.uint8]
 
 
-def ground_of(grey: Mask, height: float) -> Mask:
+def ground_of(gray: Mask, height: float) -> Mask:
     """What letters and rules are printed on, at each pixel; `height` is that of a usual word."""
     window = max(3, 2 * int(WINDOW * height / 2) + 1)
-    return np.asarray(cv2.medianBlur(grey, window), dtype=np.uint8)
+    return np.asarray(cv2.medianBlur(gray, window), dtype=np.uint8)
 
 
-def as_on_paper(grey: Mask, ground: Mask) -> Mask:
+def as_on_paper(gray: Mask, ground: Mask) -> Mask:
     """Pixels with what is light on a dark ground turned round, so that it is dark on light."""
     dark = ground < DARK * float(np.median(ground))
-    return np.where(dark, 255 - grey, grey).astype(np.uint8)
+    return np.where(dark, 255 - gray, gray).astype(np.uint8)
 
 
 def edges_across(ground: Mask, height: float) -> Iterable[tuple[float, float, float]]:

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 
 from llm_ocr.engines.embedded.geometry import Line, Rect, Word, hull
-from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.engines.embedded.tables.columns import column_gaps, row_cells
 from llm_ocr.engines.embedded.tables.grid import Cell, Grid, as_html, usual_height
 from llm_ocr.engines.embedded.tables.groups import hang, hang_by_rules, without_lone_labels
@@ -66,7 +66,7 @@ def _upright(lines: Sequence[Line], image: Image | None) -> tuple[list[Word], Im
     words = []
     for line in lines:
         for x1, y1, x2, y2, text in ((*word.rect, word.text) for word in line.words):
-            # A recognised word has its line's height, so it stands where the line's middle does.
+            # A recognized word has its line's height, so it stands where the line's middle does.
             at = (x1 + x2) / 2 if line.is_exact else (line.rect[0] + line.rect[2]) / 2
             along, down = slope * (y1 + y2) / 2, slope * at
             words.append(Word((x1 + along, y1 - down, x2 + along, y2 - down), text))

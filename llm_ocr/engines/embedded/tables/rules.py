@@ -13,7 +13,7 @@ from llm_ocr.engines.embedded.geometry import Rect
 from llm_ocr.engines.embedded.tables.grounds import as_on_paper, edges_across, ground_of
 
 # How much wider than its letters a word's rectangle may be, in heights, and of its height how much
-# is the size of its letters, where the recogniser gave it.
+# is the size of its letters, where the recognizer gave it.
 EXACT, ESTIMATED = 0.05, 0.2
 LETTERS = 0.75
 # How much darker than the paper on both sides of it a rule is (0..255).
@@ -71,25 +71,25 @@ def rules_in(
 ) -> Rules:
     """The rules within a rectangle; `height` is that of a usual word in it.
 
-    Words that are not `is_exact`, but recognised, have rectangles larger than their letters.
+    Words that are not `is_exact`, but recognized, have rectangles larger than their letters.
     """
     left, top = max(0, int(rect[0])), max(0, int(rect[1]))
     crop = image[top : int(rect[3]) + 1, left : int(rect[2]) + 1]
     if min(crop.shape[:2]) < 4:
         return NO_RULES
-    grey = on_light_paper(np.asarray(cv2.cvtColor(crop, cv2.COLOR_BGR2GRAY), dtype=np.uint8))
+    gray = on_light_paper(np.asarray(cv2.cvtColor(crop, cv2.COLOR_BGR2GRAY), dtype=np.uint8))
     scale = 1.0
     if height >= LARGE:
         scale = 0.5
-        size = grey.shape[1] // 2, grey.shape[0] // 2
-        grey = np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
+        size = gray.shape[1] // 2, gray.shape[0] // 2
+        gray = np.asarray(cv2.resize(gray, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
     frame = _Frame(left, top, scale)
     tall = height * scale
-    ground = ground_of(grey, tall)
-    grey = as_on_paper(grey, ground)
-    letters = [_letters(grey, box) for box in frame.insets(words, 0)]
-    flat = _long(_dark(grey, 0), (1, int(SHORTEST_ACROSS * tall)), letters, tall)
-    stems, shortest = _dark(grey, 1), SHORTEST_DOWN if is_exact else LETTERS * SHORTEST_DOWN
+    ground = ground_of(gray, tall)
+    gray = as_on_paper(gray, ground)
+    letters = [_letters(gray, box) for box in frame.insets(words, 0)]
+    flat = _long(_dark(gray, 0), (1, int(SHORTEST_ACROSS * tall)), letters, tall)
+    stems, shortest = _dark(gray, 1), SHORTEST_DOWN if is_exact else LETTERS * SHORTEST_DOWN
     boxes = frame.insets(words, EXACT if is_exact else ESTIMATED)
     upright = _long(stems, (int(shortest * tall), 1), boxes, tall)
     down = [
@@ -103,10 +103,10 @@ def rules_in(
     return Rules(tuple(across), tuple(down), placed, tuple(frame.edges(ground, tall)))
 
 
-def _letters(grey: Mask, box: Box) -> Box:
+def _letters(gray: Mask, box: Box) -> Box:
     """The rows of a word's box that its letters fill: from its middle to where all is paper."""
     x1, y1, x2, y2 = box
-    part = grey[y1:y2, x1:x2]
+    part = gray[y1:y2, x1:x2]
     if min(part.shape) < 3:
         return box
     paper = np.percentile(part, PAPER)
@@ -165,17 +165,17 @@ class _Frame:
     def rules(self, mask: Mask, *, at: int, along: int) -> Iterable[Rule]:
         found: Any = cv2.connectedComponentsWithStats(mask)
         origin = self.left, self.top
-        for stats, centre in zip(found[2][1:], found[3][1:], strict=True):
+        for stats, center in zip(found[2][1:], found[3][1:], strict=True):
             if stats[2 + at] <= 2 * THICKEST:
                 start = float(stats[along] / self.scale + origin[along])
                 end = start + float(stats[2 + along] / self.scale)
-                yield Rule(float(centre[at] / self.scale + origin[at]), start, end)
+                yield Rule(float(center[at] / self.scale + origin[at]), start, end)
 
 
-def _dark(grey: Mask, axis: int) -> Mask:
+def _dark(gray: Mask, axis: int) -> Mask:
     """What is darker than the paper on both sides; `axis` is 1 for lines that run down."""
     thin = np.ones((1, THICKEST + 2) if axis else (THICKEST + 2, 1), np.uint8)
-    return (cv2.morphologyEx(grey, cv2.MORPH_BLACKHAT, thin) > DARKER).astype(np.uint8)
+    return (cv2.morphologyEx(gray, cv2.MORPH_BLACKHAT, thin) > DARKER).astype(np.uint8)
 
 
 def _long(

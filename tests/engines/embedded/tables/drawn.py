@@ -13,7 +13,7 @@ from reportlab.pdfbase.pdfmetrics import stringWidth
 from reportlab.pdfgen.canvas import Canvas
 
 from llm_ocr.engines.embedded.geometry import Line, Word, hull
-from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.engines.embedded.recognize import Image
 
 DPI = 150
 SCALE = DPI / 72
@@ -51,7 +51,7 @@ class Style:
     leading: float = 1.2
     row_gap: float = 4.0
     rule: float = 0.6
-    grey: float = 0.0
+    gray: float = 0.0
     dash: tuple[float, ...] = ()
     middle: bool = False
     bold_head: bool = True
@@ -178,7 +178,7 @@ class _Page:
     def _rules(self) -> None:
         rules, heads = self.style.rules, head_rows(self.rows)
         self.canvas.setLineWidth(self.style.rule)
-        self.canvas.setStrokeGray(self.style.grey)
+        self.canvas.setStrokeGray(self.style.gray)
         self.canvas.setDash(*([list(self.style.dash)] if self.style.dash else []))
         if ALL in rules:
             for k, row in enumerate(self.rows):

@@ -221,14 +221,14 @@ SHAPES: dict[str, Shape] = {
 }
 RULED: dict[str, tuple[set[str], dict[str, object]]] = {
     "grid": ({ALL}, {}),
-    "grey": ({ALL}, {"grey": 0.75, "rule": 0.4}),
+    "gray": ({ALL}, {"gray": 0.75, "rule": 0.4}),
     "dashed": ({ALL}, {"dash": (2.0, 2.0)}),
     "middle": ({ALL}, {"middle": True}),
     "shaded grid": ({ALL}, {"shaded": True}),
 }
 OPEN: dict[str, tuple[set[str], dict[str, object]]] = {
     "booktabs": ({OUTER, HEAD}, {"groups": True}),
-    "rows": ({BETWEEN_ROWS}, {"grey": 0.6}),
+    "rows": ({BETWEEN_ROWS}, {"gray": 0.6}),
     "columns": ({BETWEEN_COLUMNS}, {}),
     "columns and head": ({BETWEEN_COLUMNS, OUTER, HEAD}, {}),
     "bare": (set(), {}),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_ocr.engines.embedded.geometry import Line, Rect, Word
-from llm_ocr.engines.embedded.recognise import Image
+from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.engines.embedded.tables import ruled_areas, table_html
 from llm_ocr.engines.embedded.tables.rules import rules_in
 from tests.engines.embedded.tables.drawn import (
@@ -50,7 +50,7 @@ def test_a_table_with_few_rules_or_none_is_read_whole(shape: str, look: str) -> 
 
 
 def test_rules_are_found_through_blur_noise_and_compression() -> None:
-    drawn = sample("heads", "grey", 1)
+    drawn = sample("heads", "gray", 1)
     assert cells(table_html(drawn.lines, scanned(drawn.image))) == cells(drawn.html)
 
 
@@ -146,7 +146,7 @@ def test_rules_down_as_short_as_a_row_are_found() -> None:
 
 
 def raised(one: Line, share: float) -> Line:
-    """A line as a recogniser gives it: with room above and below its letters, in its heights."""
+    """A line as a recognizer gives it: with room above and below its letters, in its heights."""
     room = share * one.height
     words = [
         replace(word, rect=(word.rect[0], word.rect[1] - room, word.rect[2], word.rect[3] + room))

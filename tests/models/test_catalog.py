@@ -11,7 +11,7 @@ import yaml
 
 from llm_ocr.engines.vllm import VllmOptions, vllm_arguments
 from llm_ocr.models import deepseek_ocr, markdown_blocks
-from llm_ocr.models.catalogue import GROUP, PROFILES, all_profiles, profile_named
+from llm_ocr.models.catalog import GROUP, PROFILES, all_profiles, profile_named
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.models.generic import GENERIC
 from llm_ocr.models.profile import TASK_PROMPTS, Gives, ModelProfile, Prompt, Task
@@ -59,7 +59,7 @@ flag = "--max-num-seqs"
 value = 64
 
 [card]
-licence = "MIT"
+license = "MIT"
 gives = ["tables"]
 """
 
@@ -102,7 +102,7 @@ def test_a_toml_file_is_laid_over_its_base(tmp_path: Path) -> None:
         ("--trust-remote-code", None),
         ("--max-num-seqs", "64"),
     ]
-    assert profile.card.licence == "MIT"
+    assert profile.card.license == "MIT"
     assert profile.card.gives == frozenset({Gives.TABLES})
     assert profile.prompt_hash(Task.DOCUMENT) != QWEN_3_VL_8B.prompt_hash(Task.DOCUMENT)
 
@@ -276,7 +276,7 @@ def test_an_entry_point_that_fails_is_named(tmp_path: Path, value: str, fault: s
 
 def test_names_are_known_without_what_files_need() -> None:
     code = (
-        "import sys, json; from llm_ocr.models.catalogue import profile_named; "
+        "import sys, json; from llm_ocr.models.catalog import profile_named; "
         "profile_named('olmocr-2'); print(json.dumps(sorted(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -294,7 +294,7 @@ def test_the_page_about_models_lists_every_profile() -> None:
         cells = [cell.strip() for cell in rows[name].split("|")]
         assert cells[2].strip("`") == profile.model
         assert cells[3] == profile.card.parameters
-        assert cells[4] == profile.card.licence
+        assert cells[4] == profile.card.license
         assert cells[5] == f"{profile.serving.weights_gib:g}"
         assert cells[6] == (", ".join(sorted(profile.card.gives)) or "text only")
         assert cells[7] == ("yes" if profile.card.verified else "no")

@@ -24,7 +24,7 @@ from llm_ocr.engines.embedded.upright import (
 )
 from llm_ocr.engines.embedded.words import Ink, explained, ink_of, spans
 
-# The recogniser's input: strips of this height, no narrower than this, in steps of this width.
+# The recognizer's input: strips of this height, no narrower than this, in steps of this width.
 HEIGHT, NARROWEST, STEP = 48, 64, 8
 # Strips are squeezed by this factor: 6% less work, and as many characters right.
 SQUEEZED = 0.9
@@ -32,7 +32,7 @@ SQUEEZED = 0.9
 SHRINKS = 1.6
 # Ink that may stay unexplained, as specks and rules do, at no cost.
 MOSTLY = 0.9
-# What is read with less confidence is no text of a script that the recogniser knows.
+# What is read with less confidence is no text of a script that the recognizer knows.
 MIN_SCORE = 0.5
 # What can't be read is a line of text if it is so high, in pixels, and so long, in heights.
 LOWEST, WORDS_LONG = 8.0, 4.0
@@ -48,7 +48,7 @@ ONE_CHARACTER = 3.0
 class Page:
     """An upright page and its lines, in no particular order, with how it became upright.
 
-    `unread` are where text stands that can't be read: it is of a script that the recogniser doesn't
+    `unread` are where text stands that can't be read: it is of a script that the recognizer doesn't
     know, or too faint.
     """
 
@@ -90,7 +90,7 @@ class _Strung:
         return low >= LOWEST and long >= WORDS_LONG * low
 
 
-class Recogniser:
+class Recognizer:
     """Finds and reads the lines of an image; may be used by several threads at once."""
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class Recogniser:
     def _read(self, image: Image, strip: Strip) -> _Strung:
         crop = _crop(image, strip)
         width = crop.shape[1]
-        # A character alone is taken for another without the grey beside it that training had.
+        # A character alone is taken for another without the gray beside it that training had.
         batch = np.zeros((1, 3, HEIGHT, max(NARROWEST, width)), np.float32)
         batch[0, :, :, :width] = (crop.astype(np.float32) / 127.5 - 1).transpose(2, 0, 1)
         read = decoded(self._model(batch)[0][0], self._characters)
@@ -205,7 +205,7 @@ def _sureness(read: dict[int, _Strung]) -> float:
 
 
 def _crop(image: Image, strip: Strip) -> Image:
-    """A strip's pixels, lying, in the height that the recogniser takes."""
+    """A strip's pixels, lying, in the height that the recognizer takes."""
     wide = SQUEEZED * HEIGHT * strip.width / max(1.0, strip.height)
     width = max(STEP, round(wide / STEP + 0.5) * STEP)
     factor = max(1.0, strip.height / HEIGHT)

@@ -7,7 +7,7 @@ from PIL import Image, ImageDraw, ImageFont
 from llm_ocr.engines.embedded.doubt import doubtful
 from llm_ocr.engines.embedded.geometry import Line, Word
 from llm_ocr.engines.embedded.reading import Reader, Reading
-from llm_ocr.engines.embedded.recognise import Image as Pixels
+from llm_ocr.engines.embedded.recognize import Image as Pixels
 
 SAID = ("The gauge at the bridge was read", "on every Sunday of the year", "by two old keepers.")
 
@@ -170,7 +170,7 @@ def line(y: float, score: float, x: float = 100, is_exact: bool = False) -> Line
     return Line("somewhat", words, score, is_exact=is_exact)
 
 
-def test_a_line_is_doubtful_by_itself_or_with_its_neighbours() -> None:
+def test_a_line_is_doubtful_by_itself_or_with_its_neighbors() -> None:
     print_ = [line(50 * k, 0.998) for k in range(6)]
     scrawl = [line(1000 + 50 * k, 0.94) for k in range(6)]
     assert doubtful([*print_, *scrawl]) == [False] * 6 + [True] * 6

@@ -19,7 +19,7 @@ def block(language: str, number: int = 0) -> str:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    code = block("python")
+    code = block("python", 1)
     path = tmp_path / code.split("\n")[0].removeprefix("# ")
     path.write_text(code, "utf-8")
     return path

@@ -19,7 +19,12 @@ from llm_ocr.parsing.text_spans import (
     occurrence_between,
 )
 from llm_ocr.records import Box
-from llm_ocr.text.currencies import CURRENCY_SIGNS, CurrencyMention, currencies_in, named_currencies
+from llm_ocr.text.currencies import (
+    CURRENCY_SIGNS,
+    CurrencyMention,
+    currencies_in,
+    named_currencies,
+)
 from llm_ocr.text.dates import dates_in
 from llm_ocr.text.negation import boolean_mentions
 from llm_ocr.text.normalize import WordSpan, words_in
@@ -27,29 +32,39 @@ from llm_ocr.text.notation import FormatVotes, count_format_votes, resolve_dates
 from llm_ocr.text.numbers import numbers_in, possible_numbers
 
 ISO_DATE = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[T ]00:00(?::00(?:\.0+)?)?(?:Z|[+-]\d\d:\d\d)?)?")
+_PLAIN_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_NUMBER_WITH_SEPARATORS = re.compile(r"-?\d+(?:[.,]\d+)+")
+# A number that identifies something (0381) rather than counting it.
+_IDENTIFIER = re.compile(r"0\d+")
+_GROUP_GAP = "[ \u00a0\u2009\u202f'’]"
+# What precedes and follows digits that are part of a longer number.
+_NUMBER_BEFORE = re.compile(r"(?:[\d\-−–]|(?<![^\W\d_])[.,])\Z")
+_NUMBER_AFTER = re.compile(rf"\d|[.,]\d|[-−–]|{_GROUP_GAP}\d{{3}}(?!\d)")
+_GROUP_BEFORE = re.compile(rf"\d{_GROUP_GAP}\Z")
 
 
 class ValueIndex:
-    """What some pieces have of them; each is read once."""
+    """The numbers, dates and currencies of text spans, in whatever notation; each is read once."""
 
     def __init__(self, spans: Sequence[TextSpan]) -> None:
-        self._pieces = spans
+        self._spans = spans
         self._named: dict[tuple[int, str], set[str]] = {}
 
     def numbers(self, value: Decimal, written: str) -> list[Occurrence]:
-        """Where a number stands: as it was written first, then in any other notation."""
+        """The occurrences of a number: first those written as given, then other notations."""
         if not value.is_finite():
             return []
-        places = [place for place, _ in self._amounts.get(value, ())]
+        places = [place for place, _ in self._numbers.get(value, ())]
         if 0 < value < 1:
-            shares = self._amounts.get(value * 100, ())
-            places += [place for place, percent in shares if percent]
-        same = {written, f"{value.normalize():f}"}
-        exact = [replace(one, matched=MatchType.EXACT) for one in places if self._text(one) in same]
-        return exact + [one for one in places if self._text(one) not in same]
+            percentages = self._numbers.get(value * 100, ())
+            places += [place for place, is_percent in percentages if is_percent]
+        as_given = {written, f"{value.normalize():f}"}
+        exact = [place for place in places if self._text(place) in as_given]
+        others = [place for place in places if self._text(place) not in as_given]
+        return [*(replace(place, matched=MatchType.EXACT) for place in exact), *others]
 
     def dates(self, value: str) -> list[Occurrence]:
-        """Where the day of an ISO date stands."""
+        """The occurrences of the day of an ISO date."""
         match = ISO_DATE.fullmatch(value)
         try:
             return self._dates.get(date.fromisoformat(match[1]), []) if match else []
@@ -57,88 +72,90 @@ class ValueIndex:
             return []
 
     def currencies(self, code: str) -> list[Occurrence]:
-        """A currency by its sign, where that is not said to be another's: `$` on a page with
-        amounts in CAD is no USD."""
+        """The signs of a currency, unless the page names another currency with the same sign: `$`
+        on a page with amounts in CAD is not USD."""
         found: list[Occurrence] = []
-        for k, one in self._signs:
-            if one.code != code:
+        for k, mention in self._currency_mentions:
+            if mention.code != code:
                 continue
-            named = self._currencies(self._pieces[k].page, one.sign) if one.bare else {code}
+            page = self._spans[k].page
+            named = self._currencies_of(page, mention.sign) if mention.bare else {code}
             if not named or code in named:
-                doubtful = len(named) > 1
-                found.append(
-                    Occurrence(MatchType.NORMALIZED, k, k, one.start, one.end, doubtful=doubtful)
-                )
+                place = _place(k, mention.start, mention.end, len(named) > 1)
+                found.append(place)
         return found
 
-    def signs(self, sign: str) -> list[Occurrence]:
-        """A currency's sign as it is, but for those that letters in front make another's."""
+    def currency_signs(self, sign: str) -> list[Occurrence]:
+        """The occurrences of a sign, except where letters before it make it another currency's."""
         return [
-            Occurrence(MatchType.EXACT, k, k, one.end - len(sign), one.end)
-            for k, one in self._signs
-            if one.sign == sign and one.code == CURRENCY_SIGNS[sign]
+            Occurrence(MatchType.EXACT, k, k, mention.end - len(sign), mention.end)
+            for k, mention in self._currency_mentions
+            if mention.sign == sign and mention.code == CURRENCY_SIGNS[sign]
         ]
 
-    def _text(self, one: Occurrence) -> str:
-        return self._pieces[one.first].text[one.start : one.end]
+    def _text(self, place: Occurrence) -> str:
+        return self._spans[place.first].text[place.start : place.end]
 
     @cached_property
-    def _tallies(self) -> dict[int, FormatVotes]:
-        """For each page how its numbers and dates are written; where it doesn't tell, how those
-        of all pages are."""
+    def _format_votes(self) -> dict[int, FormatVotes]:
+        """How each page writes numbers and dates; a page without evidence follows all pages."""
         pages: dict[int, FormatVotes] = defaultdict(FormatVotes)
-        for span in self._pieces:
+        for span in self._spans:
             pages[span.page] += count_format_votes(span.text)
-        whole = sum(pages.values(), FormatVotes())
-        return {page: one.or_else(whole) for page, one in pages.items()}
+        document = sum(pages.values(), FormatVotes())
+        return {page: votes.or_else(document) for page, votes in pages.items()}
 
     @cached_property
-    def _amounts(self) -> dict[Decimal, list[tuple[Occurrence, bool]]]:
+    def _numbers(self) -> dict[Decimal, list[tuple[Occurrence, bool]]]:
         """Where each number is written, and whether as a percentage."""
         found: dict[Decimal, list[tuple[Occurrence, bool]]] = defaultdict(list)
-        for k, span in enumerate(self._pieces):
-            decimal_comma = self._tallies[span.page].decimal_comma
-            for one in numbers_in(span.text):
-                meant = resolve_numbers(one.values, decimal_comma)
-                place = _place(k, one.start, one.end, one.partial or len(meant) > 1)
-                for reading in meant:
-                    found[reading].append((place, one.percent))
+        for k, span in enumerate(self._spans):
+            decimal_comma = self._format_votes[span.page].decimal_comma
+            for mention in numbers_in(span.text):
+                values = resolve_numbers(mention.values, decimal_comma)
+                doubtful = mention.partial or len(values) > 1
+                place = _place(k, mention.start, mention.end, doubtful)
+                for value in values:
+                    found[value].append((place, mention.percent))
         return found
 
     @cached_property
     def _dates(self) -> dict[date, list[Occurrence]]:
         found: dict[date, list[Occurrence]] = defaultdict(list)
-        for k, span in enumerate(self._pieces):
-            month_first = self._tallies[span.page].month_first
-            for one in dates_in(span.text):
-                meant = resolve_dates(one.values, month_first)
-                place = _place(k, one.start, one.end, len(meant) > 1)
-                for reading in meant:
-                    found[reading].append(place)
+        for k, span in enumerate(self._spans):
+            month_first = self._format_votes[span.page].month_first
+            for mention in dates_in(span.text):
+                values = resolve_dates(mention.values, month_first)
+                place = _place(k, mention.start, mention.end, len(values) > 1)
+                for value in values:
+                    found[value].append(place)
         return found
 
     @cached_property
-    def _signs(self) -> list[tuple[int, CurrencyMention]]:
-        """The signs of currencies, each with its piece."""
-        return [(k, one) for k, span in enumerate(self._pieces) for one in currencies_in(span.text)]
+    def _currency_mentions(self) -> list[tuple[int, CurrencyMention]]:
+        """The currency signs, each with the index of its span."""
+        return [
+            (k, mention)
+            for k, span in enumerate(self._spans)
+            for mention in currencies_in(span.text)
+        ]
 
     @cached_property
-    def _texts(self) -> dict[int, str]:
-        """The text of each page."""
+    def _page_texts(self) -> dict[int, str]:
         pages: dict[int, list[str]] = defaultdict(list)
-        for span in self._pieces:
+        for span in self._spans:
             pages[span.page].append(span.text)
         return {page: "\n".join(texts) for page, texts in pages.items()}
 
-    def _currencies(self, page: int, sign: str) -> set[str]:
-        """Which of the currencies with this sign a page names; else which the document does."""
-        return self._on_page(page, sign) or set[str]().union(
-            *(self._on_page(other, sign) for other in self._texts)
+    def _currencies_of(self, page: int, sign: str) -> set[str]:
+        """The currencies with this sign that a page names; if it names none, the document's."""
+        return self._named_on_page(page, sign) or set[str]().union(
+            *(self._named_on_page(other, sign) for other in self._page_texts)
         )
 
-    def _on_page(self, page: int, sign: str) -> set[str]:
+    def _named_on_page(self, page: int, sign: str) -> set[str]:
         if (page, sign) not in self._named:
-            self._named[page, sign] = named_currencies(self._texts[page], sign)
+            self._named[page, sign] = named_currencies(self._page_texts[page], sign)
         return self._named[page, sign]
 
 
@@ -146,47 +163,36 @@ def _place(span: int, start: int, end: int, doubtful: bool) -> Occurrence:
     return Occurrence(MatchType.NORMALIZED, span, span, start, end, doubtful=doubtful)
 
 
-_NUMBER = re.compile(r"-?\d+(\.\d+)?")
-_NOTED = re.compile(r"-?\d+(?:[.,]\d+)+")
-# A number that names something (0381) and counts nothing.
-_NAME = re.compile(r"0\d+")
-_GAP = "[ \u00a0\u2009\u202f'’]"
-# What stands before and behind digits that are a part of a longer number.
-_BEFORE = re.compile(r"(?:[\d\-−–]|(?<![^\W\d_])[.,])\Z")
-_BEHIND = re.compile(rf"\d|[.,]\d|[-−–]|{_GAP}\d{{3}}(?!\d)")
-_GROUP_BEFORE = re.compile(rf"\d{_GAP}\Z")
-
-
 class TextIndex:
-    """The words, numbers and dates of some pieces; made once, asked for each value."""
+    """The words, numbers and dates of text spans, indexed once for the look-up of many values."""
 
     def __init__(self, spans: Sequence[TextSpan]) -> None:
         self.spans = spans
         self._tokens = TokenSequence(spans)
-        self._alike = FuzzyMatcher(self._tokens)
-        self._readings = ValueIndex(spans)
+        self._fuzzy = FuzzyMatcher(self._tokens)
+        self._values = ValueIndex(spans)
         self._known: dict[tuple[type, str], Sequence[Occurrence]] = {}
-        self._parts: dict[str, Sequence[Occurrence]] = {}
+        self._known_parts: dict[str, Sequence[Occurrence]] = {}
 
     @property
     def words(self) -> Sequence[Sequence[WordSpan]]:
-        """Those of each piece."""
+        """The words of each span."""
         return self._tokens.words
 
-    def quote(self, one: Occurrence) -> str:
-        """The text of an occurrence as it stands on the page."""
-        if one.first == one.last:
-            return self.spans[one.first].text[one.start : one.end]
-        texts = [self.spans[k].text for k in range(one.first, one.last + 1)]
-        texts[0], texts[-1] = texts[0][one.start :], texts[-1][: one.end]
+    def quote(self, place: Occurrence) -> str:
+        """The text of an occurrence as the page has it."""
+        if place.first == place.last:
+            return self.spans[place.first].text[place.start : place.end]
+        texts = [self.spans[k].text for k in range(place.first, place.last + 1)]
+        texts[0], texts[-1] = texts[0][place.start :], texts[-1][: place.end]
         return " ".join(texts)
 
-    def box(self, one: Occurrence) -> Box | None:
-        """The rectangle around an occurrence; None where none of its pieces has a box."""
+    def box(self, place: Occurrence) -> Box | None:
+        """The rectangle around an occurrence; None if none of its spans has a box."""
         boxes: list[Box] = []
-        for k in range(one.first, one.last + 1):
-            start = one.start if k == one.first else 0
-            end = one.end if k == one.last else len(self.spans[k].text)
+        for k in range(place.first, place.last + 1):
+            start = place.start if k == place.first else 0
+            end = place.end if k == place.last else len(self.spans[k].text)
             box = self.spans[k].box_of(start, end)
             boxes += [] if box is None else [box]
         if not boxes:
@@ -196,104 +202,107 @@ class TextIndex:
         return Box(min(lefts), min(tops), max(rights), max(bottoms))
 
     def occurrences(self, value: object) -> Sequence[Occurrence]:
-        """Every place of a value in the best way that it is found: as it is, normalized, fuzzy."""
+        """Every occurrence by the best match there is: exact, else normalized, else fuzzy."""
         key = type(value), str(value)
         if key not in self._known:
-            self._known[key] = self._sought(value)
+            self._known[key] = self._find(value)
         return self._known[key]
 
-    def _sought(self, value: object) -> Sequence[Occurrence]:
+    def _find(self, value: object) -> Sequence[Occurrence]:
         if isinstance(value, bool):
-            return list(self._boolean(value))
+            return list(self._find_boolean(value))
         if isinstance(value, int | float):
-            return self._readings.numbers(Decimal(str(value)), str(value))
-        return self._text(str(value).strip())
+            return self._values.numbers(Decimal(str(value)), str(value))
+        return self._find_text(str(value).strip())
 
-    def _boolean(self, value: bool) -> Iterator[Occurrence]:
+    def _find_boolean(self, value: bool) -> Iterator[Occurrence]:
         for k, span in enumerate(self.spans):
             for start, end in boolean_mentions(span.text, value):
                 yield Occurrence(MatchType.NORMALIZED, k, k, start, end)
 
-    def _text(self, value: str) -> Sequence[Occurrence]:
+    def _find_text(self, value: str) -> Sequence[Occurrence]:
         if not value:
             return []
-        if _NUMBER.fullmatch(value):
-            return self._written_number(value)
-        if _NOTED.fullmatch(value) and (readings := possible_numbers(value.lstrip("-"))):
-            return self._noted_number(value, readings)
-        places = self._as_words(value) or self._readings.dates(value)
-        places = places or self._readings.currencies(value.upper())
-        # A date that differs by a digit is another one.
+        if _PLAIN_NUMBER.fullmatch(value):
+            return self._find_plain_number(value)
+        is_formatted = _NUMBER_WITH_SEPARATORS.fullmatch(value)
+        if is_formatted and (numbers := possible_numbers(value.lstrip("-"))):
+            return self._find_formatted_number(value, numbers)
+        places = self._find_words(value) or self._values.dates(value)
+        places = places or self._values.currencies(value.upper())
+        # A date with a wrong digit is another date.
         if places or ISO_DATE.fullmatch(value):
             return places
-        return self._alike.places(value) or self._in_parts(value)
+        return self._fuzzy.occurrences(value) or self._find_parts(value)
 
-    def _noted_number(self, value: str, readings: Sequence[Decimal]) -> list[Occurrence]:
-        """A number that is told as a page may write it: 234,50 is not the end of 1.234,50."""
-        whole = [one for one in self._as_words(value) if self._is_whole(value, one)]
-        if whole or len(readings) > 1:
+    def _find_formatted_number(self, value: str, numbers: Sequence[Decimal]) -> list[Occurrence]:
+        """A number in a page's notation, not as part of a longer one: 234,50 in 1.234,50."""
+        whole = [place for place in self._find_words(value) if self._is_whole(value, place)]
+        if whole or len(numbers) > 1:
             return whole
         sign = -1 if value.startswith("-") else 1
-        return self._readings.numbers(sign * readings[0], value)
+        return self._values.numbers(sign * numbers[0], value)
 
-    def _written_number(self, value: str) -> list[Occurrence]:
-        """A text that is a number, sought as one; else as it is, but not within another number."""
+    def _find_plain_number(self, value: str) -> list[Occurrence]:
+        """A text that is a number: as that number, else as text, but not within another number."""
         places: list[Occurrence] = []
-        if not _NAME.fullmatch(value):
-            places = self._readings.numbers(_decimal(value), value)
+        if not _IDENTIFIER.fullmatch(value):
+            places = self._values.numbers(_decimal(value), value)
         return places or [
-            self._doubted(one)
-            for one in self._as_words(value)
-            if one.matched is MatchType.EXACT and self._is_whole(value, one)
+            replace(place, doubtful=self._is_beside_slash(place))
+            for place in self._find_words(value)
+            if place.matched is MatchType.EXACT and self._is_whole(value, place)
         ]
 
-    def _is_whole(self, value: str, one: Occurrence) -> bool:
-        """Whether neither digits nor a sign belong to the number that stands at a place."""
-        text = self.spans[one.first].text
-        before, behind = text[max(0, one.start - 2) : one.start], text[one.end : one.end + 5]
-        if _NAME.fullmatch(value):
-            # INV-0381 is no negative number, and (0381) neither.
+    def _is_whole(self, value: str, place: Occurrence) -> bool:
+        """Whether the number is not part of a longer one, and has no sign that `value` lacks."""
+        text = self.spans[place.first].text
+        before, after = text[max(0, place.start - 2) : place.start], text[place.end : place.end + 5]
+        if _IDENTIFIER.fullmatch(value):
+            # INV-0381 is no negative number, nor is (0381).
             before = re.sub(r"(?<=[^\W\d_])-\Z", "", before)
-        elif before[-1:] == "(" and behind[:1] == ")":
+        elif before[-1:] == "(" and after[:1] == ")":
             return False
         if re.match(r"\d{3}(?!\d)", value) and _GROUP_BEFORE.search(before):
             return False
-        return not _BEFORE.search(before) and not _BEHIND.match(behind)
+        return not _NUMBER_BEFORE.search(before) and not _NUMBER_AFTER.match(after)
 
-    def _doubted(self, one: Occurrence) -> Occurrence:
-        """A number between slashes is doubtful: it may be a part of a date."""
-        text = self.spans[one.first].text
-        slashed = "/" in (text[max(0, one.start - 1) : one.start], text[one.end : one.end + 1])
-        return replace(one, doubtful=slashed)
+    def _is_beside_slash(self, place: Occurrence) -> bool:
+        """Whether a number may be part of a date."""
+        text = self.spans[place.first].text
+        return "/" in (
+            text[max(0, place.start - 1) : place.start],
+            text[place.end : place.end + 1],
+        )
 
-    def _as_words(self, value: str) -> list[Occurrence]:
+    def _find_words(self, value: str) -> list[Occurrence]:
         words = list(words_in(value))
         if not words:
-            return self._as_marks(value)
-        places, texts = self._tokens.places, self._tokens.texts
+            return self._find_symbols(value)
+        positions, texts = self._tokens.positions, self._tokens.texts
         wanted = [word.text for word in words]
-        rarest = min(range(len(words)), key=lambda k: len(places.get(wanted[k], ())))
+        rarest = min(range(len(words)), key=lambda k: len(positions.get(wanted[k], ())))
         found: list[Occurrence] = []
-        for at in places.get(wanted[rarest], ()):
+        for at in positions.get(wanted[rarest], ()):
             start = at - rarest
             if start < 0 or texts[start : start + len(words)] != wanted:
                 continue
             if run := self._tokens.run(start, len(words)):
-                found.append(self._exactly(value, words[0].start, run))
+                found.append(self._exact_or_normalized(value, words[0].start, run))
         return found
 
-    def _as_marks(self, value: str) -> list[Occurrence]:
-        """A text without a letter or digit."""
+    def _find_symbols(self, value: str) -> list[Occurrence]:
+        """A text without letters and digits."""
         if value in CURRENCY_SIGNS:
-            return self._readings.signs(value)
+            return self._values.currency_signs(value)
         return [
             Occurrence(MatchType.EXACT, k, k, match.start(), match.end())
             for k, span in enumerate(self.spans)
             for match in re.finditer(re.escape(value), span.text)
         ]
 
-    def _exactly(self, value: str, lead: int, run: Sequence[TextToken]) -> Occurrence:
-        """A run of the value's words: exact where the page has the value as it is."""
+    def _exact_or_normalized(self, value: str, lead: int, run: Sequence[TextToken]) -> Occurrence:
+        """A run of the value's words, of which the first begins at `lead` in the value."""
         first, last = run[0], run[-1]
         start = first.start - lead
         text = self.spans[first.span].text
@@ -301,46 +310,44 @@ class TextIndex:
             return Occurrence(MatchType.EXACT, first.span, first.span, start, start + len(value))
         return occurrence_between(MatchType.NORMALIZED, first, last)
 
-    def _in_parts(self, value: str) -> list[Occurrence]:
-        """A text of several lines or parts with commas, each of which stands on the page."""
+    def _find_parts(self, value: str) -> list[Occurrence]:
+        """A text of several lines or comma-separated parts that are near each other on a page."""
         parts = [part.strip() for part in re.split(r"[\n,;]+", value) if part.strip()]
         if len(parts) < 2:
             return []
-        found = [self._part(part) for part in parts]
+        found = [self._find_part(part) for part in parts]
         if not all(found):
             return []
         first = found[0][0]
         near = [_nearest(places, first.first) for places in found]
-        pages = {self.spans[one.first].page for one in near}
+        pages = {self.spans[place.first].page for place in near}
         if len(pages) > 1:
             return []
-        low = min(near, key=lambda one: (one.first, one.start))
-        high = max(near, key=lambda one: (one.last, one.end))
+        low = min(near, key=lambda place: (place.first, place.start))
+        high = max(near, key=lambda place: (place.last, place.end))
         if high.last - low.first > 3 * len(parts):
             return []
-        likeness = min(one.similarity for one in near)
-        how = (
-            MatchType.FUZZY
-            if any(one.matched is MatchType.FUZZY for one in near)
-            else MatchType.NORMALIZED
-        )
-        return [Occurrence(how, low.first, high.last, low.start, high.end, likeness)]
+        similarity = min(place.similarity for place in near)
+        is_fuzzy = any(place.matched is MatchType.FUZZY for place in near)
+        how = MatchType.FUZZY if is_fuzzy else MatchType.NORMALIZED
+        return [Occurrence(how, low.first, high.last, low.start, high.end, similarity)]
 
-    def _part(self, part: str) -> Sequence[Occurrence]:
-        """The places of a part, in reading order."""
-        if part not in self._parts:
-            self._parts[part] = self._as_words(part) or self._alike.places(part)
-        return self._parts[part]
+    def _find_part(self, part: str) -> Sequence[Occurrence]:
+        """The occurrences of a part, in reading order."""
+        if part not in self._known_parts:
+            places = self._find_words(part) or self._fuzzy.occurrences(part)
+            self._known_parts[part] = places
+        return self._known_parts[part]
 
 
 def _nearest(places: Sequence[Occurrence], span: int) -> Occurrence:
-    """Of places in reading order the one that begins nearest to a piece, the first of them."""
-    above = bisect_left(places, span, key=lambda one: one.first)
+    """Of occurrences in reading order the one nearest to a span; of equally near ones the first."""
+    above = bisect_left(places, span, key=lambda place: place.first)
     around = [places[above]] if above < len(places) else []
     if above:
         below = places[above - 1].first
-        around.insert(0, places[bisect_left(places, below, key=lambda one: one.first)])
-    return min(around, key=lambda one: abs(one.first - span))
+        around.insert(0, places[bisect_left(places, below, key=lambda place: place.first)])
+    return min(around, key=lambda place: abs(place.first - span))
 
 
 def _decimal(value: str) -> Decimal:

@@ -27,11 +27,29 @@ from llm_ocr.text.table_markup import (
     split_at_tables,
 )
 
+_MARKDOWN_MARKUP = re.compile(r"^\s{0,3}#{1,6}\s+|</?center>|\*\*|__|^\s*[-*+]\s+", re.IGNORECASE)
+TITLE_LABELS = frozenset({"title", "sub_title"})
+# Height of a line, in character widths.
+LINE_HEIGHT = 2.4
+# Share of a table's width that its columns' text takes where the character width is unknown; gaps
+# take the rest.
+INK_SHARE = 0.55
+# Line breaks are estimated in paragraphs of at most this many words; in longer ones a line is
+# estimated from the share of the text before it.
+MAX_WRAPPED_WORDS = 60
+# Uncertainty of that estimate, in lines.
+LINE_SLACK = 0.3
+# Lines are not evenly spaced: a box extends this far beyond its own, in lines.
+LINE_MARGIN = 0.2
+# Line spacing of short, separate lines, in character widths: between that of prose and of tables.
+LOOSE_LINE_HEIGHT = 3.4
+
 
 def wrap_evenly(starts: Sequence[int], lines: int) -> tuple[int, ...]:
-    """Where each line but the first begins, so that lines differ least in length.
+    """Where each line but the first begins, for lines of the most even length.
 
-    `starts` are the places where words begin, and one for the end; takes words squared times lines.
+    `starts` are the offsets at which words begin, and one for the end of the text. The time is
+    words squared times lines.
     """
     count = len(starts) - 1
     lines = min(lines, count)
@@ -55,28 +73,12 @@ def wrap_evenly(starts: Sequence[int], lines: int) -> tuple[int, ...]:
     return tuple(breaks)
 
 
-_MARKUP = re.compile(r"^\s{0,3}#{1,6}\s+|</?center>|\*\*|__|^\s*[-*+]\s+", re.IGNORECASE)
-TITLE_LABELS = frozenset({"title", "sub_title"})
-# A line's height is about this many widths of a character.
-LINE_HEIGHT = 2.4
-# Columns of a table of which nothing is known take this share of its width; gaps take the rest.
-INK_SHARE = 0.55
-# Of a paragraph with more words than this only the share of its text tells the line.
-MAX_WRAPPED_WORDS = 60
-# How far off, in lines, that may be.
-LINE_SLACK = 0.3
-# Lines are not all as far apart: a box reaches this much over its own, in lines.
-LINE_MARGIN = 0.2
-# Lines set this far apart, in widths of a character: between those of prose and those of a table.
-LOOSE_LINE_HEIGHT = 3.4
-
-
 @dataclass(frozen=True)
 class TextSpan:
-    """A text, its page (an index), and where it stands; `box` None where nobody knows.
+    """A text with the index of its page and its box, None where that is unknown.
 
-    `row` is the same for the cells of one row of a table, and for nothing else; `heading` is the
-    text at the top of a cell's column. A piece without a row runs over `lines` lines.
+    `row` identifies a table's row: its cells share it, and other spans have none. `heading` is the
+    text at the top of a cell's column. A span without a row has `lines` lines.
     """
 
     text: str
@@ -87,8 +89,8 @@ class TextSpan:
     lines: int = 1
 
     def box_of(self, start: int, end: int) -> Box | None:
-        """Where the characters from `start` to `end` stand: for one line of text by proportion,
-        for a paragraph the lines that they are likely in, for a cell all of it."""
+        """The box of the characters from `start` to `end`: for one line of text by proportion, for
+        a paragraph the lines that probably contain them, for a table cell the whole cell."""
         if self.box is None or self.row is not None or not self.text:
             return self.box
         box, length = self.box, len(self.text)
@@ -97,19 +99,19 @@ class TextSpan:
             return Box(
                 box.x1 + start / length * width, box.y1, box.x1 + end / length * width, box.y2
             )
-        breaks = self._breaks
+        breaks = self._line_starts
         if breaks is None:
             top = max(0, math.floor(start / length * self.lines - LINE_SLACK))
             bottom = min(self.lines, math.ceil(end / length * self.lines + LINE_SLACK))
-            return _band(box, top / self.lines, bottom / self.lines)
+            return _horizontal_band(box, top / self.lines, bottom / self.lines)
         first = sum(one <= start for one in breaks)
         last = sum(one < end for one in breaks) + 1
         over, under = max(0.0, first - LINE_MARGIN), min(float(self.lines), last + LINE_MARGIN)
-        return _band(box, over / self.lines, under / self.lines)
+        return _horizontal_band(box, over / self.lines, under / self.lines)
 
     @cached_property
-    def _breaks(self) -> tuple[int, ...] | None:
-        """Where the lines of a short paragraph begin but the first; None for a long one."""
+    def _line_starts(self) -> tuple[int, ...] | None:
+        """Where the lines of a short paragraph begin, except the first; None for a long one."""
         starts = [match.start() for match in re.finditer(r"\S+", self.text)]
         if len(starts) > MAX_WRAPPED_WORDS:
             return None
@@ -117,7 +119,7 @@ class TextSpan:
 
 
 def split_spans(pages: Sequence[PageText]) -> list[TextSpan]:
-    """The pieces of all pages in reading order."""
+    """The spans of all pages in reading order."""
     spans: list[TextSpan] = []
     rows = 0
     for number, page in enumerate(pages):
@@ -125,29 +127,29 @@ def split_spans(pages: Sequence[PageText]) -> list[TextSpan]:
         for block in page.blocks:
             if block.label in FIGURE_LABELS and not block.text.strip():
                 continue
-            found = list(_of_block(block, number, rows, width))
+            found = list(_block_spans(block, number, rows, width))
             rows = max([rows, *(span.row + 1 for span in found if span.row is not None)])
             spans += found
     return spans
 
 
-def _of_block(block: Block, page: int, rows: int, width: float | None) -> Iterator[TextSpan]:
-    parts = _parts(block.text)
-    sizes = [_height(part) for part in parts]
+def _block_spans(block: Block, page: int, rows: int, width: float | None) -> Iterator[TextSpan]:
+    parts = _split_block(block.text)
+    sizes = [_part_height(part) for part in parts]
     top = 0.0
     for part, size in zip(parts, sizes, strict=True):
         bottom = top + size / sum(sizes)
-        box = _band(block.box, top, bottom) if block.box else None
+        box = _horizontal_band(block.box, top, bottom) if block.box else None
         if isinstance(part, str):
             prose = block.label not in TITLE_LABELS
             yield TextSpan(part, page, box, lines=_line_count(part, box, width if prose else None))
         else:
-            yield from _cells(part, page, box, rows, width)
+            yield from _cell_spans(part, page, box, rows, width)
             rows += len(part)
         top = bottom
 
 
-def _parts(text: str) -> list[str | TableRows]:
+def _split_block(text: str) -> list[str | TableRows]:
     """A block's lines and tables, from top to bottom."""
     parts: list[str | TableRows] = []
     for is_table, span in split_at_tables(hidden(text)):
@@ -160,41 +162,41 @@ def _parts(text: str) -> list[str | TableRows]:
                 table.append(line)
                 continue
             if table:
-                parts.append(_without_escapes(read_markdown_table(table)))
+                parts.append(_unescape_cells(read_markdown_table(table)))
                 table = []
-            if clean := _MARKUP.sub("", line).strip():
+            if clean := _MARKDOWN_MARKUP.sub("", line).strip():
                 parts.append(shown(clean))
     return [part for part in parts if part]
 
 
-def _without_escapes(grid: TableRows) -> TableRows:
+def _unescape_cells(grid: TableRows) -> TableRows:
     return [[replace(cell, text=shown(cell.text)) for cell in row] for row in grid]
 
 
-def _height(part: str | TableRows) -> float:
-    """How much of a block's height a part takes: a table's row as much as a line of 80."""
-    return math.ceil(len(part) / 80) if isinstance(part, str) else sum(_depths(part))
+def _part_height(part: str | TableRows) -> float:
+    """The part's share of a block's height, in lines of 80 characters or rows of a table."""
+    return math.ceil(len(part) / 80) if isinstance(part, str) else sum(_row_heights(part))
 
 
-def _depths(grid: TableRows) -> list[int]:
-    """How many lines each row of a table has, from the longest of its cells."""
+def _row_heights(grid: TableRows) -> list[int]:
+    """The number of lines of each row of a table, from the longest of its cells."""
     return [
         max(1, *(cell.text.count("\n") + 1 for cell in row), *(len(c.text) // 60 for c in row))
         for row in grid
     ]
 
 
-def _cells(
+def _cell_spans(
     grid: TableRows, page: int, box: Box | None, rows: int, width: float | None
 ) -> Iterator[TextSpan]:
-    depths, edges = _depths(grid), _edges(grid, box, width)
+    depths, edges = _row_heights(grid), _column_edges(grid, box, width)
     headings = {cell.column: cell.text for cell in grid[0]}
     top = 0
     for number, (row, depth) in enumerate(zip(grid, depths, strict=True)):
         for cell in row:
             inner = None
             if box is not None:
-                band = _band(box, top / sum(depths), (top + depth) / sum(depths))
+                band = _horizontal_band(box, top / sum(depths), (top + depth) / sum(depths))
                 last = min(cell.column + cell.columns, len(edges) - 1)
                 inner = Box(edges[cell.column], band.y1, edges[last], band.y2)
             heading = headings.get(cell.column, "") if number else ""
@@ -203,11 +205,11 @@ def _cells(
         top += depth
 
 
-def _edges(grid: TableRows, box: Box | None, width: float | None) -> list[float]:
-    """Where columns begin and end: each as wide as its text, with the gaps in proportion."""
+def _column_edges(grid: TableRows, box: Box | None, width: float | None) -> list[float]:
+    """The column boundaries: each column as wide as its text, with gaps in proportion."""
     count = max(cell.column + cell.columns for row in grid for cell in row)
     texts = [1] * count
-    for cell in _single(grid):
+    for cell in _unmerged_cells(grid):
         longest = max(map(len, cell.text.split("\n")))
         texts[cell.column] = max(texts[cell.column], min(60, longest))
     if box is None:
@@ -217,7 +219,7 @@ def _edges(grid: TableRows, box: Box | None, width: float | None) -> list[float]
     if width is None:
         inked = INK_SHARE * whole
     scale = inked / sum(texts)
-    # Wide columns are set with more room around them than narrow ones.
+    # Wide columns have wider gaps around them than narrow ones.
     rooms = [one + other for one, other in pairwise(texts)]
     edges, at = [box.x1], box.x1
     for text, room in zip(texts, rooms, strict=False):
@@ -227,20 +229,20 @@ def _edges(grid: TableRows, box: Box | None, width: float | None) -> list[float]
     return [*edges, box.x2]
 
 
-def _single(grid: TableRows) -> Iterator[TableCell]:
+def _unmerged_cells(grid: TableRows) -> Iterator[TableCell]:
     return (cell for row in grid for cell in row if cell.columns == 1)
 
 
-def _band(box: Box, top: float, bottom: float) -> Box:
+def _horizontal_band(box: Box, top: float, bottom: float) -> Box:
     height = box.y2 - box.y1
     return Box(box.x1, box.y1 + top * height, box.x2, box.y1 + bottom * height)
 
 
 def _line_count(text: str, box: Box | None, width: float | None = None) -> int:
-    """How many lines a paragraph has, if its characters fill its box.
+    """The number of lines of a paragraph whose characters fill its box.
 
-    Where they would be much wider than the page's usual ones (`width`), its lines are short and
-    apart, as those of a column: then their distance tells how many there are.
+    Where the characters would be much wider than is usual on the page (`width`), the lines are
+    short and far apart, as in a column: their number then follows from the line spacing.
     """
     if box is None or box.area <= 0:
         return 1
@@ -252,7 +254,7 @@ def _line_count(text: str, box: Box | None, width: float | None = None) -> int:
 
 
 def _character_width(blocks: Sequence[Block]) -> float | None:
-    """How wide a character is on this page, from the blocks that are a line or a paragraph."""
+    """The width of a character on this page, from the blocks that are a line or a paragraph."""
     widths = [
         (block.box.x2 - block.box.x1) * _line_count(block.text, block.box) / len(block.text)
         for block in blocks
@@ -267,9 +269,9 @@ def _character_width(blocks: Sequence[Block]) -> float | None:
 
 @dataclass(frozen=True)
 class Occurrence:
-    """A stretch of pieces: from `start` in the first to `end` in the last, of one page.
+    """Where a value occurs on a page: from `start` in the span `first` to `end` in the span `last`.
 
-    `doubtful`: what stands there may as well be something else (03/04/2024).
+    `doubtful`: the text there has another interpretation that is as likely (03/04/2024).
     """
 
     matched: MatchType
@@ -283,7 +285,7 @@ class Occurrence:
 
 @dataclass(frozen=True)
 class TextToken:
-    """A word as it is compared, and where in which piece it stands."""
+    """A normalized word and its position in the span with the index `span`."""
 
     text: str
     span: int
@@ -292,7 +294,7 @@ class TextToken:
 
 
 class TokenSequence:
-    """The words of some pieces, one after the other."""
+    """The words of text spans in reading order, with the positions of each word."""
 
     def __init__(self, spans: Sequence[TextSpan]) -> None:
         self.spans = spans
@@ -303,12 +305,12 @@ class TokenSequence:
             for word in words
         ]
         self.texts = [token.text for token in self.all]
-        self.places: dict[str, list[int]] = defaultdict(list)
+        self.positions: dict[str, list[int]] = defaultdict(list)
         for at, text in enumerate(self.texts):
-            self.places[text].append(at)
+            self.positions[text].append(at)
 
     def run(self, first: int, count: int) -> Sequence[TextToken]:
-        """`count` words from a place on, if all of them are there, on one page."""
+        """`count` words from the word `first` on; empty unless all of them are on one page."""
         if first < 0 or first + count > len(self.all):
             return ()
         run = self.all[first : first + count]
@@ -317,7 +319,7 @@ class TokenSequence:
 
 
 def occurrence_between(
-    found: MatchType, first: TextToken, last: TextToken, likeness: float = 1.0
+    matched: MatchType, first: TextToken, last: TextToken, similarity: float = 1.0
 ) -> Occurrence:
-    """From one word to another."""
-    return Occurrence(found, first.span, last.span, first.start, last.end, likeness)
+    """The occurrence from one word to another."""
+    return Occurrence(matched, first.span, last.span, first.start, last.end, similarity)

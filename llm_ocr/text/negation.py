@@ -3,7 +3,9 @@
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from llm_ocr.text.normalize import distance, normalize, words_in
+from rapidfuzz.distance import Levenshtein
+
+from llm_ocr.text.normalize import normalize, words_in
 
 YES_WORDS = frozenset({"yes", "true", "ja", "wahr", "oui", "vrai", "si", "x", "y"})
 NO_WORDS = frozenset({"no", "false", "nein", "falsch", "non", "faux", "nee", "n"})
@@ -64,7 +66,10 @@ def _have(word: str, prefix: str, other: str, against: str) -> bool:
         return False
     stem, against_stem = word[len(prefix) :], other[len(against) :]
     most = len(stem) // CHARACTERS_PER_ERROR
-    return len(stem) >= MIN_STEM_CHARACTERS and distance(stem, against_stem, most) <= most
+    return (
+        len(stem) >= MIN_STEM_CHARACTERS
+        and Levenshtein.distance(stem, against_stem, score_cutoff=most) <= most
+    )
 
 
 _PAIR = re.compile(r"([^\W_]+)\s?[/|]\s?([^\W_]+)")

@@ -5,10 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from rapidfuzz.distance import Levenshtein
+
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
 from llm_ocr.parsing.schema_fields import ArrayField, FieldNames, ObjectField, ScalarField
 from llm_ocr.parsing.synonyms import Phrase as Words
-from llm_ocr.text.normalize import distance, normalized_words
+from llm_ocr.text.normalize import normalized_words
 
 # Words that a label may begin with.
 FILLERS = frozenset(
@@ -104,7 +106,7 @@ class Labels:
         near = self._by_first.get(letters[0], [])
         # A letter more or less at the end is the next word's, not a mistake.
         whole = [one for one in near if not (one.startswith(letters) or letters.startswith(one))]
-        return [one for one in whole if distance(one, letters, 1) <= 1][:1]
+        return [one for one in whole if Levenshtein.distance(one, letters, score_cutoff=1) <= 1][:1]
 
 
 def labels_on(paper: Paper, labels: Labels) -> dict[int, list[Label]]:

@@ -57,14 +57,14 @@ class Cost:
 
     pages: int
     cpu_seconds: float
-    first_pages: int
+    preview_pages: int
     first_cpu_seconds: float
     peak_bytes: int
 
     @property
     def cpu_a_page(self) -> float | None:
         """What each page after the first document's costs: models are loaded by then."""
-        more = self.pages - self.first_pages
+        more = self.pages - self.preview_pages
         return (self.cpu_seconds - self.first_cpu_seconds) / more if more else None
 
     @property

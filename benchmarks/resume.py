@@ -24,8 +24,8 @@ import obstore
 from obstore.store import S3Store
 
 from llm_ocr.documents import Document
-from llm_ocr.pipeline.due import INPUTS, MAKER, STAGES
-from llm_ocr.pipeline.targets import identity
+from llm_ocr.pipeline.engine_targets import run_fingerprint
+from llm_ocr.pipeline.pending import INPUTS, STAGES, TABLE_STAGE
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import Store, open_store
 from llm_ocr.tables.commits import Commit, data_path
@@ -45,11 +45,11 @@ def write_run(store: Store, shards: int) -> None:
     """A finished run, as its workers leave it."""
     plan = Plan(
         tuple(Shard(k, (_document(k),)) for k in range(shards)),
-        identity(Settings(base_url=NOBODY), [SOURCE]),
+        run_fingerprint(Settings(base_url=NOBODY), [SOURCE]),
     )
     write_plan(store, plan)
     ledger = Ledger(store, STAGES)
-    empty = {table: encode([], table) for table in MAKER}
+    empty = {table: encode([], table) for table in TABLE_STAGE}
     with ThreadPoolExecutor(32) as threads:
         for stage in STAGES:
             commits = [_commit(stage, shard.name) for shard in plan.shards]

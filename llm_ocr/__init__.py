@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         ConvertedPage,
         convert,
     )
-    from llm_ocr.pipeline.interruption import BudgetSpentError, StoppedError
-    from llm_ocr.pipeline.parsing import parse
+    from llm_ocr.pipeline.interruption import BudgetExceededError, StoppedError
+    from llm_ocr.pipeline.parse_run import parse
     from llm_ocr.pipeline.worker import run
     from llm_ocr.records import Block, Box, PageStatus
     from llm_ocr.report.status import NoRunError
@@ -50,7 +50,7 @@ _HOME = {
     "ConvertedFigure": "llm_ocr.pipeline.converting",
     "ConvertedPage": "llm_ocr.pipeline.converting",
     "run": "llm_ocr.pipeline.worker",
-    "parse": "llm_ocr.pipeline.parsing",
+    "parse": "llm_ocr.pipeline.parse_run",
     "Settings": "llm_ocr.settings",
     "Summary": "llm_ocr.report.summary",
     "Block": "llm_ocr.records",
@@ -62,7 +62,7 @@ _HOME = {
     "load_documents": "llm_ocr.tables.read",
     "load_records": "llm_ocr.tables.read",
     "BalanceError": "llm_ocr.tables.counts",
-    "BudgetSpentError": "llm_ocr.pipeline.interruption",
+    "BudgetExceededError": "llm_ocr.pipeline.interruption",
     "EngineFailedError": "llm_ocr.inference.replies",
     "MissingExtraError": "llm_ocr.messages",
     "NoInputError": "llm_ocr.sources.open",
@@ -79,7 +79,7 @@ __all__ = [
     "BalanceError",
     "Block",
     "Box",
-    "BudgetSpentError",
+    "BudgetExceededError",
     "ConversionResult",
     "ConvertedFigure",
     "ConvertedPage",

@@ -24,7 +24,7 @@ from llm_ocr.evaluation.propose import Proposal
 from llm_ocr.evaluation.readings import open_readings
 from llm_ocr.markdown import inline, quoted
 from llm_ocr.messages import counted
-from llm_ocr.pipeline.preview import first_pages
+from llm_ocr.pipeline.preview import preview_pages
 from llm_ocr.platforms.base import Job, JobSpec, Platform, PlatformError, State, wait
 from llm_ocr.platforms.costs.estimate_table import render_estimate
 from llm_ocr.platforms.costs.estimates import Estimate, MachineEstimate, price_pages
@@ -60,7 +60,7 @@ def steps(*commands: str, do: bool) -> None:
 
 def show_first_pages(place: str, count: int = 3) -> None:
     """The first pages of some documents. Raises NoInputError or StorageError."""
-    previews = first_pages([place], count=count)
+    previews = preview_pages([place], count=count)
     figure, axes = plt.subplots(1, len(previews), figsize=(12, 5), squeeze=False)
     for axis, preview in zip(axes[0], previews, strict=True):
         if preview.jpeg is not None:

@@ -33,7 +33,7 @@ def run_batch_job(
         job = read_job()
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
-        from llm_ocr.pipeline.parsing import parse
+        from llm_ocr.pipeline.parse_run import parse
 
         return parse(
             *(job.inputs, job.out, job.schema, settings),

@@ -134,7 +134,7 @@ def assemble(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
 @takes(MODEL, SERVER, LAUNCH, VLLM, ASKING, RETRY, RUN, OUTPUT, CLUSTER, ENV_FILE)
 def retry(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     """Ask again about pages that failed or were cut; the better of both readings is kept."""
-    from llm_ocr.pipeline import operating
+    from llm_ocr.pipeline import maintenance
 
     statuses, errors = listed(given, "status", "failed"), listed(given, "error", "")
     cluster = cluster_options(given)
@@ -143,7 +143,7 @@ def retry(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
         from llm_ocr.platforms.places import crew_at
 
         with crew_at(cluster, out, settings, notify) as (chosen, executor):
-            return operating.retry(
+            return maintenance.retry(
                 out, chosen, statuses=statuses, errors=errors, notify=notify, executor=executor
             )
 
@@ -154,7 +154,7 @@ def retry(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
 @takes(MODEL, RUN, OUTPUT, CLUSTER, ENV_FILE)
 def reparse(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     """Parse the stored answers again with this version's parsers, without a model or a GPU."""
-    from llm_ocr.pipeline import operating
+    from llm_ocr.pipeline import maintenance
 
     cluster = cluster_options(given)
 
@@ -162,7 +162,7 @@ def reparse(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
         from llm_ocr.platforms.places import crew_at
 
         with crew_at(cluster, out, settings, notify, asks=False) as (chosen, executor):
-            return operating.reparse(out, chosen, notify=notify, executor=executor)
+            return maintenance.reparse(out, chosen, notify=notify, executor=executor)
 
     show(given, json_logs, work)
 

@@ -51,7 +51,7 @@ def parse(
 ) -> None:
     """Read documents into records of a schema, with each value's place on the page."""
     from llm_ocr.parsing.loading import load_schema
-    from llm_ocr.pipeline import parsing
+    from llm_ocr.pipeline import parse_run
     from llm_ocr.platforms.places import crew_at
 
     cluster = cluster_options(given)
@@ -62,6 +62,6 @@ def parse(
         wanted = type(settings)(**{**settings.model_dump(), "record_schema": schema})
         with crew_at(cluster, out or inputs[-1], wanted, notify) as (chosen, executor):
             named = chosen.record_schema or schema
-            return parsing.parse(inputs, out, named, chosen, notify=notify, executor=executor)
+            return parse_run.parse(inputs, out, named, chosen, notify=notify, executor=executor)
 
     show(given, json_logs, work)

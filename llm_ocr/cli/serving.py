@@ -11,8 +11,8 @@ from llm_ocr.cli.showing import errors, note, terminal
 @takes(MODEL, SERVER, LAUNCH, VLLM, ENV_FILE)
 def check(given: dict[str, Any]) -> None:
     """Test a server, or an engine started for the test, on known pages."""
+    from llm_ocr.pipeline.engine_commands import check_target
     from llm_ocr.pipeline.progress import watch
-    from llm_ocr.pipeline.serving import check_target
     from llm_ocr.settings import Settings
 
     console = terminal()
@@ -47,13 +47,13 @@ def engine(
     """Start only an engine, for use with curl or --base-url; Ctrl-C ends it."""
     import os
 
-    from llm_ocr.pipeline.serving import engine_command, explain
+    from llm_ocr.pipeline.engine_commands import describe_command, engine_command
     from llm_ocr.settings import Settings
 
     with errors():
         settings = Settings(**given)
         if print_command:
-            typer.echo(explain(settings, host, port))
+            typer.echo(describe_command(settings, host, port))
             return
         command = engine_command(settings, note, model_name)
     argv = [*command.argv, "--host", host, "--port", str(port)]

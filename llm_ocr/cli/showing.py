@@ -97,10 +97,10 @@ def errors() -> Iterator[None]:
     from llm_ocr.inference.replies import EngineFailedError, WrongServerError
     from llm_ocr.messages import MissingExtraError
     from llm_ocr.parsing.schema import SchemaError
-    from llm_ocr.pipeline.describing import NoSuchTaskError
-    from llm_ocr.pipeline.interruption import BudgetSpentError, StoppedError
+    from llm_ocr.pipeline.figure_tasks import NoSuchTaskError
+    from llm_ocr.pipeline.interruption import BudgetExceededError, StoppedError
+    from llm_ocr.pipeline.partition import InvalidPartitionError
     from llm_ocr.pipeline.retrying import NoSuchStatusError
-    from llm_ocr.pipeline.share import NoSuchShareError
     from llm_ocr.platforms.base import PlatformError
     from llm_ocr.platforms.batch_job import BatchJobError
     from llm_ocr.platforms.cluster import ClusterError, NoSuchPlaceError, NoSuchStageError
@@ -133,7 +133,7 @@ def errors() -> Iterator[None]:
         NoRunError,
         NoSuchPlaceError,
         UnknownPriceError,
-        NoSuchShareError,
+        InvalidPartitionError,
         NoSuchStageError,
         NoSuchStatusError,
         NoSuchTaskError,
@@ -158,7 +158,7 @@ def errors() -> Iterator[None]:
     except (StorageError, BalanceError) as error:
         say(f"Stopped: {error}")
         raise typer.Exit(4) from error
-    except BudgetSpentError as error:
+    except BudgetExceededError as error:
         say(f"Stopped: {error}")
         raise typer.Exit(5) from error
     except KeyboardInterrupt as error:

@@ -121,8 +121,8 @@ class ChatClient:
         if self._session is not None:
             await self._session.close()
 
-    async def ask(self, request: ChatRequest, *, urgency: int = 0) -> Answer:
-        """The server's answer; of those that wait for a place, higher `urgency` goes first.
+    async def ask(self, request: ChatRequest, *, priority: int = 0) -> Answer:
+        """The server's answer; of those that wait for a place, higher `priority` goes first.
 
         Refusals (4xx) raise PageError at once, or WrongServerError if every page would be refused
         (401, 403, 404). Answers of 408 and 5xx, broken answers,
@@ -137,12 +137,12 @@ class ChatClient:
         """
         return await self._guides.ask(
             request.guide,
-            lambda: self._ask(request, urgency),
+            lambda: self._ask(request, priority),
             # Before others find out the same.
-            lambda: self._ask(request.without_guide, urgency + 1),
+            lambda: self._ask(request.without_guide, priority + 1),
         )
 
-    async def _ask(self, request: ChatRequest, urgency: int) -> Answer:
+    async def _ask(self, request: ChatRequest, priority: int) -> Answer:
         draft = Draft(request.watched_from)
         attempt = failures = deaths = refusals = 0
         guilt = 0.0
@@ -157,7 +157,7 @@ class ChatClient:
                 draft.discard()
             begun = draft.length
             try:
-                async with self._turn(guilt, urgency, sent):
+                async with self._turn(guilt, priority, sent):
                     answer = await self._post(self._body(request, draft), draft, attempt)
                     self.traffic.count(answer)
                     self._spell.end()
@@ -180,7 +180,7 @@ class ChatClient:
                 if failures >= self._retry.attempts:
                     if isinstance(error, _CutOffError):
                         raise _given_up(error, ErrorCode.ENGINE_ERROR, attempt) from error
-                    raise self._gone(f"nobody answers at {self._url} ({error})") from error
+                    raise self._gone(f"no response from {self._url} ({error})") from error
                 await self._wait(failures, None, error)
             except TryAgainError as error:
                 if draft.length == begun:
@@ -224,8 +224,8 @@ class ChatClient:
         )
 
     @asynccontextmanager
-    async def _turn(self, guilt: float, urgency: int, sent: "list[_Sent]") -> AsyncIterator[None]:
-        async with self._suspects.turn(guilt), self.window.place(urgency):
+    async def _turn(self, guilt: float, priority: int, sent: "list[_Sent]") -> AsyncIterator[None]:
+        async with self._suspects.turn(guilt), self.window.place(priority):
             sent.append(_Sent(time.monotonic(), self.traffic.answers))
             yield
 

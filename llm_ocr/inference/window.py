@@ -8,7 +8,7 @@ from itertools import count
 
 
 class Window:
-    """At most `width` things are under way; those that wait come in by urgency, then in order.
+    """At most `width` things are under way; those that wait come in by priority, then in order.
 
     What is inside when the window narrows stays inside.
     """
@@ -48,13 +48,13 @@ class Window:
         self._followers.append(follower)
         follower(self._width)
 
-    async def enter(self, urgency: int = 0) -> None:
-        """Wait for a place; higher `urgency` goes first. Pair with `leave`."""
+    async def enter(self, priority: int = 0) -> None:
+        """Wait for a place; higher `priority` goes first. Pair with `leave`."""
         if not self._waiting and not self.is_full:
             self._take()
             return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (-urgency, next(self._arrivals), place))
+        heapq.heappush(self._waiting, (-priority, next(self._arrivals), place))
         self._let_in()
         try:
             await place
@@ -68,9 +68,9 @@ class Window:
         self._let_in()
 
     @asynccontextmanager
-    async def place(self, urgency: int = 0) -> AsyncIterator[None]:
+    async def place(self, priority: int = 0) -> AsyncIterator[None]:
         """A place for as long as the block runs."""
-        await self.enter(urgency)
+        await self.enter(priority)
         try:
             yield
         finally:

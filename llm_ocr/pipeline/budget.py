@@ -1,4 +1,4 @@
-"""What a worker may spend of a run's --max-cost, and what happens when it is spent."""
+"""Enforce --max-cost: a worker's share of the budget, and the stop when it is used up."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from time import monotonic
 
 from llm_ocr.pipeline.events import Note, Notify
-from llm_ocr.pipeline.interruption import BudgetSpentError, Stop
-from llm_ocr.pipeline.share import Share
+from llm_ocr.pipeline.interruption import BudgetExceededError, CancellationToken
+from llm_ocr.pipeline.partition import WorkerPartition
 from llm_ocr.report.sessions import SessionRecord
 from llm_ocr.settings import Settings
 
@@ -26,7 +26,7 @@ class Budget:
     whole: float
     part: float
     price_per_hour: float
-    share: Share
+    share: WorkerPartition
 
     @property
     def seconds(self) -> float | None:
@@ -36,14 +36,16 @@ class Budget:
     @property
     def message(self) -> str:
         alone = self.share.count == 1
-        mine = "" if alone else f", worker {self.share.index}'s part of {self.share.count}"
+        mine = "" if alone else f", share of worker {self.share.index} of {self.share.count}"
         return (
-            f"what the run may cost is spent (--max-cost {self.whole:g}{mine}); the same command "
-            "with a larger --max-cost, or without, goes on with it"
+            f"budget exhausted (--max-cost {self.whole:g}{mine}); to resume, rerun the command "
+            "with a larger --max-cost or without one"
         )
 
 
-def budget_of(settings: Settings, share: Share, sessions: Sequence[SessionRecord]) -> Budget | None:
+def remaining_budget(
+    settings: Settings, share: WorkerPartition, sessions: Sequence[SessionRecord]
+) -> Budget | None:
     """The budget of a session that begins now; None: there is no limit.
 
     The run's is divided among its workers. What a worker's own earlier sessions cost is taken from
@@ -63,8 +65,8 @@ def budget_of(settings: Settings, share: Share, sessions: Sequence[SessionRecord
 
 
 @asynccontextmanager
-async def within(
-    budget: Budget | None, started: float, stop: Stop, notify: Notify, *, drains: bool
+async def enforce_budget(
+    budget: Budget | None, started: float, stop: CancellationToken, notify: Notify, *, drains: bool
 ) -> AsyncIterator[None]:
     """Close `stop` when the budget is spent, and where what has begun `drains`, ask it to stop only
     if that takes too long. The session `started` then (`time.monotonic()`)."""
@@ -73,7 +75,7 @@ async def within(
         return
     end = started + budget.seconds
     if monotonic() >= end:
-        stop.close(BudgetSpentError(budget.message))
+        stop.drain(BudgetExceededError(budget.message))
         yield
         return
     watching = asyncio.create_task(_watch(budget, end, stop, notify, drains))
@@ -83,11 +85,13 @@ async def within(
         watching.cancel()
 
 
-async def _watch(budget: Budget, end: float, stop: Stop, notify: Notify, drains: bool) -> None:
+async def _watch(
+    budget: Budget, end: float, stop: CancellationToken, notify: Notify, drains: bool
+) -> None:
     while (left := end - monotonic()) > 0:
         await asyncio.sleep(min(left, LOOK_SECONDS))
-    stop.close(BudgetSpentError(budget.message))
+    stop.drain(BudgetExceededError(budget.message))
     if drains:
-        notify(Note("--max-cost is spent: pages in flight are finished, no more are begun"))
+        notify(Note("--max-cost reached: finishing the pages in flight, starting no new ones"))
         await asyncio.sleep(DRAIN_SECONDS)
-    stop.ask(preempted=False)
+    stop.request(preempted=False)

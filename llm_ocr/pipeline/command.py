@@ -1,4 +1,4 @@
-"""A session's command, as it can be given again: everything that was set but its secrets."""
+"""Reproduce a session's command line: everything that was set, without its secrets."""
 
 import re
 import shlex
@@ -22,7 +22,7 @@ WITHOUT_OPTION = {"keep_metadata", "flush_pages"}
 _SECRET_ARGUMENT = re.compile(r"(--(?:[\w-]*-)?(?:api-key|token|password|secret))([=\s]+)(\S+)")
 
 
-def command_of(
+def reproduce_command(
     inputs: Sequence[str] | None,
     out: str,
     settings: Settings,

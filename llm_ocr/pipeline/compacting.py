@@ -1,13 +1,19 @@
-"""The small files of a finished run's tables merged into large ones."""
+"""Merge the small Parquet files of a finished run into larger ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm_ocr.pipeline.destination import Destination, destination_of
-from llm_ocr.pipeline.due import MAKER, STAGES, missing, settle, sweep_orphans
-from llm_ocr.pipeline.events import ItemsDone, Notify, StageEnded, StageStarted, ignore
-from llm_ocr.pipeline.planning import standing_plan
+from llm_ocr.pipeline.destination import Destination, open_destination
+from llm_ocr.pipeline.events import ItemsDone, Notify, StageEnded, StageStarted, discard
+from llm_ocr.pipeline.pending import (
+    STAGES,
+    TABLE_STAGE,
+    delete_orphaned_staging,
+    publish_unpublished_commits,
+    unfinished_counts,
+)
+from llm_ocr.pipeline.planning import load_plan
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import RunInUseError, Store
 from llm_ocr.tables.compact import compact
@@ -36,24 +42,30 @@ def compact_run(
 
     Raises RunInUseError while shards are under way, and NoRunError.
     """
-    destination = destination_of(str(out), settings or Settings())
+    destination = open_destination(str(out), settings or Settings())
     with destination.store.exclusive_lock():
-        return _compact(destination, file_mb * 1_000_000, notify or ignore)
+        return _compact(destination, file_mb * 1_000_000, notify or discard)
 
 
 def _compact(destination: Destination, file_bytes: int, notify: Notify) -> Compacted:
     store = destination.store
-    plan = standing_plan(store)
+    plan = load_plan(store)
     ledger = Ledger(store, STAGES)
     ledger.refresh()
     done = [name for name in STAGES if ledger.committed(name)]
     for stage in done:
-        settle(store, ledger, stage, [table for table in MAKER if MAKER[table] == stage], plan)
+        publish_unpublished_commits(
+            store,
+            ledger,
+            stage,
+            [table for table in TABLE_STAGE if TABLE_STAGE[table] == stage],
+            plan,
+        )
     ledger.gather()
-    sweep_orphans(store, ledger)
+    delete_orphaned_staging(store, ledger)
     _check_finished(store, ledger, plan, done)
     before: dict[str, int] = {}
-    for table in (name for name, stage in MAKER.items() if stage in done):
+    for table in (name for name, stage in TABLE_STAGE.items() if stage in done):
         files = [file.path for file in data_files(store, table)]
         before[table], dealt = len(files), 0
         notify(StageStarted(table, len(files)))
@@ -67,9 +79,9 @@ def _compact(destination: Destination, file_bytes: int, notify: Notify) -> Compa
 
 
 def _check_finished(store: Store, ledger: Ledger, plan: Plan, stages: list[str]) -> None:
-    left = missing(ledger, plan, stages or STAGES)
+    left = unfinished_counts(ledger, plan, stages or STAGES)
     if left or any(True for _ in store.list("_staging")):
         raise RunInUseError(
-            f"{store.uri}: shards are under way ({sum(left.values())} to do); finish the run with "
-            "its own command first, then compact it"
+            f"{store.uri}: the run is not finished ({sum(left.values())} shards left); finish it "
+            "with its own command first, then compact it"
         )

@@ -1,4 +1,4 @@
-"""Where a run's outputs go, and where it keeps what is for its workers alone."""
+"""Open a run's destination: where its outputs go, and where its workers keep their state."""
 
 from dataclasses import dataclass
 
@@ -42,7 +42,7 @@ class Destination:
         if holds_tables(open_store(self.out)):
             raise NoRunError(
                 f"{self.out} holds the tables of another run, whose plan is not in "
-                f"{self.store.uri}; give that run's --staging to go on with it, or another --out"
+                f"{self.store.uri}; pass that run's --staging to resume it, or another --out"
             )
 
     def publish(self, notify: Notify) -> None:
@@ -56,8 +56,8 @@ class Destination:
         publish_run(repository, self.store, lambda text: notify(Note(text)))
 
 
-def destination_of(out: str, settings: Settings) -> Destination:
+def open_destination(out: str, settings: Settings) -> Destination:
     """Where a run with these settings goes. Raises StorageError."""
     if is_repository(out) and parse_hub_uri(out).revision is not None:
-        raise StorageError(f"{out}: a run can't go to a revision; leave out what follows @")
+        raise StorageError(f"{out}: a run can't be written to a revision; remove the part after @")
     return Destination(out, open_store(run_uri(out, settings.staging)))

@@ -1,4 +1,4 @@
-"""What a run tells whoever watches it; a progress bar or a log makes something of it."""
+"""Events of a run, for progress bars and logs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,5 +52,5 @@ Event = StageStarted | ItemsDone | ShardDone | StageEnded | Note
 Notify = Callable[[Event], None]
 
 
-def ignore(event: Event) -> None:
-    """For runs that nobody watches."""
+def discard(event: Event) -> None:
+    """A listener that discards events."""

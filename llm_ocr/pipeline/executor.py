@@ -13,17 +13,17 @@ from typing import Any, Protocol, Self
 from llm_ocr.engines.embedded.command import available_cores
 from llm_ocr.inference.window import Window
 from llm_ocr.models.catalog import profile_named
-from llm_ocr.pipeline.again import Again
-from llm_ocr.pipeline.asked import parse_stage
-from llm_ocr.pipeline.askers import Askers
-from llm_ocr.pipeline.asking import Asker
-from llm_ocr.pipeline.describing import describe_stage
-from llm_ocr.pipeline.due import read_shard
+from llm_ocr.pipeline.bottleneck import BottleneckSampler, LoadSample
+from llm_ocr.pipeline.engine_pool import EnginePool
+from llm_ocr.pipeline.engine_session import EngineSession
+from llm_ocr.pipeline.engine_targets import EngineTarget, model_for_stage, resolve_engine
 from llm_ocr.pipeline.events import Notify
-from llm_ocr.pipeline.interruption import Stop
-from llm_ocr.pipeline.loop import ReadItem, StageLoop, Tempo, Work
-from llm_ocr.pipeline.pace import Moment, Pace
-from llm_ocr.pipeline.targets import Target, model_for, target_of
+from llm_ocr.pipeline.figure_tasks import describe_stage
+from llm_ocr.pipeline.interruption import CancellationToken
+from llm_ocr.pipeline.parse_request import parse_stage
+from llm_ocr.pipeline.pending import read_shard
+from llm_ocr.pipeline.rework import Rework
+from llm_ocr.pipeline.stage_runner import ReadItem, ShardTask, StageLimits, StageRunner
 from llm_ocr.pipeline.telemetry import Telemetry
 from llm_ocr.report.summary import Session
 from llm_ocr.settings import Settings
@@ -49,7 +49,7 @@ class RunContext:
     settings: Settings
     pool: RenderPool
     session: Session
-    stop: Stop
+    stop: CancellationToken
     notify: Notify
 
 
@@ -57,7 +57,7 @@ class Executor(Protocol):
     """Runs the shards of stages."""
 
     async def run(
-        self, stage: Stage[Any], work: Sequence[Work], again: Again | None = None
+        self, stage: Stage[Any], work: Sequence[ShardTask], again: Rework | None = None
     ) -> Counts:
         """Run, commit and publish the shards; returns counts of what was committed.
 
@@ -92,7 +92,7 @@ def _render_workers(settings: Settings) -> int:
     return settings.render_workers or min(available_cores(), 8)
 
 
-def create_stage(name: str, context: RunContext, again: Again | None = None) -> Stage[Any]:
+def create_stage(name: str, context: RunContext, again: Rework | None = None) -> Stage[Any]:
     """The stage; with `again`, the stage that reprocesses what that plan selects.
 
     Raises EngineFailedError if no engine on this machine can serve the model.
@@ -117,8 +117,8 @@ def create_stage(name: str, context: RunContext, again: Again | None = None) -> 
     return again.stage(extract) if again is not None else OnceStage(extract)
 
 
-def _target(stage: str, settings: Settings) -> Target:
-    return target_of(settings, model_for(settings, stage))
+def _target(stage: str, settings: Settings) -> EngineTarget:
+    return resolve_engine(settings, model_for_stage(settings, stage))
 
 
 class LocalExecutor:
@@ -126,7 +126,7 @@ class LocalExecutor:
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        self._pace = Pace()
+        self._pace = BottleneckSampler()
         self._stack = AsyncExitStack()
         settings, notify = context.settings, context.notify
         # An object store can't be appended to line by line.
@@ -139,7 +139,7 @@ class LocalExecutor:
             # A random name: another user of this machine could put a link at a predictable one.
             log_dir = self._own_log_dir = Path(tempfile.mkdtemp(prefix="llm-ocr-"))
         self._telemetry = Telemetry(settings, notify)
-        self._askers = Askers(settings, log_dir, notify, self._telemetry.observe)
+        self._askers = EnginePool(settings, log_dir, notify, self._telemetry.observe)
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._telemetry)
@@ -161,43 +161,45 @@ class LocalExecutor:
                 self._own_log_dir.rmdir()
 
     async def run(
-        self, stage: Stage[Any], work: Sequence[Work], again: Again | None = None
+        self, stage: Stage[Any], work: Sequence[ShardTask], again: Rework | None = None
     ) -> Counts:
         """As `Executor.run`."""
         return await self.run_stream(stage, _stream(work)) if work else Counts()
 
-    async def run_stream(self, stage: Stage[Any], work: AsyncIterable[Work]) -> Counts:
+    async def run_stream(self, stage: Stage[Any], work: AsyncIterable[ShardTask]) -> Counts:
         """Like `run`, with shards that become known one by one."""
         if isinstance(stage, AssembleStage | ReparseStage):
             return await self._loop(stage, _no_answer, work, None)
         target = await asyncio.to_thread(_target, stage.name, self._context.settings)
-        asker = await self._askers.asker(target)
-        best = self._askers.climber(asker, stage.name).best
+        engine_session = await self._askers.engine_session(target)
+        best = self._askers.ladder(engine_session, stage.name).run
         if isinstance(stage, ParseStage):
             # Parts of long documents are asked about one slot each, whichever document they are of.
-            places = self._slots(asker)
+            places = self._slots(engine_session)
             best = partial(read_record, best, places, target.reader.profile)
-        return await self._loop(stage, best, work, asker)
+        return await self._loop(stage, best, work, engine_session)
 
     async def _loop(
         self,
         stage: Stage[AnyItem],
         read: ReadItem[AnyItem],
-        work: AsyncIterable[Work],
-        asker: Asker | None,
+        work: AsyncIterable[ShardTask],
+        engine_session: EngineSession | None,
     ) -> Counts:
         context = self._context
-        tempo = Tempo(
-            items=self._slots(asker),
+        tempo = StageLimits(
+            items=self._slots(engine_session),
             part_items=context.settings.flush_pages,
             flush_seconds=context.settings.flush_seconds,
         )
         fresh = context.session.counts.setdefault(stage.name, Counts())
         notify = self._telemetry.notify
-        loop = StageLoop(
+        loop = StageRunner(
             context.store, context.ledger, stage, read, tempo, context.stop, notify, fresh
         )
-        watching = asyncio.create_task(self._pace.watch(lambda: _moment(loop, tempo, asker)))
+        watching = asyncio.create_task(
+            self._pace.watch(lambda: _moment(loop, tempo, engine_session))
+        )
         try:
             await loop.run(work)
         finally:
@@ -205,28 +207,36 @@ class LocalExecutor:
             await asyncio.to_thread(context.ledger.write)
         return loop.committed
 
-    def _slots(self, asker: Asker | None) -> Window:
+    def _slots(self, engine_session: EngineSession | None) -> Window:
         """Slots for the window's requests, and for the pages rendered ahead that keep it full."""
         ahead = 2 * _render_workers(self._context.settings)
         slots = Window(ahead)
-        if asker is not None:
-            asker.window.follow(lambda width: slots.resize(width + ahead))
+        if engine_session is not None:
+            engine_session.window.follow(lambda width: slots.resize(width + ahead))
         return slots
 
     def update_session(self) -> None:
         """As `Executor.update_session`."""
-        session, askers = self._context.session, list(self._askers)
+        session, engine_pool = self._context.session, list(self._askers)
         session.held_back = self._pace.shares
-        session.engines = list(dict.fromkeys(one.answered_by for one in askers if one.answered_by))
+        session.engines = list(
+            dict.fromkeys(one.answered_by for one in engine_pool if one.answered_by)
+        )
         session.gpu_busy = self._telemetry.gpu_busy
-        session.retries = sum(asker.client.traffic.retries for asker in askers)
-        session.engine_restarts = sum(asker.restarts for asker in askers)
-        session.seconds_down = sum(one.engine.seconds_down for one in askers if one.engine)
-        session.widest_window = max((asker.window.most_inside for asker in askers), default=0)
-        session.preemptions = sum(asker.load.preemptions for asker in askers if asker.load)
+        session.retries = sum(
+            engine_session.client.traffic.retries for engine_session in engine_pool
+        )
+        session.engine_restarts = sum(engine_session.restarts for engine_session in engine_pool)
+        session.seconds_down = sum(one.engine.seconds_down for one in engine_pool if one.engine)
+        session.widest_window = max(
+            (engine_session.window.most_inside for engine_session in engine_pool), default=0
+        )
+        session.preemptions = sum(
+            engine_session.load.preemptions for engine_session in engine_pool if engine_session.load
+        )
 
 
-async def _stream(work: Sequence[Work]) -> AsyncIterator[Work]:
+async def _stream(work: Sequence[ShardTask]) -> AsyncIterator[ShardTask]:
     for shard in work:
         yield shard
 
@@ -236,17 +246,19 @@ async def _no_answer(item: Item, spent: Spent) -> Reading | None:
     return None
 
 
-def _moment(loop: StageLoop[AnyItem], tempo: Tempo, asker: Asker | None) -> Moment | None:
-    if asker is None:
+def _moment(
+    loop: StageRunner[AnyItem], tempo: StageLimits, engine_session: EngineSession | None
+) -> LoadSample | None:
+    if engine_session is None:
         return None
-    window, traffic = asker.window, asker.client.traffic
-    queued = window.waiting + (asker.load.waiting if asker.load else 0)
-    return Moment(
+    window, traffic = engine_session.window, engine_session.client.traffic
+    queued = window.waiting + (engine_session.load.waiting if engine_session.load else 0)
+    return LoadSample(
         tempo.items.inside,
         window.inside,
         window.width,
         queued,
         traffic.between_tries,
         loop.finishing,
-        asker.is_starting,
+        engine_session.is_starting,
     )

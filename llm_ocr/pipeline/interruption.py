@@ -1,4 +1,4 @@
-"""Stopping a run in order: Ctrl-C and SIGTERM, on the command line and in a notebook."""
+"""Graceful shutdown of a run on Ctrl-C and SIGTERM, on the command line and in a notebook."""
 
 import asyncio
 import logging
@@ -13,117 +13,122 @@ log = logging.getLogger(__name__)
 
 PREEMPTED = 128 + signal.SIGTERM
 Result = TypeVar("Result")
-Main = Callable[["Stop"], Awaitable[Result]]
+Main = Callable[["CancellationToken"], Awaitable[Result]]
 
 
 class StoppedError(Exception):
-    """The run was asked to stop; what was finished is staged, and the same command goes on.
+    """The run was asked to stop. Finished items are staged; the same command resumes the run.
 
     `preempted` tells a platform's SIGTERM from a person's Ctrl-C.
     """
 
     def __init__(
-        self, preempted: bool, said: str = "the run was stopped; the same command goes on with it"
+        self,
+        preempted: bool,
+        message: str = "the run was interrupted; rerun the same command to resume it",
     ) -> None:
-        super().__init__(said)
+        super().__init__(message)
         self.preempted = preempted
 
 
-class BudgetSpentError(StoppedError):
-    """What the run may cost is spent; what was finished is staged, and it can be gone on with."""
+class BudgetExceededError(StoppedError):
+    """The run's budget is exhausted. Finished items are staged; the run can be resumed."""
 
-    def __init__(self, said: str) -> None:
-        super().__init__(False, said)
+    def __init__(self, message: str) -> None:
+        super().__init__(False, message)
 
 
-class Stop:
-    """A request to stop, which can be waited for; or, milder, to begin nothing more."""
+class CancellationToken:
+    """Tells a run to stop as soon as it can (`request`), or to start nothing new (`drain`)."""
 
     def __init__(self) -> None:
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
         self._preempted = False
-        self._closed: StoppedError | None = None
+        self._drain_reason: StoppedError | None = None
 
-    def ask(self, *, preempted: bool) -> None:
+    def request(self, *, preempted: bool) -> None:
         self._preempted = self._preempted or preempted
-        self._asked.set()
+        self._requested.set()
 
-    def close(self, why: StoppedError) -> None:
-        """Let nothing more begin; what has begun goes on to its end, unless `ask` follows."""
-        self._closed = why
+    def drain(self, reason: StoppedError) -> None:
+        """Let nothing new start; what is in flight finishes, unless `request` follows."""
+        self._drain_reason = reason
 
     @property
-    def closed(self) -> StoppedError | None:
-        """Why nothing more begins, to be raised once what has begun is done; None: it may."""
-        return self._closed
+    def drain_reason(self) -> StoppedError | None:
+        """Why nothing new may start, to be raised once what is in flight is done; or None."""
+        return self._drain_reason
 
     def _error(self) -> StoppedError:
-        return StoppedError(True) if self._preempted else self._closed or StoppedError(False)
+        return StoppedError(True) if self._preempted else self._drain_reason or StoppedError(False)
 
-    def ask_after(self, seconds: float | None) -> None:
-        """Ask to stop once `seconds` have passed, as a platform's SIGTERM does; None: never."""
+    def request_after(self, seconds: float | None) -> None:
+        """Request a stop once `seconds` have passed, as a platform's SIGTERM does; None: never."""
         if seconds is not None:
-            asyncio.get_running_loop().call_later(seconds, partial(self.ask, preempted=True))
+            asyncio.get_running_loop().call_later(seconds, partial(self.request, preempted=True))
 
-    async def before(self, work: Coroutine[object, object, Result]) -> Result:
-        """What `work` gives, or StoppedError if the run is asked to stop before it ends."""
-        working, asked = asyncio.ensure_future(work), asyncio.ensure_future(self._asked.wait())
-        await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
-        asked.cancel()
-        if not working.done():
-            working.cancel()
-            await asyncio.wait({working})
+    async def guard(self, work: Coroutine[object, object, Result]) -> Result:
+        """The result of `work`; raises StoppedError if a stop is requested before it ends."""
+        running, requested = (
+            asyncio.ensure_future(work),
+            asyncio.ensure_future(self._requested.wait()),
+        )
+        await asyncio.wait({running, requested}, return_when=asyncio.FIRST_COMPLETED)
+        requested.cancel()
+        if not running.done():
+            running.cancel()
+            await asyncio.wait({running})
             raise self._error()
-        return working.result()
+        return running.result()
 
     async def wait(self) -> None:
-        """Return never, or raise StoppedError once the run was asked to stop."""
-        await self._asked.wait()
+        """Raise StoppedError once a stop was requested; never returns."""
+        await self._requested.wait()
         raise self._error()
 
 
 def run_until_stopped(main: "Main[Result]", stop_seconds: float) -> Result:
-    """Run `main` to its end in an event loop of its own; signals ask its `Stop` to stop.
+    """Run `main` in a new event loop; signals request a stop through its `CancellationToken`.
 
-    The process ends at the latest `stop_seconds` after SIGTERM, whatever `main` waits for then: a
-    store that doesn't answer holds up its threads for longer than a platform waits. Where a loop
-    runs already, as in a notebook, the new one runs in a thread beside it.
+    The process ends at most `stop_seconds` after SIGTERM, whatever `main` waits for: a store that
+    doesn't respond would hold up its threads for longer than a platform waits. Where a loop is
+    running already, as in a notebook, the new one runs in a thread.
     """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        last_moment = threading.Timer(stop_seconds, _end_now, (stop_seconds,))
-        last_moment.daemon = True
+        deadline = threading.Timer(stop_seconds, _end_now, (stop_seconds,))
+        deadline.daemon = True
         try:
-            return asyncio.run(_with_signals(main, last_moment))
+            return asyncio.run(_with_signals(main, deadline))
         finally:
-            last_moment.cancel()
+            deadline.cancel()
     return _in_thread(main)
 
 
 def _end_now(after: float) -> None:
     log.warning(
-        "still not done %g s after SIGTERM: what is not staged by now is done again next time",
+        "shutdown timed out %g s after SIGTERM; unsaved pages will be processed again on resume",
         after,
     )
     os._exit(PREEMPTED)
 
 
-async def _with_signals(main: "Main[Result]", last_moment: threading.Timer) -> Result:
-    stop, loop = Stop(), asyncio.get_running_loop()
+async def _with_signals(main: "Main[Result]", deadline: threading.Timer) -> Result:
+    stop, loop = CancellationToken(), asyncio.get_running_loop()
     if threading.current_thread() is not threading.main_thread():
         return await main(stop)
 
-    def asked(number: signal.Signals) -> None:
+    def handle(number: signal.Signals) -> None:
         # A second signal of the kind ends the process at once: nothing would be lost by it.
         loop.remove_signal_handler(number)
         if number == signal.SIGTERM:
-            last_moment.start()
-        stop.ask(preempted=number == signal.SIGTERM)
+            deadline.start()
+        stop.request(preempted=number == signal.SIGTERM)
 
     numbers = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:
-        loop.add_signal_handler(number, asked, number)
+        loop.add_signal_handler(number, handle, number)
     try:
         return await main(stop)
     finally:
@@ -134,16 +139,16 @@ async def _with_signals(main: "Main[Result]", last_moment: threading.Timer) -> R
 def _in_thread(main: "Main[Result]") -> Result:
     results: list[Result] = []
     errors: list[BaseException] = []
-    stops: list[Callable[[], object]] = []
+    requests: list[Callable[[], object]] = []
 
-    async def beside() -> None:
-        stop, loop = Stop(), asyncio.get_running_loop()
-        stops.append(partial(loop.call_soon_threadsafe, partial(stop.ask, preempted=False)))
+    async def run_main() -> None:
+        stop, loop = CancellationToken(), asyncio.get_running_loop()
+        requests.append(partial(loop.call_soon_threadsafe, partial(stop.request, preempted=False)))
         results.append(await main(stop))
 
     def body() -> None:
         try:
-            asyncio.run(beside())
+            asyncio.run(run_main())
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             errors.append(error)
 
@@ -152,8 +157,8 @@ def _in_thread(main: "Main[Result]") -> Result:
     try:
         thread.join()
     except KeyboardInterrupt:
-        for ask_to_stop in stops:
-            ask_to_stop()
+        for request_stop in requests:
+            request_stop()
         thread.join()
     if errors:
         raise errors[0]

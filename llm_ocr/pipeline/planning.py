@@ -1,4 +1,4 @@
-"""A run's plan: the one that stands, or a new one from the inputs."""
+"""Plan a run: load its plan, or make one from the inputs."""
 
 import asyncio
 import os
@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from llm_ocr.documents import Document
-from llm_ocr.pipeline.counting import counted
+from llm_ocr.pipeline.engine_targets import run_fingerprint
 from llm_ocr.pipeline.events import Note, Notify
-from llm_ocr.pipeline.targets import identity
+from llm_ocr.pipeline.page_counting import count_documents
 from llm_ocr.report.status import NoRunError
 from llm_ocr.settings import Settings
 from llm_ocr.sources.files import is_remote
@@ -46,7 +46,7 @@ def absolute(source: str) -> str:
     return ("@" if listed else "") + str(Path.cwd() / path)
 
 
-def standing_plan(store: Store) -> Plan:
+def load_plan(store: Store) -> Plan:
     """The plan of the run in `store`; raises NoRunError where there is none."""
     plan = read_plan(store)
     if plan is None:
@@ -62,7 +62,7 @@ async def make_plan(
     Raises SettingsMismatchError or NoInputError.
     """
     plan = await asyncio.to_thread(read_plan, store)
-    wanted = identity(settings, inputs)
+    wanted = run_fingerprint(settings, inputs)
     if plan is not None:
         check_settings(store, plan, wanted)
         return plan
@@ -80,8 +80,8 @@ async def updated_plan(
     """
     if settings.limit is not None or settings.sample is not None:
         raise SettingsMismatchError(
-            f"{store.uri}: --update adds all that is new, so it can't go with --limit or --sample; "
-            "leave it out to go on with what was chosen, or start a run without them"
+            f"{store.uri}: --update adds every new document, so it can't be combined with --limit "
+            "or --sample; remove --update to resume the run, or start one without them"
         )
     if await asyncio.to_thread(read_plan, store) is None:
         return await make_plan(store, settings, inputs, pool, notify)
@@ -89,7 +89,7 @@ async def updated_plan(
         plan = await make_plan(store, settings, inputs, pool, notify)
         unseen = await asyncio.to_thread(_unseen, plan, inputs)
         if not unseen:
-            notify(Note("the inputs hold no document that the run does not have"))
+            notify(Note("no new documents found; nothing to add"))
             return plan
         notify(Note(f"new documents: {len(unseen):,}"))
         planned = await _counted(unseen, settings, pool, notify)
@@ -116,8 +116,8 @@ def _unseen(plan: Plan, inputs: list[str]) -> list[Document]:
 async def _counted(
     documents: list[Document], settings: Settings, pool: RenderPool, notify: Notify
 ) -> list[PlannedDocument]:
-    """As `counted`, each document behind the first one that seems to have the same bytes."""
-    planned = await counted(documents, settings, pool, notify)
+    """As `count_documents`, with likely duplicates after the document that they duplicate."""
+    planned = await count_documents(documents, settings, pool, notify)
     files = [one.document for one in planned if one.document.kind not in DATASET_KINDS.values()]
     firsts: dict[str, str] = {}
     for first, *others in await asyncio.to_thread(lambda: list(families(files))):

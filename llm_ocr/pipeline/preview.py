@@ -1,4 +1,4 @@
-"""The first pages of an input, for a look at it before anything is paid for."""
+"""Render the first pages of an input, to look at before paying for a run."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llm_ocr.models.catalog import profile_named
 from llm_ocr.pipeline.executor import render_pool
-from llm_ocr.pipeline.interruption import Stop, run_until_stopped
+from llm_ocr.pipeline.interruption import CancellationToken, run_until_stopped
 from llm_ocr.pipeline.planning import absolute
 from llm_ocr.records import Page, PageError
 from llm_ocr.settings import Settings
@@ -22,14 +22,14 @@ class Preview:
     error: str = ""
 
 
-def first_pages(
+def preview_pages(
     inputs: Sequence[str], settings: Settings | None = None, *, count: int = 3
 ) -> list[Preview]:
     """The first pages of the first documents. Raises NoInputError or StorageError."""
     chosen = settings or Settings()
 
-    async def work(stop: Stop) -> list[Preview]:
-        return await stop.before(_drawn([absolute(one) for one in inputs], chosen, count))
+    async def work(stop: CancellationToken) -> list[Preview]:
+        return await stop.guard(_drawn([absolute(one) for one in inputs], chosen, count))
 
     return run_until_stopped(work, chosen.stop_seconds)
 

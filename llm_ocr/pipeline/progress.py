@@ -35,7 +35,7 @@ from llm_ocr.pipeline.events import (
     Notify,
     StageEnded,
     StageStarted,
-    ignore,
+    discard,
 )
 from llm_ocr.records import PageStatus
 from llm_ocr.report.summary import STATUS_STYLES
@@ -71,7 +71,7 @@ def shown(notify: Notify | None, wanted: bool = True) -> Iterator[Notify]:
         with watch(Console(stderr=True), False) as bars:
             yield bars
     else:
-        yield ignore
+        yield discard
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from functools import partial
 from llm_ocr.engines.embedded.command import EMBEDDED
 from llm_ocr.models.catalog import profile_named
 from llm_ocr.models.profile import ModelProfile
-from llm_ocr.pipeline.again import Elsewhere
-from llm_ocr.pipeline.loop import Work
+from llm_ocr.pipeline.rework import ReworkFactory
+from llm_ocr.pipeline.stage_runner import ShardTask
 from llm_ocr.records import TextLayerUse
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.layer import stored_layer
@@ -22,8 +22,10 @@ from llm_ocr.tables.schema import Row
 
 
 class Reparsing:
-    """Does it, shard by shard; see `llm_ocr.pipeline.again.Again`. `left_alone` counts pages that
-    can't be read anew, by the reason."""
+    """Reparses stored answers, shard by shard; see `llm_ocr.pipeline.rework.Rework`.
+
+    `unchanged_pages` counts the pages that can't be parsed again, by reason.
+    """
 
     def __init__(self, store: Store, ledger: Ledger, own: ModelProfile | None) -> None:
         self._store, self._ledger, self._own = store, ledger, own
@@ -31,11 +33,11 @@ class Reparsing:
         self._unknown: set[str] = set()
         self._chosen: dict[str, Sequence[NewReading]] = {}
         self._done: set[str] = set()
-        self._left_alone: Counter[str] = Counter()
+        self._unchanged_pages: Counter[str] = Counter()
 
     @property
-    def left_alone(self) -> Mapping[str, int]:
-        return self._left_alone
+    def unchanged_pages(self) -> Mapping[str, int]:
+        return self._unchanged_pages
 
     @property
     def command(self) -> str:
@@ -45,30 +47,30 @@ class Reparsing:
     def asks(self) -> bool:
         return False
 
-    def work(self, plan: Plan) -> list[Work]:
+    def work(self, plan: Plan) -> list[ShardTask]:
         committed = self._ledger.committed("extract")
         return [
-            Work(
+            ShardTask(
                 shard,
                 committed[shard.name] + 1,
                 {},
                 partial(self._choose, shard.name, plan),
-                purpose="reparse",
+                attempt_key="reparse",
             )
             for shard in plan.shards
             if shard.name in committed and shard.name not in self._done
         ]
 
-    def expected(self, work: Work) -> int:
+    def expected(self, work: ShardTask) -> int:
         return 0
 
     def stage(self, extract: ExtractStage) -> ReparseStage:
         return ReparseStage(extract.pool, lambda shard: self._chosen.pop(shard), self._rows)
 
-    def elsewhere(self) -> Elsewhere:
+    def factory(self) -> ReworkFactory:
         return partial(Reparsing, own=self._own)
 
-    def done_elsewhere(self, shards: Collection[str]) -> None:
+    def mark_done(self, shards: Collection[str]) -> None:
         self._done.update(shards)
 
     def _choose(self, shard: str, plan: Plan, store: Store) -> frozenset[str] | None:
@@ -90,12 +92,12 @@ class Reparsing:
             return None
         profile = self._profile(row["profile"])
         if profile is None:
-            self._left_alone[f"the profile {row['profile']!r} is not known here"] += 1
+            self._unchanged_pages[f"the profile {row['profile']!r} is not installed here"] += 1
             return None
         if row["parser_version"] >= profile.parser_version:
             return None
         if not _was_shown_whole(row, profile, plan):
-            self._left_alone["the model was shown another image than the stored one"] += 1
+            self._unchanged_pages["the model saw a different image than the stored one"] += 1
             return None
         is_used = plan.settings.get("text_layer") != TextLayerUse.OFF
         return read_anew(row, profile, stored_layer(row) if is_used else None)

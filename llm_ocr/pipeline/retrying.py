@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 
-from llm_ocr.pipeline.again import Elsewhere
-from llm_ocr.pipeline.due import USUAL, undone
-from llm_ocr.pipeline.loop import Work
-from llm_ocr.pipeline.share import Share
+from llm_ocr.pipeline.partition import WorkerPartition
+from llm_ocr.pipeline.pending import DEFAULT_STAGES, unfinished_shards
+from llm_ocr.pipeline.rework import ReworkFactory
+from llm_ocr.pipeline.stage_runner import ShardTask
 from llm_ocr.records import ErrorCode, PageStatus
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.retry import COMPARED, RetryStage
@@ -67,7 +67,9 @@ def _known(names: Iterable[str], kind: type[PageStatus] | type[ErrorCode]) -> tu
     for name in several:
         if name not in known:
             what = "status" if kind is PageStatus else "error code"
-            raise NoSuchStatusError(f"{name!r} is no {what}; there are {', '.join(known)}")
+            raise NoSuchStatusError(
+                f"{name!r} is not a known {what}; choose from {', '.join(known)}"
+            )
     return tuple(several)
 
 
@@ -86,12 +88,12 @@ class Retry:
 
     def is_done(self, ledger: Ledger, plan: Plan) -> bool:
         shards = tuple(shard for shard in plan.shards if shard.name in self.shards)
-        later = [stage for stage in USUAL[1:] if ledger.committed(stage)]
-        return not self.left(ledger) and not undone(ledger, Plan(shards, {}), later)
+        later = [stage for stage in DEFAULT_STAGES[1:] if ledger.committed(stage)]
+        return not self.left(ledger) and not unfinished_shards(ledger, Plan(shards, {}), later)
 
 
 def open_retry(
-    store: Store, ledger: Ledger, plan: Plan, wanted: Wanted, share: Share
+    store: Store, ledger: Ledger, plan: Plan, wanted: Wanted, share: WorkerPartition
 ) -> Retry | None:
     """The retry to go on with, or a new one; None where there is nothing to retry."""
     while True:
@@ -113,7 +115,7 @@ def open_retry(
         store.create(f"{FOLDER}/{retry.number:03d}.json", _encoded(retry))
 
 
-def _may_join(store: Store, retry: Retry, is_done: bool, share: Share) -> bool:
+def _may_join(store: Store, retry: Retry, is_done: bool, share: WorkerPartition) -> bool:
     """Whether this worker goes on with the retry; one that comes late finds it done.
 
     A worker who took part in a finished one wants another.
@@ -139,7 +141,7 @@ def _encoded(retry: Retry) -> bytes:
 
 
 class Retrying:
-    """Does a retry, shard by shard; see `llm_ocr.pipeline.again.Again`."""
+    """Does a retry, shard by shard; see `llm_ocr.pipeline.rework.Again`."""
 
     def __init__(self, store: Store, ledger: Ledger, retry: Retry) -> None:
         self._store, self._ledger, self._retry = store, ledger, retry
@@ -155,22 +157,22 @@ class Retrying:
     def asks(self) -> bool:
         return True
 
-    def work(self, plan: Plan) -> list[Work]:
+    def work(self, plan: Plan) -> list[ShardTask]:
         left, number = self._retry.left(self._ledger), self._retry.number
         found = self._retry.shards
         return [
-            Work(
+            ShardTask(
                 shard,
                 found[shard.name] + 1,
                 {},
                 partial(self._choose, shard.name),
-                purpose=f"retry {number}",
+                attempt_key=f"retry {number}",
             )
             for shard in plan.shards
             if shard.name in left
         ]
 
-    def expected(self, work: Work) -> int:
+    def expected(self, work: ShardTask) -> int:
         """How many pages of a shard are asked about, as its commit says."""
         counts, wanted = self._ledger.entries("extract")[work.shard.name].counts, self._retry.wanted
         if wanted.errors:
@@ -180,14 +182,14 @@ class Retrying:
     def stage(self, extract: ExtractStage) -> RetryStage:
         return RetryStage(extract, lambda shard: self._chosen.pop(shard))
 
-    def elsewhere(self) -> Elsewhere:
+    def factory(self) -> ReworkFactory:
         return partial(Retrying, retry=self._retry)
 
-    def done_elsewhere(self, shards: Collection[str]) -> None:
+    def mark_done(self, shards: Collection[str]) -> None:
         """Nothing to note: their commits say it."""
 
     @property
-    def left_alone(self) -> Mapping[str, int]:
+    def unchanged_pages(self) -> Mapping[str, int]:
         return {}
 
     def _choose(self, shard: str, store: Store) -> frozenset[str]:

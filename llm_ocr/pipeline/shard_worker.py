@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from time import monotonic
 
 from llm_ocr.inference.replies import EngineFailedError
-from llm_ocr.pipeline.again import Again, Elsewhere
-from llm_ocr.pipeline.due import STAGES
+from llm_ocr.messages import counted
 from llm_ocr.pipeline.events import Event, ItemsDone, Note, ShardDone
 from llm_ocr.pipeline.executor import LocalExecutor, RunContext, create_stage, render_pool
-from llm_ocr.pipeline.interruption import Stop, StoppedError
-from llm_ocr.pipeline.loop import Work
-from llm_ocr.pipeline.planning import standing_plan
+from llm_ocr.pipeline.interruption import CancellationToken, StoppedError
+from llm_ocr.pipeline.pending import STAGES
+from llm_ocr.pipeline.planning import load_plan
+from llm_ocr.pipeline.rework import Rework, ReworkFactory
+from llm_ocr.pipeline.stage_runner import ShardTask
 from llm_ocr.report.summary import Session
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import StorageError, Store, open_store
@@ -42,8 +43,8 @@ class ShardAssignment:
     """A shard to run through a stage; `again` creates the plan to reprocess it, if asked for."""
 
     stage: str
-    work: Work
-    again: Elsewhere | None = None
+    work: ShardTask
+    again: ReworkFactory | None = None
 
 
 class RemoteShardWorker:
@@ -61,7 +62,7 @@ class RemoteShardWorker:
     def __init__(self, out: str, settings: Settings) -> None:
         self._store, self._settings = open_store(out), settings
         self._session = Session(monotonic())
-        self._stop = Stop()
+        self._stop = CancellationToken()
         self._assigned: asyncio.Queue[ShardAssignment | None] = asyncio.Queue()
         self._lookahead: list[ShardAssignment | None] = []
         self._started = 0
@@ -102,7 +103,7 @@ class RemoteShardWorker:
 
     async def stop(self) -> WorkerReport:
         """Stage what is finished, stop the engine, and report for the last time."""
-        self._stop.ask(preempted=False)
+        self._stop.request(preempted=False)
         return await self._finished()
 
     async def _finished(self) -> WorkerReport:
@@ -129,7 +130,7 @@ class RemoteShardWorker:
                 store, ledger, settings, pool, self._session, self._stop, self._emit
             )
             async with LocalExecutor(context) as self._executor:
-                while (first := await self._stop.before(self._peek())) is not None:
+                while (first := await self._stop.guard(self._peek())) is not None:
                     name = first.stage
                     # What other workers did of earlier stages is looked up when a stage begins.
                     await asyncio.to_thread(ledger.refresh)
@@ -137,17 +138,17 @@ class RemoteShardWorker:
                     stage = await asyncio.to_thread(create_stage, name, context, again)
                     own = await asyncio.to_thread(self._work_again, again)
                     await self._executor.run_stream(stage, self._shards_of_stage(name, own))
-                    for why, pages in (again.left_alone if again else {}).items():
-                        self._emit(Note(f"{pages:,} pages were left as they are: {why}"))
+                    for why, pages in (again.unchanged_pages if again else {}).items():
+                        self._emit(Note(f"{counted(pages, 'page')} unchanged: {why}"))
 
-    def _again(self, first: "ShardAssignment", ledger: Ledger) -> Again | None:
+    def _again(self, first: "ShardAssignment", ledger: Ledger) -> Rework | None:
         return None if first.again is None else first.again(self._store, ledger)
 
-    def _work_again(self, again: Again | None) -> dict[str, Work] | None:
+    def _work_again(self, again: Rework | None) -> dict[str, ShardTask] | None:
         """What there is to reprocess, by shard, as this process sees it."""
         if again is None:
             return None
-        return {one.shard.name: one for one in again.work(standing_plan(self._store))}
+        return {one.shard.name: one for one in again.work(load_plan(self._store))}
 
     async def _peek(self) -> "ShardAssignment | None":
         """The next assignment, which stays in the queue; None if there will be no more."""
@@ -156,8 +157,8 @@ class RemoteShardWorker:
         return self._lookahead[0]
 
     async def _shards_of_stage(
-        self, stage: str, own: Mapping[str, Work] | None
-    ) -> AsyncIterator[Work]:
+        self, stage: str, own: Mapping[str, ShardTask] | None
+    ) -> AsyncIterator[ShardTask]:
         """Start the assigned shards as long as they are of this stage. When reprocessing (`own`), a
         shard that isn't there was done meanwhile."""
         while (first := await self._peek()) is not None and first.stage == stage:
@@ -165,7 +166,11 @@ class RemoteShardWorker:
             self._started += 1
             self._changed.set()
             work = first.work
-            yield work if own is None else own.get(work.shard.name, replace(work, kept=_done))
+            yield (
+                work
+                if own is None
+                else own.get(work.shard.name, replace(work, unchanged_ids=_nothing_left))
+            )
 
     def _emit(self, event: Event) -> None:
         self._events.append(event)
@@ -173,8 +178,8 @@ class RemoteShardWorker:
             self._changed.set()
 
 
-def _done(store: Store) -> None:
-    """`Work.kept` of a shard with nothing left to do."""
+def _nothing_left(store: Store) -> None:
+    """`ShardTask.kept` of a shard with nothing left to do."""
 
 
 class _WarningsAsNotes(logging.Handler):

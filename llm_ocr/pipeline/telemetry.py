@@ -1,4 +1,4 @@
-"""A run's figures for Prometheus, with the server's own and the GPUs' beside them."""
+"""Serve a run's metrics to Prometheus, with those of its server and GPUs."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from llm_ocr.engines.gpu import find_gpus, gpu_utilization
 from llm_ocr.inference.replies import Answer
-from llm_ocr.pipeline.asking import Asker
+from llm_ocr.pipeline.engine_session import EngineSession
 from llm_ocr.pipeline.events import Event, ItemsDone, Note, Notify
 from llm_ocr.settings import Settings
 
@@ -70,9 +70,9 @@ class Telemetry:
         self._seconds.observe(answer.seconds)
         self._tokens.observe(answer.completion_tokens)
 
-    def include(self, askers: Iterable[Asker]) -> None:
+    def include(self, engine_pool: Iterable[EngineSession]) -> None:
         """Show also what these clients and their servers say, whenever someone looks."""
-        self._registry.register(_Live(askers))
+        self._registry.register(_Live(engine_pool))
 
     async def __aenter__(self) -> Self:
         port, host = self._settings.metrics_port, self._settings.metrics_host
@@ -109,20 +109,20 @@ class Telemetry:
 class _Live(Collector):
     """What is read at the moment of the scrape."""
 
-    def __init__(self, askers: Iterable[Asker]) -> None:
-        self._askers = askers
+    def __init__(self, engine_pool: Iterable[EngineSession]) -> None:
+        self._askers = engine_pool
 
     def collect(self) -> Iterator[Metric]:
-        askers = list(self._askers)
+        engine_pool = list(self._askers)
         for name, help_text, of in COUNTED:
             counter = CounterMetricFamily(f"llm_ocr_{name}", help_text, labels=["model"])
-            for asker in askers:
-                counter.add_metric([asker.target.reader.model], of(asker))
+            for engine_session in engine_pool:
+                counter.add_metric([engine_session.target.reader.model], of(engine_session))
             yield counter
         for name, help_text, of in MEASURED:
             gauge = GaugeMetricFamily(f"llm_ocr_{name}", help_text, labels=["model"])
-            for asker in askers:
-                gauge.add_metric([asker.target.reader.model], of(asker))
+            for engine_session in engine_pool:
+                gauge.add_metric([engine_session.target.reader.model], of(engine_session))
             yield gauge
         busy = GaugeMetricFamily("llm_ocr_gpu_utilization", "Share of time busy", labels=["gpu"])
         for k, share in enumerate(gpu_utilization()):
@@ -130,7 +130,7 @@ class _Live(Collector):
         yield busy
 
 
-Figure = tuple[str, str, Callable[[Asker], float]]
+Figure = tuple[str, str, Callable[[EngineSession], float]]
 
 COUNTED: tuple[Figure, ...] = (
     ("answers", "Answers", lambda one: one.client.traffic.answers),

@@ -1,4 +1,4 @@
-"""One worker's run: plan, stages over shards, outputs, account."""
+"""Run one worker: plan, run stages over shards, write outputs and the summary."""
 
 import asyncio
 import os
@@ -11,23 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.messages import counted
-from llm_ocr.pipeline.again import Again, Prepare
-from llm_ocr.pipeline.asked import statuses_of, wanted_by
-from llm_ocr.pipeline.budget import Budget, budget_of, within
-from llm_ocr.pipeline.destination import destination_of
-from llm_ocr.pipeline.due import (
-    STAGES,
-    USUAL,
-    Wanted,
-    due,
-    expected_items,
-    missing,
-    outdated,
-    settle,
-    sweep_orphans,
-    undone,
-)
-from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted, ignore
+from llm_ocr.pipeline.budget import Budget, enforce_budget, remaining_budget
+from llm_ocr.pipeline.destination import open_destination
+from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted, discard
 from llm_ocr.pipeline.executor import (
     Executor,
     ExecutorFactory,
@@ -36,12 +22,26 @@ from llm_ocr.pipeline.executor import (
     create_stage,
     render_pool,
 )
-from llm_ocr.pipeline.interruption import Stop, run_until_stopped
-from llm_ocr.pipeline.loop import Work
-from llm_ocr.pipeline.planning import Planning, absolute, make_plan, standing_plan, updated_plan
+from llm_ocr.pipeline.interruption import CancellationToken, run_until_stopped
+from llm_ocr.pipeline.parse_request import requested_statuses, requested_tasks
+from llm_ocr.pipeline.partition import worker_partition
+from llm_ocr.pipeline.pending import (
+    DEFAULT_STAGES,
+    STAGES,
+    RequestedTasks,
+    delete_orphaned_staging,
+    expected_items,
+    pending_shards,
+    publish_unpublished_commits,
+    stale_shard_count,
+    unfinished_counts,
+    unfinished_shards,
+)
+from llm_ocr.pipeline.planning import Planning, absolute, load_plan, make_plan, updated_plan
 from llm_ocr.pipeline.progress import shown
-from llm_ocr.pipeline.record import new_record, recorded
-from llm_ocr.pipeline.share import share_of
+from llm_ocr.pipeline.rework import Rework, ReworkPlanner
+from llm_ocr.pipeline.session_log import log_session, new_session_record
+from llm_ocr.pipeline.stage_runner import ShardTask
 from llm_ocr.report.outputs import records_as_written, write_outputs
 from llm_ocr.report.sessions import read_sessions
 from llm_ocr.report.summary import SUMMARY_PATH, Session, Summary, summarize
@@ -53,7 +53,7 @@ from llm_ocr.tables.counts import Counts
 from llm_ocr.tables.ledger import Ledger
 from llm_ocr.tables.plan import Plan, Shard
 
-STALE = "records of pages as they were before; `llm-ocr parse` on this run makes those anew"
+STALE = "records made from older page text; run `llm-ocr parse` on this run again to refresh them"
 # A folder on the Hub should not have more: https://huggingface.co/docs/hub/storage-limits
 MOST_FILES = 10_000
 
@@ -63,7 +63,7 @@ def run(
     out: str | Path,
     settings: Settings | None = None,
     *,
-    stages: Sequence[str] = USUAL,
+    stages: Sequence[str] = DEFAULT_STAGES,
     update: bool = False,
     notify: Notify | None = None,
     progress: bool = True,
@@ -77,7 +77,7 @@ def run(
     runs the shards. Works in a notebook, where an event loop runs already. Progress is shown there
     and on a terminal, unless `progress` is False; `notify` receives it instead, if given. Raises
     NoSuchTaskError, NoInputError, SettingsMismatchError or RunInUseError before anything is done;
-    EngineFailedError, StorageError, BalanceError or StoppedError (BudgetSpentError, with
+    EngineFailedError, StorageError, BalanceError or StoppedError (BudgetExceededError, with
     `max_cost`) when the run can't go on. Failed pages are rows, not exceptions.
     """
     chosen = (
@@ -119,39 +119,41 @@ class Worker:
         settings: Settings,
         notify: Notify | None,
         executor: ExecutorFactory = LocalExecutor,
-        prepare: Prepare | None = None,
+        prepare: ReworkPlanner | None = None,
         plan: Planning = make_plan,
     ) -> None:
         self._settings = settings
-        self._notify = notify or ignore
-        self._destination = destination_of(out, settings)
+        self._notify = notify or discard
+        self._destination = open_destination(out, settings)
         self._store = self._destination.store
         self._executor = executor
         self._session = Session(time.monotonic())
-        self._share = share_of(settings, os.environ)
+        self._share = worker_partition(settings, os.environ)
         self._ledger = Ledger(self._store, STAGES)
         self._prepare, self._make_plan = prepare, plan
-        self._again: Again | None = None
-        self._wanted: Wanted = {}
+        self._again: Rework | None = None
+        self._wanted: RequestedTasks = {}
 
     def run(self, inputs: list[str] | None, stages: Sequence[str]) -> Summary:
         """Do what is due of `stages`; `inputs` None takes the plan that stands."""
-        self._wanted = wanted_by(self._settings, stages)
+        self._wanted = requested_tasks(self._settings, stages)
         alone = self._store.exclusive_lock() if self._share.count == 1 else nullcontext()
         with alone:
             return run_until_stopped(
                 lambda stop: self._run(inputs, stages, stop), self._settings.stop_seconds
             )
 
-    async def _run(self, inputs: list[str] | None, stages: Sequence[str], stop: Stop) -> Summary:
+    async def _run(
+        self, inputs: list[str] | None, stages: Sequence[str], stop: CancellationToken
+    ) -> Summary:
         store, settings = self._store, self._settings
-        stop.ask_after(settings.time_limit)
+        stop.request_after(settings.time_limit)
         async with render_pool(settings) as pool:
             context = RunContext(
                 store, self._ledger, settings, pool, self._session, stop, self._notify
             )
             async with self._executor(context) as executor:
-                plan = await stop.before(self._plan(inputs, pool))
+                plan = await stop.guard(self._plan(inputs, pool))
                 await asyncio.to_thread(self._ledger.refresh)
                 ordered = [name for name in STAGES if name in stages]
                 if self._prepare is not None:
@@ -162,9 +164,9 @@ class Worker:
                 asking = self._asking(ordered)
                 told = (inputs, self._destination.uri, settings, asking, self._share)
                 command = self._again.command if self._again else None
-                record = await asyncio.to_thread(new_record, *told, command)
+                record = await asyncio.to_thread(new_session_record, *told, command)
                 async with (
-                    recorded(store, record, self._session, executor),
+                    log_session(store, record, self._session, executor),
                     await self._within(stop),
                 ):
                     async for part in self._parts(plan, ordered):
@@ -173,18 +175,18 @@ class Worker:
                         await asyncio.to_thread(self._ledger.write)
         return await asyncio.to_thread(self._account, plan, ordered)
 
-    async def _within(self, stop: Stop) -> AbstractAsyncContextManager[None]:
+    async def _within(self, stop: CancellationToken) -> AbstractAsyncContextManager[None]:
         """What --max-cost leaves for this session, kept to."""
         budget: Budget | None = None
         if self._settings.max_cost is not None:
             sessions = await asyncio.to_thread(read_sessions, self._store)
-            budget = budget_of(self._settings, self._share, sessions)
+            budget = remaining_budget(self._settings, self._share, sessions)
         begun, drains = self._session.started, self._executor is LocalExecutor
-        return within(budget, begun, stop, self._notify, drains=drains)
+        return enforce_budget(budget, begun, stop, self._notify, drains=drains)
 
     async def _parts(self, plan: Plan, stages: Sequence[str]) -> AsyncIterator[Plan]:
         """What this worker does: its own shards, then one by one what others have not done."""
-        yield self._share.of(plan)
+        yield self._share.select(plan)
         while self._settings.steal_work:
             await asyncio.to_thread(self._ledger.refresh)
             left = self._undone(plan, stages)
@@ -195,13 +197,13 @@ class Worker:
 
     def _undone(self, plan: Plan, stages: Sequence[str]) -> list[Shard]:
         if self._prepare is None:
-            return undone(self._ledger, plan, stages, self._wanted)
+            return unfinished_shards(self._ledger, plan, stages, self._wanted)
         again = self._again.work(plan) if self._again else []
-        return [one.shard for one in again] or undone(self._ledger, plan, stages[1:])
+        return [one.shard for one in again] or unfinished_shards(self._ledger, plan, stages[1:])
 
     def _stages_again(self) -> list[str]:
         """Extract, and the later stages that the run has been through so far."""
-        later = [name for name in USUAL[1:] if self._ledger.committed(name)]
+        later = [name for name in DEFAULT_STAGES[1:] if self._ledger.committed(name)]
         wanted = [name for name in later if self._settings.describe or name != "describe"]
         return ["extract", *wanted]
 
@@ -214,11 +216,11 @@ class Worker:
             self._ledger.refresh()
         done = summarize(self._store, self._ledger, plan, self._session)
         summary = replace(done, out=self._destination.uri)
-        left = missing(self._ledger, plan, stages, self._wanted)
+        left = unfinished_counts(self._ledger, plan, stages, self._wanted)
         if left:
             self._notify(Note(_unfinished(left, len(plan.shards))))
             return summary
-        self._notify(Note("writing Markdown, viewer, card and summary"))
+        self._notify(Note("writing Markdown, viewer, dataset card and summary"))
         if self._session.did_anything or not self._store.exists(SUMMARY_PATH):
             summary = write_outputs(
                 *(self._store, summary, plan.settings, self._settings.viewer_pages),
@@ -226,11 +228,11 @@ class Worker:
             )
         else:
             summary = summary.with_records(records_as_written(self._store))
-        stale = outdated(self._ledger, plan, "parse")
+        stale = stale_shard_count(self._ledger, plan, "parse")
         if stale:
             self._notify(Note(f"{counted(stale, 'shard')} with {STALE}"))
         self._ledger.gather()
-        sweep_orphans(self._store, self._ledger)
+        delete_orphaned_staging(self._store, self._ledger)
         self._destination.publish(self._notify)
         return summary
 
@@ -238,13 +240,13 @@ class Worker:
         if self._settings.markdown is not None:
             return self._settings.markdown
         if documents > MOST_FILES:
-            left_out = f"no Markdown files, as there are {documents:,} documents; their Markdown is"
-            self._notify(Note(f"{left_out} in the table documents (--markdown writes the files)"))
+            skipped = f"{documents:,} documents: Markdown files skipped; the text is in the table"
+            self._notify(Note(f"{skipped} `documents` (--markdown writes the files anyway)"))
         return documents <= MOST_FILES
 
     async def _plan(self, inputs: list[str] | None, pool: RenderPool) -> Plan:
         if inputs is None:
-            return await asyncio.to_thread(standing_plan, self._store)
+            return await asyncio.to_thread(load_plan, self._store)
         await asyncio.to_thread(self._destination.prepare, private=not self._settings.public)
         return await self._make_plan(self._store, self._settings, inputs, pool, self._notify)
 
@@ -257,12 +259,17 @@ class Worker:
             work, done, expected = await asyncio.to_thread(self._work_again, stage, plan)
         else:
             work, done = await asyncio.to_thread(
-                due, self._store, self._ledger, stage, plan, statuses_of(self._settings)
+                pending_shards,
+                self._store,
+                self._ledger,
+                stage,
+                plan,
+                requested_statuses(self._settings),
             )
             ahead = sum(expected_items(self._ledger, name, one) for one in work)
             expected = done.items + ahead
-        if work and context.stop.closed is not None:
-            raise context.stop.closed
+        if work and context.stop.drain_reason is not None:
+            raise context.stop.drain_reason
         self._notify(StageStarted(name, expected))
         for status, count in done.statuses.items():
             self._notify(ItemsDone(name, status, count, fresh=False))
@@ -275,12 +282,12 @@ class Worker:
         if work and self._executor is not LocalExecutor:
             # Others committed it.
             if again is not None:
-                again.done_elsewhere([one.shard.name for one in work])
+                again.mark_done([one.shard.name for one in work])
             await asyncio.to_thread(self._ledger.refresh)
         self._notify(StageEnded(name, done.items + committed.items))
 
-    def _work_again(self, stage: Stage[AnyItem], plan: Plan) -> tuple[list[Work], Counts, int]:
-        settle(self._store, self._ledger, stage.name, stage.tables, plan)
+    def _work_again(self, stage: Stage[AnyItem], plan: Plan) -> tuple[list[ShardTask], Counts, int]:
+        publish_unpublished_commits(self._store, self._ledger, stage.name, stage.tables, plan)
         again = self._again
         work = again.work(plan) if again else []
         return work, Counts(), sum(again.expected(one) for one in work) if again else 0
@@ -288,6 +295,6 @@ class Worker:
 
 def _unfinished(left: Mapping[str, int], shards: int) -> str:
     said = ", ".join(
-        f"{name} has {count:,} of {counted(shards, 'shard')} to do" for name, count in left.items()
+        f"{name} has {count:,} of {counted(shards, 'shard')} left" for name, count in left.items()
     )
-    return f"{said}: Markdown, viewer and summary come with the last one"
+    return f"{said}: Markdown, viewer and summary are written after the last one"

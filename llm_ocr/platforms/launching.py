@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from llm_ocr.env_file import variable_of
 from llm_ocr.pipeline.command import has_secrets, without_secrets
-from llm_ocr.pipeline.interruption import BudgetSpentError
+from llm_ocr.pipeline.interruption import BudgetExceededError
 from llm_ocr.pipeline.retrying import wanted_pages
 from llm_ocr.platforms.base import Gpu, JobSpec, Platform
 from llm_ocr.platforms.carrying import CarriedFile, carried
@@ -199,8 +199,8 @@ def priced(
 
 
 def check_budget(out: str, settings: Mapping[str, Any]) -> None:
-    """Raises BudgetSpentError if the run at `out` has cost what it may, as far as can be seen from
-    here; the workers look themselves."""
+    """Raises BudgetExceededError if the run at `out` has used its budget, as far as can be seen
+    from here; the workers check it themselves."""
     chosen = Settings(**gathered(settings))
     limit = chosen.max_cost
     if limit is None:
@@ -212,7 +212,7 @@ def check_budget(out: str, settings: Mapping[str, Any]) -> None:
         return
     spent = total_cost(sessions) or 0.0
     if spent >= limit:
-        raise BudgetSpentError(
+        raise BudgetExceededError(
             f"{out} has cost ${spent:.2f} so far, and may cost ${limit:g}: nothing was submitted; "
             "a larger --max-cost goes on with it"
         )

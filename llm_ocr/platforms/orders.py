@@ -8,7 +8,7 @@ from pathlib import Path
 
 from llm_ocr import __version__
 from llm_ocr.pipeline.executor import RunContext
-from llm_ocr.pipeline.loop import Work
+from llm_ocr.pipeline.stage_runner import ShardTask
 from llm_ocr.platforms.cluster import Room
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import open_store
@@ -55,7 +55,7 @@ class Orders:
         return replace(self, settings=self.settings.model_copy(update=own))
 
 
-def orders_for(context: RunContext, room: Room, work: Sequence[Work]) -> Orders:
+def orders_for(context: RunContext, room: Room, work: Sequence[ShardTask]) -> Orders:
     """The orders of an engine with that room, for a run whose shards are `work`."""
     documents = (planned.document for one in work for planned in one.shard.documents)
     paths = (Path(one.source_uri) for one in documents)

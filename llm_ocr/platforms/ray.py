@@ -12,11 +12,11 @@ from typing import Any
 from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.messages import how_to_install
 from llm_ocr.pipeline import worker
-from llm_ocr.pipeline.due import USUAL
-from llm_ocr.pipeline.events import Note, Notify, ignore
+from llm_ocr.pipeline.engine_targets import EngineKind
+from llm_ocr.pipeline.events import Note, Notify, discard
 from llm_ocr.pipeline.executor import ExecutorFactory
 from llm_ocr.pipeline.interruption import StoppedError
-from llm_ocr.pipeline.targets import EngineKind
+from llm_ocr.pipeline.pending import DEFAULT_STAGES
 from llm_ocr.platforms.carrying import carried, put
 from llm_ocr.platforms.cluster import (
     PLACE_SECONDS,
@@ -46,7 +46,7 @@ def run(
     settings: Settings | None = None,
     wanted: Wanted | None = None,
     *,
-    stages: Sequence[str] = USUAL,
+    stages: Sequence[str] = DEFAULT_STAGES,
     update: bool = False,
     notify: Notify | None = None,
 ) -> Summary:
@@ -79,7 +79,7 @@ def crew_on(
         chosen = _from_anywhere(settings, str(out))
         room = room_for(_nodes(ray), chosen, wanted)
         if asks:
-            chosen = _with_engine_chosen(ray, chosen, room, notify or ignore)
+            chosen = _with_engine_chosen(ray, chosen, room, notify or discard)
         from llm_ocr.platforms.ray_executor import RayExecutor
 
         yield chosen, partial(RayExecutor, room=room)

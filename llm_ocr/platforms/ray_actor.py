@@ -4,8 +4,8 @@ import asyncio
 import os
 
 from llm_ocr.inference.replies import EngineFailedError
+from llm_ocr.pipeline.engine_targets import EngineKind, resolve_engine
 from llm_ocr.pipeline.shard_worker import RemoteShardWorker, ShardAssignment, WorkerReport
-from llm_ocr.pipeline.targets import EngineKind, target_of
 from llm_ocr.platforms.orders import Orders, problem_here
 from llm_ocr.settings import Settings
 
@@ -38,6 +38,6 @@ class EngineActor:
 def engine_kind(settings: Settings) -> EngineKind | EngineFailedError:
     """Which engine would be started where this runs, or why none would be."""
     try:
-        return target_of(settings, settings.model).kind
+        return resolve_engine(settings, settings.model).kind
     except EngineFailedError as error:
         return error

@@ -18,12 +18,12 @@ from ray.exceptions import RayActorError
 
 from llm_ocr.inference.replies import EngineFailedError, WrongServerError
 from llm_ocr.messages import counted
-from llm_ocr.pipeline.again import Again, Elsewhere
 from llm_ocr.pipeline.events import Event, ItemsDone, Note, ShardDone
 from llm_ocr.pipeline.executor import RunContext
-from llm_ocr.pipeline.loop import Work, none_kept
+from llm_ocr.pipeline.pending import publish_committed, uncommitted_shards
+from llm_ocr.pipeline.rework import Rework, ReworkFactory
 from llm_ocr.pipeline.shard_worker import ShardAssignment, WorkerReport, merge_sessions
-from llm_ocr.pipeline.standing import not_committed, standing
+from llm_ocr.pipeline.stage_runner import ShardTask, nothing_unchanged
 from llm_ocr.pipeline.telemetry import Telemetry
 from llm_ocr.platforms.cluster import PLACE_SECONDS, ClusterError, Room, import_problem, reason_of
 from llm_ocr.platforms.orders import Orders, orders_for
@@ -54,7 +54,7 @@ class _Engine:
     actor: Any = None
     is_up: bool = False
     is_waiting: bool = False
-    held: dict[str, Work] = field(default_factory=dict)
+    held: dict[str, ShardTask] = field(default_factory=dict)
     assigned: int = 0
     started: int = 0
     open_items: Counter[str] = field(default_factory=Counter)
@@ -77,9 +77,9 @@ class RayExecutor:
         self._failures: list[EngineFailedError] = []
         self._sessions: dict[Any, Session] = {}
         self._stage: Stage[Any] | None = None
-        self._again: Elsewhere | None = None
+        self._again: ReworkFactory | None = None
         self._as_it_was: set[str] = set()
-        self._todo: deque[Work] = deque()
+        self._todo: deque[ShardTask] = deque()
         self._left: set[str] = set()
         self._committed = Counts()
         self._outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -103,25 +103,25 @@ class RayExecutor:
         await self._telemetry.__aexit__(kind, error, trace)
 
     async def run(
-        self, stage: Stage[Any], work: Sequence[Work], again: Again | None = None
+        self, stage: Stage[Any], work: Sequence[ShardTask], again: Rework | None = None
     ) -> Counts:
         """As `Executor.run`. Raises ClusterError where a node writes to another place than this."""
         if not work:
             return Counts()
         if again is not None:
             # What is kept of each shard is looked up where it is done.
-            work = [replace(one, kept=none_kept) for one in work]
+            work = [replace(one, unchanged_ids=nothing_unchanged) for one in work]
         self._stage, self._committed = stage, Counts()
-        self._again, self._as_it_was = again.elsewhere() if again else None, set()
+        self._again, self._as_it_was = again.factory() if again else None, set()
         self._todo, self._left = deque(work), {one.shard.name for one in work}
         self._outcome = asyncio.get_running_loop().create_future()
         await self._executor(work)
         self._hand_out()
         self._conclude()
-        await self._context.stop.before(_result(self._outcome))
+        await self._context.stop.guard(_result(self._outcome))
         store = self._context.store
         changed = [one for one in work if one.shard.name not in self._as_it_was]
-        gone = await asyncio.to_thread(not_committed, store, stage.name, changed)
+        gone = await asyncio.to_thread(uncommitted_shards, store, stage.name, changed)
         if gone:
             raise ClusterError(
                 f"{counted(len(gone), 'shard')} done by nodes can't be found in {store.uri} (the "
@@ -134,7 +134,7 @@ class RayExecutor:
         """As `Executor.update_session`, from the engines' last reports."""
         merge_sessions(self._context.session, self._sessions.values())
 
-    async def _executor(self, work: Sequence[Work]) -> None:
+    async def _executor(self, work: Sequence[ShardTask]) -> None:
         """Start engines where there are fewer than there is room and work for."""
         missing = min(self._room.engines, len(work)) - len(self._engines)
         if missing <= 0:
@@ -277,7 +277,7 @@ class RayExecutor:
         engine.is_up, engine.assigned, engine.started = False, 0, 0
         engine.held, engine.open_items = {}, Counter()
         for work in held:
-            counts = await asyncio.to_thread(standing, self._context.store, stage, work)
+            counts = await asyncio.to_thread(publish_committed, self._context.store, stage, work)
             if counts is None:
                 self._todo.appendleft(work)
                 continue

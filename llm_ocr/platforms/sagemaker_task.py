@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from llm_ocr.pipeline.share import Share, share_of
+from llm_ocr.pipeline.partition import WorkerPartition, worker_partition
 from llm_ocr.platforms.entry import MESSAGE_BYTES, ML, Ending, leave_message, message_of, watch
 from llm_ocr.settings import Settings
 
@@ -76,7 +76,7 @@ def try_up_to(attempts: int, command: Sequence[str]) -> Ending:
     return ending
 
 
-def message(share: Share, ending: Ending) -> str:
+def message(share: WorkerPartition, ending: Ending) -> str:
     """This task's line among those of all, which DescribeProcessingJob joins and cuts."""
     before = f"task {share.index}: "
     room = max(LEAST_BYTES, MESSAGE_BYTES // share.count) - len(before) - 1
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--secrets", default="", help="names, with commas between them")
     parser.add_argument("command", nargs="+")
     given = parser.parse_args(arguments)
-    share = share_of(Settings(), {}, folder() / "config" / "resourceconfig.json")
+    share = worker_partition(Settings(), {}, folder() / "config" / "resourceconfig.json")
     os.environ.update(read_secrets([one for one in given.secrets.split(",") if one]))
     os.environ.update(RANK=str(share.index), WORLD_SIZE=str(share.count))
     command = without_privileges([sys.executable, "-P", "-m", "llm_ocr", *given.command])

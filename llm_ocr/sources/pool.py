@@ -43,7 +43,7 @@ ENVIRONMENT = (
     "PYTHONDONTWRITEBYTECODE",
 )
 # A worker that crashes with this share of the memory that it may take crashes for want of it.
-NEARLY_ALL = 0.7
+ACCEPTABLE_AGREEMENT = 0.7
 ABORTED = frozenset({-signal.SIGABRT, -signal.SIGILL, -signal.SIGTRAP})
 
 
@@ -108,7 +108,7 @@ class _Worker:
             how = self.end()
             # Whoever finds no memory aborts; a peak that this process had tells of nothing else.
             is_own = self._code in ABORTED or self._peak > self._inherited
-            took_all = is_own and self._peak > NEARLY_ALL * self._memory
+            took_all = is_own and self._peak > ACCEPTABLE_AGREEMENT * self._memory
             late = self._code == -signal.SIGXCPU
             raise _CrashedError(how, took_all=took_all, is_late=late) from error
 

@@ -121,7 +121,7 @@ class FigureItem:
             return Verdict(Flaw.UNREADABLE, 0, None, why)
         return Verdict(None, len(answer.text), None) if _ended(answer) else verdict
 
-    def without_model(self) -> None:
+    def read_without_model(self) -> None:
         return None
 
     async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:

@@ -21,7 +21,7 @@ from llm_ocr.records import (
 from llm_ocr.tables.schema import Row
 
 # A note on pages whose text layer says otherwise than two who looked at them.
-LAYER_IS_WRONG = "another reader reads the same: the PDF's own text is what is wrong"
+LAYER_IS_WRONG = "a second model read the same: the PDF's own text is wrong"
 
 
 def stored_layer(row: Row) -> TextLayer | None:

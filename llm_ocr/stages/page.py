@@ -263,7 +263,7 @@ class PageItem:
         figures = [one.box for one in blocks if one.label in FIGURE_LABELS and one.box is not None]
         return lacking("\n\n".join(block.text for block in blocks), text_beside(layer, figures))
 
-    def without_model(self) -> Reading | None:
+    def read_without_model(self) -> Reading | None:
         """The PDF's own text, as one block without layout."""
         layer = self._layer
         if layer is None or not layer.is_usable:

@@ -78,7 +78,7 @@ class PartItem:
         )
         return self._last
 
-    def without_model(self) -> None:
+    def read_without_model(self) -> None:
         return None
 
     @property

@@ -99,8 +99,8 @@ class RetriedItem:
     def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
         return self.page.read(reader, rung, asked)
 
-    def without_model(self) -> Reading | None:
-        return self.page.without_model()
+    def read_without_model(self) -> Reading | None:
+        return self.page.read_without_model()
 
     async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:
         return self._better(await self.page.result(reading, spent))

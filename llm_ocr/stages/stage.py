@@ -123,7 +123,7 @@ class Asked(Protocol):
         """What the answers say, and how good they are."""
         ...
 
-    def without_model(self) -> Reading | None:
+    def read_without_model(self) -> Reading | None:
         """What can be read without any model."""
         ...
 

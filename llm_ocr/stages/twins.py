@@ -93,8 +93,8 @@ class TwinItem:
     def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
         return self._own.read(reader, rung, asked)
 
-    def without_model(self) -> Reading | None:
-        return self._own.without_model()
+    def read_without_model(self) -> Reading | None:
+        return self._own.read_without_model()
 
     async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:
         return self._copy or await self._own.result(reading, spent)

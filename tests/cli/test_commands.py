@@ -189,7 +189,7 @@ def test_an_engine_that_is_not_there_exits_with_3(inputs: Path, tmp_path: Path) 
     run = ("run", inputs, "--out", tmp_path / "out", "--base-url", gone.base_url)
     done = llm_ocr(*run, "--ready-timeout", "0.5")
     assert done.returncode == 3
-    assert "The engine failed: nobody answers at http://127.0.0.1" in done.stderr
+    assert "The engine failed: no response from http://127.0.0.1" in done.stderr
 
 
 def test_a_place_that_cannot_be_written_exits_with_4(inputs: Path, tmp_path: Path) -> None:
@@ -522,13 +522,13 @@ def test_a_run_is_retried_and_updated_and_reparsed(
     assert llm_ocr("run", inputs, "--out", out, *base).returncode == 1
     wrong = llm_ocr("retry", out, "--status", "failed,awful", *base)
     assert wrong.returncode == 2
-    assert "'awful' is no status; there are ok, blank" in wrong.stderr
+    assert "'awful' is not a known status; choose from ok, blank" in wrong.stderr
     server.reply = at_once
     done = llm_ocr("retry", out, "--status", "failed,truncated", *base)
     assert done.returncode == 0, done.stderr
     assert re.search(r"Pages\s+4\s+4 ok", done.stdout)
     again = llm_ocr("retry", out, *base)
-    assert "is to be asked about again (failed)" in " ".join(again.stdout.split())
+    assert "has no pages to retry (failed)" in " ".join(again.stdout.split())
     documents.pdf(inputs / "new.pdf", pages=2)
     updated = llm_ocr("run", inputs, "--out", out, "--update", *base)
     assert re.search(r"Pages\s+6\s+6 ok", updated.stdout)

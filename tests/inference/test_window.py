@@ -5,8 +5,8 @@ import pytest
 from llm_ocr.inference.window import Window
 
 
-async def started(count: int, window: Window, urgency: int = 0) -> list[asyncio.Task[None]]:
-    tasks = [asyncio.create_task(window.enter(urgency)) for _ in range(count)]
+async def started(count: int, window: Window, priority: int = 0) -> list[asyncio.Task[None]]:
+    tasks = [asyncio.create_task(window.enter(priority)) for _ in range(count)]
     await asyncio.sleep(0)
     return tasks
 
@@ -53,7 +53,7 @@ async def test_the_urgent_come_in_before_those_who_came_earlier() -> None:
     window = Window(1)
     await started(1, window)
     (patient,) = await started(1, window)
-    (urgent,) = await started(1, window, urgency=1)
+    (urgent,) = await started(1, window, priority=1)
     window.leave()
     await settle()
     assert urgent.done()

@@ -5,7 +5,7 @@ python -m tests.pipeline.dying_retry OUT BASE_URL POINT
 
 import sys
 
-from llm_ocr.pipeline.operating import retry
+from llm_ocr.pipeline.maintenance import retry
 from llm_ocr.settings import Fallback, Settings
 from tests.pipeline.dying_run import SETTINGS, arm
 

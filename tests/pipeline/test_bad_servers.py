@@ -14,7 +14,7 @@ from aiohttp import web
 
 from llm_ocr import load_pages, run
 from llm_ocr.inference.replies import EngineFailedError, WrongServerError
-from llm_ocr.pipeline import asking
+from llm_ocr.pipeline import engine_session
 from llm_ocr.pipeline.events import ItemsDone, Note
 from llm_ocr.records import PageStatus
 from llm_ocr.settings import EngineChoice
@@ -208,8 +208,8 @@ def test_a_page_that_kills_the_engine_is_found_and_all_others_are_read(tmp_path:
 def test_an_engine_that_hangs_is_started_again(
     inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "STALL_SECONDS", 0.5)
-    monkeypatch.setattr(asking, "WATCH_SECONDS", 0.1)
+    monkeypatch.setattr(engine_session, "STALL_SECONDS", 0.5)
+    monkeypatch.setattr(engine_session, "WATCH_SECONDS", 0.1)
     engine: dict[str, Any] = {
         "engine": "vllm",
         "vllm": vllm_shim(tmp_path, f"--hangs-once {tmp_path / 'hung'}"),
@@ -223,8 +223,8 @@ def test_an_embedded_engine_that_is_frozen_is_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Frozen it is, not slow: it would be asked for its metrics first, and answer."""
-    monkeypatch.setattr(asking, "STALL_SECONDS", 1.0)
-    monkeypatch.setattr(asking, "WATCH_SECONDS", 0.2)
+    monkeypatch.setattr(engine_session, "STALL_SECONDS", 1.0)
+    monkeypatch.setattr(engine_session, "WATCH_SECONDS", 0.2)
     documents.pdf(tmp_path / "in" / "report.pdf", pages=6)
     frozen: list[int] = []
 

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from llm_ocr import load_pages, run
 from llm_ocr.pipeline import budget as budget_module
-from llm_ocr.pipeline.budget import budget_of
+from llm_ocr.pipeline.budget import remaining_budget
 from llm_ocr.pipeline.events import Event, Note
-from llm_ocr.pipeline.interruption import BudgetSpentError
-from llm_ocr.pipeline.share import Share
+from llm_ocr.pipeline.interruption import BudgetExceededError
+from llm_ocr.pipeline.partition import WorkerPartition
 from llm_ocr.report.sessions import SessionRecord, read_sessions
 from llm_ocr.report.status import read_status
 from llm_ocr.settings import Settings
@@ -59,7 +59,7 @@ class Held:
         return at_once(body)
 
     def hear(self, event: Event) -> None:
-        if isinstance(event, Note) and "--max-cost is spent" in event.text:
+        if isinstance(event, Note) and "--max-cost reached" in event.text:
             self.go.set()
 
 
@@ -70,7 +70,7 @@ def test_what_was_asked_about_is_finished_and_nothing_is_asked_twice(
     with serving_beside(held.reply) as server:
         chosen = {**CHOSEN, "base_url": server.base_url}
         with pytest.raises(
-            BudgetSpentError, match=r"--max-cost 9\); the same command with a larger"
+            BudgetExceededError, match=r"--max-cost 9\); the same command with a larger"
         ):
             run(inputs, out, max_cost=9.0, price_per_hour=1.0, notify=held.hear, **chosen)
         first = held.asked
@@ -95,7 +95,7 @@ def test_pages_that_do_not_end_are_dropped_after_a_while(
     held = Held(monkeypatch)
     with serving_beside(held.reply) as server:
         chosen = {**CHOSEN, "base_url": server.base_url}
-        with pytest.raises(BudgetSpentError):
+        with pytest.raises(BudgetExceededError):
             run(inputs, tmp_path / "out", max_cost=9.0, price_per_hour=1.0, **chosen)
         held.go.set()
     extract = read_status(str(tmp_path / "out")).stages["extract"]
@@ -110,7 +110,7 @@ def test_the_command_exits_with_5_and_with_a_larger_budget_goes_on(
         base = ("--base-url", server.base_url, "--no-describe", "--viewer-pages", "0")
         spent = llm_ocr(*command, *base, "--max-cost", "0.001")
         assert spent.returncode == 5
-        assert "Stopped: what the run may cost is spent (--max-cost 0.001)" in spent.stderr
+        assert "Stopped: budget exhausted (--max-cost 0.001)" in spent.stderr
         assert server.requests == []
         assert llm_ocr(*command, *base, "--max-cost", "1e6").returncode == 0
         asked = len(server.requests)
@@ -149,29 +149,29 @@ def spent(dollars: float | None, worker: int = 0, workers: int = 1) -> SessionRe
 @pytest.mark.parametrize(
     ("share", "sessions", "left"),
     [
-        (Share(0, 1), [], 20.0),
-        (Share(1, 4), [], 5.0),
+        (WorkerPartition(0, 1), [], 20.0),
+        (WorkerPartition(1, 4), [], 5.0),
         # What a platform starts again has no new budget, and others' parts are theirs.
-        (Share(1, 4), [spent(2, 1, 4), spent(1, 1, 4)], 2.0),
-        (Share(1, 4), [spent(5, 0, 4), spent(5, 2, 4)], 5.0),
-        (Share(1, 4), [spent(7, 1, 4)], 0.0),
+        (WorkerPartition(1, 4), [spent(2, 1, 4), spent(1, 1, 4)], 2.0),
+        (WorkerPartition(1, 4), [spent(5, 0, 4), spent(5, 2, 4)], 5.0),
+        (WorkerPartition(1, 4), [spent(7, 1, 4)], 0.0),
         # The run was begun by another number of workers.
-        (Share(0, 2), [spent(4, 0, 1), spent(1, 3, 4)], 7.5),
-        (Share(0, 2), [spent(30, 0, 1)], 0.0),
-        (Share(0, 1), [spent(None)], 20.0),
+        (WorkerPartition(0, 2), [spent(4, 0, 1), spent(1, 3, 4)], 7.5),
+        (WorkerPartition(0, 2), [spent(30, 0, 1)], 0.0),
+        (WorkerPartition(0, 1), [spent(None)], 20.0),
     ],
 )
-def test_a_workers_part(share: Share, sessions: list[SessionRecord], left: float) -> None:
+def test_a_workers_part(share: WorkerPartition, sessions: list[SessionRecord], left: float) -> None:
     settings = Settings(max_cost=20.0, price_per_hour=4.0)
-    budget = budget_of(settings, share, sessions)
+    budget = remaining_budget(settings, share, sessions)
     assert budget is not None
     assert budget.part == pytest.approx(left)
     assert budget.seconds == pytest.approx(left / 4 * 3600)
 
 
 def test_without_a_limit_there_is_no_budget_and_what_costs_nothing_never_ends() -> None:
-    assert budget_of(Settings(price_per_hour=4.0), Share(0, 1), []) is None
-    free = budget_of(Settings(price_per_hour=0.0, max_cost=1.0), Share(0, 1), [])
+    assert remaining_budget(Settings(price_per_hour=4.0), WorkerPartition(0, 1), []) is None
+    free = remaining_budget(Settings(price_per_hour=0.0, max_cost=1.0), WorkerPartition(0, 1), [])
     assert free is not None
     assert free.seconds is None
 
@@ -185,7 +185,7 @@ def test_workers_stop_at_their_parts_and_another_finishes(
         with serving_beside(held.reply) as server:
             chosen = {**CHOSEN, "shard_index": index, "shard_count": 2}
             chosen |= {"max_cost": 9.0, "price_per_hour": 1.0, "base_url": server.base_url}
-            with pytest.raises(BudgetSpentError, match=f"worker {index}'s part of 2"):
+            with pytest.raises(BudgetExceededError, match=f"worker {index}'s part of 2"):
                 run(inputs, out, notify=held.hear, **chosen)
     sessions = read_sessions(open_store(str(out)))
     assert {(one.worker, one.workers) for one in sessions} == {(0, 2), (1, 2)}

@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from llm_ocr.cli import options
-from llm_ocr.pipeline.command import WITHOUT_OPTION, command_of
+from llm_ocr.pipeline.command import WITHOUT_OPTION, reproduce_command
 from llm_ocr.settings import Settings
 
 ALL = ("extract", "describe", "assemble")
@@ -21,7 +21,7 @@ GROUPS = (
 def command(*inputs: str, **settings: Any) -> str:  # noqa: ANN401
     # What stands in the environment of the tests is no one's choice here.
     given = {"skip_model_check": False, "min_agreement": 0.5, **settings}
-    return command_of(inputs, "/out", Settings(**given), ALL)
+    return reproduce_command(inputs, "/out", Settings(**given), ALL)
 
 
 def test_what_was_chosen_is_said_and_nothing_else() -> None:
@@ -46,7 +46,7 @@ def test_other_commands_take_their_settings_from_the_environment() -> None:
     chosen = Settings(
         base_url="http://h/v1", skip_model_check=False, min_agreement=0.5, flush_pages=3
     )
-    assert command_of(None, "/my out", chosen, ("describe",)) == (
+    assert reproduce_command(None, "/my out", chosen, ("describe",)) == (
         "LLM_OCR_BASE_URL=http://h/v1 LLM_OCR_FLUSH_PAGES=3 llm-ocr describe '/my out'"
     )
     assert command("/in", flush_pages=3) == "LLM_OCR_FLUSH_PAGES=3 llm-ocr run /in --out /out"
@@ -54,10 +54,10 @@ def test_other_commands_take_their_settings_from_the_environment() -> None:
 
 def test_parse_is_said_with_its_schema() -> None:
     chosen = Settings(record_schema="my bill.py", skip_model_check=False, min_agreement=0.5)
-    assert command_of(("/in",), "/out", chosen, ("extract", "parse")) == (
+    assert reproduce_command(("/in",), "/out", chosen, ("extract", "parse")) == (
         "llm-ocr parse /in --out /out --schema 'my bill.py'"
     )
-    assert command_of(None, "/out", chosen, ("parse",)) == (
+    assert reproduce_command(None, "/out", chosen, ("parse",)) == (
         "llm-ocr parse /out --schema 'my bill.py'"
     )
 

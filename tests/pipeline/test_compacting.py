@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from llm_ocr import load_pages, run
 from llm_ocr.cli.commands import app
 from llm_ocr.pipeline.compacting import compact_run
-from llm_ocr.pipeline.operating import retry
+from llm_ocr.pipeline.maintenance import retry
 from llm_ocr.pipeline.worker import resume
 from llm_ocr.report.status import read_status
 from llm_ocr.settings import Settings
@@ -155,7 +155,7 @@ def test_a_run_that_goes_on_is_refused(tmp_path: Path, server: ChatServer) -> No
     chosen = {"base_url": server.base_url, "shard_pages": 1, **CHOSEN}
     run(tmp_path / "in", out, shard_index=0, shard_count=2, **chosen)
     before = files(str(out), "data")
-    with pytest.raises(RunInUseError, match=r"shards are under way .*finish the run with"):
+    with pytest.raises(RunInUseError, match=r"the run is not finished .*finish it with"):
         compact_run(out)
     assert files(str(out), "data") == before
 

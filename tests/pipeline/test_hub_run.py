@@ -228,5 +228,5 @@ def test_inputs_on_the_hub_give_the_same_pages_as_on_a_disk(
 
 
 def test_a_run_does_not_go_to_a_revision(out: str) -> None:
-    with pytest.raises(StorageError, match="a run can't go to a revision"):
+    with pytest.raises(StorageError, match="a run can't be written to a revision"):
         run("nothing", f"{out}@main")

@@ -6,13 +6,13 @@ import pytest
 
 from llm_ocr import load_documents, run
 from llm_ocr.pipeline.events import Event, Note, StageEnded
-from llm_ocr.pipeline.interruption import Stop, StoppedError
+from llm_ocr.pipeline.interruption import CancellationToken, StoppedError
 from tests import documents
 from tests.servers.chat import at_once, serving_beside
 
 
 async def test_work_that_is_stopped_is_cancelled_and_work_that_ends_is_not() -> None:
-    stop, ended = Stop(), asyncio.Event()
+    stop, ended = CancellationToken(), asyncio.Event()
 
     async def for_ever() -> None:
         try:
@@ -23,10 +23,10 @@ async def test_work_that_is_stopped_is_cancelled_and_work_that_ends_is_not() -> 
     async def seven() -> int:
         return 7
 
-    assert await stop.before(seven()) == 7
-    asyncio.get_running_loop().call_soon(lambda: stop.ask(preempted=True))
+    assert await stop.guard(seven()) == 7
+    asyncio.get_running_loop().call_soon(lambda: stop.request(preempted=True))
     with pytest.raises(StoppedError) as stopped:
-        await stop.before(for_ever())
+        await stop.guard(for_ever())
     assert stopped.value.preempted
     assert ended.is_set()
 
@@ -53,7 +53,7 @@ async def test_errors_of_the_work_come_through() -> None:
         raise ValueError("no plan")
 
     with pytest.raises(ValueError, match="no plan"):
-        await Stop().before(broken())
+        await CancellationToken().guard(broken())
 
 
 async def test_a_run_where_a_loop_runs_already_as_in_a_notebook(tmp_path: Path) -> None:

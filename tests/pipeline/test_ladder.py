@@ -307,7 +307,7 @@ def test_two_models_that_read_the_same_outvote_the_pdfs_own_text(page: Path) -> 
         settings = {"min_agreement": USUAL, "fallback": "text-layer", **second}
         row = read_one(page, lambda body: answer(OTHER), **settings)
     assert (row["status"], row["markdown"], row["flaw"]) == ("ok", OTHER, None)
-    assert "another reader reads the same" in row["notes"][-1]
+    assert "a second model read the same" in row["notes"][-1]
 
 
 def test_the_embedded_engine_tells_whether_the_answer_or_the_text_is_wrong(page: Path) -> None:

@@ -10,7 +10,7 @@ from aiohttp import web
 from llm_ocr import Settings, load_pages, load_records, parse
 from llm_ocr.pipeline.compacting import compact_run
 from tests import documents
-from tests.pipeline.test_parsing import BILL, GOOD, is_guided
+from tests.pipeline.test_parse_run import BILL, GOOD, is_guided
 from tests.servers.chat import answer, at_once, serving_beside
 
 

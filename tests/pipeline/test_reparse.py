@@ -13,7 +13,7 @@ from reportlab.pdfgen.canvas import Canvas
 from llm_ocr import load_documents, load_figures, load_pages, run
 from llm_ocr.models import catalog
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
-from llm_ocr.pipeline.operating import reparse
+from llm_ocr.pipeline.maintenance import reparse
 from llm_ocr.pipeline.worker import resume
 from llm_ocr.records import Block, Box, ParsedAnswer
 from llm_ocr.settings import Settings

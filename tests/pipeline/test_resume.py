@@ -9,8 +9,8 @@ import pytest
 
 from llm_ocr.documents import Document
 from llm_ocr.pipeline import worker
-from llm_ocr.pipeline.due import INPUTS
-from llm_ocr.pipeline.due import USUAL as STAGES
+from llm_ocr.pipeline.pending import DEFAULT_STAGES as STAGES
+from llm_ocr.pipeline.pending import INPUTS
 from llm_ocr.report.status import read_status
 from llm_ocr.settings import Settings
 from llm_ocr.storage.objects import ObjectStore

@@ -12,9 +12,9 @@ from llm_ocr import load_documents, load_pages
 from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.pipeline.events import ItemsDone, Note, ShardDone
-from llm_ocr.pipeline.loop import Work
+from llm_ocr.pipeline.pending import publish_committed, uncommitted_shards
 from llm_ocr.pipeline.shard_worker import RemoteShardWorker, ShardAssignment, WorkerReport
-from llm_ocr.pipeline.standing import not_committed, standing
+from llm_ocr.pipeline.stage_runner import ShardTask
 from llm_ocr.settings import Settings
 from llm_ocr.sources.open import list_documents
 from llm_ocr.sources.pool import RenderPool
@@ -34,12 +34,12 @@ async def handed(
     folder: Path,
     server: ChatServer,
     **settings: Any,  # noqa: ANN401
-) -> AsyncIterator[tuple[RemoteShardWorker, list[Work]]]:
+) -> AsyncIterator[tuple[RemoteShardWorker, list[ShardTask]]]:
     """A started worker, and shards of two pages each to assign to it."""
     for k in range(SHARDS):
         documents.pdf(folder / "in" / f"{k}.pdf", pages=2)
     planned = [PlannedDocument(one, 2) for one in list_documents([str(folder / "in")])]
-    work = [Work(shard, 0, {}) for shard in cut_shards(planned, 2)]
+    work = [ShardTask(shard, 0, {}) for shard in cut_shards(planned, 2)]
     worker = RemoteShardWorker(str(folder / "out"), Settings(base_url=server.base_url, **settings))
     worker.start()
     try:
@@ -85,7 +85,7 @@ async def test_stages_follow_each_other_and_it_ends_in_order(tmp_path: Path) -> 
             worker.assign(ShardAssignment("extract", one))
         first = await until(worker, SHARDS)
         for one in work:
-            worker.assign(ShardAssignment("assemble", Work(one.shard, 0, {"extract": 0})))
+            worker.assign(ShardAssignment("assemble", ShardTask(one.shard, 0, {"extract": 0})))
         last = await worker.finish()
     ended = [one for report in first for one in report.events if isinstance(one, ItemsDone)]
     assert sum(one.count for one in ended) == 2 * SHARDS
@@ -112,10 +112,10 @@ async def test_stopped_it_has_staged_what_was_answered(tmp_path: Path) -> None:
     assert sum(path.endswith(".json") for path in staged) == 1
     async with RenderPool(1) as pool:
         stage = ExtractStage(pool, DEEPSEEK_OCR)
-        counts = [standing(store, stage, one) for one in work]
+        counts = [publish_committed(store, stage, one) for one in work]
     assert [one.items for one in counts if one is not None] == [2]
     gone = [one.shard.name for one, found in zip(work, counts, strict=True) if found is None]
-    assert not_committed(store, "extract", work) == gone
+    assert uncommitted_shards(store, "extract", work) == gone
 
 
 async def test_why_its_engine_failed_is_reported(tmp_path: Path) -> None:

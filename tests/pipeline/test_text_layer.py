@@ -12,7 +12,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 from llm_ocr import load_documents, load_pages, run
 from llm_ocr.inference.replies import EngineFailedError
-from llm_ocr.pipeline.targets import EngineKind, target_of
+from llm_ocr.pipeline.engine_targets import EngineKind, resolve_engine
 from llm_ocr.records import TextLayerUse
 from llm_ocr.settings import EngineChoice, Settings
 from llm_ocr.tables.plan import SettingsMismatchError
@@ -105,13 +105,13 @@ def test_only_fails_a_page_that_has_no_text(rows: Mapping[str, Any]) -> None:
 
 
 def test_only_needs_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llm_ocr.pipeline.targets.find_gpus", lambda: [object()])
+    monkeypatch.setattr("llm_ocr.pipeline.engine_targets.find_gpus", lambda: [object()])
     settings = Settings(text_layer=TextLayerUse.ONLY)
-    assert target_of(settings, settings.model).kind is EngineKind.EMBEDDED
+    assert resolve_engine(settings, settings.model).kind is EngineKind.EMBEDDED
     for other in ({"base_url": "http://there:8000/v1"}, {"engine": EngineChoice.VLLM}):
         asked = settings.model_copy(update=other)
         with pytest.raises(EngineFailedError, match="--text-layer only reads with the embedded"):
-            target_of(asked, asked.model)
+            resolve_engine(asked, asked.model)
 
 
 def test_another_use_is_another_run(tmp_path: Path) -> None:

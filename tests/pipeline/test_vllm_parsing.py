@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from llm_ocr import load_records
 from llm_ocr.parsing.evidence import AGREEMENT
 from llm_ocr.parsing.loading import BUILT_IN, load_schema
-from llm_ocr.pipeline.parsing import parse
+from llm_ocr.pipeline.parse_run import parse
 from llm_ocr.settings import Fallback, Settings
 from llm_ocr.tables.schema import Row
 from tests import documents
@@ -77,7 +77,7 @@ class Damage(BaseModel):
 
 class Claim(BaseModel):
     kind: Kind
-    urgency: Literal[1, 2, 3] | None = None
+    priority: Literal[1, 2, 3] | None = None
     number: str = Field(pattern=r"^C-[0-9]+$")
     filed: date
     is_settled: bool

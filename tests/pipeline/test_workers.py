@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from llm_ocr import load_pages, run
-from llm_ocr.pipeline.share import NoSuchShareError, Share, share_of
+from llm_ocr.pipeline.partition import InvalidPartitionError, WorkerPartition, worker_partition
 from llm_ocr.settings import Settings
 from llm_ocr.tables.plan import Plan, Shard
 from tests import documents
@@ -31,23 +31,30 @@ def test_a_worker_without_steal_work_does_its_share_alone(tmp_path: Path) -> Non
 
 def test_shares_are_apart_and_together_the_whole() -> None:
     plan = Plan(tuple(Shard(k, ()) for k in range(10)), {})
-    parts = [Share(index, 3).of(plan).shards for index in range(3)]
+    parts = [WorkerPartition(index, 3).select(plan).shards for index in range(3)]
     assert sorted(shard.number for part in parts for shard in part) == list(range(10))
 
 
 @pytest.mark.parametrize(
     ("environment", "share"),
     [
-        ({}, Share(0, 1)),
-        ({"CLOUD_RUN_TASK_INDEX": "3", "CLOUD_RUN_TASK_COUNT": "8"}, Share(3, 8)),
-        ({"AWS_BATCH_JOB_ARRAY_INDEX": "1", "AWS_BATCH_JOB_ARRAY_SIZE": "2"}, Share(1, 2)),
-        ({"RANK": "0", "WORLD_SIZE": "4"}, Share(0, 4)),
-        ({"RANK": "0"}, Share(0, 1)),
+        ({}, WorkerPartition(0, 1)),
+        ({"CLOUD_RUN_TASK_INDEX": "3", "CLOUD_RUN_TASK_COUNT": "8"}, WorkerPartition(3, 8)),
+        (
+            {"AWS_BATCH_JOB_ARRAY_INDEX": "1", "AWS_BATCH_JOB_ARRAY_SIZE": "2"},
+            WorkerPartition(1, 2),
+        ),
+        ({"RANK": "0", "WORLD_SIZE": "4"}, WorkerPartition(0, 4)),
+        ({"RANK": "0"}, WorkerPartition(0, 1)),
     ],
 )
-def test_platforms_say_which_worker_it_is(environment: dict[str, str], share: Share) -> None:
-    assert share_of(Settings(), environment) == share
-    assert share_of(Settings(shard_index=1, shard_count=5), environment) == Share(1, 5)
+def test_platforms_say_which_worker_it_is(
+    environment: dict[str, str], share: WorkerPartition
+) -> None:
+    assert worker_partition(Settings(), environment) == share
+    assert worker_partition(Settings(shard_index=1, shard_count=5), environment) == WorkerPartition(
+        1, 5
+    )
 
 
 @pytest.mark.parametrize(("current", "index"), [("algo-1", 0), ("algo-9", 8), ("algo-10", 9)])
@@ -57,33 +64,37 @@ def test_sagemaker_says_it_in_a_file_and_its_hosts_count_by_number(
     hosts = sorted(f"algo-{k}" for k in range(1, 13))
     said = tmp_path / "resourceconfig.json"
     said.write_text(json.dumps({"current_host": current, "hosts": hosts}))
-    assert share_of(Settings(), {}, said) == Share(index, 12)
-    assert share_of(Settings(shard_index=1, shard_count=5), {}, said) == Share(1, 5)
-    assert share_of(Settings(), {"RANK": "2", "WORLD_SIZE": "3"}, said) == Share(2, 3)
+    assert worker_partition(Settings(), {}, said) == WorkerPartition(index, 12)
+    assert worker_partition(Settings(shard_index=1, shard_count=5), {}, said) == WorkerPartition(
+        1, 5
+    )
+    assert worker_partition(Settings(), {"RANK": "2", "WORLD_SIZE": "3"}, said) == WorkerPartition(
+        2, 3
+    )
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"hosts": ["algo-1"]}', '{"current_host": "algo-1"}'])
 def test_a_file_of_sagemaker_that_does_not_say_it(tmp_path: Path, text: str) -> None:
     said = tmp_path / "resourceconfig.json"
     said.write_text(text)
-    with pytest.raises(NoSuchShareError, match=r"resourceconfig\.json does not say"):
-        share_of(Settings(), {}, said)
+    with pytest.raises(InvalidPartitionError, match=r"resourceconfig\.json does not identify"):
+        worker_partition(Settings(), {}, said)
 
 
 @pytest.mark.parametrize(("rank", "size"), [("4", "4"), ("", "4"), ("-1", "4"), ("one", "4")])
 def test_a_platform_that_names_no_worker(rank: str, size: str) -> None:
-    with pytest.raises(NoSuchShareError, match=f"RANK={rank} and WORLD_SIZE=4 name no worker"):
-        share_of(Settings(), {"RANK": rank, "WORLD_SIZE": size})
+    with pytest.raises(InvalidPartitionError, match=f"RANK={rank} and WORLD_SIZE=4 are not"):
+        worker_partition(Settings(), {"RANK": rank, "WORLD_SIZE": size})
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({"shard_index": 4, "shard_count": 4}, "the last of 4 is 3"),
-        ({"shard_index": 1}, "belong together"),
-        ({"shard_count": 3}, "belong together"),
+        ({"shard_index": 1}, "must be given together"),
+        ({"shard_count": 3}, "must be given together"),
     ],
 )
 def test_a_share_that_there_is_none_of_is_told(settings: dict[str, int], said: str) -> None:
-    with pytest.raises(NoSuchShareError, match=said):
-        share_of(Settings(**settings), {})  # type: ignore[arg-type]
+    with pytest.raises(InvalidPartitionError, match=said):
+        worker_partition(Settings(**settings), {})  # type: ignore[arg-type]

@@ -203,7 +203,7 @@ def test_what_no_task_could_use_is_refused(
         ((*RUN, "--stage", "extract"), "--stage extract reads documents"),
         ((*BOTH, "--stage", "describe"), "--stage describe takes an earlier run, alone"),
         ((*BOTH, "--stage", "retry"), "--stage retry takes an earlier run, alone"),
-        ((*RUN, "--stage", "retry", "--status", "odd"), "'odd' is no status"),
+        ((*RUN, "--stage", "retry", "--status", "odd"), "'odd' is not a known status"),
         ((*RUN, "--stage", "describe", "--status", "failed"), "--status is for --stage retry"),
         ((*RUN, "--stage", "reparse", "--update"), "--update is for --stage run"),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llm_ocr.pipeline.share import Share
+from llm_ocr.pipeline.partition import WorkerPartition
 from llm_ocr.platforms import sagemaker_task
 from llm_ocr.platforms.base import Gpu, NoSuchJobError, Platform, PlatformError, State
 from llm_ocr.platforms.clouds import Place, open_platform
@@ -287,7 +287,7 @@ def test_unknown_jobs_tasks_gpus_and_buckets(
 
 
 def test_a_message_keeps_its_end_within_the_room_of_a_task() -> None:
-    said = sagemaker_task.message(Share(3, 5), Ending(3, "é" * 2000 + " the end"))
+    said = sagemaker_task.message(WorkerPartition(3, 5), Ending(3, "é" * 2000 + " the end"))
     assert said.startswith("task 3: ")
     assert said.endswith(" the end\n")
     assert len(said.encode()) <= 1024 // 5

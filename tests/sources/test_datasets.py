@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from llm_ocr.documents import Document
-from llm_ocr.pipeline.counting import counted
+from llm_ocr.pipeline.page_counting import count_documents
 from llm_ocr.records import ErrorCode, ImagePolicy, Page, PageError
 from llm_ocr.settings import Settings
 from llm_ocr.sources.open import NoInputError, list_documents
@@ -34,7 +34,7 @@ async def planned(*inputs: Path | str, **settings: int) -> tuple[Shard, ...]:
     chosen = Settings(**settings)  # type: ignore[arg-type]
     async with RenderPool(1) as pool:
         listed = list_documents([str(one) for one in inputs])
-        found = await counted(listed, chosen, pool, lambda event: None)
+        found = await count_documents(listed, chosen, pool, lambda event: None)
     return cut_shards(found, chosen.shard_pages)
 
 
@@ -321,7 +321,7 @@ async def test_a_column_that_can_not_be_found_is_told(
 
 async def test_what_is_empty_is_told(tmp_path: Path) -> None:
     path = shards.table(tmp_path / "a.parquet", {"image": pa.array([], pa.binary())})
-    with pytest.raises(NoInputError, match=r"a.parquet: there are no rows"):
+    with pytest.raises(NoInputError, match=r"a.parquet: the dataset has no rows"):
         await planned(path)
     (tmp_path / "none").mkdir()
     with pytest.raises(NoInputError, match="holds no document"):

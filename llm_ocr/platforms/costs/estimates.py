@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm_ocr.pipeline.events import Notify, ignore
+from llm_ocr.pipeline.events import Notify, discard
 from llm_ocr.pipeline.planning import absolute
 from llm_ocr.platforms.costs.page_estimate import PageEstimate, estimate_pages
 from llm_ocr.platforms.costs.price_files import load_prices
@@ -100,7 +100,7 @@ def estimate_costs(
     prices, throughput = load_prices(chosen.prices), load_throughput(chosen.throughput)
     several = [inputs] if isinstance(inputs, str | Path) else inputs
     places = [absolute(str(path)) for path in several]
-    counts = estimate_pages(places, chosen, sample, notify or ignore)
+    counts = estimate_pages(places, chosen, sample, notify or discard)
     return price_pages(counts, prices, throughput, model=chosen.model, gpus=gpus, tasks=tasks)
 
 

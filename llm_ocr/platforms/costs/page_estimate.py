@@ -12,7 +12,7 @@ from statistics import fmean, variance
 from llm_ocr.documents import Document
 from llm_ocr.pipeline.events import ItemsDone, Notify, StageEnded, StageStarted
 from llm_ocr.pipeline.executor import render_pool
-from llm_ocr.pipeline.interruption import Stop, run_until_stopped
+from llm_ocr.pipeline.interruption import CancellationToken, run_until_stopped
 from llm_ocr.platforms.costs.prices import Interval
 from llm_ocr.records import ErrorCode, PageError, PageStatus
 from llm_ocr.settings import Settings
@@ -95,8 +95,8 @@ def estimate_pages(
     nothing that can be opened; StorageError.
     """
 
-    async def work(stop: Stop) -> PageEstimate:
-        return await stop.before(_estimate(inputs, settings, sample, notify))
+    async def work(stop: CancellationToken) -> PageEstimate:
+        return await stop.guard(_estimate(inputs, settings, sample, notify))
 
     return run_until_stopped(work, settings.stop_seconds)
 

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field, PositiveFloat
 
 from llm_ocr.messages import counted
-from llm_ocr.pipeline.destination import destination_of
+from llm_ocr.pipeline.destination import open_destination
 from llm_ocr.platforms.costs.prices import Citation, Interval
 from llm_ocr.platforms.costs.toml_files import (
     TomlFileError,
@@ -118,7 +118,7 @@ def observed_throughput(
     """
     measured: list[_Measurement] = []
     for run in runs:
-        records = read_sessions(destination_of(run, settings).store)
+        records = read_sessions(open_destination(run, settings).store)
         if not records:
             raise NoRunError(f"{run} holds no run with sessions; start one with `llm-ocr run`")
         measured += [entry for record in records for entry in _measurements(record, run, gpu)]

@@ -11,8 +11,8 @@ from aiohttp import web
 
 from llm_ocr import load_descriptions, load_documents, load_figures, run
 from llm_ocr.pipeline import worker
-from llm_ocr.pipeline.describing import NoSuchTaskError
-from llm_ocr.pipeline.operating import retry
+from llm_ocr.pipeline.figure_tasks import NoSuchTaskError
+from llm_ocr.pipeline.maintenance import retry
 from llm_ocr.report.status import read_status
 from llm_ocr.report.summary import Summary
 from llm_ocr.settings import Settings
@@ -320,11 +320,14 @@ def test_a_task_of_ones_own_by_prompt_and_schema(
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"describe_task": "poem"}, "there are describe, caption, data, classify"),
-        ({"describe_task": "a,b", "task_prompt": "x"}, "one more of your own"),
-        ({"describe_task": "A b", "task_prompt": "x"}, "a name of your own begins with a letter"),
-        ({"classes": "a,b"}, "they are for --task classify"),
-        ({"describe_task": "classify", "classes": "a,a"}, "name two at least"),
+        ({"describe_task": "poem"}, "choose from describe, caption, data, classify"),
+        ({"describe_task": "a,b", "task_prompt": "x"}, "or define one of your own"),
+        (
+            {"describe_task": "A b", "task_prompt": "x"},
+            "must start with a letter",
+        ),
+        ({"classes": "a,b"}, "--classes only applies to --task classify"),
+        ({"describe_task": "classify", "classes": "a,a"}, "give at least two"),
     ],
 )
 def test_a_task_that_there_is_none_of_is_refused_before_anything_is_asked(

@@ -1,23 +1,26 @@
-"""Documents, or those of a run that stands, made into records of a schema."""
+"""Parse documents, or the pages of an existing run, into records of a schema."""
 
 import os
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from llm_ocr.parsing.loading import load_schema
 from llm_ocr.pipeline import worker
-from llm_ocr.pipeline.copying import copy_read
-from llm_ocr.pipeline.destination import destination_of
-from llm_ocr.pipeline.events import Notify
+from llm_ocr.pipeline.destination import open_destination
+from llm_ocr.pipeline.events import ItemsDone, Notify, StageEnded, StageStarted
 from llm_ocr.pipeline.executor import ExecutorFactory, LocalExecutor
 from llm_ocr.pipeline.progress import shown
+from llm_ocr.records import PageStatus
 from llm_ocr.report.summary import Summary
 from llm_ocr.settings import Settings
 from llm_ocr.sources.files import is_remote
 from llm_ocr.sources.open import NoInputError, raise_for_scheme
 from llm_ocr.storage.hub_address import is_repository
-from llm_ocr.storage.store import StorageError, Store
-from llm_ocr.tables.plan import PLAN_PATH
+from llm_ocr.storage.store import StorageError, Store, StoredObject
+from llm_ocr.tables.plan import FOLDER as PLANS
+from llm_ocr.tables.plan import PLAN_PATH, SettingsMismatchError
 
 STAGES = ("extract", "parse")
 
@@ -59,8 +62,8 @@ def parse(
     with shown(notify, progress) as tell:
         if out is None:
             if len(places) != 1 or _run_in(places[0], chosen) is None:
-                said = f"{', '.join(places)}: no place of a run, whose documents could be parsed"
-                raise NoInputError(f"{said}; to read documents, give --out")
+                said = f"{', '.join(places)}: not the output of a run, so there is nothing to parse"
+                raise NoInputError(f"{said}; to read documents, pass --out")
             return worker.resume(
                 places[0], chosen, stages=STAGES[1:], notify=tell, executor=executor
             )
@@ -68,11 +71,13 @@ def parse(
         if not runs:
             return worker.run(places, out, chosen, stages=STAGES, notify=tell, executor=executor)
         if len(places) > 1:
-            raise NoInputError(f"{runs[0].uri} holds a run: parse one run at a time, by itself")
-        destination = destination_of(str(out), chosen)
+            raise NoInputError(
+                f"{runs[0].uri} is a run: parse one run at a time, without other inputs"
+            )
+        destination = open_destination(str(out), chosen)
         if destination.store.uri != runs[0].uri:
             destination.prepare(private=not chosen.public)
-            copy_read(runs[0], destination.store, tell)
+            copy_extracted_tables(runs[0], destination.store, tell)
         return worker.resume(out, chosen, stages=STAGES[1:], notify=tell, executor=executor)
 
 
@@ -81,10 +86,49 @@ def _run_in(place: str, settings: Settings) -> Store | None:
     if not is_remote(place) and not os.path.isdir(os.path.expanduser(place)):
         return None
     try:
-        store = destination_of(place, settings).store
+        store = open_destination(place, settings).store
         return store if store.exists(PLAN_PATH) else None
     except StorageError:
         # No place of a run, such as the configuration of a dataset, or no bucket beside one.
         if is_repository(place):
             return None
         raise
+
+
+# The tables before the commits that tell of them, and the plan last: without it there is no run.
+COPIED = ("data/pages", "data/figures", "commits/extract", PLANS)
+
+
+def copy_extracted_tables(run: Store, out: Store, notify: Notify) -> None:
+    """Copy the plan, the pages and the figures of the run in `run` that `out` has not yet.
+
+    Nothing in `run` is changed. Raises SettingsMismatchError if `out` holds another run.
+    """
+    if out.exists(PLAN_PATH) and out.get(PLAN_PATH) != run.get(PLAN_PATH):
+        raise SettingsMismatchError(
+            f"{out.uri} already holds a run of other documents than {run.uri}: choose another --out"
+        )
+    there = {thing.path: thing.size for thing in _of(out)}
+    missing = [thing for thing in _of(run) if there.get(thing.path) != thing.size]
+    notify(StageStarted("copy", len(missing)))
+    for thing in missing:
+        # A folder each: a store on this disk takes the file itself, and not what is in it.
+        with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
+            out.put(thing.path, _as_file(run, thing.path, Path(folder)))
+        notify(ItemsDone("copy", PageStatus.OK, 1, fresh=True))
+    notify(StageEnded("copy", len(missing)))
+
+
+def _of(store: Store) -> Iterator[StoredObject]:
+    for prefix in COPIED:
+        yield from sorted(store.list(prefix), key=lambda thing: thing.path)
+
+
+def _as_file(store: Store, path: str, folder: Path) -> Path:
+    """The object as a file of this machine, so that it is never whole in memory."""
+    if store.folder is not None:
+        return store.folder / path
+    held = folder / "held"
+    with store.open(path) as source, held.open("wb") as target:
+        shutil.copyfileobj(source, target, 1 << 20)
+    return held

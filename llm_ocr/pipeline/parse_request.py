@@ -1,10 +1,10 @@
-"""What the settings want to be asked, by stage; and the stage that makes records."""
+"""Read from the settings what each stage is asked, and create the parse stage."""
 
 import json
 from collections.abc import Mapping, Sequence
 
 from llm_ocr.parsing.loading import LoadedSchema, SchemaError, load_schema
-from llm_ocr.pipeline.describing import wanted_of
+from llm_ocr.pipeline.figure_tasks import requested_figure_tasks
 from llm_ocr.records import PageStatus
 from llm_ocr.settings import Settings
 from llm_ocr.stages.parse import ParseStage
@@ -13,35 +13,35 @@ from llm_ocr.stages.stage import ReadShard
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.user_schemas import keep_schema
 
-OF_RECORDS = (PageStatus.OK, PageStatus.TRUNCATED, PageStatus.FALLBACK, PageStatus.FAILED)
+RECORD_STATUSES = (PageStatus.OK, PageStatus.TRUNCATED, PageStatus.FALLBACK, PageStatus.FAILED)
 
 
-def wanted_by(settings: Settings, stages: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+def requested_tasks(settings: Settings, stages: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
     """Stage -> what its shards are to be asked, as their commits say it.
 
     Raises NoSuchTaskError or SchemaError.
     """
     wanted: dict[str, Mapping[str, str]] = {}
     if "describe" in stages:
-        wanted["describe"] = wanted_of(settings)
+        wanted["describe"] = requested_figure_tasks(settings)
     if "parse" in stages:
-        statuses_of(settings)
-        wanted["parse"] = {"parse": wanted_records(settings).asked}
+        requested_statuses(settings)
+        wanted["parse"] = {"parse": requested_records(settings).asked}
     return wanted
 
 
-def statuses_of(settings: Settings) -> frozenset[str]:
+def requested_statuses(settings: Settings) -> frozenset[str]:
     """Those of records that are to be made again. Raises SchemaError for one that they can't be."""
     given = [one.strip() for one in (settings.redo or "").split(",") if one.strip()]
     for one in given:
-        if one not in OF_RECORDS:
+        if one not in RECORD_STATUSES:
             raise SchemaError(
-                f"--redo {one}: records are {', '.join(OF_RECORDS)}; of which shall be made again?"
+                f"--redo {one}: unknown status; choose from {', '.join(RECORD_STATUSES)}"
             )
     return frozenset(given)
 
 
-def wanted_records(settings: Settings) -> Wanted:
+def requested_records(settings: Settings) -> Wanted:
     """What the settings want to be parsed. Raises SchemaError."""
     return Wanted(
         load_schema(settings.record_schema or ""),
@@ -54,13 +54,13 @@ def wanted_records(settings: Settings) -> Wanted:
 
 def parse_stage(store: Store, settings: Settings, read_rows: ReadShard) -> ParseStage:
     """The stage; what its records' columns are of is kept in the run."""
-    wanted = wanted_records(settings)
+    wanted = requested_records(settings)
     schema = wanted.schema
-    keep_schema(store, schema.schema_hash, schema.name, _of_columns(schema))
+    keep_schema(store, schema.schema_hash, schema.name, _author_schema(schema))
     return ParseStage(read_rows, wanted)
 
 
-def _of_columns(schema: LoadedSchema) -> Mapping[str, object]:
+def _author_schema(schema: LoadedSchema) -> Mapping[str, object]:
     """The schema as its author wrote it: what guides an engine has no amounts, only numbers."""
     model = getattr(schema.validate, "model", None)
     if model is not None:

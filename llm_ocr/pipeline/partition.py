@@ -1,4 +1,4 @@
-"""A worker's part of a run that several workers do."""
+"""Divide a run among workers: which shards belong to which rank."""
 
 import json
 import re
@@ -20,56 +20,60 @@ PLATFORMS = (
 SAGEMAKER_RESOURCES = Path("/opt/ml/config/resourceconfig.json")
 
 
-class NoSuchShareError(ValueError):
-    """The settings or the platform name a worker that there is none of."""
+class InvalidPartitionError(ValueError):
+    """The settings or the platform give a rank that does not exist."""
 
 
 @dataclass(frozen=True)
-class Share:
-    """Worker `index` (from 0) of `count`."""
+class WorkerPartition:
+    """Worker `index` (its rank, from 0) of `count` (the world size)."""
 
     index: int
     count: int
 
-    def of(self, plan: Plan) -> Plan:
-        """The plan's shards that are this worker's."""
+    def select(self, plan: Plan) -> Plan:
+        """The shards of the plan that belong to this worker."""
         mine = (one for one in plan.shards if one.number % self.count == self.index)
         return Plan(tuple(mine), plan.settings)
 
 
-def share_of(
+def worker_partition(
     settings: Settings, environment: Mapping[str, str], resources: Path = SAGEMAKER_RESOURCES
-) -> Share:
+) -> WorkerPartition:
     """What the settings say, or else the platform: in the environment, or on SageMaker in the file
-    `resources`. Raises NoSuchShareError."""
+    `resources`. Raises InvalidPartitionError."""
     index, count = settings.shard_index, settings.shard_count
     if index is None and count is None:
-        return _said_by_variables(environment) or _said_by_sagemaker(resources) or Share(0, 1)
-    if index is None and count == 1:
-        return Share(0, 1)
-    if index is None or count is None:
-        raise NoSuchShareError("--shard-index and --shard-count belong together: give both")
-    if index >= count:
-        raise NoSuchShareError(
-            f"--shard-index {index}: they count from 0, so the last of {count} is {count - 1}"
+        return (
+            _partition_from_environment(environment)
+            or _partition_from_sagemaker(resources)
+            or WorkerPartition(0, 1)
         )
-    return Share(index, count)
+    if index is None and count == 1:
+        return WorkerPartition(0, 1)
+    if index is None or count is None:
+        raise InvalidPartitionError("--shard-index and --shard-count must be given together")
+    if index >= count:
+        raise InvalidPartitionError(
+            f"--shard-index {index}: indexes start at 0, so the last of {count} is {count - 1}"
+        )
+    return WorkerPartition(index, count)
 
 
-def _said_by_variables(environment: Mapping[str, str]) -> Share | None:
+def _partition_from_environment(environment: Mapping[str, str]) -> WorkerPartition | None:
     for its_index, its_count in PLATFORMS:
         if its_index in environment and its_count in environment:
             said = environment[its_index], environment[its_count]
             if not all(re.fullmatch(r"\d+", one) for one in said) or int(said[0]) >= int(said[1]):
-                raise NoSuchShareError(
-                    f"{its_index}={said[0]} and {its_count}={said[1]} name no worker: the first is "
-                    "to be a number from 0 on that is less than the second"
+                raise InvalidPartitionError(
+                    f"{its_index}={said[0]} and {its_count}={said[1]} are not a valid worker and "
+                    "number of workers: workers are numbered from 0"
                 )
-            return Share(int(said[0]), int(said[1]))
+            return WorkerPartition(int(said[0]), int(said[1]))
     return None
 
 
-def _said_by_sagemaker(resources: Path) -> Share | None:
+def _partition_from_sagemaker(resources: Path) -> WorkerPartition | None:
     """Hosts count by their numbers: algo-10 comes after algo-9."""
     try:
         text = resources.read_text()
@@ -77,14 +81,14 @@ def _said_by_sagemaker(resources: Path) -> Share | None:
         return None
     try:
         said = json.loads(text)
-        hosts = sorted(said["hosts"], key=_by_number)
-        return Share(hosts.index(said["current_host"]), len(hosts))
+        hosts = sorted(said["hosts"], key=_host_number)
+        return WorkerPartition(hosts.index(said["current_host"]), len(hosts))
     except (ValueError, KeyError, TypeError) as error:
-        raise NoSuchShareError(
-            f"{resources} does not say which of the hosts this is ({text.strip()[:200]!r}): give "
+        raise InvalidPartitionError(
+            f"{resources} does not identify this host ({text.strip()[:200]!r}): pass "
             "--shard-index and --shard-count"
         ) from error
 
 
-def _by_number(host: str) -> list[tuple[int, str]]:
+def _host_number(host: str) -> list[tuple[int, str]]:
     return [(int(part or 0), name) for name, part in re.findall(r"(\D*)(\d*)", host)]

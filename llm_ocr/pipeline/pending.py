@@ -1,17 +1,17 @@
-"""What of a plan a stage still has to do, from the store alone."""
+"""Find the shards of a plan that a stage still has to do, from the store alone."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
 from llm_ocr.parsing.schema import RecordScope
-from llm_ocr.pipeline.describing import Asked, standing, still_stands, with_wanted
-from llm_ocr.pipeline.loop import Work, none_kept
+from llm_ocr.pipeline.figure_tasks import Asked, committed_tasks, is_still_valid, with_tasks
+from llm_ocr.pipeline.stage_runner import ShardTask, nothing_unchanged
 from llm_ocr.stages.describe import DescribeStage
 from llm_ocr.stages.parse import ParseStage
 from llm_ocr.stages.stage import AnyItem, Stage
 from llm_ocr.storage.store import Store
-from llm_ocr.tables.commits import read_commit, unchanged_since
+from llm_ocr.tables.commits import committed, read_commit, unchanged_since
 from llm_ocr.tables.counts import Counts
 from llm_ocr.tables.data import data_files, find, newest, published
 from llm_ocr.tables.ledger import Entry, Ledger
@@ -28,12 +28,12 @@ INPUTS = {
 }
 STAGES = tuple(INPUTS)
 # Those of `run`.
-USUAL = ("extract", "describe", "assemble")
+DEFAULT_STAGES = ("extract", "describe", "assemble")
 # What the shards of stages are wanted to be asked, by stage.
-Wanted = Mapping[str, Asked]
-NOTHING: Wanted = MappingProxyType({})
+RequestedTasks = Mapping[str, Asked]
+NO_TASKS: RequestedTasks = MappingProxyType({})
 # Table -> the stage that makes it.
-MAKER = {
+TABLE_STAGE = {
     "pages": "extract",
     "figures": "extract",
     "descriptions": "describe",
@@ -42,41 +42,43 @@ MAKER = {
 }
 
 
-def due(
+def pending_shards(
     store: Store, ledger: Ledger, stage: Stage[AnyItem], plan: Plan, again: Collection[str] = ()
-) -> tuple[list[Work], Counts]:
+) -> tuple[list[ShardTask], Counts]:
     """The shards that are not committed from what their inputs are now, or were not asked all that
     is wanted; the others' counts. Records whose status is in `again` are due too.
 
     Commits that a dead worker did not publish are published.
     """
-    settle(store, ledger, stage.name, stage.tables, plan)
+    publish_unpublished_commits(store, ledger, stage.name, stage.tables, plan)
     entries, done = ledger.entries(stage.name), Counts()
-    work: list[Work] = []
-    for shard, made_of in _doable(ledger, plan, stage.name):
+    work: list[ShardTask] = []
+    for shard, made_of in _ready_shards(ledger, plan, stage.name):
         entry = entries.get(shard.name)
         asked: dict[str, str] = {}
         if isinstance(stage, DescribeStage | ParseStage):
             asked = dict(stage.asked(shard.name))
         if entry is None:
-            work.append(Work(shard, 0, made_of, asked=asked))
+            work.append(ShardTask(shard, 0, made_of, task_versions=asked))
             continue
-        is_current = entry.inputs == made_of and (not asked or asked == standing(entry))
+        is_current = entry.inputs == made_of and (not asked or asked == committed_tasks(entry))
         is_again = stage.name == "parse" and not entry.counts.statuses.keys().isdisjoint(again)
         if is_current and not is_again:
             done.add(entry.counts)
             continue
-        kept, purpose = none_kept, ""
+        kept, purpose = nothing_unchanged, ""
         if stage.name == "describe":
-            kept = partial(_described, shard.name, entry, made_of, asked)
+            kept = partial(_unchanged_descriptions, shard.name, entry, made_of, asked)
         elif stage.name == "parse" and entry.asked == asked:
-            kept = partial(_recorded, shard.name, entry, made_of, frozenset(again))
+            kept = partial(_unchanged_records, shard.name, entry, made_of, frozenset(again))
             purpose = ",".join(sorted(again))
-        work.append(Work(shard, entry.generation + 1, made_of, kept, purpose, asked))
+        work.append(ShardTask(shard, entry.generation + 1, made_of, kept, purpose, asked))
     return work, done
 
 
-def settle(store: Store, ledger: Ledger, stage: str, tables: Sequence[str], plan: Plan) -> None:
+def publish_unpublished_commits(
+    store: Store, ledger: Ledger, stage: str, tables: Sequence[str], plan: Plan
+) -> None:
     """Publish commits that a dead worker did not, and sweep what it staged for them."""
     staged = {thing.path.split("/")[2] for thing in store.list(f"_staging/{stage}")}
     orders = {shard.name: shard for shard in plan.shards}
@@ -99,7 +101,7 @@ def settle(store: Store, ledger: Ledger, stage: str, tables: Sequence[str], plan
     store.delete(one.path for one in own if one.generation < generations.get(one.shard, 0))
 
 
-def sweep_orphans(store: Store, ledger: Ledger) -> None:
+def delete_orphaned_staging(store: Store, ledger: Ledger) -> None:
     """Drop parts that came too late for their shard's commit, of workers that died since."""
     orphans: list[str] = []
     for thing in store.list("_staging"):
@@ -110,7 +112,7 @@ def sweep_orphans(store: Store, ledger: Ledger) -> None:
     store.delete(orphans)
 
 
-def _doable(ledger: Ledger, plan: Plan, stage: str) -> Iterator[tuple[Shard, dict[str, int]]]:
+def _ready_shards(ledger: Ledger, plan: Plan, stage: str) -> Iterator[tuple[Shard, dict[str, int]]]:
     """The shards that the stage has something to be made from, and what from."""
     inputs = {name: ledger.committed(name) for name in INPUTS[stage]}
     for shard in plan.shards:
@@ -119,13 +121,13 @@ def _doable(ledger: Ledger, plan: Plan, stage: str) -> Iterator[tuple[Shard, dic
             yield shard, made_of
 
 
-def _described(
+def _unchanged_descriptions(
     name: str, entry: Entry, made_of: dict[str, int], asked: Asked, store: Store
 ) -> frozenset[str]:
     """Descriptions that answer what is asked, of pages that are what they were by then."""
     was, now = entry.inputs["extract"], made_of["extract"]
     pages = None if was == now else unchanged_since(store, "extract", name, was, now)
-    before = standing(entry)
+    before = committed_tasks(entry)
     columns = ["description_id", "page_id", "task", "status"]
     rows = read_shard_rows(store, "descriptions", name, entry.generation, columns)
     return frozenset(
@@ -134,11 +136,11 @@ def _described(
         # Runs from before there were tasks have no such column.
         if row.get("description_id") is not None
         and (pages is None or row["page_id"] in pages)
-        and still_stands(row, before, asked)
+        and is_still_valid(row, before, asked)
     )
 
 
-def _recorded(
+def _unchanged_records(
     name: str, entry: Entry, made_of: dict[str, int], again: Collection[str], store: Store
 ) -> frozenset[str]:
     """Records that are not to be made again, of pages that are what they were by then."""
@@ -164,7 +166,7 @@ def read_shard(
 
     Descriptions are left out that are of figures as they were before their page was read anew.
     """
-    stage = MAKER[table]
+    stage = TABLE_STAGE[table]
     generation = ledger.committed(stage).get(shard)
     if generation is None:
         return
@@ -182,40 +184,42 @@ def read_shard(
     yield from (row for row in rows if row["figure_id"].rpartition("/")[0] in pages)
 
 
-def expected_items(ledger: Ledger, stage: str, work: Work) -> int:
+def expected_items(ledger: Ledger, stage: str, work: ShardTask) -> int:
     """How many items the stage will have of that shard, as far as it is known."""
     if stage == "extract":
         return work.shard.expected_pages
-    if stage == "parse" and work.asked["parse"].startswith(f"{RecordScope.PAGE}-"):
+    if stage == "parse" and work.task_versions["parse"].startswith(f"{RecordScope.PAGE}-"):
         return ledger.entries("extract")[work.shard.name].counts.items
     if stage in ("assemble", "parse"):
         return work.shard.document_count or work.shard.expected_pages
     figures = ledger.entries("extract")[work.shard.name].counts.rows.get("figures", 0)
-    return figures * len(work.asked)
+    return figures * len(work.task_versions)
 
 
-def outdated(ledger: Ledger, plan: Plan, stage: str) -> int:
+def stale_shard_count(ledger: Ledger, plan: Plan, stage: str) -> int:
     """How many shards the stage has done from what their inputs are no more."""
     entries = ledger.entries(stage)
-    made = ((entries.get(shard.name), of) for shard, of in _doable(ledger, plan, stage))
+    made = ((entries.get(shard.name), of) for shard, of in _ready_shards(ledger, plan, stage))
     return sum(entry is not None and entry.inputs != of for entry, of in made)
 
 
-def undone(
-    ledger: Ledger, plan: Plan, stages: Sequence[str], wanted: Wanted = NOTHING
+def unfinished_shards(
+    ledger: Ledger, plan: Plan, stages: Sequence[str], wanted: RequestedTasks = NO_TASKS
 ) -> list[Shard]:
     """Shards that one of `stages` could do now and has not done from what its inputs are now, or
     not asked what is `wanted`."""
     found: dict[int, Shard] = {}
     for stage in stages:
         entries = ledger.entries(stage)
-        for shard, made_of in _doable(ledger, plan, stage):
+        for shard, made_of in _ready_shards(ledger, plan, stage):
             if not _is_current(entries.get(shard.name), made_of, stage, wanted):
                 found[shard.number] = shard
     return list(found.values())
 
 
-def _is_current(entry: Entry | None, made_of: dict[str, int], stage: str, wanted: Wanted) -> bool:
+def _is_current(
+    entry: Entry | None, made_of: dict[str, int], stage: str, wanted: RequestedTasks
+) -> bool:
     if entry is None or entry.inputs != made_of:
         return False
     asked = wanted.get(stage)
@@ -226,11 +230,11 @@ def _is_current(entry: Entry | None, made_of: dict[str, int], stage: str, wanted
 
 def _is_more(entry: Entry, asked: Asked) -> bool:
     """Whether figures are to be asked what they were not."""
-    return with_wanted(standing(entry), asked) != standing(entry)
+    return with_tasks(committed_tasks(entry), asked) != committed_tasks(entry)
 
 
-def missing(
-    ledger: Ledger, plan: Plan, stages: Sequence[str], wanted: Wanted = NOTHING
+def unfinished_counts(
+    ledger: Ledger, plan: Plan, stages: Sequence[str], wanted: RequestedTasks = NO_TASKS
 ) -> dict[str, int]:
     """Stage -> how many shards it has not done, where there are such; `wanted` as in `undone`."""
     counts: dict[str, int] = {}
@@ -238,9 +242,25 @@ def missing(
         entries = ledger.entries(stage)
         current = {
             shard.name
-            for shard, made_of in _doable(ledger, plan, stage)
+            for shard, made_of in _ready_shards(ledger, plan, stage)
             if _is_current(entries.get(shard.name), made_of, stage, wanted)
         }
         if len(current) < len(plan.shards):
             counts[stage] = len(plan.shards) - len(current)
     return counts
+
+
+def publish_committed(store: Store, stage: Stage[AnyItem], work: ShardTask) -> Counts | None:
+    """What the shard's commit counts, published if who wrote it did not; None if there is none."""
+    shard = work.shard
+    if committed(store, stage.name).get(shard.name, -1) < work.generation:
+        return None
+    commit = read_commit(store, stage.name, shard.name, work.generation)
+    publish(store, commit, stage.tables, shard.order())
+    return commit.counts
+
+
+def uncommitted_shards(store: Store, stage: str, work: Sequence[ShardTask]) -> list[str]:
+    """The names of those shards whose commits are not there."""
+    there = committed(store, stage)
+    return [one.shard.name for one in work if there.get(one.shard.name, -1) < one.generation]

@@ -1,4 +1,4 @@
-"""Keeping the record of a session while it works on a run."""
+"""Log a session: one file per process and run, written when it starts and when it ends."""
 
 import asyncio
 import time
@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 
 from llm_ocr import __version__
 from llm_ocr.models.profile import Prompt, Task
-from llm_ocr.pipeline.command import command_of
-from llm_ocr.pipeline.describing import chosen_tasks
+from llm_ocr.pipeline.command import reproduce_command
+from llm_ocr.pipeline.engine_targets import model_for_stage, resolve_engine
 from llm_ocr.pipeline.executor import Executor
-from llm_ocr.pipeline.interruption import BudgetSpentError
-from llm_ocr.pipeline.share import Share
-from llm_ocr.pipeline.targets import model_for, target_of
+from llm_ocr.pipeline.figure_tasks import select_tasks
+from llm_ocr.pipeline.interruption import BudgetExceededError
+from llm_ocr.pipeline.partition import WorkerPartition
 from llm_ocr.report.sessions import SessionRecord, delete_session, write_session
 from llm_ocr.report.summary import Session
 from llm_ocr.settings import Settings
@@ -25,18 +25,18 @@ from llm_ocr.storage.store import StorageError, Store
 from llm_ocr.tables.schema import Row
 
 
-def new_record(
+def new_session_record(
     inputs: Sequence[str] | None,
     out: str,
     settings: Settings,
     stages: Sequence[str],
-    share: Share,
+    share: WorkerPartition,
     command: str | None = None,
 ) -> SessionRecord:
-    """What can be said before the work begins. Raises EngineFailedError as `target_of` does."""
+    """What is known before the work starts. Raises EngineFailedError as `resolve_engine`."""
     return SessionRecord(
         started=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        command=command_of(inputs, out, settings, stages, command),
+        command=reproduce_command(inputs, out, settings, stages, command),
         version=__version__,
         stages=list(stages),
         readers=dict(_readers(settings, stages)),
@@ -50,15 +50,15 @@ def new_record(
 def _readers(settings: Settings, stages: Sequence[str]) -> Iterator[tuple[str, Row]]:
     """Who is asked what in each stage, and about figures in each task."""
     if "extract" in stages:
-        reader = target_of(settings, settings.model).reader
+        reader = resolve_engine(settings, settings.model).reader
         yield "extract", _facts(reader, reader.profile.prompt(Task.DOCUMENT))
     if "describe" in stages:
-        reader = target_of(settings, model_for(settings, "describe")).reader
-        for name, choice in chosen_tasks(settings).items():
+        reader = resolve_engine(settings, model_for_stage(settings, "describe")).reader
+        for name, choice in select_tasks(settings).items():
             stage = "describe" if name == Task.DESCRIBE else f"describe ({name})"
             yield stage, _facts(reader, task_of(choice).prompt(reader.profile))
     if "parse" in stages:
-        reader = target_of(settings, model_for(settings, "parse")).reader
+        reader = resolve_engine(settings, model_for_stage(settings, "parse")).reader
         yield "parse", _facts(reader, reader.profile.prompt(Task.PARSE))
 
 
@@ -76,7 +76,7 @@ def _facts(reader: Reader, prompt: Prompt) -> Row:
 
 
 @asynccontextmanager
-async def recorded(
+async def log_session(
     store: Store, record: SessionRecord, session: Session, executor: Executor
 ) -> AsyncIterator[None]:
     """Write the record now, and when the block ends, however it does; none if nothing was done,
@@ -89,7 +89,7 @@ async def recorded(
     await asyncio.to_thread(write_session, store, name, record)
     try:
         yield
-    except BudgetSpentError:
+    except BudgetExceededError:
         is_spent = True
         raise
     finally:

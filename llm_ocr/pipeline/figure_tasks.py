@@ -1,4 +1,4 @@
-"""Which tasks Describe has: those of the settings, and those that a run was asked before.
+"""Select the tasks of Describe: those of the settings, and those that the run had before.
 
     tasks/NAME-QUESTION.json     what a task is that is not as it comes: its prompt, schema, classes
 
@@ -44,7 +44,7 @@ class NoSuchTaskError(ValueError):
     """The settings name a task that there is none of, or one that says nothing."""
 
 
-def chosen_tasks(settings: Settings) -> Mapping[str, TaskChoice]:
+def select_tasks(settings: Settings) -> Mapping[str, TaskChoice]:
     """The tasks that the settings name; none for those of the run alone. Raises NoSuchTaskError."""
     prompt, schema = settings.task_prompt, settings.task_schema
     has_own = prompt is not None or schema is not None
@@ -55,21 +55,23 @@ def chosen_tasks(settings: Settings) -> Mapping[str, TaskChoice]:
     foreign = [one for one in names if one not in NAMES]
     if foreign and (len(foreign) > 1 or not has_own):
         raise NoSuchTaskError(
-            f"--task {', '.join(foreign)}: there are {', '.join(NAMES)}; one more of your own is "
-            "what --task-prompt or --task-schema says"
+            f"--task {', '.join(foreign)}: unknown task; choose from {', '.join(NAMES)}, or define "
+            "one of your own with --task-prompt or --task-schema"
         )
     loaded = None if schema is None else _loaded(schema)
     choices = {name: _choice(name, settings) for name in names if name in NAMES}
     if has_own:
-        name = foreign[0] if foreign else _named_by(loaded.name if loaded else OWN)
+        name = foreign[0] if foreign else _task_name(loaded.name if loaded else OWN)
         if not _NAME.fullmatch(name) or name in NAMES:
             raise NoSuchTaskError(
-                f"--task {name}: a name of your own begins with a letter and has at most 40 "
-                f"of a-z, 0-9, - and _, and is none of {', '.join(NAMES)}"
+                f"--task {name}: the name of your own task must start with a letter, contain at "
+                f"most 40 of a-z, 0-9, - and _, and not be one of {', '.join(NAMES)}"
             )
         choices[name] = TaskChoice(name, prompt, schema, loaded.schema_hash if loaded else None)
     if settings.classes is not None and Task.CLASSIFY.value not in choices:
-        raise NoSuchTaskError("--classes: they are for --task classify, which is not asked for")
+        raise NoSuchTaskError(
+            "--classes only applies to --task classify: add it, or remove --classes"
+        )
     return choices
 
 
@@ -78,7 +80,9 @@ def _choice(name: str, settings: Settings) -> TaskChoice:
         return TaskChoice(name)
     classes = dict.fromkeys(one.strip() for one in settings.classes.split(",") if one.strip())
     if len(classes) < 2:
-        raise NoSuchTaskError(f"--classes {settings.classes}: name two at least, with commas")
+        raise NoSuchTaskError(
+            f"--classes {settings.classes}: give at least two, separated by commas"
+        )
     return TaskChoice(name, classes=tuple(classes))
 
 
@@ -92,24 +96,24 @@ def _loaded(schema: str) -> "LoadedSchema":
         raise NoSuchTaskError(f"--task-schema: {error}") from error
 
 
-def _named_by(schema: str) -> str:
+def _task_name(schema: str) -> str:
     """A schema's name as a task's: `BarChart` becomes `barchart`."""
     return re.sub(r"[^a-z0-9_-]+", "-", schema.lower()).strip("-")[:40] or OWN
 
 
-def wanted_of(settings: Settings) -> dict[str, str]:
-    """What the settings want to be asked, as commits say it. Raises as `chosen_tasks`."""
+def requested_figure_tasks(settings: Settings) -> dict[str, str]:
+    """What the settings want to be asked, as commits say it. Raises as `select_tasks`."""
     smallest = settings.min_figure_area
-    found = chosen_tasks(settings)
+    found = select_tasks(settings)
     return {name: f"{choice.question}@{smallest:g}" for name, choice in found.items()}
 
 
-def standing(entry: Entry) -> Asked:
+def committed_tasks(entry: Entry) -> Asked:
     """What a shard was asked."""
     return entry.asked or BEFORE
 
 
-def with_wanted(before: Asked, wanted: Asked) -> dict[str, str]:
+def with_tasks(before: Asked, wanted: Asked) -> dict[str, str]:
     """What a shard is to be asked by now; equal to `before` if nothing is new.
 
     The same question is new only if smaller figures are wanted than before.
@@ -128,7 +132,7 @@ def _parts(asked: str) -> tuple[str, float]:
     return question, float(smallest or 0)
 
 
-def still_stands(row: Row, before: Asked, asked: Asked) -> bool:
+def is_still_valid(row: Row, before: Asked, asked: Asked) -> bool:
     """Whether a description is what would be made of its figure now."""
     task = row["task"]
     was, now = before.get(task, ""), asked.get(task, "")
@@ -140,30 +144,30 @@ def describe_stage(
     store: Store, ledger: Ledger, settings: Settings, read_rows: ReadShard
 ) -> DescribeStage:
     """The stage as the settings want it, on top of what the run was asked so far."""
-    choices = chosen_tasks(settings)
+    choices = select_tasks(settings)
     for choice in choices.values():
         if choice.question:
             store.create(_path(choice.name, choice.question), choice.as_json().encode())
-    wanted, before = wanted_of(settings), ledger.entries("describe")
+    wanted, before = requested_figure_tasks(settings), ledger.entries("describe")
     of_run: list[Asked] = []
 
     def asked(shard: str) -> dict[str, str]:
         if shard in before:
-            return with_wanted(standing(before[shard]), wanted)
+            return with_tasks(committed_tasks(before[shard]), wanted)
         if wanted:
             return dict(wanted)
         if not of_run:
             of_run.append(_together(before.values()))
         return dict(of_run[0])
 
-    return DescribeStage(read_rows, asked, _tasks_from(store, choices))
+    return DescribeStage(read_rows, asked, _task_reader(store, choices))
 
 
 def _together(entries: Iterable[Entry]) -> Asked:
     """All that any shard was asked."""
     asked: dict[str, str] = {}
     for entry in entries:
-        asked |= standing(entry)
+        asked |= committed_tasks(entry)
     return asked or BEFORE
 
 
@@ -171,7 +175,7 @@ def _path(name: str, question: str) -> str:
     return f"{FOLDER}/{name}-{question}.json"
 
 
-def _tasks_from(
+def _task_reader(
     store: Store, choices: Mapping[str, TaskChoice]
 ) -> Callable[[Asked], Sequence[SizedTask]]:
     """Reads what the run was asked before, each task once."""
@@ -184,24 +188,26 @@ def _tasks_from(
         for name, one in sorted(asked.items()):
             question, smallest = _parts(one)
             if (name, question) not in known:
-                known[name, question] = _task_before(store, name, question)
+                known[name, question] = _load_task(store, name, question)
             found.append(SizedTask(known[name, question], smallest))
         return found
 
     return tasks_of
 
 
-def _task_before(store: Store, name: str, question: str) -> FigureTask:
+def _load_task(store: Store, name: str, question: str) -> FigureTask:
     """A task that the run was asked before; one that can't be asked again says why."""
     if not question:
         return task_of(TaskChoice(name))
     try:
         return task_of(choice_from_json(store.get(_path(name, question))))
     except (ValueError, OSError, ImportError) as error:
-        return FigureTask(name, _Unasked(f"the task {name!r} can't be asked again: {error}"))
+        return FigureTask(
+            name, _UnavailablePrompt(f"the task {name!r} can't be run again: {error}")
+        )
 
 
-class _Unasked:
+class _UnavailablePrompt:
     """In place of a prompt that can't be made any more."""
 
     def __init__(self, why: str) -> None:

@@ -1,4 +1,4 @@
-"""Who is asked: a server that runs already, vLLM on the GPUs here, or the embedded engine."""
+"""Resolve which engine answers: a running server, vLLM on local GPUs, or the embedded one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class EngineKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Target:
+class EngineTarget:
     """Someone to ask: the reader that rows name, what it is, and where a server is."""
 
     reader: Reader
@@ -36,10 +36,10 @@ class Target:
     gpus: Sequence[Gpu] = ()
 
 
-EMBEDDED_TARGET = Target(Reader(EMBEDDED, EMBEDDED.model), EngineKind.EMBEDDED)
+EMBEDDED_TARGET = EngineTarget(Reader(EMBEDDED, EMBEDDED.model), EngineKind.EMBEDDED)
 
 
-def target_of(settings: Settings, model: str) -> Target:
+def resolve_engine(settings: Settings, model: str) -> EngineTarget:
     """Who answers for the profile `model`.
 
     Raises EngineFailedError where a model other than the default is wanted and nothing here can
@@ -52,12 +52,12 @@ def target_of(settings: Settings, model: str) -> Target:
     if settings.base_url is not None:
         own_name = settings.served_model if model == settings.model else None
         reader = Reader(profile, own_name or profile.model, revision)
-        return Target(reader, EngineKind.SERVER, settings.base_url)
+        return EngineTarget(reader, EngineKind.SERVER, settings.base_url)
     gpus = find_gpus() if settings.engine is not EngineChoice.EMBEDDED else ()
     if settings.engine is EngineChoice.VLLM or (gpus and find_vllm(settings.vllm)):
         served = revision or profile.serving.revision
         held = None if settings.weights else served
-        return Target(Reader(profile, profile.model, held), EngineKind.VLLM, gpus=gpus)
+        return EngineTarget(Reader(profile, profile.model, held), EngineKind.VLLM, gpus=gpus)
     if settings.engine is EngineChoice.AUTO and model != DEFAULT_MODEL:
         raise EngineFailedError(
             f"{model} needs a GPU and vLLM, or a server: no GPU with vLLM was found here. Give "
@@ -66,7 +66,7 @@ def target_of(settings: Settings, model: str) -> Target:
     return EMBEDDED_TARGET
 
 
-def _text_layer_only(settings: Settings) -> Target:
+def _text_layer_only(settings: Settings) -> EngineTarget:
     if settings.base_url is not None or settings.engine is EngineChoice.VLLM:
         raise EngineFailedError(
             "--text-layer only reads with the embedded engine, which needs no model: leave "
@@ -87,16 +87,16 @@ def vllm_options(settings: Settings) -> VllmOptions:
     )
 
 
-def model_for(settings: Settings, stage: str) -> str:
+def model_for_stage(settings: Settings, stage: str) -> str:
     """The profile that answers a stage's questions."""
     others = {"describe": settings.describe_model, "parse": settings.parse_model}
     return others.get(stage) or settings.model
 
 
-def identity(settings: Settings, inputs: list[str]) -> dict[str, object]:
+def run_fingerprint(settings: Settings, inputs: list[str]) -> dict[str, object]:
     """What decides a run's rows, by name; two runs with the same identity are one run."""
-    reader = target_of(settings, settings.model).reader
-    describer = target_of(settings, model_for(settings, "describe")).reader
+    reader = resolve_engine(settings, settings.model).reader
+    describer = resolve_engine(settings, model_for_stage(settings, "describe")).reader
     profile = reader.profile
     return {
         "inputs": inputs,

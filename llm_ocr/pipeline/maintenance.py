@@ -1,4 +1,4 @@
-"""What is done to a run that stands: its pages asked about again, or read anew."""
+"""Maintain an existing run: retry its bad pages, or reparse its stored answers."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,15 +7,15 @@ from typing import Any
 from llm_ocr.engines.embedded.command import EMBEDDED
 from llm_ocr.messages import counted
 from llm_ocr.models.catalog import profile_named
-from llm_ocr.pipeline.destination import destination_of
+from llm_ocr.pipeline.destination import open_destination
+from llm_ocr.pipeline.engine_targets import resolve_engine
 from llm_ocr.pipeline.events import Note, Notify
 from llm_ocr.pipeline.executor import ExecutorFactory, LocalExecutor
-from llm_ocr.pipeline.planning import standing_plan
+from llm_ocr.pipeline.partition import WorkerPartition
+from llm_ocr.pipeline.planning import load_plan
 from llm_ocr.pipeline.progress import shown
 from llm_ocr.pipeline.reparsing import Reparsing
 from llm_ocr.pipeline.retrying import Retrying, open_retry, wanted_pages
-from llm_ocr.pipeline.share import Share
-from llm_ocr.pipeline.targets import target_of
 from llm_ocr.pipeline.worker import Worker
 from llm_ocr.report.summary import Summary
 from llm_ocr.settings import Settings
@@ -44,18 +44,20 @@ def retry(
     Raises NoRunError, NoSuchStatusError, and what `llm_ocr.run` raises.
     """
     given = settings or Settings()
-    store = destination_of(str(out), given).store
-    chosen = settings_of_run(standing_plan(store), given).model_copy(update=NO_NEW_TASKS)
-    reader = target_of(chosen, chosen.model).reader
+    store = open_destination(str(out), given).store
+    chosen = settings_of_run(load_plan(store), given).model_copy(update=NO_NEW_TASKS)
+    reader = resolve_engine(chosen, chosen.model).reader
     asked = {"model": reader.model, "profile": reader.profile.id}
     wanted = wanted_pages(statuses, errors, asked)
     with shown(notify, progress) as tell:
 
-        def prepare(store: Store, ledger: Ledger, plan: Plan, share: Share) -> Retrying | None:
+        def prepare(
+            store: Store, ledger: Ledger, plan: Plan, share: WorkerPartition
+        ) -> Retrying | None:
             found = open_retry(store, ledger, plan, wanted, share)
             if found is None:
                 named = ", ".join(wanted.errors or wanted.statuses)
-                tell(Note(f"no page of {store.uri} is to be asked about again ({named})"))
+                tell(Note(f"{store.uri} has no pages to retry ({named})"))
                 return None
             return Retrying(store, ledger, found)
 
@@ -79,15 +81,15 @@ def reparse(
     own = profile_named(given.model) if "model" in given.model_fields_set else None
     found: list[Reparsing] = []
 
-    def prepare(store: Store, ledger: Ledger, plan: Plan, share: Share) -> Reparsing:
+    def prepare(store: Store, ledger: Ledger, plan: Plan, share: WorkerPartition) -> Reparsing:
         found.append(Reparsing(store, ledger, own))
         return found[0]
 
     chosen = given.model_copy(update={"describe": False})
     with shown(notify, progress) as tell:
         summary = Worker(str(out), chosen, tell, executor, prepare=prepare).run(None, ())
-        for why, pages in found[0].left_alone.items():
-            tell(Note(f"left as before: {counted(pages, 'page')}: {why}"))
+        for why, pages in found[0].unchanged_pages.items():
+            tell(Note(f"{counted(pages, 'page')} unchanged: {why}"))
     return summary
 
 
@@ -103,8 +105,8 @@ def settings_of_run(plan: Plan, settings: Settings) -> Settings:
             profile_named(str(profile))
         except ValueError as error:
             raise SettingsMismatchError(
-                f"the run was read by the profile {profile!r}, which is not known here: give its "
-                "file, or another profile, as --model"
+                f"the run used the profile {profile!r}, which is not installed here: pass its "
+                "file, or another profile, with --model"
             ) from error
         of_run["model"] = profile
         of_run["revision"] = settings.revision or plan.settings.get("model_revision")

@@ -1,4 +1,4 @@
-"""Asking about one item until the answer is good: the ladder, then whoever may stand in."""
+"""Ask about one item until the answer is good: the profile's ladder first, then fallbacks."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from llm_ocr.stages.stage import FIRST, Asked, Question, Reader, Reading, Spent
 log = logging.getLogger(__name__)
 
 # What a page is refused or failed with that another reader may do better.
-ANOTHER_MAY = frozenset(
+RECOVERABLE_CODES = frozenset(
     {
         ErrorCode.REQUEST_REJECTED,
         ErrorCode.ENGINE_ERROR,
@@ -27,9 +27,9 @@ ANOTHER_MAY = frozenset(
     }
 )
 # A cut answer that agrees this much with the text layer is kept: it has nearly all, with layout.
-NEARLY_ALL = 0.85
+ACCEPTABLE_AGREEMENT = 0.85
 # Rungs tried because of a doubt alone: what is doubted may be right.
-DOUBTED_RUNGS = 1
+MAX_DISAGREEMENT_RETRIES = 1
 # Two readers that agree this much are both right, whatever the page's text layer says. Two readings
 # of a page agree 0.9 and more, those of two pages less than 0.4.
 SAME_PAGE = 0.6
@@ -38,78 +38,78 @@ SAME_PAGE = 0.6
 class Ask(Protocol):
     """Puts a request to a server."""
 
-    def __call__(self, request: ChatRequest, *, urgency: int = 0) -> Awaitable[Answer]: ...
+    def __call__(self, request: ChatRequest, *, priority: int = 0) -> Awaitable[Answer]: ...
 
 
 @dataclass(frozen=True)
-class Way:
-    """Someone to ask, and how."""
+class Endpoint:
+    """A model, and what sends requests to its server."""
 
     reader: Reader
     ask: Ask
 
 
 # The stand-ins of a stage, each started when it is first needed. None: the item's own
-# `without_model` at this place.
-StandIn = Callable[[], Awaitable[Way]] | None
+# `read_without_model` at this place.
+FallbackEndpoint = Callable[[], Awaitable[Endpoint]] | None
 
 
-class Climber:
-    """Finds the best reading of an item: first `main`, then `stand_ins` in order."""
+class RetryLadder:
+    """Finds the best result for an item: first from `main`, then from fallbacks, in order."""
 
-    def __init__(self, main: Way, stand_ins: Sequence[StandIn]) -> None:
-        self._main, self._stand_ins = main, stand_ins
+    def __init__(self, main: Endpoint, fallback_endpoints: Sequence[FallbackEndpoint]) -> None:
+        self._main, self._stand_ins = main, fallback_endpoints
 
-    async def best(self, item: Asked, spent: Spent) -> Reading | None:
+    async def run(self, item: Asked, spent: Spent) -> Reading | None:
         """The best reading; None if there was nothing to ask. Raises PageError.
 
         `spent` counts what it took, also where this raises.
         """
-        best: Reading | None = None
+        run: Reading | None = None
         refused: PageError | None = None
         try:
-            best = await self._climb(item, spent)
-            if best is None or self._will_do(best):
-                return best
+            run = await self._climb(item, spent)
+            if run is None or self._is_acceptable(run):
+                return run
         except PageError as error:
-            if error.code not in ANOTHER_MAY:
+            if error.code not in RECOVERABLE_CODES:
                 raise
             refused = error
             spent.attempts += error.attempts
-        fallback = await self._stand_in(item, spent, best)
+        fallback = await self._stand_in(item, spent, run)
         if fallback is not None and not fallback.is_fallback:
             return fallback
         if fallback is not None:
-            return replace(fallback, parsed=_told(fallback, best, refused))
+            return replace(fallback, parsed=_told(fallback, run, refused))
         if refused is not None:
             raise PageError(refused.code, refused.message)
-        return best
+        return run
 
     async def _climb(self, item: Asked, spent: Spent) -> Reading | None:
         """Up the ladder until an answer is good; the best of those that came."""
-        best = await _ask(item, self._main, FIRST, spent, urgency=0)
+        best = await _ask(item, self._main, FIRST, spent, priority=0)
         doubts = 0
         if best is None:
             return None
         for rung in item.ladder(self._main.reader.profile):
             flaw = best.verdict.flaw
-            if flaw is None or (flaw in DOUBTS and doubts == DOUBTED_RUNGS):
+            if flaw is None or (flaw in DOUBTS and doubts == MAX_DISAGREEMENT_RETRIES):
                 break
             if _is_full(best) and rung.bands == 1 and not rung.longer:
                 continue  # the same page in the same space would be cut again
             doubts += flaw in DOUBTS
             try:
-                again = await _ask(item, self._main, rung, spent, urgency=1)
+                again = await _ask(item, self._main, rung, spent, priority=1)
             except PageError as error:
                 spent.attempts += error.attempts
-                if error.code not in ANOTHER_MAY:
+                if error.code not in RECOVERABLE_CODES:
                     break
                 continue
             if again is not None and again.verdict.worth > best.verdict.worth:
                 best = again
         return best
 
-    def _will_do(self, best: Reading) -> bool:
+    def _is_acceptable(self, best: Reading) -> bool:
         """Whether no stand-in could do better.
 
         Without boxes an answer's text may be all there. An engine that generates nothing has held
@@ -120,7 +120,7 @@ class Climber:
             return True
         if verdict.flaw in DOUBTS and not self._main.reader.profile.may_loop:
             return True
-        return verdict.flaw is Flaw.CUT and (verdict.agreement or 0.0) >= NEARLY_ALL
+        return verdict.flaw is Flaw.CUT and (verdict.agreement or 0.0) >= ACCEPTABLE_AGREEMENT
 
     async def _stand_in(self, item: Asked, spent: Spent, best: Reading | None) -> Reading | None:
         """The first reading of another that is better than `best`, or `best` without its doubt."""
@@ -131,15 +131,15 @@ class Climber:
             sorted(self._stand_ins, key=_is_text_layer) if is_doubted else self._stand_ins
         ):
             if stand_in is None:
-                reading = item.without_model()
+                reading = item.read_without_model()
             else:
                 try:
-                    reading = await _ask(item, await stand_in(), FIRST, spent, urgency=1)
+                    reading = await _ask(item, await stand_in(), FIRST, spent, priority=1)
                 except PageError as error:
                     spent.attempts += error.attempts
                     continue
                 except EngineFailedError as error:
-                    log.warning("a stand-in can't be asked: %s", error)
+                    log.warning("a fallback is not available: %s", error)
                     continue
             if reading is None:
                 continue
@@ -151,7 +151,7 @@ class Climber:
         return None
 
 
-def _is_text_layer(stand_in: StandIn) -> bool:
+def _is_text_layer(stand_in: FallbackEndpoint) -> bool:
     return stand_in is None
 
 
@@ -172,11 +172,13 @@ def _borne_out(best: Reading) -> Reading:
     )
 
 
-async def _ask(item: Asked, way: Way, rung: Rung, spent: Spent, *, urgency: int) -> Reading | None:
+async def _ask(
+    item: Asked, way: Endpoint, rung: Rung, spent: Spent, *, priority: int
+) -> Reading | None:
     questions = await item.questions(way.reader.profile, rung)
     if not questions:
         return None
-    asking = [_answer(one, way, spent, urgency) for one in questions]
+    asking = [_answer(one, way, spent, priority) for one in questions]
     # All of them end before the first failure is told, so that all are counted.
     ended = await asyncio.gather(*asking, return_exceptions=True)
     failures = [one for one in ended if isinstance(one, BaseException)]
@@ -196,8 +198,8 @@ async def _ask(item: Asked, way: Way, rung: Rung, spent: Spent, *, urgency: int)
         raise
 
 
-async def _answer(question: Question, way: Way, spent: Spent, urgency: int) -> Answer:
-    answer = await way.ask(question.request, urgency=urgency)
+async def _answer(question: Question, way: Endpoint, spent: Spent, priority: int) -> Answer:
+    answer = await way.ask(question.request, priority=priority)
     spent.add(answer)
     return answer
 

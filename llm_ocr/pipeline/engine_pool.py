@@ -1,4 +1,4 @@
-"""All whom a run asks: one target a stage, and those who stand in for it."""
+"""Hold the engines that a run uses: one target per stage, and its fallbacks."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,10 +9,10 @@ from typing import Self
 
 from llm_ocr.engines.embedded.command import is_installed
 from llm_ocr.models.catalog import profile_named
-from llm_ocr.pipeline.asking import Asker, Observe
-from llm_ocr.pipeline.climbing import Climber, StandIn, Way
+from llm_ocr.pipeline.engine_session import EngineSession, Observe
+from llm_ocr.pipeline.engine_targets import EMBEDDED_TARGET, EngineKind, EngineTarget
 from llm_ocr.pipeline.events import Notify
-from llm_ocr.pipeline.targets import EMBEDDED_TARGET, EngineKind, Target
+from llm_ocr.pipeline.retry_ladder import Endpoint, FallbackEndpoint, RetryLadder
 from llm_ocr.settings import Fallback, Settings
 from llm_ocr.stages.stage import Reader
 
@@ -20,8 +20,8 @@ from llm_ocr.stages.stage import Reader
 STAND_IN_READY_SECONDS = 120.0
 
 
-class Askers:
-    """Holds the asker of the stage that runs, and the stand-ins once they were needed.
+class EnginePool:
+    """Holds the engine_session of the stage that runs, and the stand-ins once they were needed.
 
     Two engines don't fit one GPU: that of the last stage ends before another starts.
     """
@@ -30,9 +30,9 @@ class Askers:
         self._settings, self._log_dir = settings, log_dir
         self._notify, self._observe = notify, observe
         self._stack, self._main_stack = AsyncExitStack(), AsyncExitStack()
-        self._main: Asker | None = None
-        self._stand_ins: dict[EngineKind, Asker] = {}
-        self._ended: list[Asker] = []
+        self._main: EngineSession | None = None
+        self._stand_ins: dict[EngineKind, EngineSession] = {}
+        self._ended: list[EngineSession] = []
         self._choosing = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -49,14 +49,14 @@ class Askers:
         finally:
             await self._stack.aclose()
 
-    def __iter__(self) -> Iterator[Asker]:
-        """All askers so far."""
+    def __iter__(self) -> Iterator[EngineSession]:
+        """All engine_pool so far."""
         yield from self._ended
         yield from self._stand_ins.values()
         if self._main is not None:
             yield self._main
 
-    async def asker(self, target: Target) -> Asker:
+    async def engine_session(self, target: EngineTarget) -> EngineSession:
         """The one that asks `target`; another that was in use before is closed."""
         if self._main is not None and self._main.target == target:
             return self._main
@@ -66,32 +66,34 @@ class Askers:
         self._main = await self._main_stack.enter_async_context(self._made(self._settings, target))
         return self._main
 
-    def climber(self, asker: Asker, stage: str) -> Climber:
+    def ladder(self, engine_session: EngineSession, stage: str) -> RetryLadder:
         """Who reads the items of a stage."""
-        stand_ins: list[StandIn] = []
-        settings, kind = self._settings, asker.target.kind
+        fallback_endpoints: list[FallbackEndpoint] = []
+        settings, kind = self._settings, engine_session.target.kind
         if settings.fallback_base_url is not None:
-            stand_ins.append(self._other_model)
+            fallback_endpoints.append(self._other_model)
         if stage == "extract":
             if settings.fallback in (Fallback.AUTO, Fallback.TEXT_LAYER):
-                stand_ins.append(None)
+                fallback_endpoints.append(None)
             wanted = settings.fallback is Fallback.EMBEDDED or (
                 settings.fallback is Fallback.AUTO and is_installed()
             )
             if wanted and kind is not EngineKind.EMBEDDED:
-                stand_ins.append(self._embedded)
-        return Climber(Way(asker.target.reader, asker.ask), stand_ins)
+                fallback_endpoints.append(self._embedded)
+        return RetryLadder(
+            Endpoint(engine_session.target.reader, engine_session.ask), fallback_endpoints
+        )
 
-    def _made(self, settings: Settings, target: Target) -> Asker:
-        return Asker(settings, target, self._log_dir, self._notify, self._observe)
+    def _made(self, settings: Settings, target: EngineTarget) -> EngineSession:
+        return EngineSession(settings, target, self._log_dir, self._notify, self._observe)
 
-    async def _other_model(self) -> Way:
+    async def _other_model(self) -> Endpoint:
         settings = self._settings
         profile = profile_named(settings.fallback_model or settings.model)
         reader = Reader(profile, profile.model)
-        return await self._way(Target(reader, EngineKind.SERVER, settings.fallback_base_url))
+        return await self._way(EngineTarget(reader, EngineKind.SERVER, settings.fallback_base_url))
 
-    async def _embedded(self) -> Way:
+    async def _embedded(self) -> Endpoint:
         return await self._way(EMBEDDED_TARGET)
 
     @property
@@ -105,10 +107,10 @@ class Askers:
         }
         return self._settings.model_copy(update=changes)
 
-    async def _way(self, target: Target) -> Way:
+    async def _way(self, target: EngineTarget) -> Endpoint:
         async with self._choosing:
             if target.kind not in self._stand_ins:
-                asker = self._made(self._for_stand_in, target)
-                self._stand_ins[target.kind] = await self._stack.enter_async_context(asker)
-            asker = self._stand_ins[target.kind]
-        return Way(target.reader, asker.ask)
+                engine_session = self._made(self._for_stand_in, target)
+                self._stand_ins[target.kind] = await self._stack.enter_async_context(engine_session)
+            engine_session = self._stand_ins[target.kind]
+        return Endpoint(target.reader, engine_session.ask)

@@ -1,4 +1,4 @@
-"""Engines without a run: started alone, shown as a command, asked about known pages."""
+"""Use engines without a run: start one alone, show its command, check it on known pages."""
 
 import asyncio
 import shlex
@@ -12,9 +12,9 @@ from llm_ocr.engines.gpu import find_gpus
 from llm_ocr.engines.launch import EngineCommand
 from llm_ocr.engines.vllm import check_version, vllm_arguments, vllm_command, vllm_version
 from llm_ocr.models.catalog import profile_named
-from llm_ocr.pipeline.asking import Asker
+from llm_ocr.pipeline.engine_session import EngineSession
+from llm_ocr.pipeline.engine_targets import EngineKind, resolve_engine, vllm_options
 from llm_ocr.pipeline.events import Note, Notify
-from llm_ocr.pipeline.targets import EngineKind, target_of, vllm_options
 from llm_ocr.settings import EngineChoice, Settings
 
 
@@ -23,7 +23,7 @@ def engine_command(settings: Settings, notify: Notify, name: str | None = None) 
 
     Raises EngineFailedError.
     """
-    target = target_of(settings, settings.model)
+    target = resolve_engine(settings, settings.model)
     if target.kind is EngineKind.EMBEDDED:
         check_installed()
         return embedded_command(settings.engine_threads, name or EMBEDDED.model)
@@ -35,7 +35,7 @@ def engine_command(settings: Settings, notify: Notify, name: str | None = None) 
     return command
 
 
-def explain(settings: Settings, host: str, port: int) -> str:
+def describe_command(settings: Settings, host: str, port: int) -> str:
     """The command as one can paste it, each argument with its reason.
 
     vLLM's is shown where it isn't installed and where no GPU is, unless the embedded engine was
@@ -61,16 +61,18 @@ def explain(settings: Settings, host: str, port: int) -> str:
 
 def check_target(settings: Settings, notify: Notify) -> tuple[str, Sequence[Finding]]:
     """Where was asked, and what came of each known page. Raises EngineFailedError."""
-    target = target_of(settings, settings.model)
+    target = resolve_engine(settings, settings.model)
     unchecked = settings.model_copy(update={"skip_model_check": True})
 
     async def asked() -> tuple[str, Sequence[Finding]]:
         with tempfile.TemporaryDirectory(prefix="llm-ocr-check-") as folder:
             log_dir = settings.log_dir or Path(folder)
-            async with Asker(unchecked, target, log_dir, notify, lambda _: None) as asker:
-                await asker.start()
-                notify(Note(f"asking {target.reader.model} about known pages"))
-                findings = await check(asker.client, target.reader.profile)
-                return asker.client.base_url, findings
+            async with EngineSession(
+                unchecked, target, log_dir, notify, lambda _: None
+            ) as engine_session:
+                await engine_session.start()
+                notify(Note(f"checking {target.reader.model} on known pages"))
+                findings = await check(engine_session.client, target.reader.profile)
+                return engine_session.client.base_url, findings
 
     return asyncio.run(asked())

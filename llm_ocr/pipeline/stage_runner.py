@@ -1,6 +1,6 @@
-"""One stage over shards: items in, results out, parts staged, shards committed and published.
+"""Run one stage over shards: process items, stage parts, commit and publish each shard.
 
-There is one stream of items over all shards, so that the window stays full across their borders.
+All shards feed one stream of items, so that the window stays full across shard boundaries.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.inference.window import Window
 from llm_ocr.pipeline.events import ItemsDone, Notify, ShardDone
-from llm_ocr.pipeline.interruption import Stop, StoppedError
+from llm_ocr.pipeline.interruption import CancellationToken, StoppedError
 from llm_ocr.records import ErrorCode, PageError, valid_text
 from llm_ocr.stages.stage import AnyItem, Reading, Spent, Stage
 from llm_ocr.storage.store import StorageError, Store
@@ -25,32 +25,32 @@ from llm_ocr.tables.shards import ShardWriter, publish
 log = logging.getLogger(__name__)
 
 
-def none_kept(store: Store) -> frozenset[str]:
-    """For shards all of whose items are to be done."""
+def nothing_unchanged(store: Store) -> frozenset[str]:
+    """For shards whose items all have to be done."""
     return frozenset()
 
 
 @dataclass(frozen=True)
-class Work:
-    """A shard that a stage still has to do, as which generation and from which inputs.
+class ShardTask:
+    """A shard that a stage still has to do: the generation to write and the inputs to read.
 
-    `kept` says which items are as they were in the generation before, or None where there is
-    nothing to do; it reads the store, and raises FileNotFoundError where another worker has
-    done the shard meanwhile. `purpose` sets attempts apart that would do different things; `asked`
-    is what the shard is asked, by task, where the stage has several.
+    `unchanged_ids` returns the items to copy from the previous generation, or None where nothing
+    is left to do; it reads the store, and raises FileNotFoundError where another worker has done
+    the shard in the meantime. `attempt_key` separates the staged parts of attempts that would do
+    different things. `task_versions` maps each of a stage's tasks to the version that is asked.
     """
 
     shard: Shard
     generation: int
     inputs: dict[str, int]
-    kept: Callable[[Store], frozenset[str] | None] = none_kept
-    purpose: str = ""
-    asked: dict[str, str] = field(default_factory=dict)
+    unchanged_ids: Callable[[Store], frozenset[str] | None] = nothing_unchanged
+    attempt_key: str = ""
+    task_versions: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Tempo:
-    """How much is under way at once (as `items` is wide), and when finished items are staged."""
+class StageLimits:
+    """How many items are in progress at once (`items`), and when finished ones are staged."""
 
     items: Window
     part_items: int
@@ -66,7 +66,7 @@ Outcome = TypeVar("Outcome")
 ReadItem = Callable[[AnyItem, Spent], Awaitable[Reading | None]]
 
 
-class StageLoop(Generic[AnyItem]):
+class StageRunner(Generic[AnyItem]):
     """Runs one stage.
 
     What this session did is added to `fresh`; `committed` counts what of it and of staged work was
@@ -79,16 +79,16 @@ class StageLoop(Generic[AnyItem]):
         ledger: Ledger,
         stage: Stage[AnyItem],
         read: ReadItem[AnyItem],
-        tempo: Tempo,
-        stop: Stop,
+        limits: StageLimits,
+        stop: CancellationToken,
         notify: Notify,
         fresh: Counts,
     ) -> None:
         self.committed = Counts()
         self._fresh = fresh
         self._store, self._ledger, self._stage, self._read = store, ledger, stage, read
-        self._tempo, self._stop, self._notify = tempo, stop, notify
-        self._open: dict[str, _OpenShard] = {}
+        self._limits, self._stop, self._notify = limits, stop, notify
+        self._open: dict[str, _ShardState] = {}
         self._closing: list[asyncio.Task[None]] = []
         self._finishing: set[asyncio.Future[None]] = set()
 
@@ -97,7 +97,7 @@ class StageLoop(Generic[AnyItem]):
         """Items that were read and are not yet rows."""
         return len(self._finishing)
 
-    async def run(self, work: AsyncIterable[Work]) -> None:
+    async def run(self, work: AsyncIterable[ShardTask]) -> None:
         """Do the shards as they come, commit and publish them.
 
         Raises StoppedError, EngineFailedError, StorageError or BalanceError; in each case what was
@@ -112,17 +112,17 @@ class StageLoop(Generic[AnyItem]):
                 for watcher in watchers:
                     watcher.cancel()
         except BaseExceptionGroup as errors:
-            await self._stage_what_is_held()
+            await self._flush()
             raise _first(errors) from None
         except asyncio.CancelledError:
-            await self._stage_what_is_held()
+            await self._flush()
             raise
 
-    async def _feed(self, work: Work, group: asyncio.TaskGroup) -> None:
+    async def _feed(self, work: ShardTask, group: asyncio.TaskGroup) -> None:
         """Start the shard's items as places come free, and what commits it after them."""
         await self._check_open()
         try:
-            kept = await asyncio.to_thread(work.kept, self._store)
+            kept = await asyncio.to_thread(work.unchanged_ids, self._store)
         except FileNotFoundError:
             log.info("shard %s is done by another worker", work.shard.name)
             kept = None
@@ -139,10 +139,10 @@ class StageLoop(Generic[AnyItem]):
             generation=work.generation,
             inputs=work.inputs,
             kept=kept,
-            purpose=work.purpose,
-            asked=work.asked,
+            purpose=work.attempt_key,
+            asked=work.task_versions,
         )
-        opened = self._open[work.shard.name] = _OpenShard(writer)
+        opened = self._open[work.shard.name] = _ShardState(writer)
         for status, count in writer.staged_counts.statuses.items():
             self._notify(ItemsDone(self._stage.name, status, count, fresh=False))
         done = writer.staged_items
@@ -152,21 +152,21 @@ class StageLoop(Generic[AnyItem]):
             opened.items.append(item.item_id)
             if item.item_id in done:
                 continue
-            await self._tempo.items.enter()
+            await self._limits.items.enter()
             await self._check_open()
             opened.tasks.append(group.create_task(self._one(item, opened)))
         self._closing.append(group.create_task(self._close(opened)))
 
     async def _check_open(self) -> None:
         """Where nothing more is to begin, wait for what has begun and raise why."""
-        why = self._stop.closed
+        why = self._stop.drain_reason
         if why is None:
             return
         begun = [task for opened in self._open.values() for task in opened.tasks]
         await asyncio.gather(*begun, *self._closing)
         raise why
 
-    async def _one(self, item: AnyItem, opened: "_OpenShard") -> None:
+    async def _one(self, item: AnyItem, opened: "_ShardState") -> None:
         spent = Spent()
         try:
             reading = await self._settled(item, self._read(item, spent))
@@ -177,14 +177,14 @@ class StageLoop(Generic[AnyItem]):
             if not _is_cancelled():
                 await asyncio.shield(finishing)
         finally:
-            self._tempo.items.leave()
+            self._limits.items.leave()
 
     async def _finish(
         self,
         item: AnyItem,
         reading: Reading | PageError | None,
         spent: Spent,
-        opened: "_OpenShard",
+        opened: "_ShardState",
     ) -> None:
         result: ItemResult | PageError = (
             reading
@@ -197,7 +197,7 @@ class StageLoop(Generic[AnyItem]):
         opened.writer.add(result)
         self._fresh.count(result)
         self._notify(ItemsDone(self._stage.name, result.status, 1, fresh=True))
-        if opened.writer.held >= self._tempo.part_items:
+        if opened.writer.held >= self._limits.part_items:
             await opened.stage()
 
     async def _settled(self, item: AnyItem, step: Awaitable[Outcome]) -> Outcome | PageError:
@@ -213,7 +213,7 @@ class StageLoop(Generic[AnyItem]):
             message = f"unexpected {type(error).__name__}: {error}; please report this"
             return PageError(ErrorCode.INTERNAL_ERROR, message)
 
-    async def _close(self, opened: "_OpenShard") -> None:
+    async def _close(self, opened: "_ShardState") -> None:
         if opened.tasks:
             await asyncio.wait(opened.tasks)
         await opened.stage()
@@ -227,13 +227,13 @@ class StageLoop(Generic[AnyItem]):
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(min(1.0, self._tempo.flush_seconds))
+            await asyncio.sleep(min(1.0, self._limits.flush_seconds))
             now = asyncio.get_running_loop().time()
             for opened in list(self._open.values()):
-                if opened.writer.held and now - opened.staged_at >= self._tempo.flush_seconds:
+                if opened.writer.held and now - opened.staged_at >= self._limits.flush_seconds:
                     await opened.stage()
 
-    async def _stage_what_is_held(self) -> None:
+    async def _flush(self) -> None:
         """Rows that are there go first: nobody knows how long a platform waits."""
         finishing = set(self._finishing)
         try:
@@ -248,7 +248,7 @@ class StageLoop(Generic[AnyItem]):
         await asyncio.gather(*(opened.stage() for opened in self._open.values()))
 
 
-class _OpenShard:
+class _ShardState:
     """A shard under way: its writer, its items so far and their tasks."""
 
     def __init__(self, writer: ShardWriter) -> None:

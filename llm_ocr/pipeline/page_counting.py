@@ -1,4 +1,4 @@
-"""Listed documents -> what a plan is made of: their pages counted, datasets cut by rows."""
+"""Count the pages and rows of listed documents, to plan a run."""
 
 import asyncio
 import itertools
@@ -37,7 +37,7 @@ class _Looked:
         return 1 if self.counted is None else self.counted.row_count
 
 
-async def counted(
+async def count_documents(
     listed: Sequence[Document], settings: Settings, pool: RenderPool, notify: Notify
 ) -> list[PlannedDocument]:
     """What of `listed` is to be read: all, or what `limit` and `sample` choose.
@@ -54,7 +54,7 @@ async def counted(
     planned = [one for some in await asyncio.gather(*several) for one in some]
     notify(StageEnded("plan", len(looked)))
     if not planned:
-        raise NoInputError(f"{listed[0].source_uri}: there are no rows; name another dataset")
+        raise NoInputError(f"{listed[0].source_uri}: the dataset has no rows; choose another one")
     return planned
 
 

@@ -1,4 +1,4 @@
-"""Asking one target: its engine is started at the first question, and watched until the last."""
+"""Use one engine target: start it at the first request, and watch it until the last."""
 
 import asyncio
 import logging
@@ -23,8 +23,8 @@ from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.retry import RetryPolicy
 from llm_ocr.inference.version import server_version
 from llm_ocr.inference.window import Window
+from llm_ocr.pipeline.engine_targets import EngineKind, EngineTarget, vllm_options
 from llm_ocr.pipeline.events import Note, Notify
-from llm_ocr.pipeline.targets import EngineKind, Target, vllm_options
 from llm_ocr.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -39,13 +39,13 @@ SERVER_READY_SECONDS = 120.0
 Observe = Callable[[Answer], None]
 
 
-class Asker:
-    """`async with Asker(...) as asker: await asker.ask(request)`."""
+class EngineSession:
+    """`async with EngineSession(...) as engine_session: await engine_session.ask(request)`."""
 
     def __init__(
         self,
         settings: Settings,
-        target: Target,
+        target: EngineTarget,
         log_dir: Path,
         notify: Notify,
         observe: Observe,
@@ -100,11 +100,11 @@ class Asker:
     ) -> None:
         await self._stack.aclose()
 
-    async def ask(self, request: ChatRequest, *, urgency: int = 0) -> Answer:
+    async def ask(self, request: ChatRequest, *, priority: int = 0) -> Answer:
         """As `ChatClient.ask`; raises CheckFailedError if the server is not what it should be."""
         if not self._is_ready:
             await self.start()
-        answer = await self.client.ask(request, urgency=urgency)
+        answer = await self.client.ask(request, priority=priority)
         if self.engine is not None:
             self.engine.answered()
         self._observe(answer)
@@ -179,17 +179,17 @@ class Asker:
         while not await answers(self.client.base_url, self.client.headers):
             if time.monotonic() > give_up:
                 raise EngineFailedError(
-                    f"nobody answers at {self.client.base_url} within {patience:g} s; start the "
+                    f"no response from {self.client.base_url} within {patience:g} s; start the "
                     "server, check --base-url, or wait longer with --ready-timeout"
                 )
             if not told:
-                self._notify(Note(f"waiting for {self.client.base_url}, {patience:g} s at most"))
+                self._notify(Note(f"waiting for {self.client.base_url} (up to {patience:g} s)"))
                 told = True
             await asyncio.sleep(1.0)
 
     async def _check(self) -> None:
         reader = self.target.reader
-        self._notify(Note(f"checking {reader.model} with four known pages"))
+        self._notify(Note(f"checking {reader.model} on four known pages"))
         findings = await check(self.client, reader.profile)
         raise_if_wrong(findings, reader.model, self.client.base_url)
 
@@ -202,7 +202,7 @@ class Asker:
         self._keep(self._watch(governor))
 
     def _keep(self, watch: Coroutine[None, None, None]) -> None:
-        """Let it run until this asker is closed."""
+        """Let it run until this engine_session is closed."""
         self._stack.push_async_callback(_ended, asyncio.create_task(watch))
 
     async def _watch(self, governor: Governor) -> None:
@@ -229,7 +229,7 @@ class Asker:
             if now != before or not self.window.inside:
                 before, since = now, time.monotonic()
             elif time.monotonic() - since > STALL_SECONDS:
-                log.warning("no token for %.0f s: the engine hangs", time.monotonic() - since)
+                log.warning("no token for %.0f s: restarting the engine", time.monotonic() - since)
                 engine.kill()
                 since = time.monotonic()
 
@@ -246,7 +246,7 @@ class Asker:
             elif silent > self._settings.request_timeout or (
                 silent > STALL_SECONDS and await self._load() is None
             ):
-                log.warning("no answer for %.0f s: the embedded engine hangs", silent)
+                log.warning("no answer for %.0f s: restarting the embedded engine", silent)
                 engine.kill()
                 since = time.monotonic()
 
@@ -262,7 +262,7 @@ async def _ended(task: "asyncio.Task[None]") -> None:
     await asyncio.wait({task})
 
 
-def _first_window(settings: Settings, target: Target) -> int:
+def _first_window(settings: Settings, target: EngineTarget) -> int:
     if target.kind is not EngineKind.EMBEDDED:
         return BLIND_START
     # One being read on each core, and one waiting behind it.

@@ -8,7 +8,7 @@ import pytest
 from llm_ocr import load_descriptions, load_pages, run
 from llm_ocr.engines.failures import STARTED
 from llm_ocr.inference.replies import EngineFailedError
-from llm_ocr.pipeline.targets import EngineKind, identity, target_of
+from llm_ocr.pipeline.engine_targets import EngineKind, resolve_engine, run_fingerprint
 from llm_ocr.settings import EngineChoice, Settings
 from llm_ocr.tables.plan import SettingsMismatchError
 from tests import documents
@@ -19,31 +19,31 @@ DEEPSEEK, QWEN = "deepseek-ai/DeepSeek-OCR", "Qwen/Qwen3-VL-8B-Instruct"
 
 def test_a_base_url_is_asked_whatever_is_installed() -> None:
     settings = Settings(base_url="http://there:8000/v1", served_model="ours", revision="abc")
-    target = target_of(settings, settings.model)
+    target = resolve_engine(settings, settings.model)
     assert (target.kind, target.base_url) == (EngineKind.SERVER, "http://there:8000/v1")
     assert (target.reader.model, target.reader.revision) == ("ours", "abc")
 
 
 def test_the_name_on_the_server_is_the_main_models_alone() -> None:
     settings = Settings(base_url="http://there:8000/v1", served_model="ours")
-    assert target_of(settings, "qwen3-vl-8b").reader.model == QWEN
+    assert resolve_engine(settings, "qwen3-vl-8b").reader.model == QWEN
 
 
 def test_vllm_serves_a_pinned_revision() -> None:
     settings = Settings(engine=EngineChoice.VLLM)
-    target = target_of(settings, settings.model)
+    target = resolve_engine(settings, settings.model)
     assert target.kind is EngineKind.VLLM
     assert target.reader.revision == target.reader.profile.serving.revision is not None
 
 
 def test_of_weights_in_a_folder_no_revision_is_known(tmp_path: Path) -> None:
     settings = Settings(engine=EngineChoice.VLLM, weights=tmp_path)
-    assert target_of(settings, settings.model).reader.revision is None
+    assert resolve_engine(settings, settings.model).reader.revision is None
 
 
 def test_the_embedded_engine_reads_under_its_own_name() -> None:
     settings = Settings(engine=EngineChoice.EMBEDDED)
-    target = target_of(settings, settings.model)
+    target = resolve_engine(settings, settings.model)
     assert target.kind is EngineKind.EMBEDDED
     assert target.reader.model != DEEPSEEK
 
@@ -51,9 +51,9 @@ def test_the_embedded_engine_reads_under_its_own_name() -> None:
 def test_a_model_that_nothing_here_can_serve_is_not_replaced_in_silence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("llm_ocr.pipeline.targets.find_gpus", tuple)
+    monkeypatch.setattr("llm_ocr.pipeline.engine_targets.find_gpus", tuple)
     with pytest.raises(EngineFailedError, match=r"qwen3-vl-8b needs a GPU.*--engine embedded"):
-        target_of(Settings(model="qwen3-vl-8b"), "qwen3-vl-8b")
+        resolve_engine(Settings(model="qwen3-vl-8b"), "qwen3-vl-8b")
 
 
 def test_figures_are_described_by_another_model_after_the_first_engine_has_ended(
@@ -72,8 +72,11 @@ def test_figures_are_described_by_another_model_after_the_first_engine_has_ended
 
 def test_tasks_that_a_run_may_be_asked_later_are_no_part_of_what_it_is() -> None:
     chosen: dict[str, Any] = {"base_url": "http://there:8000/v1"}
-    asked = identity(Settings(**chosen), ["/in"])
-    assert identity(Settings(**chosen, describe_task="data", min_figure_area=0.5), ["/in"]) == asked
+    asked = run_fingerprint(Settings(**chosen), ["/in"])
+    assert (
+        run_fingerprint(Settings(**chosen, describe_task="data", min_figure_area=0.5), ["/in"])
+        == asked
+    )
     assert set(asked["prompts"]) == {"document", "free_ocr", "figure", "describe"}  # type: ignore[call-overload]
 
 

@@ -1,10 +1,10 @@
-"""What doing committed shards again, in whatever way, is for the worker that does it."""
+"""Redo committed shards: what a retry and a reparse are to the worker that runs them."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
-from llm_ocr.pipeline.loop import Work
-from llm_ocr.pipeline.share import Share
+from llm_ocr.pipeline.partition import WorkerPartition
+from llm_ocr.pipeline.stage_runner import ShardTask
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.stage import Stage
 from llm_ocr.storage.store import Store
@@ -12,8 +12,8 @@ from llm_ocr.tables.ledger import Ledger
 from llm_ocr.tables.plan import Plan
 
 
-class Again(Protocol):
-    """What of shards that are committed is to be extracted anew."""
+class Rework(Protocol):
+    """Which pages of committed shards are extracted again."""
 
     @property
     def command(self) -> str:
@@ -25,30 +25,30 @@ class Again(Protocol):
         """Whether a model is asked."""
         ...
 
-    def work(self, plan: Plan) -> list[Work]: ...
+    def work(self, plan: Plan) -> list[ShardTask]: ...
 
-    def expected(self, work: Work) -> int:
+    def expected(self, work: ShardTask) -> int:
         """How many items a shard will have, as far as it is known."""
         ...
 
     def stage(self, extract: ExtractStage) -> Stage[Any]: ...
 
-    def elsewhere(self) -> "Elsewhere":
+    def factory(self) -> "ReworkFactory":
         """What makes the same in another process, from the run's store as it sees that."""
         ...
 
-    def done_elsewhere(self, shards: Collection[str]) -> None:
+    def mark_done(self, shards: Collection[str]) -> None:
         """Take note that other processes have done these shards."""
         ...
 
     @property
-    def left_alone(self) -> Mapping[str, int]:
+    def unchanged_pages(self) -> Mapping[str, int]:
         """Pages that stayed as they are, counted by the reason."""
         ...
 
 
 # Goes to other processes.
-Elsewhere = Callable[[Store, Ledger], Again]
+ReworkFactory = Callable[[Store, Ledger], Rework]
 
 # Finds it, from a ledger that was just read; None where there is nothing to do again.
-Prepare = Callable[[Store, Ledger, Plan, Share], Again | None]
+ReworkPlanner = Callable[[Store, Ledger, Plan, WorkerPartition], Rework | None]

@@ -14,8 +14,8 @@ from PIL import Image
 from llm_ocr import load_pages, load_records, run
 from llm_ocr.parsing.schema import SchemaError
 from llm_ocr.pipeline.events import Event, Note
-from llm_ocr.pipeline.operating import retry
-from llm_ocr.pipeline.parsing import parse
+from llm_ocr.pipeline.maintenance import retry
+from llm_ocr.pipeline.parse_run import parse
 from llm_ocr.report.status import read_status
 from llm_ocr.settings import Fallback, Settings
 from llm_ocr.sources.open import NoInputError
@@ -405,7 +405,7 @@ def test_of_pages_that_are_read_anew_only_the_records_are(tmp_path: Path, schema
             notes.extend([event.text] if isinstance(event, Note) else [])
 
         retry(out, settings, notify=heard)
-        assert any("records of pages as they were before" in note for note in notes)
+        assert any("records made from older page text" in note for note in notes)
         assert read_status(str(out)).stages["parse"].shards_outdated == 1
         before = sum(map(is_guided, server.requests))
         parse(out, None, schema, settings)

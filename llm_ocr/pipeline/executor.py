@@ -62,7 +62,7 @@ class Executor(Protocol):
         """Run, commit and publish the shards; returns counts of what was committed.
 
         `again` is the plan that the stage was made from, where it reprocesses committed shards.
-        Raises what StageLoop raises.
+        Raises what StageRunner raises.
         """
         ...
 

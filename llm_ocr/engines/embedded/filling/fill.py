@@ -16,7 +16,7 @@ from llm_ocr.engines.embedded.filling.owners import Owners
 from llm_ocr.engines.embedded.filling.pairs import Pair, pairs_on
 from llm_ocr.engines.embedded.filling.parties import HEAD, parties_on
 from llm_ocr.engines.embedded.filling.phrases import Paper
-from llm_ocr.engines.embedded.filling.roles import fallback_endpoints
+from llm_ocr.engines.embedded.filling.roles import stand_ins
 from llm_ocr.engines.embedded.filling.values import read
 from llm_ocr.parsing.schema_fields import (
     ArrayField,
@@ -66,7 +66,7 @@ def _owners(
     paper: Paper, shape: ObjectField, labels: Mapping[int, Sequence[Label]], taken: frozenset[int]
 ) -> Owners:
     leaves, groups = list(shape.leaves()), list(shape.objects())
-    others = fallback_endpoints(leaves, groups)
+    others = stand_ins(leaves, groups)
     if others:
         labels = labels_on(paper, Labels([*leaves, *groups, *shape.arrays(), *others]))
     parties = parties_on(paper, [*groups, *others], labels, taken)

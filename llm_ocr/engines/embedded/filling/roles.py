@@ -81,7 +81,7 @@ def says(wording: Iterable[str], role: Role) -> bool:
     return any(word in known or word.startswith(long) for word in wording)
 
 
-def fallback_endpoints(
+def stand_ins(
     leaves: Sequence[ScalarField], groups: Sequence[ObjectField]
 ) -> list[ObjectField]:
     """The issuer and the recipient where a schema asks for values of the one or the other, but not

@@ -81,9 +81,7 @@ def says(wording: Iterable[str], role: Role) -> bool:
     return any(word in known or word.startswith(long) for word in wording)
 
 
-def stand_ins(
-    leaves: Sequence[ScalarField], groups: Sequence[ObjectField]
-) -> list[ObjectField]:
+def stand_ins(leaves: Sequence[ScalarField], groups: Sequence[ObjectField]) -> list[ObjectField]:
     """The issuer and the recipient where a schema asks for values of the one or the other, but not
     for both with their names: what is the one's is not the other's."""
     around = {leaf.path: [one for one in groups if is_in(leaf, one)] for leaf in leaves}

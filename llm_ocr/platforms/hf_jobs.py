@@ -6,6 +6,7 @@ nobody: https://huggingface.co/docs/huggingface_hub/guides/jobs. There is no oth
 """
 
 import hashlib
+import json
 import os
 import shlex
 import time
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +26,7 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]
     OfflineModeIsEnabled,
 )
 
+from llm_ocr import __version__
 from llm_ocr.platforms.base import (
     SECRET,
     Gpu,
@@ -94,6 +97,7 @@ class HfJobs:
         return {NAMESPACE: "--namespace"} if is_unknown else {}
 
     def requests(self, spec: JobSpec) -> list[Request]:
+        self._check_installable(spec)
         wheel = self._wheel(self._place.namespace or NAMESPACE)
         asked = self._uploads(wheel) if wheel else []
         namespace = self._place.namespace or (NAMESPACE if wheel else None)
@@ -104,6 +108,7 @@ class HfJobs:
         return asked
 
     def submit(self, spec: JobSpec) -> str:
+        self._check_installable(spec)
         token = get_token()
         if token is None:
             raise PlatformError(f"hf-jobs: nobody is signed in; {SIGN_IN}")
@@ -206,6 +211,20 @@ class HfJobs:
     @cached_property
     def _namespace(self) -> str:
         return self._place.namespace or self._ask(lambda: str(self._api.whoami()["name"]))
+
+    def _check_installable(self, spec: JobSpec) -> None:
+        """Raise PlatformError where the tasks would look on PyPI for a version that isn't there."""
+        if self._place.wheel is not None or spec.image is not None:
+            return
+        # Where pip took a package from, if not from an index.
+        origin = distribution("llm_ocr").read_text("direct_url.json")
+        if origin is not None:
+            raise PlatformError(
+                f"hf-jobs: llm_ocr {__version__} was installed from {json.loads(origin)['url']} "
+                "here, so the job's tasks can't install it from PyPI: build a wheel (`uv build "
+                "--wheel` in a clone) and give it as --wheel dist/llm_ocr-….whl, or an image that "
+                "has llm_ocr as --image"
+            )
 
     def _wheel(self, namespace: str) -> Wheel | None:
         """Where the wheel goes that was given: a folder for each content."""

@@ -1,10 +1,12 @@
 """Clouds for the tests of jobs in them."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from llm_ocr import __version__
 from tests.platforms import aws_module
 from tests.platforms.aws_batch_image import ENTRY, IMAGE, SECRET
 from tests.platforms.aws_place import PLANTED, QUICK, settle
@@ -12,6 +14,17 @@ from tests.platforms.hf import Cloud, signed_in
 from tests.servers.aws import Account
 from tests.servers.aws_batch import Batch, serving_batch
 from tests.servers.hub_images import Image, build_wheel, python_image
+
+
+@pytest.fixture(autouse=True)
+def from_pypi(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This llm_ocr says of itself that pip had it from PyPI, as the released one will."""
+    folder = tmp_path_factory.mktemp("from_pypi")
+    about = folder / f"llm_ocr-{__version__}.dist-info" / "METADATA"
+    about.parent.mkdir()
+    about.write_text(f"Metadata-Version: 2.1\nName: llm_ocr\nVersion: {__version__}\n")
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
 
 
 @pytest.fixture(scope="session")

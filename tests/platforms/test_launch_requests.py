@@ -7,11 +7,13 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from llm_ocr import __version__
 
 PLATFORMS = ("hf-jobs", "sagemaker", "cloud-run", "aws-batch")
 # A key, a password and what is within an address, none of which may be seen anywhere.
@@ -272,3 +274,24 @@ def test_a_schema_that_can_not_go_alone_is_refused(nobody: Path) -> None:
     done = launch(*command, "parts:Bill")
     assert (done.returncode, done.stdout) == (2, "")
     assert "give its file, as parts.py:Class" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+def test_a_job_that_could_not_install_this_version_is_not_submitted(
+    nobody: Path, options: Sequence[str]
+) -> None:
+    """Where llm_ocr is not from PyPI, tasks find none there, minutes later and at a cost."""
+    clone = nobody / "clone" / f"llm_ocr-{__version__}.dist-info"
+    clone.mkdir(parents=True)
+    (clone / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: llm_ocr\nVersion: {__version__}\n"
+    )
+    (clone / "direct_url.json").write_text('{"url": "file:///home/me/llm_ocr", "dir_info": {}}')
+    done = launch(nobody, "hf-jobs", *options, PYTHONPATH=str(clone.parent), HF_TOKEN="a-token")
+    assert done.returncode == 3, done.stderr
+    said = " ".join(done.stderr.split())
+    assert "was installed from file:///home/me/llm_ocr" in said
+    assert "`uv build --wheel` in a clone" in said
+    assert "--wheel dist/llm_ocr-" in said
+    given = ("--image", "me/own", "--dry-run")
+    requests_of(launch(nobody, "hf-jobs", *given, PYTHONPATH=str(clone.parent)))

@@ -97,10 +97,10 @@ def errors() -> Iterator[None]:
     from llm_ocr.inference.replies import EngineFailedError, WrongServerError
     from llm_ocr.messages import MissingExtraError
     from llm_ocr.parsing.schema import SchemaError
-    from llm_ocr.pipeline.figure_tasks import NoSuchTaskError
+    from llm_ocr.pipeline.figure_tasks import UnknownTaskError
     from llm_ocr.pipeline.interruption import BudgetExceededError, StoppedError
     from llm_ocr.pipeline.partition import InvalidPartitionError
-    from llm_ocr.pipeline.retrying import NoSuchStatusError
+    from llm_ocr.pipeline.retrying import UnknownStatusError
     from llm_ocr.platforms.base import PlatformError
     from llm_ocr.platforms.batch_job import BatchJobError
     from llm_ocr.platforms.cluster import ClusterError, NoSuchPlaceError, NoSuchStageError
@@ -135,8 +135,8 @@ def errors() -> Iterator[None]:
         UnknownPriceError,
         InvalidPartitionError,
         NoSuchStageError,
-        NoSuchStatusError,
-        NoSuchTaskError,
+        UnknownStatusError,
+        UnknownTaskError,
         NoThroughputError,
         NothingToEvaluateError,
         SchemaError,

@@ -153,7 +153,7 @@ class _LayerBeside(_Reply):
 
 
 class _Extension(_Reply):
-    """What `llm_ocr.stages.layer` reads."""
+    """What `llm_ocr.stages.engine_extension` reads."""
 
     model_config = ConfigDict(extra="allow")
 

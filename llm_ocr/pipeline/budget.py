@@ -12,7 +12,7 @@ from llm_ocr.pipeline.partition import WorkerPartition
 from llm_ocr.report.sessions import SessionRecord
 from llm_ocr.settings import Settings
 
-# Seconds for pages that were asked about when the budget was spent, before they are dropped.
+# Seconds for pages that were asked about when the budget was used up, before they are dropped.
 DRAIN_SECONDS = 300.0
 # Seconds between two looks at the clock: a long sleep would not notice that the machine slept too.
 LOOK_SECONDS = 1.0
@@ -30,7 +30,7 @@ class Budget:
 
     @property
     def seconds(self) -> float | None:
-        """Of this session until it is spent; None: it never is."""
+        """Of this session until it is used up; None: never."""
         return 3600 * self.part / self.price_per_hour if self.price_per_hour else None
 
     @property
@@ -68,8 +68,8 @@ def remaining_budget(
 async def enforce_budget(
     budget: Budget | None, started: float, stop: CancellationToken, notify: Notify, *, drains: bool
 ) -> AsyncIterator[None]:
-    """Close `stop` when the budget is spent, and where what has begun `drains`, ask it to stop only
-    if that takes too long. The session `started` then (`time.monotonic()`)."""
+    """Drain the run when the budget is used up; stop it then, or with `drains` only if that takes
+    too long. The session `started` then (`time.monotonic()`)."""
     if budget is None or budget.seconds is None:
         yield
         return

@@ -14,7 +14,7 @@ from llm_ocr.pipeline.engine_targets import EMBEDDED_TARGET, EngineKind, EngineT
 from llm_ocr.pipeline.events import Notify
 from llm_ocr.pipeline.retry_ladder import Endpoint, FallbackEndpoint, RetryLadder
 from llm_ocr.settings import Fallback, Settings
-from llm_ocr.stages.stage import Reader
+from llm_ocr.stages.stage import ModelRef
 
 # A stand-in is no reason to wait long.
 STAND_IN_READY_SECONDS = 120.0
@@ -90,7 +90,7 @@ class EnginePool:
     async def _other_model(self) -> Endpoint:
         settings = self._settings
         profile = profile_named(settings.fallback_model or settings.model)
-        reader = Reader(profile, profile.model)
+        reader = ModelRef(profile, profile.model)
         return await self._way(EngineTarget(reader, EngineKind.SERVER, settings.fallback_base_url))
 
     async def _embedded(self) -> Endpoint:

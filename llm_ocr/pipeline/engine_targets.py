@@ -12,7 +12,7 @@ from llm_ocr.models.catalog import profile_named
 from llm_ocr.models.profile import FIGURE_TASKS, Task
 from llm_ocr.records import TextLayerUse
 from llm_ocr.settings import DEFAULT_MODEL, EngineChoice, Settings
-from llm_ocr.stages.stage import Reader
+from llm_ocr.stages.stage import ModelRef
 
 # A run may be asked these later.
 LATER_TASKS = frozenset(FIGURE_TASKS) - {Task.DESCRIBE}
@@ -30,13 +30,13 @@ class EngineKind(StrEnum):
 class EngineTarget:
     """Someone to ask: the reader that rows name, what it is, and where a server is."""
 
-    reader: Reader
+    reader: ModelRef
     kind: EngineKind
     base_url: str | None = None
     gpus: Sequence[Gpu] = ()
 
 
-EMBEDDED_TARGET = EngineTarget(Reader(EMBEDDED, EMBEDDED.model), EngineKind.EMBEDDED)
+EMBEDDED_TARGET = EngineTarget(ModelRef(EMBEDDED, EMBEDDED.model), EngineKind.EMBEDDED)
 
 
 def resolve_engine(settings: Settings, model: str) -> EngineTarget:
@@ -51,13 +51,13 @@ def resolve_engine(settings: Settings, model: str) -> EngineTarget:
     revision = settings.revision if model == settings.model else None
     if settings.base_url is not None:
         own_name = settings.served_model if model == settings.model else None
-        reader = Reader(profile, own_name or profile.model, revision)
+        reader = ModelRef(profile, own_name or profile.model, revision)
         return EngineTarget(reader, EngineKind.SERVER, settings.base_url)
     gpus = find_gpus() if settings.engine is not EngineChoice.EMBEDDED else ()
     if settings.engine is EngineChoice.VLLM or (gpus and find_vllm(settings.vllm)):
         served = revision or profile.serving.revision
         held = None if settings.weights else served
-        return EngineTarget(Reader(profile, profile.model, held), EngineKind.VLLM, gpus=gpus)
+        return EngineTarget(ModelRef(profile, profile.model, held), EngineKind.VLLM, gpus=gpus)
     if settings.engine is EngineChoice.AUTO and model != DEFAULT_MODEL:
         raise EngineFailedError(
             f"{model} needs a GPU and vLLM, or a server: no GPU with vLLM was found here. Give "
@@ -88,7 +88,7 @@ def vllm_options(settings: Settings) -> VllmOptions:
 
 
 def model_for_stage(settings: Settings, stage: str) -> str:
-    """The profile that answers a stage's questions."""
+    """The profile that answers a stage's prompt_requests."""
     others = {"describe": settings.describe_model, "parse": settings.parse_model}
     return others.get(stage) or settings.model
 

@@ -29,11 +29,11 @@ from llm_ocr.report.summary import Session
 from llm_ocr.settings import Settings
 from llm_ocr.sources.pool import RenderLimits, RenderPool
 from llm_ocr.stages.assemble import AssembleStage
+from llm_ocr.stages.deduplication import DeduplicatedExtractStage
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.parse import ParseStage, read_record
 from llm_ocr.stages.reparse import ReparseStage
-from llm_ocr.stages.stage import AnyItem, Item, Reading, Spent, Stage
-from llm_ocr.stages.twins import OnceStage
+from llm_ocr.stages.stage import AnyItem, Item, ModelResult, Stage, Usage
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.counts import Counts
 from llm_ocr.tables.ledger import Ledger
@@ -114,7 +114,7 @@ def create_stage(name: str, context: RunContext, again: Rework | None = None) ->
     extract = ExtractStage(
         context.pool, profile, settings.selection, settings.min_agreement, settings.text_layer
     )
-    return again.stage(extract) if again is not None else OnceStage(extract)
+    return again.stage(extract) if again is not None else DeduplicatedExtractStage(extract)
 
 
 def _target(stage: str, settings: Settings) -> EngineTarget:
@@ -241,7 +241,7 @@ async def _stream(work: Sequence[ShardTask]) -> AsyncIterator[ShardTask]:
         yield shard
 
 
-async def _no_answer(item: Item, spent: Spent) -> Reading | None:
+async def _no_answer(item: Item, usage: Usage) -> ModelResult | None:
     """The answer of stages that ask no model."""
     return None
 

@@ -19,8 +19,8 @@ from llm_ocr.stages.stage import ReadShard
 from llm_ocr.stages.tasks import (
     NAMES,
     FigureTask,
-    TaskChoice,
-    choice_from_json,
+    TaskConfig,
+    config_from_json,
     task_of,
 )
 from llm_ocr.storage.store import Store
@@ -37,15 +37,15 @@ OWN = "own"
 # Names stand in ids and file names, and sort as words.
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
-Asked = Mapping[str, str]
+TaskVersions = Mapping[str, str]
 
 
-class NoSuchTaskError(ValueError):
+class UnknownTaskError(ValueError):
     """The settings name a task that there is none of, or one that says nothing."""
 
 
-def select_tasks(settings: Settings) -> Mapping[str, TaskChoice]:
-    """The tasks that the settings name; none for those of the run alone. Raises NoSuchTaskError."""
+def select_tasks(settings: Settings) -> Mapping[str, TaskConfig]:
+    """The tasks in the settings; none for the tasks of the run only. Raises UnknownTaskError."""
     prompt, schema = settings.task_prompt, settings.task_schema
     has_own = prompt is not None or schema is not None
     if settings.describe_task is None:
@@ -54,7 +54,7 @@ def select_tasks(settings: Settings) -> Mapping[str, TaskChoice]:
         names = [one.strip() for one in settings.describe_task.split(",") if one.strip()]
     foreign = [one for one in names if one not in NAMES]
     if foreign and (len(foreign) > 1 or not has_own):
-        raise NoSuchTaskError(
+        raise UnknownTaskError(
             f"--task {', '.join(foreign)}: unknown task; choose from {', '.join(NAMES)}, or define "
             "one of your own with --task-prompt or --task-schema"
         )
@@ -63,27 +63,27 @@ def select_tasks(settings: Settings) -> Mapping[str, TaskChoice]:
     if has_own:
         name = foreign[0] if foreign else _task_name(loaded.name if loaded else OWN)
         if not _NAME.fullmatch(name) or name in NAMES:
-            raise NoSuchTaskError(
+            raise UnknownTaskError(
                 f"--task {name}: the name of your own task must start with a letter, contain at "
                 f"most 40 of a-z, 0-9, - and _, and not be one of {', '.join(NAMES)}"
             )
-        choices[name] = TaskChoice(name, prompt, schema, loaded.schema_hash if loaded else None)
+        choices[name] = TaskConfig(name, prompt, schema, loaded.schema_hash if loaded else None)
     if settings.classes is not None and Task.CLASSIFY.value not in choices:
-        raise NoSuchTaskError(
+        raise UnknownTaskError(
             "--classes only applies to --task classify: add it, or remove --classes"
         )
     return choices
 
 
-def _choice(name: str, settings: Settings) -> TaskChoice:
+def _choice(name: str, settings: Settings) -> TaskConfig:
     if name != Task.CLASSIFY or settings.classes is None:
-        return TaskChoice(name)
+        return TaskConfig(name)
     classes = dict.fromkeys(one.strip() for one in settings.classes.split(",") if one.strip())
     if len(classes) < 2:
-        raise NoSuchTaskError(
+        raise UnknownTaskError(
             f"--classes {settings.classes}: give at least two, separated by commas"
         )
-    return TaskChoice(name, classes=tuple(classes))
+    return TaskConfig(name, classes=tuple(classes))
 
 
 def _loaded(schema: str) -> "LoadedSchema":
@@ -93,7 +93,7 @@ def _loaded(schema: str) -> "LoadedSchema":
     try:
         return load_schema(schema)
     except SchemaError as error:
-        raise NoSuchTaskError(f"--task-schema: {error}") from error
+        raise UnknownTaskError(f"--task-schema: {error}") from error
 
 
 def _task_name(schema: str) -> str:
@@ -108,12 +108,12 @@ def requested_figure_tasks(settings: Settings) -> dict[str, str]:
     return {name: f"{choice.question}@{smallest:g}" for name, choice in found.items()}
 
 
-def committed_tasks(entry: Entry) -> Asked:
+def committed_tasks(entry: Entry) -> TaskVersions:
     """What a shard was asked."""
     return entry.asked or BEFORE
 
 
-def with_tasks(before: Asked, wanted: Asked) -> dict[str, str]:
+def with_tasks(before: TaskVersions, wanted: TaskVersions) -> dict[str, str]:
     """What a shard is to be asked by now; equal to `before` if nothing is new.
 
     The same question is new only if smaller figures are wanted than before.
@@ -132,7 +132,7 @@ def _parts(asked: str) -> tuple[str, float]:
     return question, float(smallest or 0)
 
 
-def is_still_valid(row: Row, before: Asked, asked: Asked) -> bool:
+def is_still_valid(row: Row, before: TaskVersions, asked: TaskVersions) -> bool:
     """Whether a description is what would be made of its figure now."""
     task = row["task"]
     was, now = before.get(task, ""), asked.get(task, "")
@@ -149,7 +149,7 @@ def describe_stage(
         if choice.question:
             store.create(_path(choice.name, choice.question), choice.as_json().encode())
     wanted, before = requested_figure_tasks(settings), ledger.entries("describe")
-    of_run: list[Asked] = []
+    of_run: list[TaskVersions] = []
 
     def asked(shard: str) -> dict[str, str]:
         if shard in before:
@@ -163,7 +163,7 @@ def describe_stage(
     return DescribeStage(read_rows, asked, _task_reader(store, choices))
 
 
-def _together(entries: Iterable[Entry]) -> Asked:
+def _together(entries: Iterable[Entry]) -> TaskVersions:
     """All that any shard was asked."""
     asked: dict[str, str] = {}
     for entry in entries:
@@ -176,14 +176,14 @@ def _path(name: str, question: str) -> str:
 
 
 def _task_reader(
-    store: Store, choices: Mapping[str, TaskChoice]
-) -> Callable[[Asked], Sequence[SizedTask]]:
+    store: Store, choices: Mapping[str, TaskConfig]
+) -> Callable[[TaskVersions], Sequence[SizedTask]]:
     """Reads what the run was asked before, each task once."""
     known: dict[tuple[str, str], FigureTask] = {
         (one.name, one.question): task_of(one) for one in choices.values()
     }
 
-    def tasks_of(asked: Asked) -> Sequence[SizedTask]:
+    def tasks_of(asked: TaskVersions) -> Sequence[SizedTask]:
         found: list[SizedTask] = []
         for name, one in sorted(asked.items()):
             question, smallest = _parts(one)
@@ -198,9 +198,9 @@ def _task_reader(
 def _load_task(store: Store, name: str, question: str) -> FigureTask:
     """A task that the run was asked before; one that can't be asked again says why."""
     if not question:
-        return task_of(TaskChoice(name))
+        return task_of(TaskConfig(name))
     try:
-        return task_of(choice_from_json(store.get(_path(name, question))))
+        return task_of(config_from_json(store.get(_path(name, question))))
     except (ValueError, OSError, ImportError) as error:
         return FigureTask(
             name, _UnavailablePrompt(f"the task {name!r} can't be run again: {error}")

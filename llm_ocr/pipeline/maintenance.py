@@ -41,7 +41,7 @@ def retry(
 
     A page keeps the better of its readings. Later stages follow for the shards that changed; their
     figures are asked what the run was asked before. What the settings leave open is as in the run.
-    Raises NoRunError, NoSuchStatusError, and what `llm_ocr.run` raises.
+    Raises NoRunError, UnknownStatusError, and what `llm_ocr.run` raises.
     """
     given = settings or Settings()
     store = open_destination(str(out), given).store

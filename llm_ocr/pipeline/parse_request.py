@@ -8,7 +8,7 @@ from llm_ocr.pipeline.figure_tasks import requested_figure_tasks
 from llm_ocr.records import PageStatus
 from llm_ocr.settings import Settings
 from llm_ocr.stages.parse import ParseStage
-from llm_ocr.stages.record import Wanted
+from llm_ocr.stages.record import ParseSpec
 from llm_ocr.stages.stage import ReadShard
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.user_schemas import keep_schema
@@ -19,7 +19,7 @@ RECORD_STATUSES = (PageStatus.OK, PageStatus.TRUNCATED, PageStatus.FALLBACK, Pag
 def requested_tasks(settings: Settings, stages: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
     """Stage -> what its shards are to be asked, as their commits say it.
 
-    Raises NoSuchTaskError or SchemaError.
+    Raises UnknownTaskError or SchemaError.
     """
     wanted: dict[str, Mapping[str, str]] = {}
     if "describe" in stages:
@@ -41,9 +41,9 @@ def requested_statuses(settings: Settings) -> frozenset[str]:
     return frozenset(given)
 
 
-def requested_records(settings: Settings) -> Wanted:
+def requested_records(settings: Settings) -> ParseSpec:
     """What the settings want to be parsed. Raises SchemaError."""
-    return Wanted(
+    return ParseSpec(
         load_schema(settings.record_schema or ""),
         settings.record_per,
         settings.input_mode,

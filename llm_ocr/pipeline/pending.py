@@ -5,7 +5,7 @@ from functools import partial
 from types import MappingProxyType
 
 from llm_ocr.parsing.schema import RecordScope
-from llm_ocr.pipeline.figure_tasks import Asked, committed_tasks, is_still_valid, with_tasks
+from llm_ocr.pipeline.figure_tasks import TaskVersions, committed_tasks, is_still_valid, with_tasks
 from llm_ocr.pipeline.stage_runner import ShardTask, nothing_unchanged
 from llm_ocr.stages.describe import DescribeStage
 from llm_ocr.stages.parse import ParseStage
@@ -30,7 +30,7 @@ STAGES = tuple(INPUTS)
 # Those of `run`.
 DEFAULT_STAGES = ("extract", "describe", "assemble")
 # What the shards of stages are wanted to be asked, by stage.
-RequestedTasks = Mapping[str, Asked]
+RequestedTasks = Mapping[str, TaskVersions]
 NO_TASKS: RequestedTasks = MappingProxyType({})
 # Table -> the stage that makes it.
 TABLE_STAGE = {
@@ -122,7 +122,7 @@ def _ready_shards(ledger: Ledger, plan: Plan, stage: str) -> Iterator[tuple[Shar
 
 
 def _unchanged_descriptions(
-    name: str, entry: Entry, made_of: dict[str, int], asked: Asked, store: Store
+    name: str, entry: Entry, made_of: dict[str, int], asked: TaskVersions, store: Store
 ) -> frozenset[str]:
     """Descriptions that answer what is asked, of pages that are what they were by then."""
     was, now = entry.inputs["extract"], made_of["extract"]
@@ -228,7 +228,7 @@ def _is_current(
     return entry.asked == asked if stage == "parse" else not _is_more(entry, asked)
 
 
-def _is_more(entry: Entry, asked: Asked) -> bool:
+def _is_more(entry: Entry, asked: TaskVersions) -> bool:
     """Whether figures are to be asked what they were not."""
     return with_tasks(committed_tasks(entry), asked) != committed_tasks(entry)
 

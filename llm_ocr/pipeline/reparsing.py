@@ -10,9 +10,9 @@ from llm_ocr.models.profile import ModelProfile
 from llm_ocr.pipeline.rework import ReworkFactory
 from llm_ocr.pipeline.stage_runner import ShardTask
 from llm_ocr.records import TextLayerUse
+from llm_ocr.stages.engine_extension import stored_layer
 from llm_ocr.stages.extract import ExtractStage
-from llm_ocr.stages.layer import stored_layer
-from llm_ocr.stages.reparse import READ, NewReading, ReparseStage, read_anew
+from llm_ocr.stages.reparse import READ, ReparsedPage, ReparseStage, reparse_answer
 from llm_ocr.stages.stage import FIRST
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.ledger import Ledger
@@ -31,7 +31,7 @@ class Reparsing:
         self._store, self._ledger, self._own = store, ledger, own
         self._profiles = {EMBEDDED.id: EMBEDDED} | ({own.id: own} if own else {})
         self._unknown: set[str] = set()
-        self._chosen: dict[str, Sequence[NewReading]] = {}
+        self._chosen: dict[str, Sequence[ReparsedPage]] = {}
         self._done: set[str] = set()
         self._unchanged_pages: Counter[str] = Counter()
 
@@ -77,7 +77,7 @@ class Reparsing:
         """Read the shard's answers anew; the pages that stay, or None if all do."""
         self._done.add(shard)
         kept: set[str] = set()
-        chosen: list[NewReading] = []
+        chosen: list[ReparsedPage] = []
         for row in read_shard_rows(store, "pages", shard, self._at(shard), READ):
             reading = self._read(row, plan)
             if reading is None:
@@ -87,7 +87,7 @@ class Reparsing:
         self._chosen[shard] = chosen
         return frozenset(kept) if chosen else None
 
-    def _read(self, row: Row, plan: Plan) -> NewReading | None:
+    def _read(self, row: Row, plan: Plan) -> ReparsedPage | None:
         if row["raw_answer"] is None or row["profile"] is None:
             return None
         profile = self._profile(row["profile"])
@@ -100,7 +100,7 @@ class Reparsing:
             self._unchanged_pages["the model saw a different image than the stored one"] += 1
             return None
         is_used = plan.settings.get("text_layer") != TextLayerUse.OFF
-        return read_anew(row, profile, stored_layer(row) if is_used else None)
+        return reparse_answer(row, profile, stored_layer(row) if is_used else None)
 
     def _profile(self, name: str) -> ModelProfile | None:
         if name not in self._profiles and name not in self._unknown:

@@ -12,8 +12,8 @@ from llm_ocr.inference.replies import Answer, EngineFailedError
 from llm_ocr.inference.request import ChatRequest
 from llm_ocr.models.profile import Rung
 from llm_ocr.records import ErrorCode, PageError, ParsedAnswer
-from llm_ocr.stages.layer import LAYER_IS_WRONG
-from llm_ocr.stages.stage import FIRST, Asked, Question, Reader, Reading, Spent
+from llm_ocr.stages.engine_extension import LAYER_IS_WRONG
+from llm_ocr.stages.stage import FIRST, ModelItem, ModelRef, ModelResult, PromptRequest, Usage
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Ask(Protocol):
 class Endpoint:
     """A model, and what sends requests to its server."""
 
-    reader: Reader
+    reader: ModelRef
     ask: Ask
 
 
@@ -60,23 +60,23 @@ class RetryLadder:
     def __init__(self, main: Endpoint, fallback_endpoints: Sequence[FallbackEndpoint]) -> None:
         self._main, self._stand_ins = main, fallback_endpoints
 
-    async def run(self, item: Asked, spent: Spent) -> Reading | None:
+    async def run(self, item: ModelItem, usage: Usage) -> ModelResult | None:
         """The best reading; None if there was nothing to ask. Raises PageError.
 
-        `spent` counts what it took, also where this raises.
+        `usage` counts what it took, also where this raises.
         """
-        run: Reading | None = None
+        run: ModelResult | None = None
         refused: PageError | None = None
         try:
-            run = await self._climb(item, spent)
+            run = await self._climb(item, usage)
             if run is None or self._is_acceptable(run):
                 return run
         except PageError as error:
             if error.code not in RECOVERABLE_CODES:
                 raise
             refused = error
-            spent.attempts += error.attempts
-        fallback = await self._stand_in(item, spent, run)
+            usage.attempts += error.attempts
+        fallback = await self._stand_in(item, usage, run)
         if fallback is not None and not fallback.is_fallback:
             return fallback
         if fallback is not None:
@@ -85,9 +85,9 @@ class RetryLadder:
             raise PageError(refused.code, refused.message)
         return run
 
-    async def _climb(self, item: Asked, spent: Spent) -> Reading | None:
+    async def _climb(self, item: ModelItem, usage: Usage) -> ModelResult | None:
         """Up the ladder until an answer is good; the best of those that came."""
-        best = await _ask(item, self._main, FIRST, spent, priority=0)
+        best = await _ask(item, self._main, FIRST, usage, priority=0)
         doubts = 0
         if best is None:
             return None
@@ -99,9 +99,9 @@ class RetryLadder:
                 continue  # the same page in the same space would be cut again
             doubts += flaw in DOUBTS
             try:
-                again = await _ask(item, self._main, rung, spent, priority=1)
+                again = await _ask(item, self._main, rung, usage, priority=1)
             except PageError as error:
-                spent.attempts += error.attempts
+                usage.attempts += error.attempts
                 if error.code not in RECOVERABLE_CODES:
                     break
                 continue
@@ -109,7 +109,7 @@ class RetryLadder:
                 best = again
         return best
 
-    def _is_acceptable(self, best: Reading) -> bool:
+    def _is_acceptable(self, best: ModelResult) -> bool:
         """Whether no stand-in could do better.
 
         Without boxes an answer's text may be all there. An engine that generates nothing has held
@@ -122,7 +122,9 @@ class RetryLadder:
             return True
         return verdict.flaw is Flaw.CUT and (verdict.agreement or 0.0) >= ACCEPTABLE_AGREEMENT
 
-    async def _stand_in(self, item: Asked, spent: Spent, best: Reading | None) -> Reading | None:
+    async def _stand_in(
+        self, item: ModelItem, usage: Usage, best: ModelResult | None
+    ) -> ModelResult | None:
         """The first reading of another that is better than `best`, or `best` without its doubt."""
         is_doubted = best is not None and best.verdict.flaw in DOUBTS
         # Where an answer and the page's own text say different things, who looks at the page comes
@@ -134,9 +136,9 @@ class RetryLadder:
                 reading = item.read_without_model()
             else:
                 try:
-                    reading = await _ask(item, await stand_in(), FIRST, spent, priority=1)
+                    reading = await _ask(item, await stand_in(), FIRST, usage, priority=1)
                 except PageError as error:
-                    spent.attempts += error.attempts
+                    usage.attempts += error.attempts
                     continue
                 except EngineFailedError as error:
                     log.warning("a fallback is not available: %s", error)
@@ -155,7 +157,7 @@ def _is_text_layer(stand_in: FallbackEndpoint) -> bool:
     return stand_in is None
 
 
-def _bears_out(other: Reading, best: Reading) -> bool:
+def _bears_out(other: ModelResult, best: ModelResult) -> bool:
     """Whether another reader read the same page as `best`, which the text layer contradicts."""
     if other.reader is None or best.verdict.flaw is not Flaw.DISAGREES:
         return False
@@ -163,7 +165,7 @@ def _bears_out(other: Reading, best: Reading) -> bool:
     return agreement(*texts) >= SAME_PAGE
 
 
-def _borne_out(best: Reading) -> Reading:
+def _borne_out(best: ModelResult) -> ModelResult:
     parsed = best.parsed
     return replace(
         best,
@@ -173,21 +175,21 @@ def _borne_out(best: Reading) -> Reading:
 
 
 async def _ask(
-    item: Asked, way: Endpoint, rung: Rung, spent: Spent, *, priority: int
-) -> Reading | None:
-    questions = await item.questions(way.reader.profile, rung)
-    if not questions:
+    item: ModelItem, endpoint: Endpoint, rung: Rung, usage: Usage, *, priority: int
+) -> ModelResult | None:
+    prompt_requests = await item.prompt_requests(endpoint.reader.profile, rung)
+    if not prompt_requests:
         return None
-    asking = [_answer(one, way, spent, priority) for one in questions]
+    asking = [_answer(one, endpoint, usage, priority) for one in prompt_requests]
     # All of them end before the first failure is told, so that all are counted.
     ended = await asyncio.gather(*asking, return_exceptions=True)
     failures = [one for one in ended if isinstance(one, BaseException)]
     if failures:
-        spent.attempts += sum(one.attempts for one in failures[1:] if isinstance(one, PageError))
+        usage.attempts += sum(one.attempts for one in failures[1:] if isinstance(one, PageError))
         raise failures[0]
     answers = [one for one in ended if isinstance(one, Answer)]
-    pairs = list(zip(questions, answers, strict=True))
-    reading = asyncio.ensure_future(asyncio.to_thread(item.read, way.reader, rung, pairs))
+    pairs = list(zip(prompt_requests, answers, strict=True))
+    reading = asyncio.ensure_future(asyncio.to_thread(item.read, endpoint.reader, rung, pairs))
     try:
         return await asyncio.shield(reading)
     except asyncio.CancelledError:
@@ -198,19 +200,23 @@ async def _ask(
         raise
 
 
-async def _answer(question: Question, way: Endpoint, spent: Spent, priority: int) -> Answer:
-    answer = await way.ask(question.request, priority=priority)
-    spent.add(answer)
+async def _answer(
+    question: PromptRequest, endpoint: Endpoint, usage: Usage, priority: int
+) -> Answer:
+    answer = await endpoint.ask(question.request, priority=priority)
+    usage.add(answer)
     return answer
 
 
-def _is_full(best: Reading) -> bool:
+def _is_full(best: ModelResult) -> bool:
     """Whether the answer was cut because there was no more space for it."""
     full = best.answer is not None and best.answer.finish_reason == "length"
     return best.verdict.flaw is Flaw.CUT and full
 
 
-def _told(fallback: Reading, best: Reading | None, refused: PageError | None) -> ParsedAnswer:
+def _told(
+    fallback: ModelResult, best: ModelResult | None, refused: PageError | None
+) -> ParsedAnswer:
     """The stand-in's reading, with a note on why it was needed."""
     why = refused.message if refused else best.verdict.why if best else ""
     parsed = fallback.parsed

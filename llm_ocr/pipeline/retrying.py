@@ -30,12 +30,12 @@ from llm_ocr.tables.schema import Row
 FOLDER = "retries"
 
 
-class NoSuchStatusError(ValueError):
+class UnknownStatusError(ValueError):
     """A retry names a status or an error code that there is none of."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PageFilter:
     """Pages with one of `statuses`, and of `errors` if there are any; `asked` says who answers."""
 
     statuses: tuple[str, ...]
@@ -56,9 +56,9 @@ class Wanted:
 
 def wanted_pages(
     statuses: Iterable[str], errors: Iterable[str], asked: Mapping[str, object]
-) -> Wanted:
-    """What `statuses` and `errors` name; raises NoSuchStatusError."""
-    return Wanted(_known(statuses, PageStatus), _known(errors, ErrorCode), asked)
+) -> PageFilter:
+    """What `statuses` and `errors` name; raises UnknownStatusError."""
+    return PageFilter(_known(statuses, PageStatus), _known(errors, ErrorCode), asked)
 
 
 def _known(names: Iterable[str], kind: type[PageStatus] | type[ErrorCode]) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ def _known(names: Iterable[str], kind: type[PageStatus] | type[ErrorCode]) -> tu
     for name in several:
         if name not in known:
             what = "status" if kind is PageStatus else "error code"
-            raise NoSuchStatusError(
+            raise UnknownStatusError(
                 f"{name!r} is not a known {what}; choose from {', '.join(known)}"
             )
     return tuple(several)
@@ -78,7 +78,7 @@ class Retry:
     """A retry that was begun: `shards` are those with such pages, in the generations it found."""
 
     number: int
-    wanted: Wanted
+    wanted: PageFilter
     shards: Mapping[str, int]
 
     def left(self, ledger: Ledger) -> set[str]:
@@ -93,7 +93,7 @@ class Retry:
 
 
 def open_retry(
-    store: Store, ledger: Ledger, plan: Plan, wanted: Wanted, share: WorkerPartition
+    store: Store, ledger: Ledger, plan: Plan, wanted: PageFilter, share: WorkerPartition
 ) -> Retry | None:
     """The retry to go on with, or a new one; None where there is nothing to retry."""
     while True:
@@ -132,7 +132,7 @@ def _last(store: Store) -> Retry | None:
         return None
     path = max(paths)
     raw = json.loads(store.get(path))
-    wanted = Wanted(tuple(raw["statuses"]), tuple(raw["errors"]), raw["asked"])
+    wanted = PageFilter(tuple(raw["statuses"]), tuple(raw["errors"]), raw["asked"])
     return Retry(int(PurePosixPath(path).stem), wanted, raw["shards"])
 
 

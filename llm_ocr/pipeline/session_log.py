@@ -19,7 +19,7 @@ from llm_ocr.pipeline.partition import WorkerPartition
 from llm_ocr.report.sessions import SessionRecord, delete_session, write_session
 from llm_ocr.report.summary import Session
 from llm_ocr.settings import Settings
-from llm_ocr.stages.stage import Reader
+from llm_ocr.stages.stage import ModelRef
 from llm_ocr.stages.tasks import task_of
 from llm_ocr.storage.store import StorageError, Store
 from llm_ocr.tables.schema import Row
@@ -62,7 +62,7 @@ def _readers(settings: Settings, stages: Sequence[str]) -> Iterator[tuple[str, R
         yield "parse", _facts(reader, reader.profile.prompt(Task.PARSE))
 
 
-def _facts(reader: Reader, prompt: Prompt) -> Row:
+def _facts(reader: ModelRef, prompt: Prompt) -> Row:
     profile = reader.profile
     return {
         "model": reader.model,

@@ -14,7 +14,7 @@ from llm_ocr.inference.window import Window
 from llm_ocr.pipeline.events import ItemsDone, Notify, ShardDone
 from llm_ocr.pipeline.interruption import CancellationToken, StoppedError
 from llm_ocr.records import ErrorCode, PageError, valid_text
-from llm_ocr.stages.stage import AnyItem, Reading, Spent, Stage
+from llm_ocr.stages.stage import AnyItem, ModelResult, Stage, Usage
 from llm_ocr.storage.store import StorageError, Store
 from llm_ocr.tables.counts import BalanceError, Counts, ItemResult
 from llm_ocr.tables.ledger import Ledger
@@ -63,7 +63,7 @@ FINISH_SECONDS = 8.0
 Outcome = TypeVar("Outcome")
 # The best reading of an item (None: nothing was to be asked), and what it took, which is counted
 # in `Spent` also where it fails.
-ReadItem = Callable[[AnyItem, Spent], Awaitable[Reading | None]]
+ReadItem = Callable[[AnyItem, Usage], Awaitable[ModelResult | None]]
 
 
 class StageRunner(Generic[AnyItem]):
@@ -167,11 +167,11 @@ class StageRunner(Generic[AnyItem]):
         raise why
 
     async def _one(self, item: AnyItem, opened: "_ShardState") -> None:
-        spent = Spent()
+        usage = Usage()
         try:
-            reading = await self._settled(item, self._read(item, spent))
+            reading = await self._settled(item, self._read(item, usage))
             # What was answered is paid for: a stop waits for its rows.
-            finishing = _watched(self._finish(item, reading, spent, opened))
+            finishing = _watched(self._finish(item, reading, usage, opened))
             self._finishing.add(finishing)
             finishing.add_done_callback(self._finishing.discard)
             if not _is_cancelled():
@@ -182,18 +182,18 @@ class StageRunner(Generic[AnyItem]):
     async def _finish(
         self,
         item: AnyItem,
-        reading: Reading | PageError | None,
-        spent: Spent,
+        reading: ModelResult | PageError | None,
+        usage: Usage,
         opened: "_ShardState",
     ) -> None:
         result: ItemResult | PageError = (
             reading
             if isinstance(reading, PageError)
-            else await self._settled(item, item.result(reading, spent))
+            else await self._settled(item, item.result(reading, usage))
         )
         if isinstance(result, PageError):
-            result = item.failure(result, spent)
-        result = _storable(item, result, spent)
+            result = item.failure(result, usage)
+        result = _storable(item, result, usage)
         opened.writer.add(result)
         self._fresh.count(result)
         self._notify(ItemsDone(self._stage.name, result.status, 1, fresh=True))
@@ -268,7 +268,7 @@ class _ShardState:
             await asyncio.to_thread(self.writer.write_part, self.writer.take())
 
 
-def _storable(item: AnyItem, result: ItemResult, spent: Spent) -> ItemResult:
+def _storable(item: AnyItem, result: ItemResult, usage: Usage) -> ItemResult:
     """The result, or if a value in its rows can't be stored, the item's failure.
 
     Here, as such a value would end the run where its part is written, and every later one too.
@@ -278,7 +278,7 @@ def _storable(item: AnyItem, result: ItemResult, spent: Spent) -> ItemResult:
         return result
     log.warning("%s: its rows can't be stored: %s", item.item_id, why)
     said = f"what was read can't be stored ({why}); please report this"
-    failure = item.failure(PageError(ErrorCode.INTERNAL_ERROR, valid_text(said)), spent)
+    failure = item.failure(PageError(ErrorCode.INTERNAL_ERROR, valid_text(said)), usage)
     return failure if misfit(failure.rows) is None else replace(failure, rows=fitted(failure.rows))
 
 

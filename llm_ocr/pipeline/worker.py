@@ -76,7 +76,7 @@ def run(
     they hold since the run was planned are added. `overrides` are fields of `Settings`; `executor`
     runs the shards. Works in a notebook, where an event loop runs already. Progress is shown there
     and on a terminal, unless `progress` is False; `notify` receives it instead, if given. Raises
-    NoSuchTaskError, NoInputError, SettingsMismatchError or RunInUseError before anything is done;
+    UnknownTaskError, NoInputError, SettingsMismatchError or RunInUseError before anything is done;
     EngineFailedError, StorageError, BalanceError or StoppedError (BudgetExceededError, with
     `max_cost`) when the run can't go on. Failed pages are rows, not exceptions.
     """

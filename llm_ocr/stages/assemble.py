@@ -19,10 +19,10 @@ from llm_ocr.records import (
 )
 from llm_ocr.stages.figures import captions_of, figure_blocks
 from llm_ocr.stages.furniture import Furniture
-from llm_ocr.stages.joining import Kind, Piece, join_pages
 from llm_ocr.stages.markdown import block_markdown, caption_markdown, figure_markdown
-from llm_ocr.stages.rows import block_of
-from llm_ocr.stages.stage import Reading, ReadShard, Spent, item_result
+from llm_ocr.stages.page_joining import BlockKind, MarkdownBlock, join_pages
+from llm_ocr.stages.row_builders import block_of
+from llm_ocr.stages.stage import ModelResult, ReadShard, Usage, item_result
 from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
@@ -95,7 +95,7 @@ class DocumentItem:
     def item_id(self) -> str:
         return self.doc_id
 
-    async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:
+    async def result(self, reading: ModelResult | None, usage: Usage) -> ItemResult:
         furniture = Furniture(
             {
                 page["page_number"]: [block_of(b) for b in page["blocks"] or ()]
@@ -103,14 +103,14 @@ class DocumentItem:
             }
         )
         markdown = join_pages(self._pieces(page, furniture) for page in self.pages)
-        return self._row(markdown, *document_outcome(self.pages))
+        return self._row(markdown, *document_status(self.pages))
 
-    def failure(self, error: PageError, spent: Spent) -> ItemResult:
+    def failure(self, error: PageError, usage: Usage) -> ItemResult:
         return self._row("", PageStatus.FAILED, error)
 
-    def _pieces(self, page: Row, furniture: Furniture) -> list[Piece]:
+    def _pieces(self, page: Row, furniture: Furniture) -> list[MarkdownBlock]:
         figures = self.figures.get(page["page_id"], ())
-        return page_pieces(page, figures, self.descriptions, furniture)
+        return page_markdown_blocks(page, figures, self.descriptions, furniture)
 
     def _row(self, markdown: str, status: PageStatus, error: PageError | None) -> ItemResult:
         first = self.pages[0]
@@ -135,7 +135,7 @@ class DocumentItem:
 CUT = (PageStatus.TRUNCATED, PageStatus.REPETITIVE)
 
 
-def document_outcome(pages: Sequence[Row]) -> tuple[PageStatus, PageError | None]:
+def document_status(pages: Sequence[Row]) -> tuple[PageStatus, PageError | None]:
     """A document is ok, failed (no page of it was read), or truncated: some of it is missing."""
     failed = [page for page in pages if page["status"] == PageStatus.FAILED]
     cut = [page for page in pages if page["status"] in CUT]
@@ -152,17 +152,20 @@ def document_outcome(pages: Sequence[Row]) -> tuple[PageStatus, PageError | None
     return PageStatus.OK, None
 
 
-def page_pieces(
+def page_markdown_blocks(
     page: Row,
     figures: Sequence[Row],
     descriptions: Mapping[str, FigureText],
     furniture: Furniture,
-) -> list[Piece]:
+) -> list[MarkdownBlock]:
     """A page's anchor, then its blocks in reading order, the document's furniture left out."""
-    pieces = [Piece(Kind.ANCHOR, f'<a id="page-{page["page_number"]}"></a>')]
+    pieces = [MarkdownBlock(BlockKind.ANCHOR, f'<a id="page-{page["page_number"]}"></a>')]
     if page["status"] == PageStatus.FAILED:
         why = str(page["error"] or page["error_code"]).replace("--", "- -")
-        return [*pieces, Piece(Kind.OTHER, f"<!-- page {page['page_number']} failed: {why} -->")]
+        return [
+            *pieces,
+            MarkdownBlock(BlockKind.OTHER, f"<!-- page {page['page_number']} failed: {why} -->"),
+        ]
     blocks = [block_of(row) for row in page["blocks"] or ()]
     rows = dict(zip(figure_blocks(blocks), figures, strict=bool(figures)))
     owners = captions_of(blocks)
@@ -170,14 +173,18 @@ def page_pieces(
         if k in rows:
             said = descriptions.get(rows[k]["figure_id"], NOTHING)
             caption = blocks[owners[k]].text if k in owners else ""
-            pieces.append(Piece(Kind.FLOAT, figure_piece(rows[k]["name"], caption, said)))
+            pieces.append(
+                MarkdownBlock(
+                    BlockKind.FLOAT, figure_markdown_block(rows[k]["name"], caption, said)
+                )
+            )
         is_furniture = furniture.holds(block, page["page_number"])
         if block.text and k not in owners.values() and not is_furniture:
-            pieces.append(Piece(_kind(block), block_markdown(block), block.box))
+            pieces.append(MarkdownBlock(_kind(block), block_markdown(block), block.box))
     return pieces
 
 
-def figure_piece(name: str, caption: str, said: FigureText) -> str:
+def figure_markdown_block(name: str, caption: str, said: FigureText) -> str:
     """The figure with an alternative text, its caption below, its description quoted, its data."""
     description = said.description
     lines = [figure_markdown(name, said.alternative or caption or description)]
@@ -190,7 +197,7 @@ def figure_piece(name: str, caption: str, said: FigureText) -> str:
     return "\n\n".join(lines)
 
 
-def _kind(block: Block) -> Kind:
+def _kind(block: Block) -> BlockKind:
     if block.label in CAPTION_LABELS | FURNITURE_LABELS or block.label == NOTE_LABEL:
-        return Kind.FLOAT
-    return {"text": Kind.TEXT, "table": Kind.TABLE}.get(block.label, Kind.OTHER)
+        return BlockKind.FLOAT
+    return {"text": BlockKind.TEXT, "table": BlockKind.TABLE}.get(block.label, BlockKind.OTHER)

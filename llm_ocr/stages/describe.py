@@ -15,16 +15,16 @@ from llm_ocr.models.profile import ModelProfile, Rung, Task
 from llm_ocr.records import Block, ErrorCode, ImagePolicy, PageError, PageStatus, ParsedAnswer
 from llm_ocr.sources.raster import encode, enlarged
 from llm_ocr.stages.stage import (
-    Question,
-    Reader,
-    Reading,
+    ModelRef,
+    ModelResult,
+    PromptRequest,
     ReadShard,
-    Spent,
+    Usage,
+    combine_answers,
     item_result,
-    joined,
-    outcome,
+    outcome_columns,
 )
-from llm_ocr.stages.tasks import FigureTask, Said
+from llm_ocr.stages.tasks import FigureAnswer, FigureTask
 from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
@@ -83,14 +83,14 @@ class FigureItem:
         """A figure is no page: what a rung says of prompts and strips is not for it."""
         return [rung for rung in profile.ladder if rung.bands == 1 and rung.task is Task.DOCUMENT]
 
-    async def questions(self, profile: ModelProfile, rung: Rung) -> Sequence[Question]:
+    async def prompt_requests(self, profile: ModelProfile, rung: Rung) -> Sequence[PromptRequest]:
         if self._is_small:
             return []
         policy, jpeg = profile.image, self._figure["image"]["bytes"]
         side = max(self._figure["width"], self._figure["height"])
         if not policy.smallest_side <= side <= policy.longest_side:
             jpeg = await asyncio.to_thread(_fitted, jpeg, policy)
-        return [Question(self._request(profile, rung, jpeg))]
+        return [PromptRequest(self._request(profile, rung, jpeg))]
 
     def _request(self, profile: ModelProfile, rung: Rung, jpeg: bytes) -> ChatRequest:
         task, prompt = self._task, self._task.prompt(profile)
@@ -100,15 +100,17 @@ class FigureItem:
             return request
         return replace(request, guide=task.guide, unguided=f"{prompt.text}\n\n{task.form}")
 
-    def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
-        answer, profile = joined([answer for _, answer in asked]), reader.profile
+    def read(
+        self, reader: ModelRef, rung: Rung, asked: Sequence[tuple[PromptRequest, Answer]]
+    ) -> ModelResult:
+        answer, profile = combine_answers([answer for _, answer in asked]), reader.profile
         said = answer.text.strip()
         blocks = (Block("text", said, None),) if said else ()
         verdict = self._verdict(answer, blocks, profile)
         if verdict.flaw is Flaw.LOOP:
             blocks = (Block("text", answer.text[: verdict.kept].strip(), None),)
         asked_as = profile.hash_of(self._task.prompt(profile))
-        return Reading(reader, rung.name, asked_as, answer, ParsedAnswer(blocks), verdict)
+        return ModelResult(reader, rung.name, asked_as, answer, ParsedAnswer(blocks), verdict)
 
     def _verdict(self, answer: Answer, blocks: Sequence[Block], profile: ModelProfile) -> Verdict:
         """How good the answer is. What is to have a form is good if it has: data may repeat."""
@@ -124,20 +126,20 @@ class FigureItem:
     def read_without_model(self) -> None:
         return None
 
-    async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:
+    async def result(self, reading: ModelResult | None, usage: Usage) -> ItemResult:
         if reading is None:
-            return self._row(PageStatus.SKIPPED, None, spent)
+            return self._row(PageStatus.SKIPPED, None, usage)
         if reading.status is not PageStatus.FAILED:
             said = self._said(reading)
             status = PageStatus.BLANK if said.is_blank else reading.status
-            return self._row(status, reading, spent, said=said)
-        return self._row(PageStatus.FAILED, reading, spent, self._why_failed(reading.verdict))
+            return self._row(status, reading, usage, said=said)
+        return self._row(PageStatus.FAILED, reading, usage, self._why_failed(reading.verdict))
 
-    def _said(self, reading: Reading) -> Said:
+    def _said(self, reading: ModelResult) -> FigureAnswer:
         if self._task.read is not None and reading.answer is not None:
             return self._task.read(reading.answer)
         texts = [block.text for block in reading.parsed.blocks]
-        return Said(with_dollars(texts[0]) if texts else None)
+        return FigureAnswer(with_dollars(texts[0]) if texts else None)
 
     def _why_failed(self, verdict: Verdict) -> PageError:
         name, task = self._figure["name"], self._task.name
@@ -146,18 +148,18 @@ class FigureItem:
             return PageError(ErrorCode.UNREADABLE_ANSWER, message)
         return PageError(ErrorCode.EMPTY_ANSWER, f"{name}: {task}: the model said nothing about it")
 
-    def failure(self, error: PageError, spent: Spent) -> ItemResult:
-        return self._row(PageStatus.FAILED, None, spent, error)
+    def failure(self, error: PageError, usage: Usage) -> ItemResult:
+        return self._row(PageStatus.FAILED, None, usage, error)
 
     def _row(
         self,
         status: PageStatus,
-        reading: Reading | None,
-        spent: Spent,
+        reading: ModelResult | None,
+        usage: Usage,
         error: PageError | None = None,
-        said: Said | None = None,
+        said: FigureAnswer | None = None,
     ) -> ItemResult:
-        said, has_form = said or Said(), self._task.read is not None
+        said, has_form = said or FigureAnswer(), self._task.read is not None
         row = {
             "description_id": self.item_id,
             "figure_id": self._figure["figure_id"],
@@ -169,7 +171,7 @@ class FigureItem:
             "confidence": said.confidence,
             "errors": [vars(one) for one in said.errors],
             "raw_answer": reading.answer.text if has_form and reading and reading.answer else None,
-            **outcome(status, reading, spent, error),
+            **outcome_columns(status, reading, usage, error),
         }
         return item_result(self.item_id, row, {"descriptions": [row]})
 

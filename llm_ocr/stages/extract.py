@@ -9,7 +9,7 @@ from llm_ocr.models.profile import ModelProfile
 from llm_ocr.records import ErrorCode, Page, PageError, TextLayerUse
 from llm_ocr.sources.open import PageSelection
 from llm_ocr.sources.pool import DocumentInfo, RenderPool
-from llm_ocr.stages.page import HowToRead, PageItem
+from llm_ocr.stages.page import ExtractOptions, PageItem
 from llm_ocr.tables.plan import Shard
 
 
@@ -18,7 +18,7 @@ class ExtractStage:
     """Pages of the shard's documents, rendered, asked about, read and cut.
 
     The page image of `profile` is the one that is stored; `min_agreement` as in `Evidence`,
-    `text_layer` as in `HowToRead`.
+    `text_layer` as in `ExtractOptions`.
     """
 
     pool: RenderPool
@@ -67,7 +67,7 @@ class ExtractStage:
         unfinished: set[int] | None = None,
     ) -> PageItem:
         """A page; as one that can't be read, with `error`."""
-        how = HowToRead(self.pool, self.profile, self.min_agreement, self.text_layer)
+        how = ExtractOptions(self.pool, self.profile, self.min_agreement, self.text_layer)
         return PageItem(how, page, info, error, unfinished)
 
     def _numbers(self, document: Document, info: DocumentInfo) -> Sequence[int]:

@@ -35,22 +35,32 @@ from llm_ocr.records import (
 )
 from llm_ocr.sources.pool import DocumentInfo, RenderPool
 from llm_ocr.sources.raster import BLANK_INK
-from llm_ocr.stages.figures import crops_of, figure_blocks, figures_of
-from llm_ocr.stages.layer import check_text, is_language, layer_beside, text_beside, told
-from llm_ocr.stages.mending import mended_from
-from llm_ocr.stages.placing import merged, placed
-from llm_ocr.stages.rows import image_columns, page_columns, page_rows, told_columns
-from llm_ocr.stages.stage import (
-    Question,
-    Reader,
-    Reading,
-    Spent,
-    item_result,
-    joined,
-    outcome,
+from llm_ocr.stages.engine_extension import (
+    check_text,
+    is_language,
+    parse_engine_metadata,
+    text_beside,
+    text_layer_extension,
 )
-from llm_ocr.stages.strips import cut
-from llm_ocr.stages.turning import sideways, turned_page
+from llm_ocr.stages.figures import crops_of, figure_blocks, figures_of
+from llm_ocr.stages.mending import mended_from
+from llm_ocr.stages.row_builders import image_columns, metadata_columns, page_columns, page_rows
+from llm_ocr.stages.stage import (
+    ModelRef,
+    ModelResult,
+    PromptRequest,
+    Usage,
+    combine_answers,
+    item_result,
+    outcome_columns,
+)
+from llm_ocr.stages.tiling import (
+    merge_tiles,
+    rotate_page,
+    swap_sides,
+    tile_page,
+    to_page_coordinates,
+)
 from llm_ocr.tables.counts import ItemResult
 
 # A page of which so much of the text (0..1) can't be read is not ok.
@@ -62,7 +72,7 @@ READ = frozenset(PageStatus) - {PageStatus.BLANK, PageStatus.FAILED}
 
 
 @dataclass(frozen=True)
-class HowToRead:
+class ExtractOptions:
     """What draws the pages, which profile's page image is stored, `min_agreement` as in
     `Evidence`, and what a PDF's own text is used for."""
 
@@ -94,7 +104,7 @@ class PageItem:
 
     def __init__(
         self,
-        how: HowToRead,
+        how: ExtractOptions,
         page: Page,
         info: DocumentInfo | None,
         error: PageError | None = None,
@@ -105,7 +115,7 @@ class PageItem:
         self._image: PageImage | None = None
         self._rows_of_text: TextRows | None = None
         self._is_layer_broken = False
-        self._ended: asyncio.Future[ItemResult] | None = None
+        self._result_future: asyncio.Future[ItemResult] | None = None
 
     @property
     def item_id(self) -> str:
@@ -127,16 +137,16 @@ class PageItem:
     def source_uri(self) -> str:
         return self._page.document.source_uri
 
-    def ended(self) -> "asyncio.Future[ItemResult]":
+    def result_future(self) -> "asyncio.Future[ItemResult]":
         """What will come of this page, for one who waits for it."""
-        if self._ended is None:
-            self._ended = asyncio.get_running_loop().create_future()
-        return self._ended
+        if self._result_future is None:
+            self._result_future = asyncio.get_running_loop().create_future()
+        return self._result_future
 
     def ladder(self, profile: ModelProfile) -> Sequence[Rung]:
         return profile.ladder
 
-    async def questions(self, profile: ModelProfile, rung: Rung) -> Sequence[Question]:
+    async def prompt_requests(self, profile: ModelProfile, rung: Rung) -> Sequence[PromptRequest]:
         if self._error is not None:
             raise self._error
         image = await self._rendered()
@@ -149,14 +159,14 @@ class PageItem:
         watched = self._watched_from() if profile.may_loop else None
         strips = await self._shown(image, profile, rung)
         return [
-            Question(
+            PromptRequest(
                 ChatRequest(
                     prompt.text,
                     one.jpeg,
                     prompt.max_tokens,
                     sampling,
                     watched,
-                    extension=layer_beside(profile, one.layer, self._how.text_layer),
+                    extension=text_layer_extension(profile, one.layer, self._how.text_layer),
                 ),
                 one.width,
                 one.height,
@@ -199,39 +209,41 @@ class PageItem:
             size = shown.width, shown.height
             return [_Shown(shown.jpeg, *size, 0.0, ratio, shown.text_layer)]
         strips = await asyncio.to_thread(
-            cut, shown.jpeg, profile.image, scale=rung.scale, bands=rung.bands
+            tile_page, shown.jpeg, profile.image, scale=rung.scale, bands=rung.bands
         )
         return [
             _Shown(one.jpeg, one.width, one.height, one.top * ratio, one.scale * ratio)
             for one in strips
         ]
 
-    def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
-        answer, profile = joined([answer for _, answer in asked]), reader.profile
-        beside = told(answer.extension, asked[0][0].scale)
-        if beside is not None and beside.turned % 180:
-            asked = [(sideways(question), one) for question, one in asked]
-        if beside is not None and beside.is_layer_used is False:
+    def read(
+        self, reader: ModelRef, rung: Rung, asked: Sequence[tuple[PromptRequest, Answer]]
+    ) -> ModelResult:
+        answer, profile = combine_answers([answer for _, answer in asked]), reader.profile
+        metadata = parse_engine_metadata(answer.extension, asked[0][0].scale)
+        if metadata is not None and metadata.turned % 180:
+            asked = [(swap_sides(question), one) for question, one in asked]
+        if metadata is not None and metadata.is_layer_used is False:
             self._is_layer_broken = True
-        parsed = merged(placed(profile, *one) for one in asked)
+        parsed = merge_tiles(to_page_coordinates(profile, *one) for one in asked)
         verdict = judge(answer, parsed.blocks, self._evidence(profile, rung.task))
         if verdict.flaw is Flaw.LOOP:
             is_witnessed = (verdict.agreement or 0.0) >= WITNESSED
             kept = [
                 (question, before_loop(one, is_witnessed=is_witnessed)) for question, one in asked
             ]
-            parsed = merged(placed(profile, *one) for one in kept)
+            parsed = merge_tiles(to_page_coordinates(profile, *one) for one in kept)
             agrees = agreement_with(self._layer, parsed.blocks)
             length = sum(len(one.text) for _, one in kept)
             verdict = replace(verdict, kept=length, agreement=agrees)
-        if beside is not None:
-            parsed = ParsedAnswer(beside.of(parsed.blocks), (*beside.notes, *parsed.notes))
+        if metadata is not None:
+            parsed = ParsedAnswer(metadata.of(parsed.blocks), (*metadata.notes, *parsed.notes))
         if verdict.why:
             parsed = ParsedAnswer(parsed.blocks, (*parsed.notes, verdict.why))
         if not profile.takes_text_layer and verdict.is_good:
             parsed = mended_from(self._layer, parsed)
         prompt = profile.prompt_hash(rung.task)
-        return Reading(reader, rung.name, prompt, answer, parsed, verdict, told=beside)
+        return ModelResult(reader, rung.name, prompt, answer, parsed, verdict, metadata=metadata)
 
     def _evidence(self, profile: ModelProfile, task: Task) -> Evidence:
         page, least = self._drawn, self._how.min_agreement
@@ -254,7 +266,7 @@ class PageItem:
             self._rows_of_text = text_rows(self._drawn.jpeg)
         return self._rows_of_text
 
-    def _missing(self, reading: Reading | None) -> Sequence[str]:
+    def _missing(self, reading: ModelResult | None) -> Sequence[str]:
         """What the page's own text has, and the reading of it lacks."""
         layer = self._layer
         if reading is None or layer is None or not layer.is_own:
@@ -263,7 +275,7 @@ class PageItem:
         figures = [one.box for one in blocks if one.label in FIGURE_LABELS and one.box is not None]
         return lacking("\n\n".join(block.text for block in blocks), text_beside(layer, figures))
 
-    def read_without_model(self) -> Reading | None:
+    def read_without_model(self) -> ModelResult | None:
         """The PDF's own text, as one block without layout."""
         layer = self._layer
         if layer is None or not layer.is_usable:
@@ -271,33 +283,33 @@ class PageItem:
         text = escaped("\n".join(line.strip() for line in layer.text.splitlines()).strip())
         parsed = ParsedAnswer((Block("text", text, None),), ("from the PDF's own text",))
         verdict = Verdict(None, len(text), 1.0)
-        return Reading(None, "text layer", None, None, parsed, verdict, is_fallback=True)
+        return ModelResult(None, "text layer", None, None, parsed, verdict, is_fallback=True)
 
-    async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:
+    async def result(self, reading: ModelResult | None, usage: Usage) -> ItemResult:
         image = self._drawn
         if reading is None:
-            return self._rows(PageStatus.BLANK, None, spent)
+            return self._rows(PageStatus.BLANK, None, usage)
         blocks = [replace(one, text=one.text.strip()) for one in reading.parsed.blocks]
-        if reading.told is not None and reading.told.turned:
+        if reading.metadata is not None and reading.metadata.turned:
             quality = self._how.profile.image.jpeg_quality
-            turn = reading.told.turned
-            image = self._image = await asyncio.to_thread(turned_page, image, turn, quality)
+            turn = reading.metadata.turned
+            image = self._image = await asyncio.to_thread(rotate_page, image, turn, quality)
         if not blocks and image.ink < SPECKLED_INK:
-            return self._rows(PageStatus.BLANK, reading, spent)
+            return self._rows(PageStatus.BLANK, reading, usage)
         if reading.status is PageStatus.FAILED:
             error = PageError(
                 ErrorCode.EMPTY_ANSWER,
                 f"{self._page.document.source_uri}, page {self._page.number}: the model read "
                 "nothing on a page that has ink; look at the page, or try another model",
             )
-            return self._rows(PageStatus.FAILED, reading, spent, error)
+            return self._rows(PageStatus.FAILED, reading, usage, error)
         notes = list(reading.parsed.notes)
         figures = await self._cut(blocks, image, notes)
-        unread = reading.told.unread if reading.told is not None else 0.0
+        unread = reading.metadata.unread if reading.metadata is not None else 0.0
         if unread >= MUCH_UNREAD and reading.status is PageStatus.OK:
             lost = self._unread(unread)
-            return self._rows(PageStatus.TRUNCATED, reading, spent, lost, blocks, figures, notes)
-        return self._rows(reading.status, reading, spent, None, blocks, figures, notes)
+            return self._rows(PageStatus.TRUNCATED, reading, usage, lost, blocks, figures, notes)
+        return self._rows(reading.status, reading, usage, None, blocks, figures, notes)
 
     def _unread(self, share: float) -> PageError:
         return PageError(
@@ -307,8 +319,8 @@ class PageItem:
             "it with another model",
         )
 
-    def failure(self, error: PageError, spent: Spent) -> ItemResult:
-        return self._rows(PageStatus.FAILED, None, spent, self._named(error))
+    def failure(self, error: PageError, usage: Usage) -> ItemResult:
+        return self._rows(PageStatus.FAILED, None, usage, self._named(error))
 
     def _named(self, error: PageError) -> PageError:
         """The error with the page's name, which those of servers don't know."""
@@ -338,8 +350,8 @@ class PageItem:
     def _rows(
         self,
         status: PageStatus,
-        reading: Reading | None,
-        spent: Spent,
+        reading: ModelResult | None,
+        usage: Usage,
         error: PageError | None = None,
         blocks: Sequence[Block] = (),
         figures: Sequence[Figure] = (),
@@ -348,15 +360,15 @@ class PageItem:
         self._unfinished.discard(self._page.number)
         if not self._unfinished:
             self._how.pool.release(self._page.document)
-        page_row = self._page_row(status, reading, spent, error)
+        page_row = self._page_row(status, reading, usage, error)
         rows = page_rows(page_row, blocks, figures, notes)
         result = item_result(self.item_id, rows["pages"][0], rows)
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(result)
+        if self._result_future is not None and not self._result_future.done():
+            self._result_future.set_result(result)
         return result
 
     def _page_row(
-        self, status: PageStatus, reading: Reading | None, spent: Spent, error: PageError | None
+        self, status: PageStatus, reading: ModelResult | None, usage: Usage, error: PageError | None
     ) -> dict[str, object]:
         reader = reading.reader if reading else None
         return {
@@ -367,6 +379,6 @@ class PageItem:
             "agreement": reading.verdict.agreement if reading else None,
             "flaw": reading.verdict.flaw if reading else None,
             "missing": self._missing(reading) if status in READ else [],
-            **told_columns(reading.told if reading else None, self._image),
-            **outcome(status, reading, spent, error),
+            **metadata_columns(reading.metadata if reading else None, self._image),
+            **outcome_columns(status, reading, usage, error),
         }

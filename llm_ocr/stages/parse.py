@@ -7,8 +7,8 @@ from itertools import groupby
 from llm_ocr.inference.window import Window
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.parsing.schema import RecordScope
-from llm_ocr.stages.record import Best, RecordItem, Wanted
-from llm_ocr.stages.stage import Reading, ReadShard, Spent
+from llm_ocr.stages.record import Best, ParseSpec, RecordItem
+from llm_ocr.stages.stage import ModelResult, ReadShard, Usage
 from llm_ocr.tables.plan import Shard
 
 
@@ -17,7 +17,7 @@ class ParseStage:
     """The shard's documents, or its pages, that Extract has read."""
 
     rows_of: ReadShard
-    wanted: Wanted
+    wanted: ParseSpec
     name: str = "parse"
     tables: Sequence[str] = ("records",)
 
@@ -34,7 +34,7 @@ class ParseStage:
 
 
 async def read_record(
-    best: Best, places: Window, profile: ModelProfile, item: RecordItem, spent: Spent
-) -> Reading:
+    best: Best, places: Window, profile: ModelProfile, item: RecordItem, usage: Usage
+) -> ModelResult:
     """As `RecordItem.read`."""
-    return await item.read(best, places, profile, spent)
+    return await item.read(best, places, profile, usage)

@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import IO, Any
 
 from llm_ocr.inference.quality import Flaw, Verdict
 from llm_ocr.inference.replies import Answer
@@ -32,19 +33,25 @@ from llm_ocr.records import (
     PageStatus,
     ParsedAnswer,
 )
-from llm_ocr.stages.record_images import Images
-from llm_ocr.stages.record_parts import Part, PartItem, PartReading, text_room
-from llm_ocr.stages.rows import block_of, evidence_row
-from llm_ocr.stages.stage import Asked, Reading, Spent, item_result, joined, outcome
+from llm_ocr.stages.record_chunks import Chunk, ChunkItem, ChunkResult, text_budget
+from llm_ocr.stages.row_builders import block_of, evidence_row
+from llm_ocr.stages.stage import (
+    ModelItem,
+    ModelResult,
+    Usage,
+    combine_answers,
+    item_result,
+    outcome_columns,
+)
 from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.schema import Row
 
 # Who asks about a part, as well as can be.
-Best = Callable[[Asked, Spent], Awaitable[Reading | None]]
+Best = Callable[[ModelItem, Usage], Awaitable[ModelResult | None]]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ParseSpec:
     """What is to be parsed, from what, and into what; `model` where it is another than usual."""
 
     schema: LoadedSchema
@@ -75,7 +82,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class RecordReading(Reading):
+class RecordResult(ModelResult):
     """The record that the parts' answers make, and how sure the model was of its values."""
 
     record: ValidatedRecord | None = None
@@ -85,37 +92,37 @@ class RecordReading(Reading):
 class RecordItem:
     """One document, or one page, on its way to a record."""
 
-    def __init__(self, record_id: str, pages: Iterable[Row], wanted: Wanted) -> None:
+    def __init__(self, record_id: str, pages: Iterable[Row], wanted: ParseSpec) -> None:
         self._record_id, self._wanted = record_id, wanted
-        self._images = Images()
+        self._images = PageImageSpool()
         with_images = wanted.source is not InputMode.TEXT
         self._pages = [self._images.taken(row, keep=with_images) for row in pages]
-        self._reading: RecordReading | None = None
+        self._reading: RecordResult | None = None
 
     @property
     def item_id(self) -> str:
         return self._record_id
 
     async def read(
-        self, best: Best, places: Window, profile: ModelProfile, spent: Spent
-    ) -> Reading:
+        self, best: Best, places: Window, profile: ModelProfile, usage: Usage
+    ) -> ModelResult:
         """Each part asked about in a place of its own, as `best` does it, and made one record.
 
         A part about which nobody could be asked is missing in it. Raises PageError where all are.
         """
 
-        async def one(part: Part) -> Reading | None:
+        async def one(part: Chunk) -> ModelResult | None:
             async with places.place():
-                return await best(PartItem(part, self._wanted.schema), spent)
+                return await best(ChunkItem(part, self._wanted.schema), usage)
 
-        parts = list(self._parts(text_room(profile)))
+        parts = list(self._parts(text_budget(profile)))
         if not parts:
             first = self._pages[0]
             said = first["error"] or "nothing was read on its pages"
             code = ErrorCode(first["error_code"] or ErrorCode.MISSING_PAGES)
             raise PageError(code, f"{first['name']}: no record without pages: {said}")
         if len(parts) == 1:
-            ended: list[Reading | BaseException | None] = [await one(parts[0])]
+            ended: list[ModelResult | BaseException | None] = [await one(parts[0])]
         else:
             # All of them end before a failure is told, so that all are counted.
             ended = await asyncio.gather(*map(one, parts), return_exceptions=True)
@@ -123,11 +130,11 @@ class RecordItem:
         grave = [one for one in failures if not isinstance(one, PageError)]
         if grave or len(failures) == len(parts):
             raise (grave or failures)[0]
-        spent.attempts += sum(one.attempts for one in failures if isinstance(one, PageError))
+        usage.attempts += sum(one.attempts for one in failures if isinstance(one, PageError))
         return self._joined(parts, ended)
 
-    async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:
-        assert isinstance(reading, RecordReading), "every record is asked about"
+    async def result(self, reading: ModelResult | None, usage: Usage) -> ItemResult:
+        assert isinstance(reading, RecordResult), "every record is asked about"
         # Whatever fails from here on, what was answered is in the row.
         self._reading = reading
         if reading.record is None:
@@ -136,30 +143,30 @@ class RecordItem:
                 f"{self._pages[0]['name']}: the model's answer holds no JSON object; it is in "
                 "raw_answer",
             )
-            return self._row(PageStatus.FAILED, reading, spent, error)
+            return self._row(PageStatus.FAILED, reading, usage, error)
         record, evidence = await asyncio.to_thread(self._supported, reading.record, reading)
-        return self._row(reading.status, reading, spent, record=record, evidence=evidence)
+        return self._row(reading.status, reading, usage, record=record, evidence=evidence)
 
-    def failure(self, error: PageError, spent: Spent) -> ItemResult:
-        return self._row(PageStatus.FAILED, self._reading, spent, error)
+    def failure(self, error: PageError, usage: Usage) -> ItemResult:
+        return self._row(PageStatus.FAILED, self._reading, usage, error)
 
-    def _parts(self, room: int) -> Iterator[Part]:
+    def _parts(self, room: int) -> Iterator[Chunk]:
         """Pages with their images, or their text in windows of at most `room` characters."""
         name = str(self._pages[0]["name"])
         if self._wanted.source is InputMode.TEXT:
             texts = [_said(row) for row in self._pages if row["markdown"]]
             for number, window in enumerate(split_chunks(texts, room), 1):
-                yield Part(f"{name}, part {number}", window.text, overlaps=window.overlaps)
+                yield Chunk(f"{name}, part {number}", window.text, overlaps=window.overlaps)
             return
         for row in self._pages:
             of = f"{name}, page {row['page_number']}"
             text = _said(row) if self._wanted.source is InputMode.BOTH else ""
             if row["image"] is not None:
                 # What is beyond the room for text, the image shows.
-                yield Part(of, text[:room], row["image"])
+                yield Chunk(of, text[:room], row["image"])
             elif text:
                 for window in split_chunks([text], room):
-                    yield Part(of, window.text, overlaps=window.overlaps)
+                    yield Chunk(of, window.text, overlaps=window.overlaps)
 
     def _lost(self) -> Iterator[str]:
         """What of the document no model was shown."""
@@ -169,27 +176,27 @@ class RecordItem:
                 yield f"page {row['page_number']} could not be read: {row['error']}"
 
     def _joined(
-        self, parts: Sequence[Part], ended: Sequence[Reading | BaseException | None]
-    ) -> RecordReading:
-        readings = [one for one in ended if isinstance(one, PartReading)]
+        self, parts: Sequence[Chunk], ended: Sequence[ModelResult | BaseException | None]
+    ) -> RecordResult:
+        readings = [one for one in ended if isinstance(one, ChunkResult)]
         read = [
             (number, one.record, one.confidences or {})
             for number, one in enumerate(ended)
-            if isinstance(one, PartReading) and one.record is not None
+            if isinstance(one, ChunkResult) and one.record is not None
         ]
         missing = [*self._lost()]
         missing += [
             f"{part.name}: {_why(one)}"
             for part, one in zip(parts, ended, strict=True)
-            if not (isinstance(one, PartReading) and one.record is not None)
+            if not (isinstance(one, ChunkResult) and one.record is not None)
         ]
         cut = [one for one in readings if one.verdict.flaw is Flaw.CUT]
         notes = [note for one in readings for note in one.parsed.notes]
-        answer = joined([one.answer for one in readings if one.answer is not None])
+        answer = combine_answers([one.answer for one in readings if one.answer is not None])
         record, confidences = self._merged(parts, read, [*missing, *notes]) if read else (None, {})
         verdict = _verdict(answer, record, [*missing, *(one.verdict.why for one in cut)])
         first = readings[0]
-        return RecordReading(
+        return RecordResult(
             reader=first.reader,
             strategy=next(
                 (one.strategy for one in readings if one.strategy != first.strategy), first.strategy
@@ -205,7 +212,7 @@ class RecordItem:
 
     def _merged(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[Chunk],
         read: Sequence[tuple[int, ValidatedRecord, Mapping[str, float]]],
         notes: Sequence[str],
     ) -> tuple[ValidatedRecord, Mapping[str, float]]:
@@ -231,7 +238,7 @@ class RecordItem:
         return record, sure
 
     def _supported(
-        self, record: ValidatedRecord, reading: RecordReading
+        self, record: ValidatedRecord, reading: RecordResult
     ) -> tuple[ValidatedRecord, Sequence[Evidence]]:
         """The record with the places of its values; without those that have none, if wanted.
 
@@ -262,8 +269,8 @@ class RecordItem:
     def _row(
         self,
         status: PageStatus,
-        reading: RecordReading | None,
-        spent: Spent,
+        reading: RecordResult | None,
+        usage: Usage,
         error: PageError | None = None,
         record: ValidatedRecord | None = None,
         evidence: Sequence[Evidence] = (),
@@ -281,7 +288,7 @@ class RecordItem:
             "errors": [vars(one) for one in record.errors] if record else [],
             "evidence": [evidence_row(one) for one in evidence],
             "raw_answer": answer,
-            **outcome(status, reading, spent, error),
+            **outcome_columns(status, reading, usage, error),
         }
         return item_result(self.item_id, row, {"records": [row]})
 
@@ -291,7 +298,7 @@ def _said(row: Row) -> str:
     return unescaped(row["markdown"] or "")
 
 
-def _why(ended: Reading | BaseException | None) -> str:
+def _why(ended: ModelResult | BaseException | None) -> str:
     if isinstance(ended, PageError):
         return f"nobody could be asked about it: {ended.message}"
     return "the answer holds no JSON object; it is in raw_answer"
@@ -304,3 +311,35 @@ def _verdict(answer: Answer, record: ValidatedRecord | None, why: Sequence[str])
     if why:
         return Verdict(Flaw.CUT, length, None, "; ".join(dict.fromkeys(why)))
     return Verdict(None, length, None)
+
+
+IN_MEMORY = 16  # of a document
+
+
+class PageImageSpool:
+    """The images of a document's pages: of a long one in a file, so that it takes no more memory
+    than a short one."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] | None = None
+        self._in_memory = 0
+
+    def taken(self, row: Row, *, keep: bool) -> Row:
+        """The row with what gives its image instead of it, or None."""
+        held = row["image"]["bytes"] if keep and row["image"] else None
+        return {**row, "image": None if held is None else self._kept(held)}
+
+    def _kept(self, image: bytes) -> Callable[[], bytes]:
+        if self._in_memory < IN_MEMORY:
+            self._in_memory += 1
+            return lambda: image
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="llm-ocr-")  # noqa: SIM115 - open as long as the document is
+        start = self._file.seek(0, 2)
+        self._file.write(image)
+        return partial(self._read, start, len(image))
+
+    def _read(self, start: int, length: int) -> bytes:
+        assert self._file is not None, "the image was written there"
+        self._file.seek(start)
+        return self._file.read(length)

@@ -19,11 +19,11 @@ from llm_ocr.records import (
 )
 from llm_ocr.sources.pool import RenderPool
 from llm_ocr.sources.raster import Crop
+from llm_ocr.stages.engine_extension import LAYER_IS_WRONG
 from llm_ocr.stages.figures import crops_of, figure_blocks, figures_of
-from llm_ocr.stages.layer import LAYER_IS_WRONG
 from llm_ocr.stages.mending import mended_from
-from llm_ocr.stages.rows import block_of, page_rows
-from llm_ocr.stages.stage import BY_FLAW, Reading, Spent, item_result
+from llm_ocr.stages.row_builders import block_of, page_rows
+from llm_ocr.stages.stage import BY_FLAW, ModelResult, Usage, item_result
 from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
@@ -38,7 +38,7 @@ READ = (
 
 
 @dataclass(frozen=True)
-class NewReading:
+class ReparsedPage:
     """What a stored answer says to a newer parser; `before` is what stood, without the image."""
 
     before: Row
@@ -49,7 +49,9 @@ class NewReading:
     flaw: str | None = None
 
 
-def read_anew(row: Row, profile: ModelProfile, layer: TextLayer | None = None) -> NewReading | None:
+def reparse_answer(
+    row: Row, profile: ModelProfile, layer: TextLayer | None = None
+) -> ReparsedPage | None:
     """The reading of a page's row, if the profile's parser is newer and reads it otherwise.
 
     The page's text layer is used as a run uses it. What a newer parser can't read at all stays as
@@ -92,7 +94,7 @@ def read_anew(row: Row, profile: ModelProfile, layer: TextLayer | None = None) -
         blocks = tuple(replace(one, confidence=old.confidence) for one, old in pairs)
     if status == row["status"] and list(blocks) == before:
         return None
-    return NewReading(row, status, blocks, parsed.notes, profile.parser_version, flaw)
+    return ReparsedPage(row, status, blocks, parsed.notes, profile.parser_version, flaw)
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class ReparseStage:
     """The pages of a shard that are read otherwise by now; `chosen` and the old rows by shard."""
 
     pool: RenderPool
-    chosen: Callable[[str], Sequence[NewReading]]
+    chosen: Callable[[str], Sequence[ReparsedPage]]
     rows_of: Callable[[str, str, Collection[str]], Sequence[Row]]
     name: str = "extract"
     tables: Sequence[str] = ("pages", "figures")
@@ -118,13 +120,13 @@ class ReparsedItem:
     stage: ReparseStage
     shard: str
     document: Document
-    reading: NewReading
+    reading: ReparsedPage
 
     @property
     def item_id(self) -> str:
         return str(self.reading.before["page_id"])
 
-    async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:
+    async def result(self, reading: ModelResult | None, usage: Usage) -> ItemResult:
         rows_of, page_id = self.stage.rows_of, [self.item_id]
         page = (await asyncio.to_thread(rows_of, "pages", self.shard, page_id))[0]
         old = await asyncio.to_thread(rows_of, "figures", self.shard, page_id)
@@ -143,7 +145,7 @@ class ReparsedItem:
         rows = page_rows(row, blocks, figures, [*notes, *remark])
         return item_result(self.item_id, rows["pages"][0], rows)
 
-    def failure(self, error: PageError, spent: Spent) -> ItemResult:
+    def failure(self, error: PageError, usage: Usage) -> ItemResult:
         """What stood stands."""
         before = self.reading.before
         return replace(item_result(self.item_id, before, {}), stands=True)

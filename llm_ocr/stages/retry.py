@@ -11,7 +11,7 @@ from llm_ocr.records import Page, PageError, PageStatus
 from llm_ocr.sources.pool import DocumentInfo
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.page import PageItem
-from llm_ocr.stages.stage import Question, Reader, Reading, Spent
+from llm_ocr.stages.stage import ModelRef, ModelResult, PromptRequest, Usage
 from llm_ocr.tables.counts import ItemResult, doubt_of
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
@@ -93,20 +93,22 @@ class RetriedItem:
     def ladder(self, profile: ModelProfile) -> Sequence[Rung]:
         return self.page.ladder(profile)
 
-    async def questions(self, profile: ModelProfile, rung: Rung) -> Sequence[Question]:
-        return await self.page.questions(profile, rung)
+    async def prompt_requests(self, profile: ModelProfile, rung: Rung) -> Sequence[PromptRequest]:
+        return await self.page.prompt_requests(profile, rung)
 
-    def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
+    def read(
+        self, reader: ModelRef, rung: Rung, asked: Sequence[tuple[PromptRequest, Answer]]
+    ) -> ModelResult:
         return self.page.read(reader, rung, asked)
 
-    def read_without_model(self) -> Reading | None:
+    def read_without_model(self) -> ModelResult | None:
         return self.page.read_without_model()
 
-    async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:
-        return self._better(await self.page.result(reading, spent))
+    async def result(self, reading: ModelResult | None, usage: Usage) -> ItemResult:
+        return self._better(await self.page.result(reading, usage))
 
-    def failure(self, error: PageError, spent: Spent) -> ItemResult:
-        return self._better(self.page.failure(error, spent))
+    def failure(self, error: PageError, usage: Usage) -> ItemResult:
+        return self._better(self.page.failure(error, usage))
 
     def _better(self, result: ItemResult) -> ItemResult:
         """The new reading with what both cost, or, if it is no better, what stood."""

@@ -1,6 +1,6 @@
-"""What every stage is: for each item, what to ask, how to read the answer, which rows to make.
+"""Define what a stage is: for each item, what to ask, how to read the answer, which rows to make.
 
-The loop over items, the window, the retries and the counting are not here: see `pipeline/`.
+The loop over items, concurrency, retries and counting are not here: see `pipeline/`.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from llm_ocr.inference.replies import Answer
 from llm_ocr.inference.request import ChatRequest
 from llm_ocr.models.profile import ModelProfile, Rung
 from llm_ocr.records import PageError, PageStatus, ParsedAnswer
-from llm_ocr.stages.layer import Told
+from llm_ocr.stages.engine_extension import EngineMetadata
 from llm_ocr.tables.counts import ItemResult, doubt_of
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
@@ -34,8 +34,8 @@ BY_FLAW: Mapping[Flaw | None, PageStatus] = {
 
 
 @dataclass(frozen=True)
-class Reader:
-    """Who answers: a profile, the name its server knows it by, the weights' revision if known."""
+class ModelRef:
+    """The model that answers: its profile, its name on the server, its revision if known."""
 
     profile: ModelProfile
     model: str
@@ -43,11 +43,11 @@ class Reader:
 
 
 @dataclass(frozen=True)
-class Question:
-    """One request about an item, or about a strip of it.
+class PromptRequest:
+    """One request about an item, or about a tile of it.
 
-    The image in it is `width` x `height` pixels; a pixel of it is `scale` pixels of the stored
-    image, whose first row in it is `top`.
+    Its image is `width` x `height` pixels. One of its pixels is `scale` pixels of the stored page
+    image, and its first row is row `top` of that.
     """
 
     request: ChatRequest
@@ -58,19 +58,22 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What was read of an item, by whom, in which way (a rung's name), and what is to be held of
-    it. `answer` joins the answers to all its questions; None if no model was asked. `told` is what
-    the engine said beside it."""
+class ModelResult:
+    """What a model read of an item.
 
-    reader: Reader | None
+    `strategy` is the rung of the ladder that was used, `answer` the joined answers to all requests
+    (None if no model was asked), `verdict` how good it is, and `metadata` what the embedded engine
+    reported with it.
+    """
+
+    reader: ModelRef | None
     strategy: str
     prompt_hash: str | None
     answer: Answer | None
     parsed: ParsedAnswer
     verdict: Verdict
     is_fallback: bool = False
-    told: Told | None = None
+    metadata: EngineMetadata | None = None
 
     @property
     def status(self) -> PageStatus:
@@ -78,8 +81,8 @@ class Reading:
 
 
 @dataclass
-class Spent:
-    """What an item has cost so far: requests, tokens, and seconds of waiting for answers."""
+class Usage:
+    """What an item has used so far: requests, tokens, and seconds of waiting for answers."""
 
     attempts: int = 0
     prompt_tokens: int = 0
@@ -99,36 +102,38 @@ class Item(Protocol):
     @property
     def item_id(self) -> str: ...
 
-    async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:
+    async def result(self, reading: ModelResult | None, usage: Usage) -> ItemResult:
         """The rows that come of what was read (None: nothing was asked). Raises PageError."""
         ...
 
-    def failure(self, error: PageError, spent: Spent) -> ItemResult:
+    def failure(self, error: PageError, usage: Usage) -> ItemResult:
         """The row that says why there is no better one."""
         ...
 
 
-class Asked(Protocol):
-    """What a model is asked about: an item, or a part of one."""
+class ModelItem(Protocol):
+    """What a model is asked about: an item, or a chunk of one."""
 
     def ladder(self, profile: ModelProfile) -> Sequence[Rung]:
-        """The ways of the profile's ladder that suit this item."""
+        """The rungs of the profile's ladder that suit this item."""
         ...
 
-    async def questions(self, profile: ModelProfile, rung: Rung) -> Sequence[Question]:
-        """What to ask; nothing if no question is needed. Raises PageError."""
+    async def prompt_requests(self, profile: ModelProfile, rung: Rung) -> Sequence[PromptRequest]:
+        """The requests to send; none if no model is needed. Raises PageError."""
         ...
 
-    def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
+    def read(
+        self, reader: ModelRef, rung: Rung, asked: Sequence[tuple[PromptRequest, Answer]]
+    ) -> ModelResult:
         """What the answers say, and how good they are."""
         ...
 
-    def read_without_model(self) -> Reading | None:
+    def read_without_model(self) -> ModelResult | None:
         """What can be read without any model."""
         ...
 
 
-class AskedItem(Item, Asked, Protocol):
+class PromptedItem(Item, ModelItem, Protocol):
     """An item that a model is asked about as a whole."""
 
 
@@ -150,8 +155,8 @@ class Stage(Protocol[Items]):
         ...
 
 
-def joined(answers: Sequence[Answer]) -> Answer:
-    """The answers to an item's questions as one; it ended as badly as the worst of them."""
+def combine_answers(answers: Sequence[Answer]) -> Answer:
+    """Join the answers to an item's requests; it ends as badly as the worst of them."""
     if len(answers) == 1:
         return answers[0]
     reasons = {answer.finish_reason for answer in answers}
@@ -166,21 +171,21 @@ def joined(answers: Sequence[Answer]) -> Answer:
     )
 
 
-def outcome(
-    status: PageStatus, reading: Reading | None, spent: Spent, error: PageError | None = None
+def outcome_columns(
+    status: PageStatus, reading: ModelResult | None, usage: Usage, error: PageError | None = None
 ) -> dict[str, object]:
-    """The columns that say what became of an item, who read it, and what all attempts cost."""
+    """The columns for status, error, model and usage over all attempts."""
     reader = reading.reader if reading else None
     return {
         "status": status.value,
         "error_code": error.code.value if error else None,
         "error": error.message if error else None,
-        "attempts": spent.attempts + (error.attempts if error else 0),
+        "attempts": usage.attempts + (error.attempts if error else 0),
         "strategy": reading.strategy if reading else None,
         "finish_reason": reading.answer.finish_reason if reading and reading.answer else None,
-        "prompt_tokens": spent.prompt_tokens,
-        "completion_tokens": spent.completion_tokens,
-        "seconds": spent.seconds,
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "seconds": usage.seconds,
         "model": reader.model if reader else None,
         "model_revision": reader.revision if reader else None,
         "profile": reader.profile.id if reader else None,

@@ -24,7 +24,7 @@ FILL_IN = (
 
 
 @dataclass(frozen=True)
-class TaskChoice:
+class TaskConfig:
     """A task as its user chose it. `schema` is what `load_schema` takes; `schema_hash` says what
     was in it."""
 
@@ -46,14 +46,14 @@ class TaskChoice:
         return json.dumps(asdict(self))
 
 
-def choice_from_json(text: str | bytes) -> TaskChoice:
-    """What `TaskChoice.as_json` wrote."""
+def config_from_json(text: str | bytes) -> TaskConfig:
+    """What `TaskConfig.as_json` wrote."""
     raw = json.loads(text)
-    return TaskChoice(**{**raw, "classes": tuple(raw["classes"])})
+    return TaskConfig(**{**raw, "classes": tuple(raw["classes"])})
 
 
 @dataclass(frozen=True)
-class Said:
+class FigureAnswer:
     """What an answer says: columns of its row. `unreadable` is why it can't be read as the task
     wants it; `is_blank`: there is nothing in the figure that was asked for."""
 
@@ -72,12 +72,12 @@ class FigureTask:
 
     name: str
     prompt: Callable[[ModelProfile], Prompt]
-    read: Callable[[Answer], Said] | None = None
+    read: Callable[[Answer], FigureAnswer] | None = None
     guide: Mapping[str, object] = field(default_factory=dict)
     form: str = ""
 
 
-def task_of(choice: TaskChoice) -> FigureTask:
+def task_of(choice: TaskConfig) -> FigureTask:
     """The task that was chosen. What `load_schema` raises comes when an own one is first used."""
     if choice.name == Task.CLASSIFY:
         return _classify(choice.classes or DEFAULT_CLASSES)
@@ -99,16 +99,18 @@ def _data() -> FigureTask:
     )
 
 
-def _read_data(answer: Answer) -> Said:
+def _read_data(answer: Answer) -> FigureAnswer:
     try:
         data, notes = figure_data.parse_figure_answer(answer.text)
     except NoDataError as error:
-        return Said(unreadable=str(error))
+        return FigureAnswer(unreadable=str(error))
     if data.kind == figure_data.NONE:
-        return Said(is_blank=True)
+        return FigureAnswer(is_blank=True)
     if data.is_empty:
-        return Said(unreadable=f"the answer speaks of a {data.kind}, but has no values of it")
-    return Said(figure_csv(data), data.as_json(), errors=_noted(notes))
+        return FigureAnswer(
+            unreadable=f"the answer speaks of a {data.kind}, but has no values of it"
+        )
+    return FigureAnswer(figure_csv(data), data.as_json(), errors=_noted(notes))
 
 
 def _noted(notes: Sequence[str]) -> tuple[FieldError, ...]:
@@ -136,7 +138,7 @@ def _classify(classes: Sequence[str]) -> FigureTask:
     )
 
 
-def _read_class(answer: Answer, classes: Sequence[str]) -> Said:
+def _read_class(answer: Answer, classes: Sequence[str]) -> FigureAnswer:
     """The class that the answer is, or else the only one that it names."""
     said = _words(answer.text)
     known = {_words(one): one for one in classes}
@@ -144,9 +146,11 @@ def _read_class(answer: Answer, classes: Sequence[str]) -> Said:
     if named is None:
         found = [one for key, one in known.items() if f" {key} " in f" {said} "]
         if len(found) != 1:
-            return Said(unreadable=f"{answer.text.strip()[:80]!r} is not one of the classes")
-        return Said(found[0])
-    return Said(named, confidence=_confidence(answer))
+            return FigureAnswer(
+                unreadable=f"{answer.text.strip()[:80]!r} is not one of the classes"
+            )
+        return FigureAnswer(found[0])
+    return FigureAnswer(named, confidence=_confidence(answer))
 
 
 def _words(text: str) -> str:
@@ -161,7 +165,7 @@ def _confidence(answer: Answer) -> float | None:
     return math.exp(min(0.0, sum(likely))) if likely else None
 
 
-def _own(choice: TaskChoice) -> FigureTask:
+def _own(choice: TaskConfig) -> FigureTask:
     if choice.schema is None:
         text = choice.prompt or ""
         return FigureTask(choice.name, lambda profile: profile.any_prompt(text, OWN_TOKENS))
@@ -181,14 +185,14 @@ def _own(choice: TaskChoice) -> FigureTask:
     )
 
 
-def _read_fields(answer: Answer, schema: Schema) -> Said:
+def _read_fields(answer: Answer, schema: Schema) -> FigureAnswer:
     properties = schema.json_schema.get("properties")
     read = extract_json(answer.text, list(properties) if isinstance(properties, dict) else ())
     if read.value is None:
-        return Said(unreadable=f"the answer can't be read as JSON: {'; '.join(read.notes)}")
+        return FigureAnswer(unreadable=f"the answer can't be read as JSON: {'; '.join(read.notes)}")
     validated = schema.validate(read.value)
     data = json.dumps(dict(validated.fields), ensure_ascii=False)
-    return Said(data=data, errors=(*_noted(read.notes), *validated.errors))
+    return FigureAnswer(data=data, errors=(*_noted(read.notes), *validated.errors))
 
 
 def _guided_by(name: str, schema: Mapping[str, object]) -> Mapping[str, object]:

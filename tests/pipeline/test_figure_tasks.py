@@ -11,7 +11,7 @@ from aiohttp import web
 
 from llm_ocr import load_descriptions, load_documents, load_figures, run
 from llm_ocr.pipeline import worker
-from llm_ocr.pipeline.figure_tasks import NoSuchTaskError
+from llm_ocr.pipeline.figure_tasks import UnknownTaskError
 from llm_ocr.pipeline.maintenance import retry
 from llm_ocr.report.status import read_status
 from llm_ocr.report.summary import Summary
@@ -333,7 +333,7 @@ def test_a_task_of_ones_own_by_prompt_and_schema(
 def test_a_task_that_there_is_none_of_is_refused_before_anything_is_asked(
     out: Path, server: ChatServer, settings: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(NoSuchTaskError, match=said):
+    with pytest.raises(UnknownTaskError, match=said):
         describe(out, server, **settings)
     assert not server.requests
 

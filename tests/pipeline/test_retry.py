@@ -11,7 +11,7 @@ import pytest
 
 from llm_ocr import load_descriptions, load_documents, load_figures, load_pages, run
 from llm_ocr.pipeline.maintenance import retry
-from llm_ocr.pipeline.retrying import NoSuchStatusError
+from llm_ocr.pipeline.retrying import UnknownStatusError
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import open_store
 from llm_ocr.tables.commits import committed
@@ -122,7 +122,7 @@ def test_nothing_to_retry_asks_nobody_and_changes_nothing(
     again(out, server, errors=["engine_crashed"])
     assert server.requests == []
     assert committed(open_store(str(out)), "extract") == before
-    with pytest.raises(NoSuchStatusError, match="'bad' is not a known status"):
+    with pytest.raises(UnknownStatusError, match="'bad' is not a known status"):
         again(out, server, statuses=["bad"])
 
 

@@ -4,10 +4,10 @@ from typing import Any
 from llm_ocr.documents import Document
 from llm_ocr.parsing.figure_data import FigureData
 from llm_ocr.records import Block, Box, PageStatus
-from llm_ocr.stages.assemble import AssembleStage, document_outcome
+from llm_ocr.stages.assemble import AssembleStage, document_status
 from llm_ocr.stages.figures import captions_of
 from llm_ocr.stages.markdown import page_markdown
-from llm_ocr.stages.stage import Spent
+from llm_ocr.stages.stage import Usage
 from llm_ocr.tables.plan import PlannedDocument, Shard
 from llm_ocr.tables.schema import Row
 
@@ -53,7 +53,7 @@ async def assembled(**tables: Sequence[Row]) -> Row:
 
     results = []
     async for item in AssembleStage(read).items(SHARD, ()):
-        results.append(await item.result(None, Spent()))
+        results.append(await item.result(None, Usage()))
     assert len(results) == 1
     documents: Sequence[Mapping[str, Any]] = results[0].rows["documents"]
     return documents[0]
@@ -128,7 +128,7 @@ async def test_a_failed_page_is_said_in_a_comment_and_in_the_status() -> None:
 
 
 def test_a_document_of_failed_pages_failed_as_its_first_did() -> None:
-    status, error = document_outcome([page(0, status="failed", error="encrypted: pass --password")])
+    status, error = document_status([page(0, status="failed", error="encrypted: pass --password")])
     assert status is PageStatus.FAILED
     assert error is not None
     assert (error.code.value, error.message) == ("corrupt_page", "encrypted: pass --password")

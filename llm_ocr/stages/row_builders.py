@@ -1,12 +1,12 @@
-"""What was read, as rows."""
+"""Build table rows from what was read."""
 
 from collections.abc import Sequence
 
 from llm_ocr.markdown import without_emphasis
 from llm_ocr.parsing.schema import Evidence
 from llm_ocr.records import Block, Box, Figure, Page, PageImage, PageLine
+from llm_ocr.stages.engine_extension import EngineMetadata
 from llm_ocr.stages.figures import caption_text, captions_of, figure_blocks
-from llm_ocr.stages.layer import Told
 from llm_ocr.stages.markdown import page_markdown
 from llm_ocr.tables.schema import Row
 
@@ -63,7 +63,7 @@ def block_row(block: Block) -> Row:
     return {"label": block.label, "text": block.text, **corners, "confidence": block.confidence}
 
 
-def told_columns(beside: Told | None, image: PageImage | None) -> Row:
+def metadata_columns(beside: EngineMetadata | None, image: PageImage | None) -> Row:
     """What the engine's lines say, how sure it is of them, the page's own text and how far that
     can be trusted."""
     layer = image.text_layer if image else None

@@ -11,7 +11,7 @@ from llm_ocr.records import Box
 from llm_ocr.stages.markdown import joined
 
 
-class Kind(Enum):
+class BlockKind(Enum):
     """What a piece of a page is, as far as joining matters."""
 
     ANCHOR = "anchor"
@@ -22,11 +22,11 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Piece:
+class MarkdownBlock:
     """A piece of a page. `is_full` is whether its text reaches the right edge of its column, as
     that of a paragraph does which goes on elsewhere."""
 
-    kind: Kind
+    kind: BlockKind
     markdown: str
     box: Box | None = None
     is_full: bool = False
@@ -53,9 +53,9 @@ _COLSPAN = re.compile(r"colspan\s*=\s*[\"']?(\d{1,3})", re.IGNORECASE)
 _ENDS_SENTENCE = frozenset('.!?:;…"”’»)]。！？：；')
 
 
-def join_pages(pages: Iterable[Sequence[Piece]]) -> str:
+def join_pages(pages: Iterable[Sequence[MarkdownBlock]]) -> str:
     """One Markdown text of pages, each a sequence of pieces that begins with its anchor."""
-    whole: list[Piece] = []
+    whole: list[MarkdownBlock] = []
     for page in pages:
         pieces = _within(page)
         if not (_join_text(whole, pieces) or _join_table(whole, pieces)):
@@ -63,12 +63,12 @@ def join_pages(pages: Iterable[Sequence[Piece]]) -> str:
     return joined([piece.markdown for piece in whole]) + "\n"
 
 
-def _within(page: Sequence[Piece]) -> list[Piece]:
+def _within(page: Sequence[MarkdownBlock]) -> list[MarkdownBlock]:
     """A page's pieces, paragraphs that go on in the next column or behind a figure being whole."""
-    pieces: list[Piece] = []
+    pieces: list[MarkdownBlock] = []
     for piece in (_with_fullness(piece, page) for piece in page):
         last = _past_floats(pieces, range(len(pieces) - 1, -1, -1))
-        if last is not None and piece.kind is Kind.TEXT and pieces[last].is_full:
+        if last is not None and piece.kind is BlockKind.TEXT and pieces[last].is_full:
             is_over = last < len(pieces) - 1
             joint = None
             if is_over or _is_in_next_column(pieces[last], piece, page):
@@ -80,8 +80,8 @@ def _within(page: Sequence[Piece]) -> list[Piece]:
     return pieces
 
 
-def _with_fullness(piece: Piece, page: Sequence[Piece]) -> Piece:
-    if piece.kind is not Kind.TEXT:
+def _with_fullness(piece: MarkdownBlock, page: Sequence[MarkdownBlock]) -> MarkdownBlock:
+    if piece.kind is not BlockKind.TEXT:
         return piece
     length = sum(2 if _is_ideographic(char) else 1 for char in piece.markdown)
     right = _right_edge(piece, page)
@@ -91,7 +91,7 @@ def _with_fullness(piece: Piece, page: Sequence[Piece]) -> Piece:
     return replace(piece, is_full=left and length >= SHORTEST)
 
 
-def _right_edge(piece: Piece, page: Sequence[Piece]) -> float | None:
+def _right_edge(piece: MarkdownBlock, page: Sequence[MarkdownBlock]) -> float | None:
     """How far the other texts of a text's column reach to the right; None where there are none."""
     if piece.box is None:
         return None
@@ -99,7 +99,7 @@ def _right_edge(piece: Piece, page: Sequence[Piece]) -> float | None:
     others = [
         one.box
         for one in page
-        if one is not piece and one.kind is Kind.TEXT and one.box is not None
+        if one is not piece and one.kind is BlockKind.TEXT and one.box is not None
     ]
     # What reaches over the next column, too, is not of this one.
     end = min((one.x1 for one in others if one.x1 >= box.x2), default=math.inf)
@@ -107,20 +107,22 @@ def _right_edge(piece: Piece, page: Sequence[Piece]) -> float | None:
     return max(rights, default=None)
 
 
-def _is_in_next_column(last: Piece, piece: Piece, page: Sequence[Piece]) -> bool:
+def _is_in_next_column(
+    last: MarkdownBlock, piece: MarkdownBlock, page: Sequence[MarkdownBlock]
+) -> bool:
     if last.box is None or piece.box is None:
         return False
     up = last.box.y2 - piece.box.y1
     return piece.box.x1 >= (last.box.x1 + last.box.x2) / 2 and up > HIGHER * _extent(page)[1]
 
 
-def _extent(page: Sequence[Piece]) -> tuple[float, float]:
+def _extent(page: Sequence[MarkdownBlock]) -> tuple[float, float]:
     """How far to the right and down a page's pieces reach."""
     boxes = [piece.box for piece in page if piece.box]
     return max((box.x2 for box in boxes), default=0), max((box.y2 for box in boxes), default=0)
 
 
-def _join_text(whole: list[Piece], page: list[Piece]) -> bool:
+def _join_text(whole: list[MarkdownBlock], page: list[MarkdownBlock]) -> bool:
     """Append `page` to `whole` if its first paragraph goes on from the last one's end."""
     last = _past_floats(whole, range(len(whole) - 1, -1, -1))
     first = _past_floats(page, range(1, len(page)))
@@ -134,17 +136,17 @@ def _join_text(whole: list[Piece], page: list[Piece]) -> bool:
     return True
 
 
-def _past_floats(pieces: Sequence[Piece], places: Iterable[int]) -> int | None:
+def _past_floats(pieces: Sequence[MarkdownBlock], places: Iterable[int]) -> int | None:
     """The first of `places` that is no float or table, if it is a paragraph."""
     for k in places:
-        if pieces[k].kind is Kind.TEXT:
+        if pieces[k].kind is BlockKind.TEXT:
             return k
-        if pieces[k].kind not in (Kind.FLOAT, Kind.TABLE):
+        if pieces[k].kind not in (BlockKind.FLOAT, BlockKind.TABLE):
             return None
     return None
 
 
-def continued(one: Piece, other: Piece, anchor: str) -> str | None:
+def continued(one: MarkdownBlock, other: MarkdownBlock, anchor: str) -> str | None:
     """Two texts as one paragraph with the page's anchor inside, or None."""
     before, after = one.markdown, other.markdown
     if not before or not after:
@@ -168,15 +170,15 @@ def _is_ideographic(char: str) -> bool:
     return unicodedata.category(char) == "Lo" and unicodedata.east_asian_width(char) == "W"
 
 
-def _join_table(whole: list[Piece], page: list[Piece]) -> bool:
+def _join_table(whole: list[MarkdownBlock], page: list[MarkdownBlock]) -> bool:
     """Append `page` to `whole` if it begins with the rest of the table at the end."""
-    if len(page) < 2 or not whole or {whole[-1].kind, page[1].kind} != {Kind.TABLE}:
+    if len(page) < 2 or not whole or {whole[-1].kind, page[1].kind} != {BlockKind.TABLE}:
         return False
     rows, more = _rows(whole[-1].markdown), _rows(page[1].markdown)
     if not rows or not more or _columns(rows) != _columns(more):
         return False
     more = more[_repeated_header(rows, more) :]
-    whole[-1] = Piece(Kind.TABLE, f"<table>{''.join(rows + more)}</table>")
+    whole[-1] = MarkdownBlock(BlockKind.TABLE, f"<table>{''.join(rows + more)}</table>")
     whole.extend([page[0], *page[2:]])
     return True
 

@@ -1,4 +1,4 @@
-"""What a model is shown of a document at once, to make a record of: a page, or some of its text."""
+"""Ask a model for a record of one chunk of a document: a page, or some of its text."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from llm_ocr.parsing.confidence import logprob_confidences
 from llm_ocr.parsing.json_answers import SURROUNDING_TEXT, extract_json, field_keys
 from llm_ocr.parsing.schema import Schema, ValidatedRecord
 from llm_ocr.records import ParsedAnswer
-from llm_ocr.stages.stage import Question, Reader, Reading, joined
+from llm_ocr.stages.stage import ModelRef, ModelResult, PromptRequest, combine_answers
 
 # Where there was no JSON, or it was cut: once more, with what was wrong and room for more. At a
 # temperature, as one that ran into a loop would do so again.
@@ -26,7 +26,7 @@ _BESIDE = 2_000
 
 
 @dataclass(frozen=True)
-class Part:
+class Chunk:
     """`name` says which it is; `overlaps` if it begins with what the part before it ends with."""
 
     name: str
@@ -36,25 +36,25 @@ class Part:
 
 
 @dataclass(frozen=True)
-class PartReading(Reading):
+class ChunkResult(ModelResult):
     """The record in an answer, and how sure the model was of its values (by path, 0..1)."""
 
     record: ValidatedRecord | None = None
     confidences: Mapping[str, float] | None = None
 
 
-class PartItem:
+class ChunkItem:
     """A part that a model is asked about."""
 
-    def __init__(self, part: Part, schema: Schema) -> None:
+    def __init__(self, part: Chunk, schema: Schema) -> None:
         self.part = part
         self._schema = schema
-        self._last: PartReading | None = None
+        self._last: ChunkResult | None = None
 
     def ladder(self, profile: ModelProfile) -> Sequence[Rung]:
         return [AGAIN]
 
-    async def questions(self, profile: ModelProfile, rung: Rung) -> Sequence[Question]:
+    async def prompt_requests(self, profile: ModelProfile, rung: Rung) -> Sequence[PromptRequest]:
         prompt = profile.prompt(Task.PARSE)
         limit = prompt.max_tokens
         if rung is AGAIN and self._was_cut:
@@ -63,10 +63,12 @@ class PartItem:
                 return []
         return [self._question(prompt, limit, {**profile.sampling, **rung.sampling})]
 
-    def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
-        answer = joined([answer for _, answer in asked])
+    def read(
+        self, reader: ModelRef, rung: Rung, asked: Sequence[tuple[PromptRequest, Answer]]
+    ) -> ModelResult:
+        answer = combine_answers([answer for _, answer in asked])
         found = extract_json(answer.text, field_keys(self._schema))
-        self._last = PartReading(
+        self._last = ChunkResult(
             reader=reader,
             strategy=rung.name,
             prompt_hash=reader.profile.prompt_hash(Task.PARSE),
@@ -90,7 +92,9 @@ class PartItem:
         taken = self._last.answer.prompt_tokens if self._last and self._last.answer else 0
         return min(wanted, profile.serving.max_model_len - taken - _SPARE)
 
-    def _question(self, prompt: Prompt, limit: int, sampling: Mapping[str, object]) -> Question:
+    def _question(
+        self, prompt: Prompt, limit: int, sampling: Mapping[str, object]
+    ) -> PromptRequest:
         schema, part = self._schema, self.part
         text = f"What was read on it:\n\n<page>\n{part.text}\n</page>" if part.text else ""
         said = f"The JSON schema:\n{json.dumps(schema.json_schema)}"
@@ -107,10 +111,10 @@ class PartItem:
             },
             unguided="\n\n".join(filter(None, (prompt.text, said, text, again))),
         )
-        return Question(request)
+        return PromptRequest(request)
 
 
-def text_room(profile: ModelProfile) -> int:
+def text_budget(profile: ModelProfile) -> int:
     """Characters of text that a model can be shown beside a page's image, and answer about."""
     left = profile.serving.max_model_len - profile.prompt(Task.PARSE).max_tokens - _BESIDE
     return max(2_000, min(CHUNK_CHARACTERS, left * _TOKEN_CHARACTERS))

@@ -88,7 +88,7 @@ def _lies_in(line: TextLine, box: Box) -> bool:
     return inside > len(middles) / 2
 
 
-def layer_beside(profile: ModelProfile, layer: TextLayer | None, use: TextLayerUse) -> Row:
+def text_layer_extension(profile: ModelProfile, layer: TextLayer | None, use: TextLayerUse) -> Row:
     """What goes beside a request of a page's own text: nothing, where it is not to be used."""
     if layer is None or not profile.takes_text_layer or use is TextLayerUse.OFF:
         return {}
@@ -117,7 +117,7 @@ def _corners(box: Box) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Told:
+class EngineMetadata:
     """What an engine says beside its answer about a page image of which a pixel of the image that
     it was shown is `scale`.
 
@@ -150,12 +150,12 @@ class Told:
         return tuple(replace(block, confidence=sure) for block, sure in pairs)
 
 
-def told(extension: Mapping[str, Any], scale: float) -> Told | None:
+def parse_engine_metadata(extension: Mapping[str, Any], scale: float) -> EngineMetadata | None:
     """What the extension of an answer says; None where there is none."""
     if not extension:
         return None
     layer = extension.get("text_layer") or {}
-    return Told(
+    return EngineMetadata(
         lines=tuple(
             PageLine(text, confidence, doubtful, Box(*(value * scale for value in corners)))
             for text, confidence, doubtful, *corners in extension["lines"]

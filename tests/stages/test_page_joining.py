@@ -1,31 +1,33 @@
 import pytest
 
 from llm_ocr.records import Box
-from llm_ocr.stages.joining import Kind, Piece, join_pages
+from llm_ocr.stages.page_joining import BlockKind, MarkdownBlock, join_pages
 
 
-def anchor(number: int) -> Piece:
-    return Piece(Kind.ANCHOR, f"<a{number}>")
+def anchor(number: int) -> MarkdownBlock:
+    return MarkdownBlock(BlockKind.ANCHOR, f"<a{number}>")
 
 
-def text(markdown: str) -> Piece:
-    return Piece(Kind.TEXT, markdown)
+def text(markdown: str) -> MarkdownBlock:
+    return MarkdownBlock(BlockKind.TEXT, markdown)
 
 
 def placed(
-    markdown: str, x1: float, y1: float, x2: float, y2: float, kind: Kind = Kind.TEXT
-) -> Piece:
+    markdown: str, x1: float, y1: float, x2: float, y2: float, kind: BlockKind = BlockKind.TEXT
+) -> MarkdownBlock:
     """A piece on a page of about 1000 x 1400 pixels."""
-    return Piece(kind, markdown, Box(x1, y1, x2, y2))
+    return MarkdownBlock(kind, markdown, Box(x1, y1, x2, y2))
 
 
-def table(*rows: str) -> Piece:
+def table(*rows: str) -> MarkdownBlock:
     cells = ["".join(f"<td>{cell}</td>" for cell in row.split("|")) for row in rows]
-    return Piece(Kind.TABLE, f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>")
+    return MarkdownBlock(
+        BlockKind.TABLE, f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+    )
 
 
-FIGURE = Piece(Kind.FLOAT, "![f](figures/f.jpg)")
-HEADING = Piece(Kind.OTHER, "## Next")
+FIGURE = MarkdownBlock(BlockKind.FLOAT, "![f](figures/f.jpg)")
+HEADING = MarkdownBlock(BlockKind.OTHER, "## Next")
 
 
 # Of more than one line, whatever its column.
@@ -102,7 +104,7 @@ def test_tables_with_other_columns_stay_apart() -> None:
 
 
 def test_columns_are_counted_with_their_spans() -> None:
-    wide = Piece(Kind.TABLE, '<table><tr><td colspan="2">Both</td></tr></table>')
+    wide = MarkdownBlock(BlockKind.TABLE, '<table><tr><td colspan="2">Both</td></tr></table>')
     joined = join_pages([[anchor(1), table("a|b")], [anchor(2), wide]])
     assert '<td>b</td></tr><tr><td colspan="2">' in joined
 
@@ -116,7 +118,7 @@ def test_empty_pages_leave_their_anchors() -> None:
 LINE = "The river at the old bridge of the town"
 
 
-def two_columns(*, right: float = 480) -> list[Piece]:
+def two_columns(*, right: float = 480) -> list[MarkdownBlock]:
     """A page of two columns, the first of which ends with a text up to `right`."""
     return [
         anchor(1),
@@ -170,7 +172,7 @@ def test_han_goes_on_over_a_page_only_from_its_columns_edge() -> None:
 def test_a_header_of_two_rows_is_dropped_whole_and_equal_data_rows_are_kept() -> None:
     head = "<tr><th>Level</th></tr><tr><th>m</th></tr>"
     data = "<tr><td>3</td></tr>"
-    one = Piece(Kind.TABLE, f"<table>{head}{data}</table>")
+    one = MarkdownBlock(BlockKind.TABLE, f"<table>{head}{data}</table>")
     joined = join_pages([[anchor(1), one], [anchor(2), one]])
     assert joined == f"<a1>\n\n<table>{head}{data}{data}</table>\n\n<a2>\n"
 

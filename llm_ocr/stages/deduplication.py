@@ -12,8 +12,8 @@ from llm_ocr.sources.raster import Crop
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.figures import figures_of
 from llm_ocr.stages.page import PageItem
-from llm_ocr.stages.rows import block_of, page_rows
-from llm_ocr.stages.stage import Question, Reader, Reading, Spent, item_result
+from llm_ocr.stages.row_builders import block_of, page_rows
+from llm_ocr.stages.stage import ModelRef, ModelResult, PromptRequest, Usage, item_result
 from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.plan import PlannedDocument, Shard
 
@@ -21,7 +21,7 @@ FREE = {"attempts": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.
 
 
 @dataclass(frozen=True)
-class OnceStage:
+class DeduplicatedExtractStage:
     """Extract that reads what is there several times once, within a shard."""
 
     extract: ExtractStage
@@ -30,7 +30,7 @@ class OnceStage:
 
     async def items(
         self, shard: Shard, done: Collection[str]
-    ) -> AsyncIterator["PageItem | TwinItem"]:
+    ) -> AsyncIterator["PageItem | DuplicatePage"]:
         for first, *others in _families(shard.documents):
             opened = [(one, await self._info(one)) for one in others]
             copied: set[str] = set()
@@ -42,7 +42,7 @@ class OnceStage:
                         continue
                     own = self.extract.item(Page(other, page.number), info)
                     copied.add(own.item_id)
-                    yield TwinItem(page, own)
+                    yield DuplicatePage(page, own)
             for other in others:
                 async for own in self.extract.pages_of(other, done):
                     if own.item_id not in copied:
@@ -67,12 +67,12 @@ def _families(documents: Sequence[PlannedDocument]) -> Iterator[list[Document]]:
         yield family
 
 
-class TwinItem:
+class DuplicatePage:
     """A page that is there already: a copy of the first one's rows, once these are made. Where the
     first one failed, it is read on its own."""
 
     def __init__(self, first: PageItem, own: PageItem) -> None:
-        self._ended, self._uri = first.ended(), first.source_uri
+        self._result_future, self._uri = first.result_future(), first.source_uri
         self._own = own
         self._copy: ItemResult | None = None
 
@@ -83,24 +83,26 @@ class TwinItem:
     def ladder(self, profile: ModelProfile) -> Sequence[Rung]:
         return self._own.ladder(profile)
 
-    async def questions(self, profile: ModelProfile, rung: Rung) -> Sequence[Question]:
-        result = await self._ended
+    async def prompt_requests(self, profile: ModelProfile, rung: Rung) -> Sequence[PromptRequest]:
+        result = await self._result_future
         if result.status == PageStatus.FAILED:
-            return await self._own.questions(profile, rung)
+            return await self._own.prompt_requests(profile, rung)
         self._copy = self._copied(result)
         return ()
 
-    def read(self, reader: Reader, rung: Rung, asked: Sequence[tuple[Question, Answer]]) -> Reading:
+    def read(
+        self, reader: ModelRef, rung: Rung, asked: Sequence[tuple[PromptRequest, Answer]]
+    ) -> ModelResult:
         return self._own.read(reader, rung, asked)
 
-    def read_without_model(self) -> Reading | None:
+    def read_without_model(self) -> ModelResult | None:
         return self._own.read_without_model()
 
-    async def result(self, reading: Reading | None, spent: Spent) -> ItemResult:
-        return self._copy or await self._own.result(reading, spent)
+    async def result(self, reading: ModelResult | None, usage: Usage) -> ItemResult:
+        return self._copy or await self._own.result(reading, usage)
 
-    def failure(self, error: PageError, spent: Spent) -> ItemResult:
-        return self._own.failure(error, spent)
+    def failure(self, error: PageError, usage: Usage) -> ItemResult:
+        return self._own.failure(error, usage)
 
     def _copied(self, result: ItemResult) -> ItemResult:
         row, figures = result.rows["pages"][0], result.rows["figures"]

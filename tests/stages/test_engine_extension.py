@@ -3,7 +3,7 @@
 import pytest
 
 from llm_ocr.records import Box, TextLayer, TextLine, TextWord
-from llm_ocr.stages.layer import is_language, text_beside
+from llm_ocr.stages.engine_extension import is_language, text_beside
 
 PROSE = "The river rose by a metre in March, and the lower meadows stood under water for weeks. "
 SHOWN = {

@@ -11,9 +11,8 @@ from llm_ocr.inference.replies import Answer
 from llm_ocr.inference.request import ChatRequest
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR, GRID
 from llm_ocr.records import Block, Box, ImagePolicy, ParsedAnswer
-from llm_ocr.stages.placing import merged, placed
-from llm_ocr.stages.stage import Question
-from llm_ocr.stages.strips import Strip, cut
+from llm_ocr.stages.stage import PromptRequest
+from llm_ocr.stages.tiling import Tile, merge_tiles, tile_page, to_page_coordinates
 from tests.documents import decoded
 
 POLICY = ImagePolicy(longest_side=2000, jpeg_quality=95)
@@ -36,7 +35,7 @@ def page_of_lines() -> bytes:
     return jpeg_of(page)
 
 
-def bounds(strips: Sequence[Strip]) -> list[tuple[int, int]]:
+def bounds(strips: Sequence[Tile]) -> list[tuple[int, int]]:
     """The rows of the page that each strip shows: first, and behind its last."""
     return [(one.top, round(one.top + one.height * one.scale)) for one in strips]
 
@@ -48,7 +47,7 @@ def has_ink(page: bytes, row: int) -> bool:
 @pytest.mark.parametrize("scale", [1.0, 0.5])
 @pytest.mark.parametrize("bands", [1, 2, 3, 5, 8])
 def test_strips_cover_the_page_and_do_not_overlap(bands: int, scale: float) -> None:
-    strips = cut(page_of_lines(), POLICY, scale=scale, bands=bands)
+    strips = tile_page(page_of_lines(), POLICY, scale=scale, bands=bands)
     rows = bounds(strips)
     assert len(strips) == bands
     assert rows[0][0] == 0
@@ -60,30 +59,30 @@ def test_strips_cover_the_page_and_do_not_overlap(bands: int, scale: float) -> N
 def test_no_line_is_cut(bands: int) -> None:
     page, even = page_of_lines(), [HEIGHT * k // bands for k in range(1, bands)]
     assert any(has_ink(page, row) for row in even), "an even cut would go through a line"
-    rows = [one.top for one in cut(page, POLICY, bands=bands)[1:]]
+    rows = [one.top for one in tile_page(page, POLICY, bands=bands)[1:]]
     assert not any(has_ink(page, row) for row in rows)
     assert all(abs(row - wanted) <= 25 for row, wanted in zip(rows, even, strict=True))
 
 
 def test_a_page_without_gaps_is_cut_evenly() -> None:
     page = jpeg_of(Image.new("RGB", (WIDTH, HEIGHT), (90, 60, 30)))
-    assert bounds(cut(page, POLICY, bands=3)) == [(0, 300), (300, 600), (600, 900)]
+    assert bounds(tile_page(page, POLICY, bands=3)) == [(0, 300), (300, 600), (600, 900)]
 
 
 def test_a_page_with_fewer_rows_than_bands_is_still_whole() -> None:
-    strips = cut(jpeg_of(Image.new("RGB", (40, 2), "white")), POLICY, bands=4)
+    strips = tile_page(jpeg_of(Image.new("RGB", (40, 2), "white")), POLICY, bands=4)
     assert bounds(strips) == [(0, 1), (1, 2)]
 
 
 def test_a_smaller_page_is_whole_and_says_how_much_smaller() -> None:
-    (strip,) = cut(page_of_lines(), POLICY, scale=0.5)
+    (strip,) = tile_page(page_of_lines(), POLICY, scale=0.5)
     assert (strip.width, strip.height, strip.top, strip.scale) == (300, 450, 0, 2.0)
     assert decoded(strip.jpeg).size == (300, 450)
 
 
 def test_strips_too_small_for_the_model_are_enlarged() -> None:
     policy = ImagePolicy(longest_side=2000, smallest_side=1200)
-    for strip in cut(page_of_lines(), policy, bands=3):
+    for strip in tile_page(page_of_lines(), policy, bands=3):
         assert (strip.width, strip.scale) == (1200, 0.5)
         assert decoded(strip.jpeg).size == (strip.width, strip.height)
 
@@ -103,7 +102,7 @@ def page_of_marks() -> bytes:
     return jpeg_of(page)
 
 
-def marks_in(strip: Strip) -> str:
+def marks_in(strip: Tile) -> str:
     """What a model says that sees: a grounded block for each mark, top to bottom."""
     said = ""
     for color, name in (("R", "red"), ("G", "lime"), ("B", "blue")):
@@ -119,9 +118,9 @@ def marks_in(strip: Strip) -> str:
     return said
 
 
-def question(strip: Strip) -> Question:
+def question(strip: Tile) -> PromptRequest:
     request = ChatRequest("", strip.jpeg, 1)
-    return Question(request, strip.width, strip.height, strip.top, strip.scale)
+    return PromptRequest(request, strip.width, strip.height, strip.top, strip.scale)
 
 
 @pytest.mark.parametrize("smallest_side", [0, 1000])
@@ -129,10 +128,12 @@ def question(strip: Strip) -> Question:
 def test_boxes_come_back_to_the_page(scale: float, bands: int, smallest_side: int) -> None:
     policy = ImagePolicy(longest_side=2000, jpeg_quality=95, smallest_side=smallest_side)
     parts = [
-        placed(DEEPSEEK_OCR, question(strip), Answer(marks_in(strip), "stop", 1, 1, 1.0, 1))
-        for strip in cut(page_of_marks(), policy, scale=scale, bands=bands)
+        to_page_coordinates(
+            DEEPSEEK_OCR, question(strip), Answer(marks_in(strip), "stop", 1, 1, 1.0, 1)
+        )
+        for strip in tile_page(page_of_marks(), policy, scale=scale, bands=bands)
     ]
-    blocks = merged(parts).blocks
+    blocks = merge_tiles(parts).blocks
     assert [block.label for block in blocks] == list(MARKS)
     for block in blocks:
         assert block.box is not None
@@ -141,15 +142,15 @@ def test_boxes_come_back_to_the_page(scale: float, bands: int, smallest_side: in
 
 
 def test_a_block_without_a_box_stays_without() -> None:
-    about = Question(ChatRequest("", b"", 1), 100, 100, top=300, scale=2.0)
-    parsed = placed(DEEPSEEK_OCR, about, Answer("Words alone.", "stop", 1, 1, 1.0, 1))
+    about = PromptRequest(ChatRequest("", b"", 1), 100, 100, top=300, scale=2.0)
+    parsed = to_page_coordinates(DEEPSEEK_OCR, about, Answer("Words alone.", "stop", 1, 1, 1.0, 1))
     assert parsed.blocks == (Block("text", "Words alone.", None),)
 
 
 def test_parts_are_joined_in_order_and_each_note_is_told_once() -> None:
     first, second = Block("text", "first", None), Block("text", "second", None)
     parts = [ParsedAnswer((first,), ("mended", "a")), ParsedAnswer((second,), ("mended", "b"))]
-    assert merged(parts) == ParsedAnswer((first, second), ("mended", "a", "b"))
+    assert merge_tiles(parts) == ParsedAnswer((first, second), ("mended", "a", "b"))
 
 
 def test_light_lines_on_a_dark_page_are_not_cut() -> None:
@@ -161,5 +162,5 @@ def test_light_lines_on_a_dark_page_are_not_cut() -> None:
     sink = io.BytesIO()
     page.save(sink, "JPEG", quality=95)
     policy = ImagePolicy(longest_side=2000, jpeg_quality=95)
-    for strip in cut(sink.getvalue(), policy, bands=3)[1:]:
+    for strip in tile_page(sink.getvalue(), policy, bands=3)[1:]:
         assert not any(top < strip.top < top + 26 for top in lines), strip.top

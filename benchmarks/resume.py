@@ -28,11 +28,11 @@ from llm_ocr.pipeline.engine_targets import run_fingerprint
 from llm_ocr.pipeline.pending import INPUTS, STAGES, TABLE_STAGE
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import Store, open_store
+from llm_ocr.tables.commit_index import CommitIndex
 from llm_ocr.tables.commits import Commit, data_path
 from llm_ocr.tables.counts import Counts
-from llm_ocr.tables.ledger import Ledger
-from llm_ocr.tables.parquet import encode
 from llm_ocr.tables.plan import Plan, PlannedDocument, Shard, write_plan
+from llm_ocr.tables.schema import encode
 from tests.servers.s3 import serving_s3
 
 SOURCE, OUT = "s3://bucket/in", "s3://bucket/run"
@@ -48,18 +48,18 @@ def write_run(store: Store, shards: int) -> None:
         run_fingerprint(Settings(base_url=NOBODY), [SOURCE]),
     )
     write_plan(store, plan)
-    ledger = Ledger(store, STAGES)
+    commit_index = CommitIndex(store, STAGES)
     empty = {table: encode([], table) for table in TABLE_STAGE}
     with ThreadPoolExecutor(32) as threads:
         for stage in STAGES:
             commits = [_commit(stage, shard.name) for shard in plan.shards]
-            _each(threads, lambda one: store.create(one.path, one.encoded()), commits)
+            _each(threads, lambda one: store.create(one.path, one.to_json()), commits)
             for commit in commits:
-                ledger.note(commit)
+                commit_index.add(commit)
         for table, content in empty.items():
             paths = [data_path(table, shard.name, 0) for shard in plan.shards]
             _each(threads, partial(store.put, data=content), paths)
-    ledger.write()
+    commit_index.write()
     store.put("summary.json", b"{}")
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from llm_ocr.settings import Settings
     from llm_ocr.sources.open import NoInputError
     from llm_ocr.storage.store import RunInUseError, StorageError
-    from llm_ocr.tables.counts import BalanceError
+    from llm_ocr.tables.counts import CountMismatchError
     from llm_ocr.tables.plan import SettingsMismatchError
     from llm_ocr.tables.read import (
         load_descriptions,
@@ -61,7 +61,7 @@ _HOME = {
     "load_descriptions": "llm_ocr.tables.read",
     "load_documents": "llm_ocr.tables.read",
     "load_records": "llm_ocr.tables.read",
-    "BalanceError": "llm_ocr.tables.counts",
+    "CountMismatchError": "llm_ocr.tables.counts",
     "BudgetExceededError": "llm_ocr.pipeline.interruption",
     "EngineFailedError": "llm_ocr.inference.replies",
     "MissingExtraError": "llm_ocr.messages",
@@ -76,13 +76,13 @@ _HOME = {
 }
 
 __all__ = [
-    "BalanceError",
     "Block",
     "Box",
     "BudgetExceededError",
     "ConversionResult",
     "ConvertedFigure",
     "ConvertedPage",
+    "CountMismatchError",
     "EngineFailedError",
     "MissingExtraError",
     "NoInputError",

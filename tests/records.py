@@ -12,7 +12,7 @@ from llm_ocr.storage.store import Store
 from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.schema import Row, id_column
 from llm_ocr.tables.shards import ShardWriter, publish
-from llm_ocr.tables.user_schemas import keep_schema
+from llm_ocr.tables.user_schemas import save_user_schema
 
 
 class Tax(BaseModel):
@@ -116,10 +116,10 @@ def write_table(
         order.setdefault(row["doc_id"], len(order))
     ids = [row[id_column(table)] for row in held]
     asked = {"parse": "document-both-Invoice"} if stage == "parse" else {}
-    writer = ShardWriter(store, stage, shard, (table,), order, asked=asked)
+    writer = ShardWriter(store, stage, shard, (table,), order, task_versions=asked)
     for row, item in zip(held, ids, strict=True):
         writer.add(ItemResult(item, row["status"], {table: [row]}))
-    writer.write_part(writer.take())
+    writer.write_part(writer.drain())
     publish(store, writer.commit(ids), (table,), order)
 
 
@@ -127,5 +127,5 @@ def write_records_table(
     store: Store, rows: Iterable[Row], json_schema: Mapping[str, Any] | None = SCHEMA
 ) -> None:
     if json_schema is not None:
-        keep_schema(store, HASH, "Invoice", json_schema)
+        save_user_schema(store, HASH, "Invoice", json_schema)
     write_table(store, "parse", "records", rows)

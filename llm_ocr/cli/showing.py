@@ -110,7 +110,7 @@ def errors() -> Iterator[None]:
     from llm_ocr.report.status import NoRunError
     from llm_ocr.sources.open import NoInputError
     from llm_ocr.storage.store import RunInUseError, StorageError
-    from llm_ocr.tables.counts import BalanceError
+    from llm_ocr.tables.counts import CountMismatchError
     from llm_ocr.tables.plan import SettingsMismatchError
 
     try:
@@ -155,7 +155,7 @@ def errors() -> Iterator[None]:
     except (ClusterError, PlatformError) as error:
         say(str(error))
         raise typer.Exit(3) from error
-    except (StorageError, BalanceError) as error:
+    except (StorageError, CountMismatchError) as error:
         say(f"Stopped: {error}")
         raise typer.Exit(4) from error
     except BudgetExceededError as error:

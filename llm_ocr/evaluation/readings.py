@@ -9,7 +9,7 @@ from typing import Protocol
 from llm_ocr.records import FURNITURE_LABELS, PageStatus
 from llm_ocr.sources.names import safe_name
 from llm_ocr.storage.store import Store, open_snapshot
-from llm_ocr.tables.data import published
+from llm_ocr.tables.data_files import published_ranges
 from llm_ocr.tables.read import read_table
 from llm_ocr.tables.schema import Row
 
@@ -155,7 +155,7 @@ def page_file(relative: Path) -> tuple[str, int | None, int]:
 def open_readings(place: str, include_headers_footers: bool = False) -> Readings:
     """The run at a URI, or the Markdown files in a folder. Raises NothingToEvaluateError."""
     store = open_snapshot(place)
-    if published(store, "pages"):
+    if published_ranges(store, "pages"):
         return RunReadings(store, include_headers_footers)
     folder = store.folder
     if folder is not None and next(folder.rglob("*.md"), None) is not None:

@@ -16,9 +16,9 @@ from llm_ocr.pipeline.pending import (
 from llm_ocr.pipeline.planning import load_plan
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import RunInUseError, Store
+from llm_ocr.tables.commit_index import CommitIndex
 from llm_ocr.tables.compact import compact
-from llm_ocr.tables.data import data_files
-from llm_ocr.tables.ledger import Ledger
+from llm_ocr.tables.data_files import list_data_files
 from llm_ocr.tables.plan import Plan
 
 
@@ -50,23 +50,23 @@ def compact_run(
 def _compact(destination: Destination, file_bytes: int, notify: Notify) -> Compacted:
     store = destination.store
     plan = load_plan(store)
-    ledger = Ledger(store, STAGES)
-    ledger.refresh()
-    done = [name for name in STAGES if ledger.committed(name)]
+    commit_index = CommitIndex(store, STAGES)
+    commit_index.refresh()
+    done = [name for name in STAGES if commit_index.committed(name)]
     for stage in done:
         publish_unpublished_commits(
             store,
-            ledger,
+            commit_index,
             stage,
             [table for table in TABLE_STAGE if TABLE_STAGE[table] == stage],
             plan,
         )
-    ledger.gather()
-    delete_orphaned_staging(store, ledger)
-    _check_finished(store, ledger, plan, done)
+    commit_index.consolidate()
+    delete_orphaned_staging(store, commit_index)
+    _check_finished(store, commit_index, plan, done)
     before: dict[str, int] = {}
     for table in (name for name, stage in TABLE_STAGE.items() if stage in done):
-        files = [file.path for file in data_files(store, table)]
+        files = [file.path for file in list_data_files(store, table)]
         before[table], dealt = len(files), 0
         notify(StageStarted(table, len(files)))
         for now in compact(store, table, file_bytes):
@@ -74,12 +74,12 @@ def _compact(destination: Destination, file_bytes: int, notify: Notify) -> Compa
             dealt = now
         notify(StageEnded(table, len(files)))
     destination.publish(notify)
-    after = {table: len(data_files(store, table)) for table in before}
+    after = {table: len(list_data_files(store, table)) for table in before}
     return Compacted(destination.uri, before, after)
 
 
-def _check_finished(store: Store, ledger: Ledger, plan: Plan, stages: list[str]) -> None:
-    left = unfinished_counts(ledger, plan, stages or STAGES)
+def _check_finished(store: Store, commit_index: CommitIndex, plan: Plan, stages: list[str]) -> None:
+    left = unfinished_counts(commit_index, plan, stages or STAGES)
     if left or any(True for _ in store.list("_staging")):
         raise RunInUseError(
             f"{store.uri}: the run is not finished ({sum(left.values())} shards left); finish it "

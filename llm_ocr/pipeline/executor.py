@@ -35,8 +35,8 @@ from llm_ocr.stages.parse import ParseStage, read_record
 from llm_ocr.stages.reparse import ReparseStage
 from llm_ocr.stages.stage import AnyItem, Item, ModelResult, Stage, Usage
 from llm_ocr.storage.store import Store
+from llm_ocr.tables.commit_index import CommitIndex
 from llm_ocr.tables.counts import Counts
-from llm_ocr.tables.ledger import Ledger
 from llm_ocr.tables.schema import Row
 
 
@@ -45,7 +45,7 @@ class RunContext:
     """What an executor works with. It fills `session` as it works, and observes `stop`."""
 
     store: Store
-    ledger: Ledger
+    commit_index: CommitIndex
     settings: Settings
     pool: RenderPool
     session: Session
@@ -99,7 +99,7 @@ def create_stage(name: str, context: RunContext, again: Rework | None = None) ->
     """
 
     def read_rows(table: str, shard: str, columns: Sequence[str] | None) -> Iterator[Row]:
-        return read_shard(context.store, context.ledger, table, shard, columns)
+        return read_shard(context.store, context.commit_index, table, shard, columns)
 
     settings = context.settings
     if name == "assemble":
@@ -107,7 +107,7 @@ def create_stage(name: str, context: RunContext, again: Rework | None = None) ->
     if name == "parse":
         return parse_stage(context.store, settings, read_rows)
     if name == "describe":
-        return describe_stage(context.store, context.ledger, settings, read_rows)
+        return describe_stage(context.store, context.commit_index, settings, read_rows)
     if again is not None and not again.asks:
         return again.stage(ExtractStage(context.pool, profile_named(settings.model)))
     profile = _target(name, settings).reader.profile
@@ -195,7 +195,7 @@ class LocalExecutor:
         fresh = context.session.counts.setdefault(stage.name, Counts())
         notify = self._telemetry.notify
         loop = StageRunner(
-            context.store, context.ledger, stage, read, tempo, context.stop, notify, fresh
+            context.store, context.commit_index, stage, read, tempo, context.stop, notify, fresh
         )
         watching = asyncio.create_task(
             self._pace.watch(lambda: _moment(loop, tempo, engine_session))
@@ -204,7 +204,7 @@ class LocalExecutor:
             await loop.run(work)
         finally:
             watching.cancel()
-            await asyncio.to_thread(context.ledger.write)
+            await asyncio.to_thread(context.commit_index.write)
         return loop.committed
 
     def _slots(self, engine_session: EngineSession | None) -> Window:

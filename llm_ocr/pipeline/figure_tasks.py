@@ -24,7 +24,7 @@ from llm_ocr.stages.tasks import (
     task_of,
 )
 from llm_ocr.storage.store import Store
-from llm_ocr.tables.ledger import Entry, Ledger
+from llm_ocr.tables.commit_index import CommitIndex, CommitSummary
 from llm_ocr.tables.schema import Row
 
 if TYPE_CHECKING:
@@ -108,9 +108,9 @@ def requested_figure_tasks(settings: Settings) -> dict[str, str]:
     return {name: f"{choice.question}@{smallest:g}" for name, choice in found.items()}
 
 
-def committed_tasks(entry: Entry) -> TaskVersions:
+def committed_tasks(entry: CommitSummary) -> TaskVersions:
     """What a shard was asked."""
-    return entry.asked or BEFORE
+    return entry.task_versions or BEFORE
 
 
 def with_tasks(before: TaskVersions, wanted: TaskVersions) -> dict[str, str]:
@@ -141,14 +141,14 @@ def is_still_valid(row: Row, before: TaskVersions, asked: TaskVersions) -> bool:
 
 
 def describe_stage(
-    store: Store, ledger: Ledger, settings: Settings, read_rows: ReadShard
+    store: Store, commit_index: CommitIndex, settings: Settings, read_rows: ReadShard
 ) -> DescribeStage:
     """The stage as the settings want it, on top of what the run was asked so far."""
     choices = select_tasks(settings)
     for choice in choices.values():
         if choice.question:
             store.create(_path(choice.name, choice.question), choice.as_json().encode())
-    wanted, before = requested_figure_tasks(settings), ledger.entries("describe")
+    wanted, before = requested_figure_tasks(settings), commit_index.entries("describe")
     of_run: list[TaskVersions] = []
 
     def asked(shard: str) -> dict[str, str]:
@@ -163,7 +163,7 @@ def describe_stage(
     return DescribeStage(read_rows, asked, _task_reader(store, choices))
 
 
-def _together(entries: Iterable[Entry]) -> TaskVersions:
+def _together(entries: Iterable[CommitSummary]) -> TaskVersions:
     """All that any shard was asked."""
     asked: dict[str, str] = {}
     for entry in entries:

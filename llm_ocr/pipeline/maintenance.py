@@ -20,7 +20,7 @@ from llm_ocr.pipeline.worker import Worker
 from llm_ocr.report.summary import Summary
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import Store
-from llm_ocr.tables.ledger import Ledger
+from llm_ocr.tables.commit_index import CommitIndex
 from llm_ocr.tables.plan import Plan, SettingsMismatchError
 
 # A retry asks about figures what the run was asked, and nothing else.
@@ -52,14 +52,14 @@ def retry(
     with shown(notify, progress) as tell:
 
         def prepare(
-            store: Store, ledger: Ledger, plan: Plan, share: WorkerPartition
+            store: Store, commit_index: CommitIndex, plan: Plan, share: WorkerPartition
         ) -> Retrying | None:
-            found = open_retry(store, ledger, plan, wanted, share)
+            found = open_retry(store, commit_index, plan, wanted, share)
             if found is None:
                 named = ", ".join(wanted.errors or wanted.statuses)
                 tell(Note(f"{store.uri} has no pages to retry ({named})"))
                 return None
-            return Retrying(store, ledger, found)
+            return Retrying(store, commit_index, found)
 
         return Worker(str(out), chosen, tell, executor, prepare=prepare).run(None, ())
 
@@ -81,8 +81,10 @@ def reparse(
     own = profile_named(given.model) if "model" in given.model_fields_set else None
     found: list[Reparsing] = []
 
-    def prepare(store: Store, ledger: Ledger, plan: Plan, share: WorkerPartition) -> Reparsing:
-        found.append(Reparsing(store, ledger, own))
+    def prepare(
+        store: Store, commit_index: CommitIndex, plan: Plan, share: WorkerPartition
+    ) -> Reparsing:
+        found.append(Reparsing(store, commit_index, own))
         return found[0]
 
     chosen = given.model_copy(update={"describe": False})

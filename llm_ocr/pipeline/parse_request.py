@@ -11,7 +11,7 @@ from llm_ocr.stages.parse import ParseStage
 from llm_ocr.stages.record import ParseSpec
 from llm_ocr.stages.stage import ReadShard
 from llm_ocr.storage.store import Store
-from llm_ocr.tables.user_schemas import keep_schema
+from llm_ocr.tables.user_schemas import save_user_schema
 
 RECORD_STATUSES = (PageStatus.OK, PageStatus.TRUNCATED, PageStatus.FALLBACK, PageStatus.FAILED)
 
@@ -56,7 +56,7 @@ def parse_stage(store: Store, settings: Settings, read_rows: ReadShard) -> Parse
     """The stage; what its records' columns are of is kept in the run."""
     wanted = requested_records(settings)
     schema = wanted.schema
-    keep_schema(store, schema.schema_hash, schema.name, _author_schema(schema))
+    save_user_schema(store, schema.schema_hash, schema.name, _author_schema(schema))
     return ParseStage(read_rows, wanted)
 
 

@@ -19,7 +19,7 @@ from llm_ocr.sources.files import is_remote
 from llm_ocr.sources.open import NoInputError, raise_for_scheme
 from llm_ocr.storage.hub_address import is_repository
 from llm_ocr.storage.store import StorageError, Store, StoredObject
-from llm_ocr.tables.plan import FOLDER as PLANS
+from llm_ocr.tables.plan import PLAN_FOLDER as PLANS
 from llm_ocr.tables.plan import PLAN_PATH, SettingsMismatchError
 
 STAGES = ("extract", "parse")

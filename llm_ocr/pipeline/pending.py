@@ -11,14 +11,14 @@ from llm_ocr.stages.describe import DescribeStage
 from llm_ocr.stages.parse import ParseStage
 from llm_ocr.stages.stage import AnyItem, Stage
 from llm_ocr.storage.store import Store
-from llm_ocr.tables.commits import committed, read_commit, unchanged_since
+from llm_ocr.tables.commit_index import CommitIndex, CommitSummary
+from llm_ocr.tables.commits import latest_generations, read_commit, unchanged_since
 from llm_ocr.tables.counts import Counts
-from llm_ocr.tables.data import data_files, find, newest, published
-from llm_ocr.tables.ledger import Entry, Ledger
+from llm_ocr.tables.data_files import find_rows, latest_ranges, list_data_files, published_ranges
 from llm_ocr.tables.plan import Plan, Shard
-from llm_ocr.tables.read import read_piece, read_shard_rows
+from llm_ocr.tables.read import read_range, read_shard_rows
 from llm_ocr.tables.schema import Row
-from llm_ocr.tables.shards import publish, sweep
+from llm_ocr.tables.shards import delete_staging, publish
 
 INPUTS = {
     "extract": (),
@@ -43,17 +43,21 @@ TABLE_STAGE = {
 
 
 def pending_shards(
-    store: Store, ledger: Ledger, stage: Stage[AnyItem], plan: Plan, again: Collection[str] = ()
+    store: Store,
+    commit_index: CommitIndex,
+    stage: Stage[AnyItem],
+    plan: Plan,
+    again: Collection[str] = (),
 ) -> tuple[list[ShardTask], Counts]:
     """The shards that are not committed from what their inputs are now, or were not asked all that
     is wanted; the others' counts. Records whose status is in `again` are due too.
 
     Commits that a dead worker did not publish are published.
     """
-    publish_unpublished_commits(store, ledger, stage.name, stage.tables, plan)
-    entries, done = ledger.entries(stage.name), Counts()
+    publish_unpublished_commits(store, commit_index, stage.name, stage.tables, plan)
+    entries, done = commit_index.entries(stage.name), Counts()
     work: list[ShardTask] = []
-    for shard, made_of in _ready_shards(ledger, plan, stage.name):
+    for shard, made_of in _ready_shards(commit_index, plan, stage.name):
         entry = entries.get(shard.name)
         asked: dict[str, str] = {}
         if isinstance(stage, DescribeStage | ParseStage):
@@ -69,7 +73,7 @@ def pending_shards(
         kept, purpose = nothing_unchanged, ""
         if stage.name == "describe":
             kept = partial(_unchanged_descriptions, shard.name, entry, made_of, asked)
-        elif stage.name == "parse" and entry.asked == asked:
+        elif stage.name == "parse" and entry.task_versions == asked:
             kept = partial(_unchanged_records, shard.name, entry, made_of, frozenset(again))
             purpose = ",".join(sorted(again))
         work.append(ShardTask(shard, entry.generation + 1, made_of, kept, purpose, asked))
@@ -77,44 +81,49 @@ def pending_shards(
 
 
 def publish_unpublished_commits(
-    store: Store, ledger: Ledger, stage: str, tables: Sequence[str], plan: Plan
+    store: Store, commit_index: CommitIndex, stage: str, tables: Sequence[str], plan: Plan
 ) -> None:
     """Publish commits that a dead worker did not, and sweep what it staged for them."""
     staged = {thing.path.split("/")[2] for thing in store.list(f"_staging/{stage}")}
     orders = {shard.name: shard for shard in plan.shards}
-    generations = {name: at for name, at in ledger.committed(stage).items() if name in orders}
-    doubtful = {name for name in generations if not ledger.is_published(stage, name)}
-    files = [data_files(store, table) for table in tables] if doubtful else []
-    public = [newest(some) for some in files]
+    generations = {name: at for name, at in commit_index.committed(stage).items() if name in orders}
+    doubtful = {name for name in generations if not commit_index.is_published(stage, name)}
+    files = [list_data_files(store, table) for table in tables] if doubtful else []
+    public = [latest_ranges(some) for some in files]
     for name in sorted(doubtful | (staged & generations.keys())):
         commit = read_commit(store, stage, name, generations[name]) if name in staged else None
         pieces = [found.get(name) for found in public]
         is_public = all(one is not None and one.generation == generations[name] for one in pieces)
         if name in doubtful and not is_public:
             commit = commit or read_commit(store, stage, name, generations[name])
-            publish(store, commit, tables, orders[name].order())
+            publish(store, commit, tables, orders[name].document_order())
         elif commit is not None:
-            sweep(store, commit)
+            delete_staging(store, commit)
         if name in doubtful:
-            ledger.confirm(stage, name)
-    own = (file.pieces[0] for some in files for file in some if len(file.pieces) == 1)
+            commit_index.mark_published(stage, name)
+    own = (file.ranges[0] for some in files for file in some if len(file.ranges) == 1)
     store.delete(one.path for one in own if one.generation < generations.get(one.shard, 0))
 
 
-def delete_orphaned_staging(store: Store, ledger: Ledger) -> None:
+def delete_orphaned_staging(store: Store, commit_index: CommitIndex) -> None:
     """Drop parts that came too late for their shard's commit, of workers that died since."""
     orphans: list[str] = []
     for thing in store.list("_staging"):
         _, stage, shard, attempt, _ = thing.path.split("/")
         generation = int(attempt.partition("-")[0])
-        if ledger.is_published(stage, shard) and generation <= ledger.committed(stage)[shard]:
+        if (
+            commit_index.is_published(stage, shard)
+            and generation <= commit_index.committed(stage)[shard]
+        ):
             orphans.append(thing.path)
     store.delete(orphans)
 
 
-def _ready_shards(ledger: Ledger, plan: Plan, stage: str) -> Iterator[tuple[Shard, dict[str, int]]]:
+def _ready_shards(
+    commit_index: CommitIndex, plan: Plan, stage: str
+) -> Iterator[tuple[Shard, dict[str, int]]]:
     """The shards that the stage has something to be made from, and what from."""
-    inputs = {name: ledger.committed(name) for name in INPUTS[stage]}
+    inputs = {name: commit_index.committed(name) for name in INPUTS[stage]}
     for shard in plan.shards:
         made_of = {name: found[shard.name] for name, found in inputs.items() if shard.name in found}
         if "extract" not in INPUTS[stage] or "extract" in made_of:
@@ -122,7 +131,7 @@ def _ready_shards(ledger: Ledger, plan: Plan, stage: str) -> Iterator[tuple[Shar
 
 
 def _unchanged_descriptions(
-    name: str, entry: Entry, made_of: dict[str, int], asked: TaskVersions, store: Store
+    name: str, entry: CommitSummary, made_of: dict[str, int], asked: TaskVersions, store: Store
 ) -> frozenset[str]:
     """Descriptions that answer what is asked, of pages that are what they were by then."""
     was, now = entry.inputs["extract"], made_of["extract"]
@@ -141,7 +150,7 @@ def _unchanged_descriptions(
 
 
 def _unchanged_records(
-    name: str, entry: Entry, made_of: dict[str, int], again: Collection[str], store: Store
+    name: str, entry: CommitSummary, made_of: dict[str, int], again: Collection[str], store: Store
 ) -> frozenset[str]:
     """Records that are not to be made again, of pages that are what they were by then."""
     was, now = entry.inputs["extract"], made_of["extract"]
@@ -160,23 +169,23 @@ def _unchanged_records(
 
 
 def read_shard(
-    store: Store, ledger: Ledger, table: str, shard: str, columns: Sequence[str] | None
+    store: Store, commit_index: CommitIndex, table: str, shard: str, columns: Sequence[str] | None
 ) -> Iterator[Row]:
     """The rows of a shard in the generation that is known here, or else the newest.
 
     Descriptions are left out that are of figures as they were before their page was read anew.
     """
     stage = TABLE_STAGE[table]
-    generation = ledger.committed(stage).get(shard)
+    generation = commit_index.committed(stage).get(shard)
     if generation is None:
         return
     try:
-        piece = find(store, table, shard, generation)
+        piece = find_rows(store, table, shard, generation)
     except FileNotFoundError:
-        piece = published(store, table)[shard]
-    rows = read_piece(store, piece, columns)
-    made_of = ledger.entries(stage)[shard].inputs.get("extract")
-    now = ledger.committed("extract").get(shard)
+        piece = published_ranges(store, table)[shard]
+    rows = read_range(store, piece, columns)
+    made_of = commit_index.entries(stage)[shard].inputs.get("extract")
+    now = commit_index.committed("extract").get(shard)
     if table != "descriptions" or made_of is None or now is None or made_of == now:
         yield from rows
         return
@@ -184,65 +193,65 @@ def read_shard(
     yield from (row for row in rows if row["figure_id"].rpartition("/")[0] in pages)
 
 
-def expected_items(ledger: Ledger, stage: str, work: ShardTask) -> int:
+def expected_items(commit_index: CommitIndex, stage: str, work: ShardTask) -> int:
     """How many items the stage will have of that shard, as far as it is known."""
     if stage == "extract":
         return work.shard.expected_pages
     if stage == "parse" and work.task_versions["parse"].startswith(f"{RecordScope.PAGE}-"):
-        return ledger.entries("extract")[work.shard.name].counts.items
+        return commit_index.entries("extract")[work.shard.name].counts.items
     if stage in ("assemble", "parse"):
         return work.shard.document_count or work.shard.expected_pages
-    figures = ledger.entries("extract")[work.shard.name].counts.rows.get("figures", 0)
+    figures = commit_index.entries("extract")[work.shard.name].counts.rows.get("figures", 0)
     return figures * len(work.task_versions)
 
 
-def stale_shard_count(ledger: Ledger, plan: Plan, stage: str) -> int:
+def stale_shard_count(commit_index: CommitIndex, plan: Plan, stage: str) -> int:
     """How many shards the stage has done from what their inputs are no more."""
-    entries = ledger.entries(stage)
-    made = ((entries.get(shard.name), of) for shard, of in _ready_shards(ledger, plan, stage))
+    entries = commit_index.entries(stage)
+    made = ((entries.get(shard.name), of) for shard, of in _ready_shards(commit_index, plan, stage))
     return sum(entry is not None and entry.inputs != of for entry, of in made)
 
 
 def unfinished_shards(
-    ledger: Ledger, plan: Plan, stages: Sequence[str], wanted: RequestedTasks = NO_TASKS
+    commit_index: CommitIndex, plan: Plan, stages: Sequence[str], wanted: RequestedTasks = NO_TASKS
 ) -> list[Shard]:
     """Shards that one of `stages` could do now and has not done from what its inputs are now, or
     not asked what is `wanted`."""
     found: dict[int, Shard] = {}
     for stage in stages:
-        entries = ledger.entries(stage)
-        for shard, made_of in _ready_shards(ledger, plan, stage):
+        entries = commit_index.entries(stage)
+        for shard, made_of in _ready_shards(commit_index, plan, stage):
             if not _is_current(entries.get(shard.name), made_of, stage, wanted):
                 found[shard.number] = shard
     return list(found.values())
 
 
 def _is_current(
-    entry: Entry | None, made_of: dict[str, int], stage: str, wanted: RequestedTasks
+    entry: CommitSummary | None, made_of: dict[str, int], stage: str, wanted: RequestedTasks
 ) -> bool:
     if entry is None or entry.inputs != made_of:
         return False
     asked = wanted.get(stage)
     if asked is None:
         return True
-    return entry.asked == asked if stage == "parse" else not _is_more(entry, asked)
+    return entry.task_versions == asked if stage == "parse" else not _is_more(entry, asked)
 
 
-def _is_more(entry: Entry, asked: TaskVersions) -> bool:
+def _is_more(entry: CommitSummary, asked: TaskVersions) -> bool:
     """Whether figures are to be asked what they were not."""
     return with_tasks(committed_tasks(entry), asked) != committed_tasks(entry)
 
 
 def unfinished_counts(
-    ledger: Ledger, plan: Plan, stages: Sequence[str], wanted: RequestedTasks = NO_TASKS
+    commit_index: CommitIndex, plan: Plan, stages: Sequence[str], wanted: RequestedTasks = NO_TASKS
 ) -> dict[str, int]:
     """Stage -> how many shards it has not done, where there are such; `wanted` as in `undone`."""
     counts: dict[str, int] = {}
     for stage in stages:
-        entries = ledger.entries(stage)
+        entries = commit_index.entries(stage)
         current = {
             shard.name
-            for shard, made_of in _ready_shards(ledger, plan, stage)
+            for shard, made_of in _ready_shards(commit_index, plan, stage)
             if _is_current(entries.get(shard.name), made_of, stage, wanted)
         }
         if len(current) < len(plan.shards):
@@ -253,14 +262,14 @@ def unfinished_counts(
 def publish_committed(store: Store, stage: Stage[AnyItem], work: ShardTask) -> Counts | None:
     """What the shard's commit counts, published if who wrote it did not; None if there is none."""
     shard = work.shard
-    if committed(store, stage.name).get(shard.name, -1) < work.generation:
+    if latest_generations(store, stage.name).get(shard.name, -1) < work.generation:
         return None
     commit = read_commit(store, stage.name, shard.name, work.generation)
-    publish(store, commit, stage.tables, shard.order())
+    publish(store, commit, stage.tables, shard.document_order())
     return commit.counts
 
 
 def uncommitted_shards(store: Store, stage: str, work: Sequence[ShardTask]) -> list[str]:
     """The names of those shards whose commits are not there."""
-    there = committed(store, stage)
+    there = latest_generations(store, stage)
     return [one.shard.name for one in work if there.get(one.shard.name, -1) < one.generation]

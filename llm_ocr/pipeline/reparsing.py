@@ -15,7 +15,7 @@ from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.reparse import READ, ReparsedPage, ReparseStage, reparse_answer
 from llm_ocr.stages.stage import FIRST
 from llm_ocr.storage.store import Store
-from llm_ocr.tables.ledger import Ledger
+from llm_ocr.tables.commit_index import CommitIndex
 from llm_ocr.tables.plan import Plan
 from llm_ocr.tables.read import read_shard_rows
 from llm_ocr.tables.schema import Row
@@ -27,8 +27,8 @@ class Reparsing:
     `unchanged_pages` counts the pages that can't be parsed again, by reason.
     """
 
-    def __init__(self, store: Store, ledger: Ledger, own: ModelProfile | None) -> None:
-        self._store, self._ledger, self._own = store, ledger, own
+    def __init__(self, store: Store, commit_index: CommitIndex, own: ModelProfile | None) -> None:
+        self._store, self._commit_index, self._own = store, commit_index, own
         self._profiles = {EMBEDDED.id: EMBEDDED} | ({own.id: own} if own else {})
         self._unknown: set[str] = set()
         self._chosen: dict[str, Sequence[ReparsedPage]] = {}
@@ -48,7 +48,7 @@ class Reparsing:
         return False
 
     def work(self, plan: Plan) -> list[ShardTask]:
-        committed = self._ledger.committed("extract")
+        committed = self._commit_index.committed("extract")
         return [
             ShardTask(
                 shard,
@@ -115,7 +115,7 @@ class Reparsing:
         return list(read_shard_rows(self._store, table, shard, self._at(shard), only=only))
 
     def _at(self, shard: str) -> int:
-        return self._ledger.committed("extract")[shard]
+        return self._commit_index.committed("extract")[shard]
 
 
 def _was_shown_whole(row: Row, profile: ModelProfile, plan: Plan) -> bool:

@@ -21,8 +21,8 @@ from llm_ocr.records import ErrorCode, PageStatus
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.retry import COMPARED, RetryStage
 from llm_ocr.storage.store import Store
+from llm_ocr.tables.commit_index import CommitIndex
 from llm_ocr.tables.counts import Counts
-from llm_ocr.tables.ledger import Ledger
 from llm_ocr.tables.plan import Plan
 from llm_ocr.tables.read import read_shard_rows
 from llm_ocr.tables.schema import Row
@@ -81,19 +81,21 @@ class Retry:
     wanted: PageFilter
     shards: Mapping[str, int]
 
-    def left(self, ledger: Ledger) -> set[str]:
+    def left(self, commit_index: CommitIndex) -> set[str]:
         """Shards that it has not done yet."""
-        now = ledger.committed("extract")
+        now = commit_index.committed("extract")
         return {name for name, generation in self.shards.items() if now.get(name) == generation}
 
-    def is_done(self, ledger: Ledger, plan: Plan) -> bool:
+    def is_done(self, commit_index: CommitIndex, plan: Plan) -> bool:
         shards = tuple(shard for shard in plan.shards if shard.name in self.shards)
-        later = [stage for stage in DEFAULT_STAGES[1:] if ledger.committed(stage)]
-        return not self.left(ledger) and not unfinished_shards(ledger, Plan(shards, {}), later)
+        later = [stage for stage in DEFAULT_STAGES[1:] if commit_index.committed(stage)]
+        return not self.left(commit_index) and not unfinished_shards(
+            commit_index, Plan(shards, {}), later
+        )
 
 
 def open_retry(
-    store: Store, ledger: Ledger, plan: Plan, wanted: PageFilter, share: WorkerPartition
+    store: Store, commit_index: CommitIndex, plan: Plan, wanted: PageFilter, share: WorkerPartition
 ) -> Retry | None:
     """The retry to go on with, or a new one; None where there is nothing to retry."""
     while True:
@@ -101,10 +103,10 @@ def open_retry(
         if (
             last is not None
             and last.wanted == wanted
-            and _may_join(store, last, last.is_done(ledger, plan), share)
+            and _may_join(store, last, last.is_done(commit_index, plan), share)
         ):
             return last
-        found = ledger.entries("extract")
+        found = commit_index.entries("extract")
         shards = {
             name: one.generation for name, one in found.items() if wanted.is_among(one.counts)
         }
@@ -143,8 +145,8 @@ def _encoded(retry: Retry) -> bytes:
 class Retrying:
     """Does a retry, shard by shard; see `llm_ocr.pipeline.rework.Again`."""
 
-    def __init__(self, store: Store, ledger: Ledger, retry: Retry) -> None:
-        self._store, self._ledger, self._retry = store, ledger, retry
+    def __init__(self, store: Store, commit_index: CommitIndex, retry: Retry) -> None:
+        self._store, self._commit_index, self._retry = store, commit_index, retry
         self._chosen: dict[str, Sequence[Row]] = {}
 
     @property
@@ -158,7 +160,7 @@ class Retrying:
         return True
 
     def work(self, plan: Plan) -> list[ShardTask]:
-        left, number = self._retry.left(self._ledger), self._retry.number
+        left, number = self._retry.left(self._commit_index), self._retry.number
         found = self._retry.shards
         return [
             ShardTask(
@@ -174,7 +176,10 @@ class Retrying:
 
     def expected(self, work: ShardTask) -> int:
         """How many pages of a shard are asked about, as its commit says."""
-        counts, wanted = self._ledger.entries("extract")[work.shard.name].counts, self._retry.wanted
+        counts, wanted = (
+            self._commit_index.entries("extract")[work.shard.name].counts,
+            self._retry.wanted,
+        )
         if wanted.errors:
             return sum(counts.errors.get(code, 0) for code in wanted.errors)
         return sum(counts.statuses.get(status, 0) for status in wanted.statuses)

@@ -8,7 +8,7 @@ from llm_ocr.pipeline.stage_runner import ShardTask
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.stage import Stage
 from llm_ocr.storage.store import Store
-from llm_ocr.tables.ledger import Ledger
+from llm_ocr.tables.commit_index import CommitIndex
 from llm_ocr.tables.plan import Plan
 
 
@@ -48,7 +48,7 @@ class Rework(Protocol):
 
 
 # Goes to other processes.
-ReworkFactory = Callable[[Store, Ledger], Rework]
+ReworkFactory = Callable[[Store, CommitIndex], Rework]
 
-# Finds it, from a ledger that was just read; None where there is nothing to do again.
-ReworkPlanner = Callable[[Store, Ledger, Plan, WorkerPartition], Rework | None]
+# Finds it, from a commit_index that was just read; None where there is nothing to do again.
+ReworkPlanner = Callable[[Store, CommitIndex, Plan, WorkerPartition], Rework | None]

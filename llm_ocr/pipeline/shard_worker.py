@@ -19,12 +19,12 @@ from llm_ocr.pipeline.stage_runner import ShardTask
 from llm_ocr.report.summary import Session
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import StorageError, Store, open_store
-from llm_ocr.tables.counts import BalanceError, Counts
-from llm_ocr.tables.ledger import Ledger
+from llm_ocr.tables.commit_index import CommitIndex
+from llm_ocr.tables.counts import CountMismatchError, Counts
 
 # Seconds between two reports where nothing asks for one sooner.
 REPORT_SECONDS = 1.0
-WorkerError = EngineFailedError | StorageError | BalanceError
+WorkerError = EngineFailedError | StorageError | CountMismatchError
 
 
 @dataclass(frozen=True)
@@ -118,31 +118,31 @@ class RemoteShardWorker:
             self._running.result()
         except StoppedError:
             return None
-        except (EngineFailedError, StorageError, BalanceError) as error:
+        except (EngineFailedError, StorageError, CountMismatchError) as error:
             return error
         return None
 
     async def _run(self) -> None:
         store, settings = self._store, self._settings
         async with render_pool(settings) as pool:
-            ledger = Ledger(store, STAGES)
+            commit_index = CommitIndex(store, STAGES)
             context = RunContext(
-                store, ledger, settings, pool, self._session, self._stop, self._emit
+                store, commit_index, settings, pool, self._session, self._stop, self._emit
             )
             async with LocalExecutor(context) as self._executor:
                 while (first := await self._stop.guard(self._peek())) is not None:
                     name = first.stage
                     # What other workers did of earlier stages is looked up when a stage begins.
-                    await asyncio.to_thread(ledger.refresh)
-                    again = await asyncio.to_thread(self._again, first, ledger)
+                    await asyncio.to_thread(commit_index.refresh)
+                    again = await asyncio.to_thread(self._again, first, commit_index)
                     stage = await asyncio.to_thread(create_stage, name, context, again)
                     own = await asyncio.to_thread(self._work_again, again)
                     await self._executor.run_stream(stage, self._shards_of_stage(name, own))
                     for why, pages in (again.unchanged_pages if again else {}).items():
                         self._emit(Note(f"{counted(pages, 'page')} unchanged: {why}"))
 
-    def _again(self, first: "ShardAssignment", ledger: Ledger) -> Rework | None:
-        return None if first.again is None else first.again(self._store, ledger)
+    def _again(self, first: "ShardAssignment", commit_index: CommitIndex) -> Rework | None:
+        return None if first.again is None else first.again(self._store, commit_index)
 
     def _work_again(self, again: Rework | None) -> dict[str, ShardTask] | None:
         """What there is to reprocess, by shard, as this process sees it."""

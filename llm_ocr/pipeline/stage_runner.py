@@ -16,10 +16,10 @@ from llm_ocr.pipeline.interruption import CancellationToken, StoppedError
 from llm_ocr.records import ErrorCode, PageError, valid_text
 from llm_ocr.stages.stage import AnyItem, ModelResult, Stage, Usage
 from llm_ocr.storage.store import StorageError, Store
-from llm_ocr.tables.counts import BalanceError, Counts, ItemResult
-from llm_ocr.tables.ledger import Ledger
-from llm_ocr.tables.parquet import fitted, misfit
+from llm_ocr.tables.commit_index import CommitIndex
+from llm_ocr.tables.counts import CountMismatchError, Counts, ItemResult
 from llm_ocr.tables.plan import Shard
+from llm_ocr.tables.schema import drop_unencodable, encoding_error
 from llm_ocr.tables.shards import ShardWriter, publish
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class StageRunner(Generic[AnyItem]):
     def __init__(
         self,
         store: Store,
-        ledger: Ledger,
+        commit_index: CommitIndex,
         stage: Stage[AnyItem],
         read: ReadItem[AnyItem],
         limits: StageLimits,
@@ -86,7 +86,7 @@ class StageRunner(Generic[AnyItem]):
     ) -> None:
         self.committed = Counts()
         self._fresh = fresh
-        self._store, self._ledger, self._stage, self._read = store, ledger, stage, read
+        self._store, self._commit_index, self._stage, self._read = store, commit_index, stage, read
         self._limits, self._stop, self._notify = limits, stop, notify
         self._open: dict[str, _ShardState] = {}
         self._closing: list[asyncio.Task[None]] = []
@@ -100,8 +100,8 @@ class StageRunner(Generic[AnyItem]):
     async def run(self, work: AsyncIterable[ShardTask]) -> None:
         """Do the shards as they come, commit and publish them.
 
-        Raises StoppedError, EngineFailedError, StorageError or BalanceError; in each case what was
-        finished by then is staged first, if the store still takes it.
+        Raises StoppedError, EngineFailedError, StorageError or CountMismatchError; in each case
+        finished items are staged first, if the store still accepts writes.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -135,12 +135,12 @@ class StageRunner(Generic[AnyItem]):
             self._stage.name,
             work.shard.name,
             self._stage.tables,
-            work.shard.order(),
+            work.shard.document_order(),
             generation=work.generation,
             inputs=work.inputs,
-            kept=kept,
-            purpose=work.attempt_key,
-            asked=work.task_versions,
+            unchanged_ids=kept,
+            cache_key=work.attempt_key,
+            task_versions=work.task_versions,
         )
         opened = self._open[work.shard.name] = _ShardState(writer)
         for status, count in writer.staged_counts.statuses.items():
@@ -197,7 +197,7 @@ class StageRunner(Generic[AnyItem]):
         opened.writer.add(result)
         self._fresh.count(result)
         self._notify(ItemsDone(self._stage.name, result.status, 1, fresh=True))
-        if opened.writer.held >= self._limits.part_items:
+        if opened.writer.pending >= self._limits.part_items:
             await opened.stage()
 
     async def _settled(self, item: AnyItem, step: Awaitable[Outcome]) -> Outcome | PageError:
@@ -220,7 +220,7 @@ class StageRunner(Generic[AnyItem]):
         writer = opened.writer
         commit = await asyncio.to_thread(writer.commit, opened.items)
         await asyncio.to_thread(publish, self._store, commit, writer.tables, writer.order)
-        await asyncio.to_thread(self._ledger.note, commit)
+        await asyncio.to_thread(self._commit_index.add, commit)
         self.committed.add(commit.counts)
         del self._open[writer.shard]
         self._notify(ShardDone(self._stage.name, writer.shard, commit.counts))
@@ -230,7 +230,7 @@ class StageRunner(Generic[AnyItem]):
             await asyncio.sleep(min(1.0, self._limits.flush_seconds))
             now = asyncio.get_running_loop().time()
             for opened in list(self._open.values()):
-                if opened.writer.held and now - opened.staged_at >= self._limits.flush_seconds:
+                if opened.writer.pending and now - opened.staged_at >= self._limits.flush_seconds:
                     await opened.stage()
 
     async def _flush(self) -> None:
@@ -265,7 +265,7 @@ class _ShardState:
     async def _stage(self) -> None:
         async with self._staging:
             self.staged_at = asyncio.get_running_loop().time()
-            await asyncio.to_thread(self.writer.write_part, self.writer.take())
+            await asyncio.to_thread(self.writer.write_part, self.writer.drain())
 
 
 def _storable(item: AnyItem, result: ItemResult, usage: Usage) -> ItemResult:
@@ -273,13 +273,17 @@ def _storable(item: AnyItem, result: ItemResult, usage: Usage) -> ItemResult:
 
     Here, as such a value would end the run where its part is written, and every later one too.
     """
-    why = misfit(result.rows)
+    why = encoding_error(result.rows)
     if why is None:
         return result
     log.warning("%s: its rows can't be stored: %s", item.item_id, why)
     said = f"what was read can't be stored ({why}); please report this"
     failure = item.failure(PageError(ErrorCode.INTERNAL_ERROR, valid_text(said)), usage)
-    return failure if misfit(failure.rows) is None else replace(failure, rows=fitted(failure.rows))
+    return (
+        failure
+        if encoding_error(failure.rows) is None
+        else replace(failure, rows=drop_unencodable(failure.rows))
+    )
 
 
 def _is_cancelled() -> bool:
@@ -305,7 +309,7 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
             pending.extend(error.exceptions)
         else:
             flat.append(error)
-    for kind in (BalanceError, StorageError, EngineFailedError, StoppedError):
+    for kind in (CountMismatchError, StorageError, EngineFailedError, StoppedError):
         for error in flat:
             if isinstance(error, kind):
                 return error

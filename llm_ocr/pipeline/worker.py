@@ -48,9 +48,9 @@ from llm_ocr.report.summary import SUMMARY_PATH, Session, Summary, summarize
 from llm_ocr.settings import Settings
 from llm_ocr.sources.pool import RenderPool
 from llm_ocr.stages.stage import AnyItem, Stage
-from llm_ocr.tables.compact import split_ahead
+from llm_ocr.tables.commit_index import CommitIndex
+from llm_ocr.tables.compact import presplit_shards
 from llm_ocr.tables.counts import Counts
-from llm_ocr.tables.ledger import Ledger
 from llm_ocr.tables.plan import Plan, Shard
 
 STALE = "records made from older page text; run `llm-ocr parse` on this run again to refresh them"
@@ -77,7 +77,7 @@ def run(
     runs the shards. Works in a notebook, where an event loop runs already. Progress is shown there
     and on a terminal, unless `progress` is False; `notify` receives it instead, if given. Raises
     UnknownTaskError, NoInputError, SettingsMismatchError or RunInUseError before anything is done;
-    EngineFailedError, StorageError, BalanceError or StoppedError (BudgetExceededError, with
+    EngineFailedError, StorageError, CountMismatchError or StoppedError (BudgetExceededError, with
     `max_cost`) when the run can't go on. Failed pages are rows, not exceptions.
     """
     chosen = (
@@ -129,7 +129,7 @@ class Worker:
         self._executor = executor
         self._session = Session(time.monotonic())
         self._share = worker_partition(settings, os.environ)
-        self._ledger = Ledger(self._store, STAGES)
+        self._commit_index = CommitIndex(self._store, STAGES)
         self._prepare, self._make_plan = prepare, plan
         self._again: Rework | None = None
         self._wanted: RequestedTasks = {}
@@ -150,15 +150,15 @@ class Worker:
         stop.request_after(settings.time_limit)
         async with render_pool(settings) as pool:
             context = RunContext(
-                store, self._ledger, settings, pool, self._session, stop, self._notify
+                store, self._commit_index, settings, pool, self._session, stop, self._notify
             )
             async with self._executor(context) as executor:
                 plan = await stop.guard(self._plan(inputs, pool))
-                await asyncio.to_thread(self._ledger.refresh)
+                await asyncio.to_thread(self._commit_index.refresh)
                 ordered = [name for name in STAGES if name in stages]
                 if self._prepare is not None:
                     self._again = await asyncio.to_thread(
-                        self._prepare, store, self._ledger, plan, self._share
+                        self._prepare, store, self._commit_index, plan, self._share
                     )
                     ordered = self._stages_again()
                 asking = self._asking(ordered)
@@ -172,7 +172,7 @@ class Worker:
                     async for part in self._parts(plan, ordered):
                         for name in ordered:
                             await self._run_stage(name, part, context, executor)
-                        await asyncio.to_thread(self._ledger.write)
+                        await asyncio.to_thread(self._commit_index.write)
         return await asyncio.to_thread(self._account, plan, ordered)
 
     async def _within(self, stop: CancellationToken) -> AbstractAsyncContextManager[None]:
@@ -188,7 +188,7 @@ class Worker:
         """What this worker does: its own shards, then one by one what others have not done."""
         yield self._share.select(plan)
         while self._settings.steal_work:
-            await asyncio.to_thread(self._ledger.refresh)
+            await asyncio.to_thread(self._commit_index.refresh)
             left = self._undone(plan, stages)
             if not left:
                 return
@@ -197,13 +197,15 @@ class Worker:
 
     def _undone(self, plan: Plan, stages: Sequence[str]) -> list[Shard]:
         if self._prepare is None:
-            return unfinished_shards(self._ledger, plan, stages, self._wanted)
+            return unfinished_shards(self._commit_index, plan, stages, self._wanted)
         again = self._again.work(plan) if self._again else []
-        return [one.shard for one in again] or unfinished_shards(self._ledger, plan, stages[1:])
+        return [one.shard for one in again] or unfinished_shards(
+            self._commit_index, plan, stages[1:]
+        )
 
     def _stages_again(self) -> list[str]:
         """Extract, and the later stages that the run has been through so far."""
-        later = [name for name in DEFAULT_STAGES[1:] if self._ledger.committed(name)]
+        later = [name for name in DEFAULT_STAGES[1:] if self._commit_index.committed(name)]
         wanted = [name for name in later if self._settings.describe or name != "describe"]
         return ["extract", *wanted]
 
@@ -213,10 +215,10 @@ class Worker:
 
     def _account(self, plan: Plan, stages: Sequence[str]) -> Summary:
         if self._share.count > 1:
-            self._ledger.refresh()
-        done = summarize(self._store, self._ledger, plan, self._session)
+            self._commit_index.refresh()
+        done = summarize(self._store, self._commit_index, plan, self._session)
         summary = replace(done, out=self._destination.uri)
-        left = unfinished_counts(self._ledger, plan, stages, self._wanted)
+        left = unfinished_counts(self._commit_index, plan, stages, self._wanted)
         if left:
             self._notify(Note(_unfinished(left, len(plan.shards))))
             return summary
@@ -228,11 +230,11 @@ class Worker:
             )
         else:
             summary = summary.with_records(records_as_written(self._store))
-        stale = stale_shard_count(self._ledger, plan, "parse")
+        stale = stale_shard_count(self._commit_index, plan, "parse")
         if stale:
             self._notify(Note(f"{counted(stale, 'shard')} with {STALE}"))
-        self._ledger.gather()
-        delete_orphaned_staging(self._store, self._ledger)
+        self._commit_index.consolidate()
+        delete_orphaned_staging(self._store, self._commit_index)
         self._destination.publish(self._notify)
         return summary
 
@@ -261,12 +263,12 @@ class Worker:
             work, done = await asyncio.to_thread(
                 pending_shards,
                 self._store,
-                self._ledger,
+                self._commit_index,
                 stage,
                 plan,
                 requested_statuses(self._settings),
             )
-            ahead = sum(expected_items(self._ledger, name, one) for one in work)
+            ahead = sum(expected_items(self._commit_index, name, one) for one in work)
             expected = done.items + ahead
         if work and context.stop.drain_reason is not None:
             raise context.stop.drain_reason
@@ -277,17 +279,17 @@ class Worker:
             # Written last and from everything: until then there is none.
             self._store.delete([SUMMARY_PATH])
         replaced = frozenset(one.shard.name for one in work if one.generation > 0)
-        await asyncio.to_thread(split_ahead, self._store, stage.tables, replaced)
+        await asyncio.to_thread(presplit_shards, self._store, stage.tables, replaced)
         committed = await executor.run(stage, work, again)
         if work and self._executor is not LocalExecutor:
             # Others committed it.
             if again is not None:
                 again.mark_done([one.shard.name for one in work])
-            await asyncio.to_thread(self._ledger.refresh)
+            await asyncio.to_thread(self._commit_index.refresh)
         self._notify(StageEnded(name, done.items + committed.items))
 
     def _work_again(self, stage: Stage[AnyItem], plan: Plan) -> tuple[list[ShardTask], Counts, int]:
-        publish_unpublished_commits(self._store, self._ledger, stage.name, stage.tables, plan)
+        publish_unpublished_commits(self._store, self._commit_index, stage.name, stage.tables, plan)
         again = self._again
         work = again.work(plan) if again else []
         return work, Counts(), sum(again.expected(one) for one in work) if again else 0

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from llm_ocr.parsing.schema import RecordScope
-from llm_ocr.tables.counts import BalanceError
-from llm_ocr.tables.ledger import Entry
+from llm_ocr.tables.commit_index import CommitSummary
+from llm_ocr.tables.counts import CountMismatchError
 from llm_ocr.tables.plan import Plan
 
 # What shards were asked about figures before there were tasks.
@@ -13,14 +13,14 @@ BEFORE_TASKS = ("describe",)
 
 def check_run(
     plan: Plan,
-    extract: Mapping[str, Entry],
-    describe: Mapping[str, Entry],
-    assemble: Mapping[str, Entry],
-    parse: Mapping[str, Entry],
+    extract: Mapping[str, CommitSummary],
+    describe: Mapping[str, CommitSummary],
+    assemble: Mapping[str, CommitSummary],
+    parse: Mapping[str, CommitSummary],
 ) -> None:
     """What one stage put out of a shard went into the next one, and came out of it.
 
-    Raises BalanceError.
+    Raises CountMismatchError.
     """
     documents = {shard.name: shard.document_count for shard in plan.shards}
     documents |= {  # where nobody counted a file's rows, those that came of it are what there is
@@ -29,7 +29,8 @@ def check_run(
         if count is None and shard in assemble
     }
     figures = {  # each once for each task
-        shard: entry.counts.rows.get("figures", 0) * len(describe[shard].asked or BEFORE_TASKS)
+        shard: entry.counts.rows.get("figures", 0)
+        * len(describe[shard].task_versions or BEFORE_TASKS)
         for shard, entry in extract.items()
         if shard in describe
     }
@@ -49,17 +50,17 @@ def check_run(
                 continue
             counts = entry.counts
             if not given.get(shard) == counts.items == sum(counts.statuses.values()):
-                raise BalanceError(
+                raise CountMismatchError(
                     f"shard {shard}: {given.get(shard)} {what} went in, {counts.items} came out "
                     f"with {sum(counts.statuses.values())} statuses; please report this"
                 )
 
 
-def _is_of_pages(parsed: Entry) -> bool:
-    return parsed.asked["parse"].startswith(f"{RecordScope.PAGE}-")
+def _is_of_pages(parsed: CommitSummary) -> bool:
+    return parsed.task_versions["parse"].startswith(f"{RecordScope.PAGE}-")
 
 
-def _is_outdated(entry: Entry, extracted: Entry | None) -> bool:
+def _is_outdated(entry: CommitSummary, extracted: CommitSummary | None) -> bool:
     """Whether what it was made from has moved on: it is due again."""
     return extracted is not None and entry.inputs.get("extract") not in (
         None,

@@ -20,7 +20,7 @@ from llm_ocr.report.summary import SUMMARY_PATH
 from llm_ocr.storage.hub import Addition, Deletion, HubDatasetStore, Operation, possible_versions
 from llm_ocr.storage.hub_client import CommitConflictError
 from llm_ocr.storage.store import StorageError, Store, StoredObject
-from llm_ocr.tables.data import TABLE_FILE, published, span
+from llm_ocr.tables.data_files import TABLE_FILE, published_ranges, shard_span
 from llm_ocr.tables.schema import SCHEMAS
 
 # The largest commit, and what is uploaded at a time.
@@ -88,7 +88,7 @@ class _Publication:
             # Until the last commit, the repository is not what its summary says.
             del self._theirs[SUMMARY_PATH]
             self._operations.append(self._repository.deletion(SUMMARY_PATH))
-        tables = sorted(_tables(self._ours), key=span)
+        tables = sorted(_tables(self._ours), key=shard_span)
         others = sorted(self._ours.keys() - {*tables, *FILES})
         files = [path for path in FILES if path in self._ours]
         stale = sorted(_tables(self._theirs) - _tables(self._ours))
@@ -168,7 +168,7 @@ class _Publication:
 
 def _outputs(run: Store) -> Iterator[StoredObject]:
     for table in SCHEMAS:
-        latest = {piece.path for piece in published(run, table).values()}
+        latest = {piece.path for piece in published_ranges(run, table).values()}
         yield from (one for one in run.list(f"data/{table}") if one.path in latest)
     for folder in ("markdown", "records"):
         yield from run.list(folder)
@@ -193,8 +193,8 @@ def _of_same_shards(operations: Iterable[Operation]) -> list[list[Operation]]:
     """Operations on tables' files, those together that have shards in common."""
     found: list[list[Operation]] = []
     end = ""
-    for one in sorted(operations, key=lambda one: span(one.path_in_repo)):
-        first, last = span(one.path_in_repo)
+    for one in sorted(operations, key=lambda one: shard_span(one.path_in_repo)):
+        first, last = shard_span(one.path_in_repo)
         if not found or first > end:
             found.append([])
         found[-1].append(one)

@@ -27,7 +27,7 @@ from llm_ocr.report.record_types import Json, arrow_type, as_json, encodable, fi
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.read import read_table
 from llm_ocr.tables.schema import ERRORS, Row
-from llm_ocr.tables.user_schemas import kept_schema
+from llm_ocr.tables.user_schemas import load_user_schema
 
 FOLDER = "records"
 # A row group of the Parquet file, whichever comes first.
@@ -52,7 +52,7 @@ def write_records(store: Store) -> RecordCounts:
     first = next(read_table(store, "records", ["schema_hash"]), None)
     if first is None:
         return RecordCounts()
-    json_schema = kept_schema(store, first["schema_hash"])
+    json_schema = load_user_schema(store, first["schema_hash"])
     try:
         return _put(store, json_schema, _of_one_schema(store, first["schema_hash"]))
     except _SeveralSchemasError:

@@ -1,7 +1,7 @@
 """Where a run stands, from its store alone: also while it runs, and after it died.
 
-A bounded number of reads, however large the run is: listings, the ledger of commits, and at most
-MOST_READS of the commits and parts that it does not hold yet.
+A bounded number of reads, however large the run is: listings, the index of commits, and at most
+MOST_READS of the commits and parts that are not in it yet.
 """
 
 import json
@@ -20,10 +20,10 @@ from llm_ocr.report.doubts import doubted
 from llm_ocr.report.summary import SUMMARY_PATH
 from llm_ocr.storage.hub_address import is_repository, run_uri
 from llm_ocr.storage.store import StorageError, Store, StoredObject, open_store
-from llm_ocr.tables.commits import Part, read_part
+from llm_ocr.tables.commit_index import MAX_PARALLEL_READS, CommitIndex
+from llm_ocr.tables.commits import StagedPart, read_staged_part
 from llm_ocr.tables.counts import Counts, total
-from llm_ocr.tables.data import published
-from llm_ocr.tables.ledger import AT_ONCE, Ledger
+from llm_ocr.tables.data_files import published_ranges
 from llm_ocr.tables.plan import Plan, read_plan
 
 STAGES = ("extract", "describe", "assemble", "parse")
@@ -103,11 +103,11 @@ def read_status(out: str, staging: str | None = None) -> RunStatus:
         return _published_status(out)
     if plan is None:
         raise NoRunError(f"{out} holds no run; start one with `llm-ocr run INPUT --out {out}`")
-    ledger = Ledger(store, STAGES)
-    ledger.refresh(MOST_READS)
+    commit_index = CommitIndex(store, STAGES)
+    commit_index.refresh(MOST_READS)
     now = time.time()
-    staged = {name: _staged(store, ledger, name) for name in STAGES}
-    speed = _speed(ledger, staged["extract"], now)
+    staged = {name: _staged(store, commit_index, name) for name in STAGES}
+    speed = _speed(commit_index, staged["extract"], now)
     return RunStatus(
         out=out if is_repository(out) else store.uri,
         documents=plan.document_count,
@@ -115,11 +115,11 @@ def read_status(out: str, staging: str | None = None) -> RunStatus:
         shards=len(plan.shards),
         expected_pages=plan.expected_pages,
         pages_per_second=speed,
-        seconds_left=_pages_left(ledger, staged["extract"], plan) / speed if speed else None,
+        seconds_left=_pages_left(commit_index, staged["extract"], plan) / speed if speed else None,
         stages={
-            name: _stage(ledger, name, staged[name], now)
+            name: _stage(commit_index, name, staged[name], now)
             for name in STAGES
-            if name not in ON_DEMAND or ledger.committed(name) or staged[name]
+            if name not in ON_DEMAND or commit_index.committed(name) or staged[name]
         },
     )
 
@@ -157,13 +157,13 @@ def _published_status(out: str) -> RunStatus:
         out=out,
         documents=summary["documents"],
         duplicates=summary["duplicates"],
-        shards=len(published(store, "pages")),
+        shards=len(published_ranges(store, "pages")),
         expected_pages=summary["pages"],
         pages_per_second=None,
         seconds_left=None,
         stages={
             name: StageStatus(
-                *(len(published(store, table)), 0, 0, 0, 0, count, 0, found),
+                *(len(published_ranges(store, table)), 0, 0, 0, 0, count, 0, found),
                 doubts=summary.get("doubts", {}) if name == "extract" else {},
             )
             for name, (table, count, found) in items.items()
@@ -171,9 +171,9 @@ def _published_status(out: str) -> RunStatus:
     )
 
 
-def _staged(store: Store, ledger: Ledger, stage: str) -> list[_Staged]:
+def _staged(store: Store, commit_index: CommitIndex, stage: str) -> list[_Staged]:
     """The parts of shards that are not committed yet, or are being done again."""
-    committed = ledger.committed(stage)
+    committed = commit_index.committed(stage)
     found: list[tuple[str, StoredObject]] = []
     for thing in store.list(f"_staging/{stage}"):
         shard, attempt = thing.path.split("/")[2:4]
@@ -181,7 +181,7 @@ def _staged(store: Store, ledger: Ledger, stage: str) -> list[_Staged]:
         if thing.path.endswith(".json") and generation > committed.get(shard, -1):
             found.append((shard, thing))
     several = list(islice(found, MOST_READS))
-    with ThreadPoolExecutor(AT_ONCE) as threads:
+    with ThreadPoolExecutor(MAX_PARALLEL_READS) as threads:
         parts = threads.map(lambda one: _part(store, one[1].path), several)
         return [
             _Staged(shard, thing.modified, part.counts)
@@ -190,17 +190,17 @@ def _staged(store: Store, ledger: Ledger, stage: str) -> list[_Staged]:
         ]
 
 
-def _part(store: Store, path: str) -> Part | None:
+def _part(store: Store, path: str) -> StagedPart | None:
     try:
-        return read_part(store, path)
+        return read_staged_part(store, path)
     except FileNotFoundError:
         # Its shard was committed just now.
         return None
 
 
-def _stage(ledger: Ledger, stage: str, staged: list[_Staged], now: float) -> StageStatus:
-    committed, entries = ledger.committed(stage), ledger.entries(stage)
-    extracted = ledger.committed("extract")
+def _stage(commit_index: CommitIndex, stage: str, staged: list[_Staged], now: float) -> StageStatus:
+    committed, entries = commit_index.committed(stage), commit_index.entries(stage)
+    extracted = commit_index.committed("extract")
     newest: dict[str, float] = {}
     for part in staged:
         newest[part.shard] = max(newest.get(part.shard, 0.0), part.at)
@@ -226,12 +226,12 @@ def _stage(ledger: Ledger, stage: str, staged: list[_Staged], now: float) -> Sta
     )
 
 
-def _speed(ledger: Ledger, staged: Iterable[_Staged], now: float) -> float | None:
+def _speed(commit_index: CommitIndex, staged: Iterable[_Staged], now: float) -> float | None:
     """Pages a second, from when commits and parts were written; None where nothing moves."""
     moments = [(part.at, part.counts.items) for part in staged]
-    for shard, entry in ledger.entries("extract").items():
+    for shard, entry in commit_index.entries("extract").items():
         if entry.generation == 0:
-            moments.append((ledger.time_of("extract", shard), entry.counts.items))
+            moments.append((commit_index.committed_at("extract", shard), entry.counts.items))
     lately = sorted(one for one in moments if one[0] > now - WINDOW_SECONDS)
     if len(lately) < 2 or lately[-1][0] < now - STALLED_SECONDS:
         return None
@@ -241,8 +241,8 @@ def _speed(ledger: Ledger, staged: Iterable[_Staged], now: float) -> float | Non
     return pages / seconds if seconds > 0 and pages else None
 
 
-def _pages_left(ledger: Ledger, staged: Iterable[_Staged], plan: Plan) -> int:
-    committed = ledger.committed("extract")
+def _pages_left(commit_index: CommitIndex, staged: Iterable[_Staged], plan: Plan) -> int:
+    committed = commit_index.committed("extract")
     left = sum(one.expected_pages for one in plan.shards if one.name not in committed)
     return max(0, left - sum(one.counts.items for one in staged if one.shard not in committed))
 

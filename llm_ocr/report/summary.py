@@ -18,11 +18,11 @@ from llm_ocr.report.doubts import DOUBTED, doubt_in, doubted, shown_status
 from llm_ocr.report.record_counts import RecordCounts
 from llm_ocr.report.sessions import read_sessions, total_cost
 from llm_ocr.storage.store import Store
+from llm_ocr.tables.commit_index import CommitIndex, CommitSummary
 from llm_ocr.tables.counts import Counts, total
-from llm_ocr.tables.data import published
-from llm_ocr.tables.ledger import Entry, Ledger
+from llm_ocr.tables.data_files import published_ranges
 from llm_ocr.tables.plan import Plan
-from llm_ocr.tables.read import read_piece
+from llm_ocr.tables.read import read_range
 from llm_ocr.tables.schema import Row
 
 SUMMARY_PATH = "summary.json"
@@ -130,10 +130,11 @@ class Session:
         return any(counts.items for counts in self.counts.values())
 
 
-def summarize(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Summary:
-    """The account of the run in `store`, from its commits; raises BalanceError if it is off."""
+def summarize(store: Store, commit_index: CommitIndex, plan: Plan, session: Session) -> Summary:
+    """Summarize the run in `store` from its commits. Raises CountMismatchError."""
     stages = {
-        name: _planned(ledger, name, plan) for name in ("extract", "describe", "assemble", "parse")
+        name: _planned(commit_index, name, plan)
+        for name in ("extract", "describe", "assemble", "parse")
     }
     check_run(plan, **stages)
     pages, described, assembled, parsed = (
@@ -175,7 +176,7 @@ def summarize(store: Store, ledger: Ledger, plan: Plan, session: Session) -> Sum
     )
 
 
-def _documents(plan: Plan, assembled: Mapping[str, Entry]) -> int:
+def _documents(plan: Plan, assembled: Mapping[str, CommitSummary]) -> int:
     """How many there are; of a shard where nobody counted them, once they are assembled."""
     return sum(
         shard.document_count
@@ -184,13 +185,13 @@ def _documents(plan: Plan, assembled: Mapping[str, Entry]) -> int:
     )
 
 
-def _planned(ledger: Ledger, stage: str, plan: Plan) -> dict[str, Entry]:
+def _planned(commit_index: CommitIndex, stage: str, plan: Plan) -> dict[str, CommitSummary]:
     """The commits of the plan's shards; a later plan's may have come meanwhile."""
-    found = ledger.entries(stage)
+    found = commit_index.entries(stage)
     return {shard.name: found[shard.name] for shard in plan.shards if shard.name in found}
 
 
-def _problem_pages(store: Store, shards: Mapping[str, Entry]) -> Iterator[Problem]:
+def _problem_pages(store: Store, shards: Mapping[str, CommitSummary]) -> Iterator[Problem]:
     """Pages to look at, of the shards that have such: others are not read."""
     columns = ["source_uri", "page_number", "status", "error", "flaw", "agreement"]
     fine = (PageStatus.OK, PageStatus.BLANK)
@@ -199,9 +200,9 @@ def _problem_pages(store: Store, shards: Mapping[str, Entry]) -> Iterator[Proble
         for name, one in shards.items()
         if one.counts.doubts or set(one.counts.statuses) - {*fine}
     )
-    pieces = published(store, "pages") if doubtful else {}
+    pieces = published_ranges(store, "pages") if doubtful else {}
     for name in doubtful:
-        for row in read_piece(store, pieces[name], columns) if name in pieces else ():
+        for row in read_range(store, pieces[name], columns) if name in pieces else ():
             if row["status"] not in fine or doubt_in(row):
                 said = row["error"] or _of(row, doubt_in(row))
                 yield Problem(row["source_uri"], row["page_number"], shown_status(row), said)

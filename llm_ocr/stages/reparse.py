@@ -148,7 +148,7 @@ class ReparsedItem:
     def failure(self, error: PageError, usage: Usage) -> ItemResult:
         """What stood stands."""
         before = self.reading.before
-        return replace(item_result(self.item_id, before, {}), stands=True)
+        return replace(item_result(self.item_id, before, {}), is_unimproved=True)
 
     async def _crops(self, page: Row, old: Sequence[Row]) -> tuple[list[Crop], list[str]]:
         """The figures' images: those that were cut at the same place, others from the source, or,

@@ -12,7 +12,7 @@ from llm_ocr.sources.pool import DocumentInfo
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.page import PageItem
 from llm_ocr.stages.stage import ModelRef, ModelResult, PromptRequest, Usage
-from llm_ocr.tables.counts import ItemResult, doubt_of
+from llm_ocr.tables.counts import ItemResult, doubt_reason
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
 
@@ -114,18 +114,18 @@ class RetriedItem:
         """The new reading with what both cost, or, if it is no better, what stood."""
         row, before = result.rows["pages"][0], self.before
         paid = {name: (row[name] or 0) + (before[name] or 0) for name in COSTS}
-        stands = not is_better(row, before)
-        kept = before if stands else row
+        is_unimproved = not is_better(row, before)
+        kept = before if is_unimproved else row
         return ItemResult(
             item_id=result.item_id,
             status=kept["status"],
-            rows={} if stands else {**result.rows, "pages": [{**row, **paid}]},
+            rows={} if is_unimproved else {**result.rows, "pages": [{**row, **paid}]},
             prompt_tokens=paid["prompt_tokens"],
             completion_tokens=paid["completion_tokens"],
             attempts=paid["attempts"],
             error_code=kept["error_code"],
-            stands=stands,
-            doubt=doubt_of(kept),
+            is_unimproved=is_unimproved,
+            doubt=doubt_reason(kept),
         )
 
 

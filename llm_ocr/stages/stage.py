@@ -13,7 +13,7 @@ from llm_ocr.inference.request import ChatRequest
 from llm_ocr.models.profile import ModelProfile, Rung
 from llm_ocr.records import PageError, PageStatus, ParsedAnswer
 from llm_ocr.stages.engine_extension import EngineMetadata
-from llm_ocr.tables.counts import ItemResult, doubt_of
+from llm_ocr.tables.counts import ItemResult, doubt_reason
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
 
@@ -204,5 +204,5 @@ def item_result(item_id: str, row: Row, rows: dict[str, Sequence[Row]]) -> ItemR
         attempts=row.get("attempts", 0),
         error_code=row["error_code"],
         task=row.get("task"),
-        doubt=doubt_of(row),
+        doubt=doubt_reason(row),
     )

@@ -1,7 +1,7 @@
-"""Small files of a table merged into large ones, and split again where a shard is to be replaced.
+"""Compaction: small files of a table are merged, and split again before a shard is replaced.
 
-Before anything is dropped, its rows stand elsewhere: a kill leaves rows twice in `data/`, never
-none, and the next of either ends what was begun.
+Rows are written to their new file before the old one is deleted: a kill can leave rows twice in
+`data/`, never missing, and the next compaction or split completes the interrupted one.
 """
 
 import io
@@ -18,84 +18,84 @@ import pyarrow.parquet as pq
 
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.commits import data_path
-from llm_ocr.tables.data import (
+from llm_ocr.tables.data_files import (
     SHARDS_KEY,
     DataFile,
-    data_files,
     large_files,
     large_path,
-    newest,
+    latest_ranges,
+    list_data_files,
 )
-from llm_ocr.tables.parquet import ROW_GROUP, write_options
 from llm_ocr.tables.read import row_groups
-from llm_ocr.tables.schema import SCHEMAS, with_all_columns
+from llm_ocr.tables.schema import ROW_GROUP, SCHEMAS, with_all_columns, write_options
 
-# Says that there are, or were, large files: without it nobody looks for them.
+# Marks a run that has, or had, large files: without it no reader searches for them.
 COMPACTED_PATH = "commits/compacted.json"
-# Small files are fetched whole, so many at a time; larger ones are read a row group at a time.
-AHEAD, SMALL = 16, 8 << 20
+# Files up to this many bytes are fetched whole, so many in parallel; larger ones are read one row
+# group at a time.
+SMALL_FILE_BYTES, MAX_PARALLEL_READS = 8 << 20, 16
 
 
 def compact(store: Store, table: str, file_bytes: int) -> Iterator[int]:
-    """Merge the neighboring files of a table, up to `file_bytes` each.
+    """Merge neighboring files of a table into files of up to `file_bytes`.
 
-    Yields, after each step, how many files are dealt with. Only for runs that nobody writes to.
+    Yields, after each step, how many files are done. Only for runs without writers.
     """
-    files = data_files(store, table)
-    current = newest(files)
-    standing: list[DataFile] = []
+    files = list_data_files(store, table)
+    current = latest_ranges(files)
+    current_files: list[DataFile] = []
     for file in files:
-        pieces = tuple(one for one in file.pieces if current[one.shard] == one)
-        if pieces:
-            standing.append(replace(file, pieces=pieces))
+        ranges = tuple(rows for rows in file.ranges if current[rows.shard] == rows)
+        if ranges:
+            current_files.append(replace(file, ranges=ranges))
         else:
             store.delete([file.path])
-    done = len(files) - len(standing)
-    for group in _groups(standing, file_bytes):
+    done = len(files) - len(current_files)
+    for group in _group_by_size(current_files, file_bytes):
         if len(group) > 1:
             _merge(store, table, group)
         done += len(group)
         yield done
 
 
-def split_ahead(store: Store, tables: Sequence[str], shards: frozenset[str]) -> None:
+def presplit_shards(store: Store, tables: Sequence[str], shards: frozenset[str]) -> None:
     """Split the large files that hold any of `shards`, before these are read and replaced."""
     if not shards or not store.exists(COMPACTED_PATH):
         return
     for table in tables:
-        for file in data_files(store, table):
-            if len(file.pieces) > 1 and not shards.isdisjoint(one.shard for one in file.pieces):
-                _split(store, table, file)
+        for file in list_data_files(store, table):
+            if len(file.ranges) > 1 and not shards.isdisjoint(rows.shard for rows in file.ranges):
+                _split_file(store, table, file)
 
 
-def split(store: Store, table: str, shard: str) -> None:
-    """Give each shard of the large files that hold `shard` a file of its own again."""
+def split_shard(store: Store, table: str, shard: str) -> None:
+    """Split the large files that hold `shard` into one file per shard."""
     for file in large_files(store, table, shard):
-        _split(store, table, file)
+        _split_file(store, table, file)
 
 
-def _split(store: Store, table: str, file: DataFile) -> None:
+def _split_file(store: Store, table: str, file: DataFile) -> None:
     try:
-        _write_pieces(store, table, file)
+        _write_shard_files(store, table, file)
     except FileNotFoundError:
-        # Another process has split it meanwhile.
+        # Another process has split it in the meantime.
         if store.exists(file.path):
             raise
     store.delete([file.path])
 
 
-def _write_pieces(store: Store, table: str, file: DataFile) -> None:
-    for piece in file.pieces:
-        path = data_path(table, piece.shard, piece.generation)
+def _write_shard_files(store: Store, table: str, file: DataFile) -> None:
+    for rows in file.ranges:
+        path = data_path(table, rows.shard, rows.generation)
         if not store.exists(path):
             with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
                 target = Path(folder) / "rows.parquet"
                 with store.open(file.path) as source:
-                    _write(target, table, row_groups(source, piece))
+                    _write(target, table, row_groups(source, rows))
                 store.put(path, target)
 
 
-def _groups(files: Sequence[DataFile], file_bytes: int) -> Iterator[list[DataFile]]:
+def _group_by_size(files: Sequence[DataFile], file_bytes: int) -> Iterator[list[DataFile]]:
     group: list[DataFile] = []
     size = 0
     for file in files:
@@ -110,18 +110,18 @@ def _groups(files: Sequence[DataFile], file_bytes: int) -> Iterator[list[DataFil
 
 def _merge(store: Store, table: str, group: Sequence[DataFile]) -> None:
     store.put(COMPACTED_PATH, b"{}")
-    held = [piece.shard for file in group for piece in file.pieces]
-    path = large_path(table, min(held), max(held))
+    names = [rows.shard for file in group for rows in file.ranges]
+    path = large_path(table, min(names), max(names))
     shards: list[tuple[str, int, int]] = []
 
     def tables() -> Iterator[pa.Table]:
-        for file, source in _opened(store, group):
-            for piece in file.pieces:
-                rows = 0
-                for found in row_groups(source, piece):
-                    rows += found.num_rows
-                    yield found
-                shards.append((piece.shard, piece.generation, rows))
+        for file, source in _open_files(store, group):
+            for rows in file.ranges:
+                count = 0
+                for batch in row_groups(source, rows):
+                    count += batch.num_rows
+                    yield batch
+                shards.append((rows.shard, rows.generation, count))
 
     with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
         target = Path(folder) / "rows.parquet"
@@ -131,14 +131,18 @@ def _merge(store: Store, table: str, group: Sequence[DataFile]) -> None:
     pa.default_memory_pool().release_unused()
 
 
-def _opened(store: Store, group: Sequence[DataFile]) -> Iterator[tuple[DataFile, BinaryIO]]:
-    def fetched(file: DataFile) -> BinaryIO:
-        return io.BytesIO(store.get(file.path)) if file.size <= SMALL else store.open(file.path)
+def _open_files(store: Store, group: Sequence[DataFile]) -> Iterator[tuple[DataFile, BinaryIO]]:
+    def fetch(file: DataFile) -> BinaryIO:
+        return (
+            io.BytesIO(store.get(file.path))
+            if file.size <= SMALL_FILE_BYTES
+            else store.open(file.path)
+        )
 
-    with ThreadPoolExecutor(AHEAD) as threads:
-        for k in range(0, len(group), AHEAD):
-            some = group[k : k + AHEAD]
-            for file, source in zip(some, threads.map(fetched, some), strict=True):
+    with ThreadPoolExecutor(MAX_PARALLEL_READS) as threads:
+        for k in range(0, len(group), MAX_PARALLEL_READS):
+            batch = group[k : k + MAX_PARALLEL_READS]
+            for file, source in zip(batch, threads.map(fetch, batch), strict=True):
                 with source:
                     yield file, source
 
@@ -149,15 +153,15 @@ def _write(
     tables: Iterator[pa.Table],
     shards: Sequence[tuple[str, int, int]] | None = None,
 ) -> None:
-    """Write rows in row groups of their usual size, and `shards`, as it is then, in the footer."""
+    """Write rows in row groups of the usual size; `shards`, filled by then, goes in the footer."""
     with pq.ParquetWriter(target, SCHEMAS[table], **write_options(table)) as writer:
-        held = SCHEMAS[table].empty_table()
-        for found in tables:
-            held = pa.concat_tables([held, with_all_columns(found, table)])
-            while held.num_rows >= ROW_GROUP:
-                writer.write_table(held.slice(0, ROW_GROUP))
-                held = held.slice(ROW_GROUP)
-        if held.num_rows:
-            writer.write_table(held)
+        buffered = SCHEMAS[table].empty_table()
+        for batch in tables:
+            buffered = pa.concat_tables([buffered, with_all_columns(batch, table)])
+            while buffered.num_rows >= ROW_GROUP:
+                writer.write_table(buffered.slice(0, ROW_GROUP))
+                buffered = buffered.slice(ROW_GROUP)
+        if buffered.num_rows:
+            writer.write_table(buffered)
         if shards is not None:
             writer.add_key_value_metadata({SHARDS_KEY: json.dumps(shards)})

@@ -1,4 +1,4 @@
-"""What became of items, added up over parts, shards and runs."""
+"""Results of items, and their counts, summed over parts, shards and runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,17 +7,17 @@ from llm_ocr.records import PageStatus
 from llm_ocr.tables.schema import Row
 
 
-class BalanceError(Exception):
-    """Items that went in and rows that came out differ: nothing may be published."""
+class CountMismatchError(Exception):
+    """The items that went in and the rows that came out differ: nothing may be published."""
 
 
 @dataclass(frozen=True)
 class ItemResult:
-    """What became of one item: its rows by table, its status, and what it cost.
+    """The result of one item: its rows by table, its status, and its usage.
 
-    `task` is what was asked, where several things may be. `doubt` is what speaks against one that
-    is `ok` all the same. `stands`: it was done again and got no better, so that its earlier rows
-    and status stand.
+    `task` names the task in a stage that has several. `doubt` is a quality issue of an item that is
+    `ok` nevertheless. `is_unimproved`: it was redone without a better result, so its earlier rows
+    and status remain.
     """
 
     item_id: str
@@ -27,22 +27,22 @@ class ItemResult:
     completion_tokens: int = 0
     attempts: int = 0
     error_code: str | None = None
-    stands: bool = False
+    is_unimproved: bool = False
     task: str | None = None
     doubt: str | None = None
 
 
-def doubt_of(row: Row) -> str | None:
-    """What a row that is `ok` is doubted for all the same; None where it isn't."""
+def doubt_reason(row: Row) -> str | None:
+    """The quality issue of a row that is `ok` nevertheless; None without one."""
     return row.get("flaw") if row["status"] == PageStatus.OK else None
 
 
 @dataclass
 class Counts:
-    """Items by status and what they cost; adds up over parts, shards and runs.
+    """Counts of items by status, error, attempts, task and quality issue, and their usage.
 
-    `tasks` counts them by task and status, as `data ok`, where they have a task; `doubts` those
-    that are `ok` and doubted, by what they are doubted for.
+    `tasks` has keys of task and status, as `data ok`; `doubts` counts the items that are `ok`
+    despite a quality issue, by that issue.
     """
 
     items: int = 0
@@ -57,16 +57,16 @@ class Counts:
 
     def count(self, result: ItemResult) -> None:
         self.items += 1
-        _tally(self.statuses, result.status, 1)
+        _increment(self.statuses, result.status, 1)
         if result.error_code is not None:
-            _tally(self.errors, result.error_code, 1)
+            _increment(self.errors, result.error_code, 1)
         if result.task is not None:
-            _tally(self.tasks, f"{result.task} {result.status}", 1)
+            _increment(self.tasks, f"{result.task} {result.status}", 1)
         if result.doubt is not None:
-            _tally(self.doubts, result.doubt, 1)
-        _tally(self.attempts, str(result.attempts), 1)
+            _increment(self.doubts, result.doubt, 1)
+        _increment(self.attempts, str(result.attempts), 1)
         for table, rows in result.rows.items():
-            _tally(self.rows, table, len(rows))
+            _increment(self.rows, table, len(rows))
         self.prompt_tokens += result.prompt_tokens
         self.completion_tokens += result.completion_tokens
 
@@ -76,25 +76,25 @@ class Counts:
         self.completion_tokens += other.completion_tokens
         for name in ("statuses", "errors", "attempts", "rows", "tasks", "doubts"):
             for key, value in getattr(other, name).items():
-                _tally(getattr(self, name), key, value)
+                _increment(getattr(self, name), key, value)
 
     @property
     def by_task(self) -> dict[str, dict[str, int]]:
         """Task -> status -> items."""
-        found: dict[str, dict[str, int]] = {}
+        by_task: dict[str, dict[str, int]] = {}
         for key, count in sorted(self.tasks.items()):
             task, _, status = key.partition(" ")
-            found.setdefault(task, {})[status] = count
-        return found
+            by_task.setdefault(task, {})[status] = count
+        return by_task
 
 
-def _tally(into: dict[str, int], key: str, value: int) -> None:
-    into[key] = into.get(key, 0) + value
+def _increment(counts: dict[str, int], key: str, value: int) -> None:
+    counts[key] = counts.get(key, 0) + value
 
 
 def total(counts: Iterable[Counts]) -> Counts:
     """The sum of counts."""
-    whole = Counts()
-    for one in counts:
-        whole.add(one)
-    return whole
+    result = Counts()
+    for part in counts:
+        result.add(part)
+    return result

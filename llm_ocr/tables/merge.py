@@ -1,4 +1,4 @@
-"""Sorted files of a table merged into one sorted file, a few rows in memory at a time."""
+"""Merging sorted files of a table into one, with a few rows in memory at a time."""
 
 import heapq
 import tempfile
@@ -10,29 +10,35 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from llm_ocr.storage.store import Store
-from llm_ocr.tables.parquet import ROW_GROUP, write_options
-from llm_ocr.tables.schema import SCHEMAS, id_column, sort_key, with_all_columns
+from llm_ocr.tables.schema import (
+    ROW_GROUP,
+    SCHEMAS,
+    id_column,
+    sort_key,
+    with_all_columns,
+    write_options,
+)
 
 _Keyed = tuple[tuple[int | str, ...], int, pa.RecordBatch | None]
 
 
 @dataclass(frozen=True)
-class Source:
-    """A file whose rows are merged; with `only`, those of which `column` is among it."""
+class MergeInput:
+    """A sorted file to merge; with `only`, just the rows whose `column` is in it."""
 
     path: str
     column: str = ""
     only: Collection[str] | None = None
 
 
-def merge(
-    store: Store, sources: Sequence[Source], table: str, path: str, order: Mapping[str, int]
+def merge_files(
+    store: Store, sources: Sequence[MergeInput], table: str, path: str, order: Mapping[str, int]
 ) -> None:
-    """Write the rows of `sources`, each sorted by `order`, to `path`, sorted. One whole file is
-    copied.
+    """Merge the rows of `sources`, each sorted by `order`, into a file at `path`. A single whole
+    file is copied.
 
-    A file is opened when its first row is due, so that parts which follow each other (as those
-    of a large document do) are never in memory together.
+    A file is opened when its first row is next, so consecutive parts (as those of a large
+    document) are never in memory together.
     """
     if len(sources) == 1 and sources[0].only is None:
         store.copy(sources[0].path, path)
@@ -44,23 +50,24 @@ def merge(
                 *(_rows(store, source, table, order, k) for k, source in enumerate(sources)),
                 key=lambda keyed: keyed[:2],
             )
-            held: list[pa.RecordBatch] = []
+            buffered: list[pa.RecordBatch] = []
             for _, _, row in rows:
                 if row is not None:
-                    held.append(row)
-                if len(held) == ROW_GROUP:
-                    writer.write_table(pa.Table.from_batches(held))
-                    held = []
-            if held:
-                writer.write_table(pa.Table.from_batches(held))
+                    buffered.append(row)
+                if len(buffered) == ROW_GROUP:
+                    writer.write_table(pa.Table.from_batches(buffered))
+                    buffered = []
+            if buffered:
+                writer.write_table(pa.Table.from_batches(buffered))
         store.put(path, merged)
     pa.default_memory_pool().release_unused()
 
 
 def _rows(
-    store: Store, source: Source, table: str, order: Mapping[str, int], k: int
+    store: Store, source: MergeInput, table: str, order: Mapping[str, int], k: int
 ) -> Iterator[_Keyed]:
-    """The file's rows with their keys, after a marker that makes the merge wait to open it."""
+    """The file's rows with their sort keys, after a marker that delays opening the file until the
+    merge reaches its first key."""
     column = id_column(table)
     with store.open(source.path) as opened:
         file = pq.ParquetFile(opened, pre_buffer=False)
@@ -73,8 +80,8 @@ def _rows(
         file = pq.ParquetFile(opened, pre_buffer=False)
         # One row group at a time: `iter_batches` reads ahead as far as it likes.
         for group in range(file.num_row_groups):
-            found = with_all_columns(file.read_row_group(group, use_threads=False), table)
-            for batch in found.to_batches():
+            rows = with_all_columns(file.read_row_group(group, use_threads=False), table)
+            for batch in rows.to_batches():
                 for at, row_id in enumerate(batch.column(column).to_pylist()):
                     if source.only is None or batch[source.column][at].as_py() in source.only:
                         yield sort_key(row_id, order), k, batch.slice(at, 1)

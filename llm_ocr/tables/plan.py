@@ -1,10 +1,11 @@
-"""The plan of a run: its documents cut into shards, and the settings it was made with.
+"""The plan of a run: its documents split into shards, and the settings it was made with.
 
-Written once, with put-if-absent, as `plans/000.parquet`: a second starter reads the first one's.
-`run --update` appends `plans/001.parquet` and so on, whose shards go on counting.
+Written once, by put-if-absent, as `plans/000.parquet`: a second worker that starts reads it.
+`run --update` appends `plans/001.parquet` and so on, with shard numbers that continue.
 """
 
 import io
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +15,9 @@ import pyarrow.parquet as pq
 
 from llm_ocr.documents import ROW, Document
 from llm_ocr.storage.store import Store
-from llm_ocr.tables.places import Places
 
-FOLDER = "plans"
-PLAN_PATH = f"{FOLDER}/000.parquet"
+PLAN_FOLDER = "plans"
+PLAN_PATH = f"{PLAN_FOLDER}/000.parquet"
 
 _SCHEMA = pa.schema(
     [
@@ -37,14 +37,14 @@ _SCHEMA = pa.schema(
 
 
 class SettingsMismatchError(Exception):
-    """The output holds a run that was planned with other settings."""
+    """The output holds a run that was planned with different settings."""
 
 
 @dataclass(frozen=True)
 class PlannedDocument:
-    """A document and how many of its pages were expected at planning (None: not countable).
+    """A document and the page count expected at planning (None: unknown).
 
-    `same_as` is the doc_id of the document before it in the plan that seems to have the same bytes.
+    `same_as` is the doc_id of an earlier document in the plan that seems to have the same bytes.
     """
 
     document: Document
@@ -54,7 +54,7 @@ class PlannedDocument:
 
 @dataclass(frozen=True)
 class Shard:
-    """The unit of work, commit and resume: some whole documents."""
+    """The unit of work, commit and resume: several whole documents."""
 
     number: int
     documents: tuple[PlannedDocument, ...]
@@ -68,7 +68,7 @@ class Shard:
         return sum(planned.pages or 1 for planned in self.documents)
 
     def document(self, doc_id: str, source_uri: str) -> Document:
-        """The document of the shard, or the row of one, that is known by these."""
+        """The document of the shard, or one of its rows, with this ID."""
         file_uri, _, number = source_uri.rpartition(ROW)
         for planned in self.documents:
             if planned.document.doc_id == doc_id:
@@ -79,19 +79,62 @@ class Shard:
 
     @property
     def document_count(self) -> int | None:
-        """How many documents it has, rows counted one by one; None where nobody counted them."""
+        """The number of documents, each row counting as one; None if rows were not counted."""
         counts = [planned.document.row_count for planned in self.documents]
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
 
-    def order(self) -> Places:
-        """`doc_id` -> its place in the shard."""
-        return Places([planned.document for planned in self.documents])
+    def document_order(self) -> "DocumentOrder":
+        """`doc_id` -> its position in the shard."""
+        return DocumentOrder([planned.document for planned in self.documents])
+
+
+# Positions between two planned documents, for the rows of the first: no file holds as many.
+MAX_ROWS = 1 << 40
+# A file in a tar takes a block of 512 bytes at least.
+MIN_SAMPLE_BYTES = 512
+
+
+class DocumentOrder(dict[str, int]):
+    """`doc_id` -> a number that increases in the order of the shard's documents.
+
+    It includes the rows of documents that stand for many. Where these were not counted at planning,
+    they are numbered on demand, until the requested one is found.
+    """
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        super().__init__()
+        self._uncounted: list[Iterator[tuple[str, int]]] = []
+        for k, document in enumerate(documents):
+            position = k * MAX_ROWS
+            self[document.doc_id] = position
+            if document.row_count is None:
+                self._uncounted.append(_row_positions(document, position))
+            else:
+                self.update(_row_positions(document, position))
+
+    def __missing__(self, doc_id: str) -> int:
+        while self._uncounted:
+            for rows in list(self._uncounted):
+                following = dict(itertools.islice(rows, 1024))
+                self.update(following)
+                if not following:
+                    self._uncounted.remove(rows)
+            if doc_id in self:
+                return self[doc_id]
+        raise KeyError(doc_id)
+
+
+def _row_positions(document: Document, position: int) -> Iterator[tuple[str, int]]:
+    for first, last in document.ranges:
+        end = document.size // MIN_SAMPLE_BYTES if last is None else last
+        for number in range(first, end + 1):
+            yield document.row(number).doc_id, position + number
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Shards, and the settings that decide what their rows look like; from `files` files."""
+    """Shards, and the settings that affect their rows; stored in `files` files."""
 
     shards: tuple[Shard, ...]
     settings: Mapping[str, object]
@@ -103,7 +146,7 @@ class Plan:
 
     @property
     def document_count(self) -> int:
-        """How many documents it has; what nobody counted the rows of counts as one."""
+        """The number of documents; a file whose rows were not counted counts as one."""
         counts = (document.row_count for document in self.documents)
         return sum(1 if count is None else count for count in counts)
 
@@ -113,52 +156,52 @@ class Plan:
 
     @property
     def duplicates(self) -> int:
-        """Documents that seem to have the same bytes as another one."""
+        """The number of documents that seem to have the same bytes as an earlier one."""
         planned = (planned for shard in self.shards for planned in shard.documents)
-        return sum(one.same_as is not None for one in planned)
+        return sum(document.same_as is not None for document in planned)
 
 
 def cut_shards(
     documents: Iterable[PlannedDocument], shard_pages: int, first: int = 0
 ) -> tuple[Shard, ...]:
-    """Shards of at most `shard_pages` pages, in order, numbered from `first`; a larger document
-    is a shard alone. A document that is the same as one before it stays with that."""
+    """Split documents, in order, into shards of at most `shard_pages` pages, numbered from
+    `first`; a larger document is a shard by itself. Duplicates stay in the shard of the first."""
     shards: list[Shard] = []
-    held: list[PlannedDocument] = []
+    current: list[PlannedDocument] = []
     count = 0
     for planned in documents:
         pages = planned.pages or 1
-        if held and count + pages > shard_pages and planned.same_as is None:
-            shards.append(Shard(first + len(shards), _together(held)))
-            held, count = [], 0
-        held.append(planned)
+        if current and count + pages > shard_pages and planned.same_as is None:
+            shards.append(Shard(first + len(shards), _merge_rows(current)))
+            current, count = [], 0
+        current.append(planned)
         count += pages
-    if held:
-        shards.append(Shard(first + len(shards), _together(held)))
+    if current:
+        shards.append(Shard(first + len(shards), _merge_rows(current)))
     return tuple(shards)
 
 
-def _together(several: Sequence[PlannedDocument]) -> tuple[PlannedDocument, ...]:
-    """Rows of one file that follow each other as one, so that it is opened once."""
-    together: list[PlannedDocument] = []
-    for planned in several:
-        last = together[-1] if together else None
-        if last is None or not _of_one_file(last.document, planned.document):
-            together.append(planned)
+def _merge_rows(documents: Sequence[PlannedDocument]) -> tuple[PlannedDocument, ...]:
+    """Consecutive rows of the same file as one document, so that the file is opened once."""
+    merged: list[PlannedDocument] = []
+    for planned in documents:
+        last = merged[-1] if merged else None
+        if last is None or not _are_in_same_file(last.document, planned.document):
+            merged.append(planned)
             continue
         ranges = [*last.document.ranges, *planned.document.ranges]
         pages = (last.pages or 1) + (planned.pages or 1)
-        together[-1] = PlannedDocument(last.document.of_rows(ranges), pages)
-    return tuple(together)
+        merged[-1] = PlannedDocument(last.document.of_rows(ranges), pages)
+    return tuple(merged)
 
 
-def _of_one_file(one: Document, other: Document) -> bool:
-    return None not in (one.rows, other.rows) and one.file_uri == other.file_uri
+def _are_in_same_file(first: Document, second: Document) -> bool:
+    return None not in (first.rows, second.rows) and first.file_uri == second.file_uri
 
 
 def read_plan(store: Store) -> Plan | None:
-    """The plan of the run in `store`, of all its files, or None where no run was planned."""
-    paths = sorted(thing.path for thing in store.list(FOLDER))
+    """The plan of the run in `store`, from all its files; None if there is no run."""
+    paths = sorted(entry.path for entry in store.list(PLAN_FOLDER))
     if not paths:
         return None
     plans = [_read(store, path) for path in paths]
@@ -167,41 +210,44 @@ def read_plan(store: Store) -> Plan | None:
 
 
 def _read(store: Store, path: str) -> Plan:
-    # Without threads: a command that ends at once would end in the middle of their start.
+    # Without threads: a command that exits immediately would crash while they start.
     source = io.BytesIO(store.get(path))
-    # `read_table` would load pandas, where it is installed.
+    # `read_table` would import pandas if it is installed.
     table = pq.ParquetFile(source, pre_buffer=False).read(use_threads=False)
     shards: dict[int, list[PlannedDocument]] = {}
     for row in table.to_pylist():
         number, pages, same_as = row.pop("shard"), row.pop("pages"), row.pop("same_as", None)
         shards.setdefault(number, []).append(PlannedDocument(Document(**row), pages, same_as))
     settings = json.loads(table.schema.metadata[b"settings"])
-    return Plan(tuple(Shard(n, tuple(held)) for n, held in sorted(shards.items())), settings)
+    return Plan(
+        tuple(Shard(number, tuple(documents)) for number, documents in sorted(shards.items())),
+        settings,
+    )
 
 
 def write_plan(store: Store, plan: Plan) -> Plan:
-    """Write `plan` unless another starter's stands there; either way the one that stands."""
-    if store.create(_path(0), _encoded(plan.shards, plan.settings)):
+    """Write `plan` if there is none yet, and return the plan that is stored."""
+    if store.create(_path(0), _encode(plan.shards, plan.settings)):
         return plan
-    standing = read_plan(store)
-    assert standing is not None, "a plan that exists can be read"
-    check_settings(store, standing, plan.settings)
-    return standing
+    existing = read_plan(store)
+    assert existing is not None, "a plan that exists can be read"
+    check_settings(store, existing, plan.settings)
+    return existing
 
 
 def append_plan(store: Store, plan: Plan, shards: tuple[Shard, ...]) -> Plan | None:
-    """The plan with `shards` behind its own, written as its next file; None where another starter
-    was quicker."""
-    if not store.create(_path(plan.files), _encoded(shards, plan.settings)):
+    """Append `shards` as the plan's next file and return the extended plan; None if another worker
+    was first."""
+    if not store.create(_path(plan.files), _encode(shards, plan.settings)):
         return None
     return Plan(plan.shards + shards, plan.settings, plan.files + 1)
 
 
 def _path(number: int) -> str:
-    return f"{FOLDER}/{number:03d}.parquet"
+    return f"{PLAN_FOLDER}/{number:03d}.parquet"
 
 
-def _encoded(shards: Iterable[Shard], settings: Mapping[str, object]) -> bytes:
+def _encode(shards: Iterable[Shard], settings: Mapping[str, object]) -> bytes:
     rows = [
         {
             "shard": shard.number,
@@ -218,15 +264,15 @@ def _encoded(shards: Iterable[Shard], settings: Mapping[str, object]) -> bytes:
     return sink.getvalue()
 
 
-def check_settings(store: Store, plan: Plan, wanted: Mapping[str, object]) -> None:
-    """Raise SettingsMismatchError, naming the differences, unless the run was planned like this."""
+def check_settings(store: Store, plan: Plan, settings: Mapping[str, object]) -> None:
+    """Raise SettingsMismatchError, naming the differences, if the run has other settings."""
     differences: Sequence[str] = [
-        f"{key} was {plan.settings.get(key)!r}, is now {wanted.get(key)!r}"
-        for key in sorted({*plan.settings, *wanted})
-        if plan.settings.get(key) != wanted.get(key)
+        f"{key} was {plan.settings.get(key)!r}, is now {settings.get(key)!r}"
+        for key in sorted({*plan.settings, *settings})
+        if plan.settings.get(key) != settings.get(key)
     ]
     if differences:
         raise SettingsMismatchError(
-            f"{store.uri} holds a run with other settings: {'; '.join(differences)}. "
-            "Use the same settings to go on with it, or give another --out"
+            f"{store.uri} holds a run with different settings: {'; '.join(differences)}. "
+            "Use the same settings to resume it, or choose another --out"
         )

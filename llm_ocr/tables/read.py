@@ -1,4 +1,4 @@
-"""Reading a run's tables back: each shard's highest published generation, in order."""
+"""Reading a run's tables: each shard's highest published generation, in order."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from llm_ocr.storage.store import Store, open_snapshot
-from llm_ocr.tables.data import Piece, find, published
+from llm_ocr.tables.data_files import RowRange, find_rows, published_ranges
 from llm_ocr.tables.schema import Row
 
 
 def load_pages(run: str | Path) -> Iterator[Row]:
-    """The rows of `pages` of the run at URI `run`, streamed in the order of the input.
+    """Stream the rows of `pages` of the run at URI `run`, in the order of the input.
 
     Each is a dict with the columns of `llm_ocr.tables.schema.PAGES`; `image["bytes"]` is a JPEG.
     """
@@ -23,38 +23,38 @@ def load_pages(run: str | Path) -> Iterator[Row]:
 
 
 def load_figures(run: str | Path) -> Iterator[Row]:
-    """The rows of `figures` of a run, streamed; `image["bytes"]` is a JPEG."""
+    """Stream the rows of `figures` of a run; `image["bytes"]` is a JPEG."""
     return read_table(open_snapshot(str(run)), "figures")
 
 
 def load_descriptions(run: str | Path) -> Iterator[Row]:
-    """The rows of `descriptions` of a run, streamed."""
+    """Stream the rows of `descriptions` of a run."""
     return read_table(open_snapshot(str(run)), "descriptions")
 
 
 def load_documents(run: str | Path) -> Iterator[Row]:
-    """The rows of `documents` of a run, streamed; `markdown` is the whole document."""
+    """Stream the rows of `documents` of a run; `markdown` is the whole document."""
     return read_table(open_snapshot(str(run)), "documents")
 
 
 def load_records(run: str | Path) -> Iterator[Row]:
-    """The rows of `records` of a run, streamed; `fields` is a dict by the schema, None where there
+    """Stream the rows of `records` of a run; `fields` is a dict as in the schema, None where there
     is no record."""
     for row in read_table(open_snapshot(str(run)), "records"):
         yield {**row, "fields": None if row["fields"] is None else json.loads(row["fields"])}
 
 
-# A column and the values of it that are wanted.
-Only = tuple[str, Collection[str]]
+# A column, and the values whose rows are read.
+RowFilter = tuple[str, Collection[str]]
 
 
 def read_table(
-    store: Store, table: str, columns: Sequence[str] | None = None, only: Only | None = None
+    store: Store, table: str, columns: Sequence[str] | None = None, only: RowFilter | None = None
 ) -> Iterator[Row]:
-    """All rows of a table, shard by shard; `columns` and `only` spare reading the rest."""
-    found = published(store, table)
-    for piece in _joined(found[shard] for shard in sorted(found)):
-        yield from read_piece(store, piece, columns, only)
+    """All rows of a table, shard by shard; only `columns`, and the rows that match `only`."""
+    found = published_ranges(store, table)
+    for rows in _merge_adjacent(found[shard] for shard in sorted(found)):
+        yield from read_range(store, rows, columns, only)
 
 
 def read_shard_rows(
@@ -63,63 +63,67 @@ def read_shard_rows(
     shard: str,
     generation: int,
     columns: Sequence[str] | None = None,
-    only: Only | None = None,
+    only: RowFilter | None = None,
 ) -> Iterator[Row]:
-    """The rows of a shard as published in `generation`. Raises FileNotFoundError."""
-    yield from read_piece(store, find(store, table, shard, generation), columns, only)
+    """The rows of a shard's published `generation`. Raises FileNotFoundError."""
+    yield from read_range(store, find_rows(store, table, shard, generation), columns, only)
 
 
-def read_piece(
-    store: Store, piece: Piece, columns: Sequence[str] | None = None, only: Only | None = None
+def read_range(
+    store: Store,
+    rows: RowRange,
+    columns: Sequence[str] | None = None,
+    only: RowFilter | None = None,
 ) -> Iterator[Row]:
-    """The rows of a piece, a row group in memory at a time."""
-    with store.open(piece.path) as source:
-        for rows in row_groups(source, piece, columns, only):
-            yield from rows.to_pylist()
+    """The rows of a range, one row group in memory at a time."""
+    with store.open(rows.path) as source:
+        for batch in row_groups(source, rows, columns, only):
+            yield from batch.to_pylist()
 
 
 def row_groups(
     source: BinaryIO,
-    piece: Piece,
+    rows: RowRange,
     columns: Sequence[str] | None = None,
-    only: Only | None = None,
+    only: RowFilter | None = None,
 ) -> Iterator[pa.Table]:
-    """As `read_piece`, from a file that is open, as Arrow tables."""
-    # Without threads: a program that ends at once would end in the middle of their start.
+    """The rows of a range of an open file, as one Arrow table per row group."""
+    # Without threads: a program that exits immediately would crash while they start.
     file = pq.ParquetFile(source, pre_buffer=False)
-    end = file.metadata.num_rows if piece.rows is None else piece.start + piece.rows
-    at = 0
+    end = file.metadata.num_rows if rows.rows is None else rows.start + rows.rows
+    group_end = 0
     for group in range(file.num_row_groups):
-        first, at = at, at + file.metadata.row_group(group).num_rows
-        inside = range(max(piece.start, first) - first, min(end, at) - first)
-        wanted = _wanted(file, group, inside, only) if inside and only else inside
-        if wanted:
-            rows = file.read_row_group(group, columns=columns, use_threads=False)
-            yield rows if len(wanted) == rows.num_rows else rows.take(pa.array(wanted))
+        first, group_end = group_end, group_end + file.metadata.row_group(group).num_rows
+        inside = range(max(rows.start, first) - first, min(end, group_end) - first)
+        selected = _filter_rows(file, group, inside, only) if inside and only else inside
+        if selected:
+            batch = file.read_row_group(group, columns=columns, use_threads=False)
+            yield batch if len(selected) == batch.num_rows else batch.take(pa.array(selected))
 
 
-def _wanted(file: pq.ParquetFile, group: int, inside: range, only: Only) -> list[int]:
-    """Which rows of a group are wanted, from their key column alone."""
+def _filter_rows(file: pq.ParquetFile, group: int, inside: range, only: RowFilter) -> list[int]:
+    """The rows of a group that match, by reading only the filter's column."""
     column, values = only
     keys = file.read_row_group(group, columns=[column], use_threads=False)[column].to_pylist()
-    return [at for at in inside if keys[at] in values]
+    return [row for row in inside if keys[row] in values]
 
 
-def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Pieces that follow each other in one file as one."""
-    held: Piece | None = None
-    for piece in pieces:
-        if held is None:
-            held = piece
-        elif _follows(piece, held):
-            held = replace(held, rows=piece.start + (piece.rows or 0) - held.start)
+def _merge_adjacent(ranges: Iterable[RowRange]) -> Iterator[RowRange]:
+    """Adjacent ranges of the same file as one."""
+    current: RowRange | None = None
+    for following in ranges:
+        if current is None:
+            current = following
+        elif _is_adjacent(current, following):
+            end = following.start + (following.rows or 0)
+            current = replace(current, rows=end - current.start)
         else:
-            yield held
-            held = piece
-    if held is not None:
-        yield held
+            yield current
+            current = following
+    if current is not None:
+        yield current
 
 
-def _follows(piece: Piece, other: Piece) -> bool:
-    is_same = piece.path == other.path and other.rows is not None
-    return is_same and piece.start == other.start + (other.rows or 0)
+def _is_adjacent(first: RowRange, second: RowRange) -> bool:
+    is_same_file = first.path == second.path and first.rows is not None
+    return is_same_file and second.start == first.start + (first.rows or 0)

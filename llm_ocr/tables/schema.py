@@ -1,15 +1,20 @@
-"""The Arrow schemas of the tables, and how records become rows.
+"""The Arrow schemas of the tables, and encoding rows by them as Parquet.
 
 Images are structs `{bytes, path}` with the metadata by which `datasets` shows them as images.
 Boxes are pixels of the stored page image. Every table joins the others by `doc_id`, `page_id`
 and `figure_id`.
 """
 
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+
+from llm_ocr.records import valid_text
 
 Row = Mapping[str, Any]
 
@@ -18,7 +23,7 @@ BOX = [(corner, pa.float64()) for corner in ("x1", "y1", "x2", "y2")]
 BLOCKS = pa.list_(
     pa.struct([("label", pa.string()), ("text", pa.string()), *BOX, ("confidence", pa.float32())])
 )
-# From an engine that reads line by line; `doubtful` is what may well be misread.
+# From an engine that reads line by line; `doubtful` marks lines that are likely misread.
 LINES = pa.list_(
     pa.struct(
         [
@@ -47,7 +52,7 @@ EVIDENCE = pa.list_(
     )
 )
 
-# What every item that was asked about carries: what became of it, and what it cost.
+# Columns of every item that a model was asked about: its outcome and its usage.
 OUTCOME = [
     ("status", pa.string()),
     ("error_code", pa.string()),
@@ -129,7 +134,7 @@ FIGURES = _schema(
     ]
 )
 
-# `data` is JSON; `raw_answer` is kept where `text` is not what the model said.
+# `data` is JSON; `raw_answer` is set where `text` differs from the model's answer.
 DESCRIPTIONS = _schema(
     [
         ("description_id", pa.string()),
@@ -162,7 +167,7 @@ DOCUMENTS = _schema(
     ]
 )
 
-# `fields` is JSON by the user's schema, `record_id` the id of the document or of the page.
+# `fields` is JSON as in the user's schema, `record_id` the ID of the document or page.
 RECORDS = _schema(
     [
         ("record_id", pa.string()),
@@ -189,7 +194,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 
 
 def with_all_columns(rows: pa.Table, table: str) -> pa.Table:
-    """Rows of a table that an earlier version wrote, with the columns that it lacks, null."""
+    """Rows that an earlier version wrote, with null in the columns that it did not have."""
     schema = SCHEMAS[table]
     if rows.schema.names == schema.names:
         return rows
@@ -201,11 +206,90 @@ def with_all_columns(rows: pa.Table, table: str) -> pa.Table:
 
 
 def id_column(table: str) -> str:
-    """The column that identifies a table's rows: its first."""
+    """The ID column of a table: its first."""
     return str(SCHEMAS[table].names[0])
 
 
 def sort_key(row_id: str, order: Mapping[str, int]) -> tuple[int | str, ...]:
-    """`doc_id/page/figure/task` -> (place of the document in `order`, page, figure, task)."""
+    """`doc_id/page/figure/task` -> (position of the document in `order`, page, figure, task)."""
     doc_id, *parts = row_id.split("/")
     return (order[doc_id], *(int(part) if part.isdecimal() else part for part in parts))
+
+
+# Encoding --------------------------------------------------------------------------------------
+
+# Rows with page images are large: 16 of them are a few megabytes, which readers hold in memory.
+ROW_GROUP = 16
+JPEG_COLUMN = "image.bytes"
+# Raised for text that is not valid Unicode, for numbers out of range, and for wrong types.
+ENCODING_ERRORS = (pa.ArrowException, ValueError, TypeError, OverflowError)
+
+
+@cache
+def write_options(table: str) -> dict[str, Any]:
+    """Options of pyarrow's writer: all columns are compressed except JPEGs, which don't shrink."""
+    sink = io.BytesIO()
+    pq.write_table(SCHEMAS[table].empty_table(), sink)
+    schema = pq.ParquetFile(sink).schema
+    leaves = [schema.column(k).path for k in range(len(schema))]
+    return {
+        "compression": {leaf: "none" if leaf == JPEG_COLUMN else "zstd" for leaf in leaves},
+        "write_statistics": [leaf for leaf in leaves if leaf != JPEG_COLUMN],
+        "use_dictionary": False,
+    }
+
+
+def encoding_error(rows: Mapping[str, Sequence[Row]]) -> str | None:
+    """Why rows, by table, can't be encoded; None if they can."""
+    for table, table_rows in rows.items():
+        if table_rows:
+            try:
+                pa.RecordBatch.from_pylist(list(table_rows), schema=SCHEMAS[table])
+            except ENCODING_ERRORS as error:
+                columns = [
+                    name
+                    for row in table_rows
+                    for name in row
+                    if not _is_encodable(row, table, name)
+                ]
+                return f"{table}.{columns[0] if columns else '?'}: {str(error)[:200]}"
+    return None
+
+
+def drop_unencodable(rows: Mapping[str, Sequence[Row]]) -> dict[str, Sequence[Row]]:
+    """The rows, by table, with null for values that can't be encoded; invalid text is repaired."""
+    return {
+        table: [_drop_unencodable(row, table) for row in table_rows]
+        for table, table_rows in rows.items()
+    }
+
+
+def _drop_unencodable(row: Row, table: str) -> Row:
+    repaired = {
+        name: valid_text(value) if isinstance(value, str) else value for name, value in row.items()
+    }
+    return {
+        name: value if _is_encodable(repaired, table, name) else None
+        for name, value in repaired.items()
+    }
+
+
+def _is_encodable(row: Row, table: str, column: str) -> bool:
+    if column not in SCHEMAS[table].names:
+        return True
+    try:
+        pa.array([row[column]], type=SCHEMAS[table].field(column).type)
+    except ENCODING_ERRORS:
+        return False
+    return True
+
+
+def encode(rows: Sequence[Row], table: str) -> bytes:
+    """Rows of a table as one Parquet file."""
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, SCHEMAS[table], **write_options(table)) as writer:
+        # No empty row group if there are no rows: `datasets` can't stream one.
+        if rows:
+            batch = pa.Table.from_pylist(list(rows), schema=SCHEMAS[table])
+            writer.write_table(batch, row_group_size=ROW_GROUP)
+    return sink.getvalue()

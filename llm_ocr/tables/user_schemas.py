@@ -1,4 +1,4 @@
-"""The JSON schemas that a run's records were made by, kept in the run.
+"""The users' JSON schemas of a run's records, stored with the run.
 
 schemas/HASH.json     name and JSON schema; HASH as in the column `schema_hash`
 """
@@ -10,24 +10,26 @@ from typing import Any
 from llm_ocr.storage.store import Store
 
 
-def keep_schema(store: Store, schema_hash: str, name: str, json_schema: Mapping[str, Any]) -> None:
-    """Keep a schema unless it is there, for those who read the records.
+def save_user_schema(
+    store: Store, schema_hash: str, name: str, json_schema: Mapping[str, Any]
+) -> None:
+    """Store a schema, if it is not yet there, for readers of the records.
 
-    Properties are named as in `fields`: of a pydantic model, `model_json_schema(by_alias=False)`,
-    which tells decimals from other numbers.
+    Properties are named as in `fields`: for a Pydantic model, `model_json_schema(by_alias=False)`,
+    which distinguishes decimals from other numbers.
     """
     body = {"name": name, "json_schema": json_schema}
     store.create(_path(schema_hash), json.dumps(body, indent=2, ensure_ascii=False).encode())
 
 
-def kept_schema(store: Store, schema_hash: str) -> Mapping[str, Any] | None:
-    """The JSON schema that was kept, if it was."""
+def load_user_schema(store: Store, schema_hash: str) -> Mapping[str, Any] | None:
+    """The JSON schema with this hash; None if it was not stored."""
     try:
         body = json.loads(store.get(_path(schema_hash)))
     except FileNotFoundError:
         return None
-    found: Mapping[str, Any] = body["json_schema"]
-    return found
+    json_schema: Mapping[str, Any] = body["json_schema"]
+    return json_schema
 
 
 def _path(schema_hash: str) -> str:

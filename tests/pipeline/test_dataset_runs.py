@@ -160,7 +160,7 @@ def test_the_choice_is_part_of_what_a_run_is(tmp_path: Path) -> None:
         assert len(server.requests) == again
         others: list[dict[str, Any]] = [{"sample": 3, "seed": 1}, {"sample": 4}, {"limit": 3}, {}]
         for other in others:
-            with pytest.raises(SettingsMismatchError, match="holds a run with other settings"):
+            with pytest.raises(SettingsMismatchError, match="holds a run with different settings"):
                 run(path, out, **other, **chosen)
         # Where all is read, no seed was used.
         run(path, tmp_path / "all", seed=1, **chosen)

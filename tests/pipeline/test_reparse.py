@@ -18,7 +18,7 @@ from llm_ocr.pipeline.worker import resume
 from llm_ocr.records import Block, Box, ParsedAnswer
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import open_store
-from llm_ocr.tables.commits import committed
+from llm_ocr.tables.commits import latest_generations
 from tests import documents
 from tests.servers.chat import ChatServer, answer, prompt_of, serving_beside
 
@@ -94,9 +94,11 @@ def test_what_a_newer_parser_reads_otherwise_is_written_anew(
     assert all("# READ" in row["markdown"] for row in load_documents(out))
     assert "# READ" in (out / "markdown" / "a.md").read_text()
     assert server.requests == []
-    generations = committed(open_store(str(out)), "extract")
+    generations = latest_generations(open_store(str(out)), "extract")
     reparse(out)
-    assert committed(open_store(str(out)), "extract") == generations, "nothing is left to be read"
+    assert latest_generations(open_store(str(out)), "extract") == generations, (
+        "nothing is left to be read"
+    )
 
 
 @pytest.mark.parametrize("use", ["auto", "off"])
@@ -135,7 +137,7 @@ def test_a_newer_parser_that_reads_the_same_writes_nothing(
 ) -> None:
     newer(monkeypatch, shout=False)
     reparse(out)
-    assert set(committed(open_store(str(out)), "extract").values()) == {0}
+    assert set(latest_generations(open_store(str(out)), "extract").values()) == {0}
 
 
 def test_moved_figures_are_cut_anew_from_the_source_or_else_from_the_page(

@@ -15,9 +15,9 @@ from llm_ocr.report.status import read_status
 from llm_ocr.settings import Settings
 from llm_ocr.storage.objects import ObjectStore
 from llm_ocr.storage.store import Store, open_store
+from llm_ocr.tables.commit_index import INDEX_FOLDER, CommitIndex
 from llm_ocr.tables.commits import Commit
 from llm_ocr.tables.counts import Counts
-from llm_ocr.tables.ledger import FOLDER, Ledger
 from llm_ocr.tables.plan import Plan, PlannedDocument, Shard, write_plan
 
 SHARDS = 2_000
@@ -40,13 +40,13 @@ def finished() -> Store:
     store = open_store(f"memory://{uuid.uuid4().hex}/run")
     shards = tuple(shard(k) for k in range(SHARDS))
     write_plan(store, Plan(shards, {"model": "m", "profile": "deepseek-ocr"}))
-    ledger = Ledger(store, STAGES)
+    commit_index = CommitIndex(store, STAGES)
     for stage in STAGES:
         for one in shards:
             commit = commit_of(stage, one.name)
-            store.create(commit.path, commit.encoded())
-            ledger.note(commit)
-    ledger.write()
+            store.create(commit.path, commit.to_json())
+            commit_index.add(commit)
+    commit_index.write()
     store.put("summary.json", b"{}")
     return store
 
@@ -78,27 +78,27 @@ def test_a_finished_run_is_found_finished_without_a_read_a_shard(
     assert operations["put"] == 1, "the record of a session, which goes again if nothing was done"
 
 
-def test_commits_that_no_ledger_holds_are_read_once(
+def test_commits_missing_from_the_index_are_read_once(
     finished: Store, operations: Counter[str]
 ) -> None:
     for k in range(5):
         finished.delete([f"commits/extract/{k:06d}-0.json", f"commits/assemble/{k:06d}-0.json"])
-    ledger = next(finished.list(FOLDER)).path
+    index_path = next(finished.list(INDEX_FOLDER)).path
     for k in range(5):
         for stage in STAGES:
             commit = commit_of(stage, f"{k:06d}")
             later = Commit(**{**vars(commit), "generation": 1})
-            finished.create(later.path, later.encoded())
+            finished.create(later.path, later.to_json())
     status = read_status(finished.uri)
     assert status.stages["extract"].items_committed == SHARDS
     assert 15 <= operations["get"] <= 20
-    assert finished.exists(ledger)
+    assert finished.exists(index_path)
 
 
 def test_the_status_of_a_large_run_takes_a_bounded_number_of_reads(
     finished: Store, operations: Counter[str]
 ) -> None:
-    finished.delete([one.path for one in finished.list(FOLDER)])
+    finished.delete([one.path for one in finished.list(INDEX_FOLDER)])
     operations.clear()
     status = read_status(finished.uri)
     assert status.stages["extract"].shards_committed == SHARDS

@@ -14,7 +14,7 @@ from llm_ocr.pipeline.maintenance import retry
 from llm_ocr.pipeline.retrying import UnknownStatusError
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import open_store
-from llm_ocr.tables.commits import committed
+from llm_ocr.tables.commits import latest_generations
 from tests import documents
 from tests.servers.chat import (
     ChatServer,
@@ -117,11 +117,11 @@ def test_nothing_to_retry_asks_nobody_and_changes_nothing(
     out: Path, server: ChatServer, moody: Moody
 ) -> None:
     server.requests.clear()
-    before = committed(open_store(str(out)), "extract")
+    before = latest_generations(open_store(str(out)), "extract")
     again(out, server, statuses=["repetitive", "truncated"])
     again(out, server, errors=["engine_crashed"])
     assert server.requests == []
-    assert committed(open_store(str(out)), "extract") == before
+    assert latest_generations(open_store(str(out)), "extract") == before
     with pytest.raises(UnknownStatusError, match="'bad' is not a known status"):
         again(out, server, statuses=["bad"])
 

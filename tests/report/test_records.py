@@ -22,7 +22,7 @@ from llm_ocr.report.record_types import arrow_type
 from llm_ocr.report.records import write_records
 from llm_ocr.storage.store import Store, create_repository, open_store
 from llm_ocr.tables.schema import Row
-from llm_ocr.tables.user_schemas import keep_schema
+from llm_ocr.tables.user_schemas import save_user_schema
 from tests.records import (
     HASH,
     SCHEMA,
@@ -450,7 +450,7 @@ def test_memory_does_not_grow_with_the_run(tmp_path: Path) -> None:
         for shard in range(shards):
             rows = [record(f"d{k}", invoice(number=f"{shard}/{k}" * 20)) for k in range(1500)]
             write_table(store, "parse", "records", rows, f"{shard:06d}")
-        keep_schema(store, HASH, "Invoice", SCHEMA)
+        save_user_schema(store, HASH, "Invoice", SCHEMA)
         before = pa.total_allocated_bytes()
         tracemalloc.start()
         write_records(store)

@@ -41,7 +41,7 @@ def commit(store: Store, stage: str, shard: int, seconds_ago: float, **arguments
     counts = Counts(items=10, statuses={"ok": 9, "failed": 1})
     made: dict[str, object] = {"generation": 0, "inputs": {}, "parts": (), "counts": counts}
     one = Commit(stage, f"{shard:06d}", **{**made, **arguments})  # type: ignore[arg-type]
-    store.create(one.path, one.encoded())
+    store.create(one.path, one.to_json())
     written(store, one.path, seconds_ago)
 
 

@@ -7,10 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from llm_ocr.storage.store import Store, open_store
+from llm_ocr.tables.commit_index import INDEX_FOLDER, CommitIndex
 from llm_ocr.tables.commits import Commit, read_commit, unchanged_since
-from llm_ocr.tables.counts import BalanceError, ItemResult
-from llm_ocr.tables.data import published
-from llm_ocr.tables.ledger import FOLDER, Ledger
+from llm_ocr.tables.counts import CountMismatchError, ItemResult
+from llm_ocr.tables.data_files import published_ranges
 from llm_ocr.tables.read import read_table
 from llm_ocr.tables.shards import ShardWriter, publish
 
@@ -54,9 +54,9 @@ def store(tmp_path: Path) -> Store:
 def again(store: Store) -> Commit:
     """`b/2` is read now, `a/3` is not."""
     failed = result("a/3", "failed", "worse")
-    stands = replace(failed, rows={}, stands=True, attempts=2, prompt_tokens=20)
+    stands = replace(failed, rows={}, is_unimproved=True, attempts=2, prompt_tokens=20)
     kept = frozenset(PAGES) - {"b/2", "a/3"}
-    return do(store, [result("b/2", "ok", "second b/2"), stands], generation=1, kept=kept)
+    return do(store, [result("b/2", "ok", "second b/2"), stands], generation=1, unchanged_ids=kept)
 
 
 def test_new_rows_and_those_that_stay_are_one_table_in_order(store: Store) -> None:
@@ -86,7 +86,7 @@ def test_counts_are_of_all_that_is_there_by_now(store: Store) -> None:
 def test_what_did_not_change_since_a_generation_is_known(store: Store) -> None:
     publish(store, again(store), TABLES, ORDER)
     kept = frozenset(PAGES) - {"b/1"}
-    third = do(store, [result("b/1", "ok", "third")], generation=2, kept=kept)
+    third = do(store, [result("b/1", "ok", "third")], generation=2, unchanged_ids=kept)
     publish(store, third, TABLES, ORDER)
     assert unchanged_since(store, "extract", "000000", 1, 2) == kept
     assert unchanged_since(store, "extract", "000000", 0, 2) == kept - {"b/2"}
@@ -94,8 +94,8 @@ def test_what_did_not_change_since_a_generation_is_known(store: Store) -> None:
 
 
 def test_an_item_that_is_kept_and_done_is_too_many(store: Store) -> None:
-    with pytest.raises(BalanceError, match="7 came out"):
-        do(store, [result("b/2", "ok", "x")], generation=1, kept=frozenset(PAGES))
+    with pytest.raises(CountMismatchError, match="7 came out"):
+        do(store, [result("b/2", "ok", "x")], generation=1, unchanged_ids=frozenset(PAGES))
 
 
 def test_publishing_an_older_generation_leaves_attempts_at_a_later_one(store: Store) -> None:
@@ -111,27 +111,27 @@ def test_publishing_an_older_generation_leaves_attempts_at_a_later_one(store: St
 
 
 def test_attempts_for_another_purpose_are_not_taken_over(store: Store) -> None:
-    writer = ShardWriter(store, "extract", "000000", TABLES, ORDER, generation=1, purpose="x")
+    writer = ShardWriter(store, "extract", "000000", TABLES, ORDER, generation=1, cache_key="x")
     writer.write_part([result("b/2", "ok", "x")])
     for purpose, taken in (("x", {"b/2"}), ("y", set()), ("", set())):
         other = ShardWriter(
-            store, "extract", "000000", TABLES, ORDER, generation=1, purpose=purpose
+            store, "extract", "000000", TABLES, ORDER, generation=1, cache_key=purpose
         )
         assert other.staged_items == taken
 
 
-def test_ledgers_of_sessions_become_one_and_hold_the_newest(store: Store) -> None:
+def test_session_indexes_are_merged_and_hold_the_latest_generation(store: Store) -> None:
     for generation in (0, 1):
         commit = read_commit(store, "extract", "000000", 0) if not generation else again(store)
-        ledger = Ledger(store, ["extract"])
-        ledger.note(commit)
-        ledger.write()
-    assert len(list(store.list(FOLDER))) == 2
-    last = Ledger(store, ["extract"])
+        commit_index = CommitIndex(store, ["extract"])
+        commit_index.add(commit)
+        commit_index.write()
+    assert len(list(store.list(INDEX_FOLDER))) == 2
+    last = CommitIndex(store, ["extract"])
     last.refresh()
-    last.gather()
-    assert len(list(store.list(FOLDER))) == 1
-    found = Ledger(store, ["extract"])
+    last.consolidate()
+    assert len(list(store.list(INDEX_FOLDER))) == 1
+    found = CommitIndex(store, ["extract"])
     found.refresh()
     assert found.entries("extract")["000000"].generation == 1
     assert found.entries("extract")["000000"].counts.statuses == {"ok": 5, "failed": 1}
@@ -140,7 +140,7 @@ def test_ledgers_of_sessions_become_one_and_hold_the_newest(store: Store) -> Non
 
 def test_rows_of_an_earlier_version_get_the_columns_that_it_did_not_have(store: Store) -> None:
     """As those of a run that was begun before pages had `flaw` and `missing`."""
-    (piece,) = published(store, "pages").values()
+    (piece,) = published_ranges(store, "pages").values()
     assert store.folder is not None
     path = store.folder / piece.path
     pq.write_table(pq.read_table(path).drop_columns(["flaw", "missing"]), path)
@@ -158,5 +158,5 @@ def test_pages_that_are_doubted_stay_counted_when_others_are_done_again(store: S
     assert first.counts.doubts == {"disagrees": 1}
     publish(store, first, TABLES, ORDER)
     kept = frozenset(PAGES) - {"b/2"}
-    second = do(store, [result("b/2", "ok", "y")], generation=2, kept=kept)
+    second = do(store, [result("b/2", "ok", "y")], generation=2, unchanged_ids=kept)
     assert second.counts.doubts == {"disagrees": 1}

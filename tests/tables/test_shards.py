@@ -10,8 +10,8 @@ import pytest
 from llm_ocr.documents import Document
 from llm_ocr.storage.objects import ObjectStore
 from llm_ocr.storage.store import Store, StoredObject, open_store
-from llm_ocr.tables.commits import committed, read_commit
-from llm_ocr.tables.counts import BalanceError, ItemResult
+from llm_ocr.tables.commits import latest_generations, read_commit
+from llm_ocr.tables.counts import CountMismatchError, ItemResult
 from llm_ocr.tables.plan import (
     Plan,
     PlannedDocument,
@@ -52,7 +52,7 @@ def writer(store: Store, **arguments: object) -> ShardWriter:
 def write(shard: ShardWriter, pages: list[str]) -> None:
     for page in pages:
         shard.add(result(page))
-    shard.write_part(shard.take())
+    shard.write_part(shard.drain())
 
 
 def test_documents_never_straddle_shards_and_large_ones_are_alone() -> None:
@@ -120,7 +120,7 @@ def test_of_two_workers_on_one_shard_one_commits_and_both_publish_the_same(store
     publish(store, first, TABLES, ORDER)
     publish(store, second, TABLES, ORDER)
     assert [row["page_id"] for row in read_table(store, "pages")] == PAGES
-    assert committed(store, "extract") == {"000000": 0}
+    assert latest_generations(store, "extract") == {"000000": 0}
 
 
 def test_parts_that_go_as_they_are_looked_at_are_another_workers_who_won(
@@ -158,9 +158,9 @@ def test_overlapping_parts_of_two_attempts_count_each_item_once(store: Store) ->
 def test_a_shard_that_does_not_balance_is_not_committed(store: Store) -> None:
     shard = writer(store)
     write(shard, PAGES[:-1])
-    with pytest.raises(BalanceError, match="80 items went in, 79 came out"):
+    with pytest.raises(CountMismatchError, match="80 items went in, 79 came out"):
         shard.commit(PAGES)
-    assert committed(store, "extract") == {}
+    assert latest_generations(store, "extract") == {}
 
 
 def test_a_new_generation_takes_the_place_of_the_old_one(store: Store) -> None:
@@ -171,11 +171,11 @@ def test_a_new_generation_takes_the_place_of_the_old_one(store: Store) -> None:
     assert second.staged_items == frozenset()
     for page in PAGES:
         second.add(result(page, "truncated"))
-    second.write_part(second.take())
+    second.write_part(second.drain())
     commit = second.commit(PAGES)
     publish(store, commit, TABLES, ORDER)
     assert {row["status"] for row in read_table(store, "pages")} == {"truncated"}
-    assert committed(store, "extract") == {"000000": 1}
+    assert latest_generations(store, "extract") == {"000000": 1}
     assert read_commit(store, "extract", "000000", 1) == commit
     assert len(list(store.list("data/pages"))) == 1
 

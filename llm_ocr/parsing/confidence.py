@@ -1,18 +1,18 @@
-"""How sure a model was of each value that it wrote, from the log-probabilities of its tokens."""
+"""Derive a model's confidence in each value of its JSON answer from token log-probabilities."""
 
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-# Strings, numbers and words, and what structures them.
+# Strings, numbers, constants and punctuation of JSON.
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|true|false|null|[{}\[\]:,]', re.DOTALL)
 
 
 def logprob_confidences(text: str, tokens: Sequence[tuple[str, float]]) -> Mapping[str, float]:
-    """Path of each leaf in the JSON object `text` -> the probability of its least likely token.
+    """Maps the path of each leaf in the JSON object `text` to its least likely token's probability.
 
-    Empty where the tokens, each with its log-probability, don't make up the text. The token that
-    ended the answer is among them, and not in the text.
+    Empty if the tokens don't add up to the text. They may include the one that ended the answer,
+    which is not part of the text.
     """
     if not "".join(token for token, _ in tokens).startswith(text):
         return {}
@@ -36,28 +36,28 @@ def logprob_confidences(text: str, tokens: Sequence[tuple[str, float]]) -> Mappi
 
 
 def _leaves(text: str) -> Iterator[tuple[str, int, int]]:
-    """`(path, start, end)` of each string, number or word that is a value, in their order."""
-    # Of each object that is open its key, of each list how many of its items have begun.
+    """`(path, start, end)` of each string, number or constant that is a value, in order."""
+    # The current key of each open object, and the current index of each open list.
     open_at: list[str | int] = []
     is_key = False
-    for one in _TOKEN.finditer(text):
-        said = one[0]
-        if said in "{[":
-            open_at.append("" if said == "{" else 0)
-            is_key = said == "{"
-        elif said in "}]":
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if token in "{[":
+            open_at.append("" if token == "{" else 0)
+            is_key = token == "{"
+        elif token in "}]":
             if not open_at:
                 return
             open_at.pop()
             is_key = False
-        elif said == ",":
+        elif token == ",":
             last = open_at[-1] if open_at else ""
             is_key = isinstance(last, str)
             if isinstance(last, int):
                 open_at[-1] = last + 1
-        elif said == ":":
+        elif token == ":":
             is_key = False
         elif is_key and open_at:
-            open_at[-1] = said.strip('"')
+            open_at[-1] = token.strip('"')
         elif open_at:
-            yield ".".join(map(str, open_at)), one.start(), one.end()
+            yield ".".join(map(str, open_at)), match.start(), match.end()

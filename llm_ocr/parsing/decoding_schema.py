@@ -1,12 +1,13 @@
-"""The JSON schema that decoding is guided by, out of a user's.
+"""Derive the JSON schema for guided decoding from a user's schema.
 
-Decoding is guided to a shape: keys, kinds of values, choices, dates. Ranges, lengths and patterns
-are left to validation: a model that may not write what it sees writes something else, and that
-would be in the record. For the same reason every single value may be null. All keys are required,
-so that none is forgotten. No text and no list has a bound that would end a loop: it would cut what
-is long, and the cut value would look whole. An answer's limit of tokens ends it, visibly.
+Decoding is guided to a shape: keys, types of values, choices, dates. Ranges, lengths and patterns
+are left to validation: a model that must not write what it sees writes something else, which would
+then be in the record. For the same reason every scalar may be null. All keys are required, so that
+none is forgotten. No string and no list has a maximum length that would end a repetition: it would
+truncate long values, and the truncated value would look complete. An answer's token limit ends
+repetitions, visibly.
 
-What is left are keywords that vLLM takes with xgrammar, guidance and outlines alike.
+The keywords used are those that vLLM accepts with xgrammar, guidance and outlines alike.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,30 +15,30 @@ from typing import Any
 
 from llm_ocr.parsing.references import SchemaNode, alternatives, is_null, lookup, resolve
 
-_HINTS = ("title", "description", "aliases", "examples")
-_FORMATS = ("date", "time", "date-time")
-_SINGLE = ("string", "number", "integer", "boolean")
+_HINT_KEYWORDS = ("title", "description", "aliases", "examples")
+_DATE_FORMATS = ("date", "time", "date-time")
+_SCALAR_TYPES = ("string", "number", "integer", "boolean")
 _NULL = {"type": "null"}
 
 
 def decoding_schema(schema: SchemaNode) -> dict[str, Any]:
-    """The guiding schema of an object. References are put in place but for those in a circle,
-    which go to `$defs`. KeyError where a reference points to nothing in the schema."""
-    making = _Guiding(schema)
-    made = making.node(schema, ())
+    """The decoding schema of an object. References are inlined, except for recursive ones, which go
+    to `$defs`. Raises KeyError if a reference points to nothing in the schema."""
+    builder = _SchemaBuilder(schema)
+    made = builder.node(schema, ())
     if "$ref" in made:
-        made = {**making.circles[made["$ref"]], **_hints(schema)}
-    if not making.circles:
+        made = {**builder.recursive[made["$ref"]], **_hints(schema)}
+    if not builder.recursive:
         return made
-    names = _names(making.circles)
-    defs = {names[ref]: one for ref, one in making.circles.items()}
+    names = _definition_names(builder.recursive)
+    defs = {names[ref]: one for ref, one in builder.recursive.items()}
     refs = {ref: f"#/$defs/{name}" for ref, name in names.items()}
-    renamed: dict[str, Any] = _renamed({**made, "$defs": defs}, refs)
+    renamed: dict[str, Any] = _rename_references({**made, "$defs": defs}, refs)
     return renamed
 
 
-def _names(refs: Iterable[str]) -> dict[str, str]:
-    """A name for each reference: the last part of it, made different where it isn't."""
+def _definition_names(refs: Iterable[str]) -> dict[str, str]:
+    """A unique name for each reference, from its last part."""
     names: dict[str, str] = {}
     for ref in refs:
         name = ref.rsplit("/", 1)[-1].strip("#") or "root"
@@ -47,45 +48,46 @@ def _names(refs: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def _renamed(made: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401
-    if isinstance(made, dict):
-        return {
-            key: names[one] if key == "$ref" and isinstance(one, str) else _renamed(one, names)
-            for key, one in made.items()
-        }
-    return [_renamed(one, names) for one in made] if isinstance(made, list) else made
+def _rename_references(made: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401
+    if isinstance(made, list):
+        return [_rename_references(item, names) for item in made]
+    if not isinstance(made, dict):
+        return made
+    renamed = {key: _rename_references(value, names) for key, value in made.items()}
+    ref = made.get("$ref")
+    return {**renamed, "$ref": names[ref]} if isinstance(ref, str) else renamed
 
 
 def _hints(node: SchemaNode) -> dict[str, Any]:
-    return {key: node[key] for key in _HINTS if node.get(key)}
+    return {key: node[key] for key in _HINT_KEYWORDS if node.get(key)}
 
 
-class _Guiding:
+class _SchemaBuilder:
     def __init__(self, root: SchemaNode) -> None:
         self.root = root
-        self.circles: dict[str, dict[str, Any]] = {}
+        self.recursive: dict[str, dict[str, Any]] = {}
 
     def node(self, node: object, within: tuple[str, ...]) -> dict[str, Any]:
-        """`within`: the references that were followed to this node."""
+        """The decoding schema of a node; `within` are the references that were followed to it."""
         if not isinstance(node, Mapping) or not node:
             return {}
         ref = node.get("$ref")
         if isinstance(ref, str):
-            return self._referred(node, ref, within)
+            return self._reference(node, ref, within)
         node = resolve(self.root, node)
-        return {**_hints(node), **self._kind(node, within)}
+        return {**_hints(node), **self._constraints(node, within)}
 
-    def _referred(self, node: SchemaNode, ref: str, within: tuple[str, ...]) -> dict[str, Any]:
+    def _reference(self, node: SchemaNode, ref: str, within: tuple[str, ...]) -> dict[str, Any]:
         if ref in within:
-            self.circles.setdefault(ref, {})
+            self.recursive.setdefault(ref, {})
         else:
             made = self.node(lookup(self.root, ref), (*within, ref))
-            if ref not in self.circles:
+            if ref not in self.recursive:
                 return {**made, **_hints(node)}
-            self.circles[ref] = made
+            self.recursive[ref] = made
         return {"$ref": ref, **_hints(node)}
 
-    def _kind(self, node: SchemaNode, within: tuple[str, ...]) -> dict[str, Any]:
+    def _constraints(self, node: SchemaNode, within: tuple[str, ...]) -> dict[str, Any]:
         if "const" in node:
             return {"const": node["const"]}
         if "enum" in node:
@@ -102,7 +104,7 @@ class _Guiding:
         if kind == "array" or "items" in node:
             return self._array(node, within)
         if kind == "string":
-            date = {"format": node["format"]} if node.get("format") in _FORMATS else {}
+            date = {"format": node["format"]} if node.get("format") in _DATE_FORMATS else {}
             return {"type": "string", **date}
         return {"type": kind} if kind else {}
 
@@ -131,16 +133,15 @@ class _Guiding:
 
 
 def _nullable(node: dict[str, Any]) -> dict[str, Any]:
-    """A single value may be null, and what would go round in a circle; an object or a list can be
-    empty instead."""
+    """Allows null for scalars and recursive references; objects and lists can be empty instead."""
     if "$ref" in node:
         single = True
     elif "enum" in node:
         single = None not in node["enum"]
     elif "anyOf" in node:
-        single = all(one.get("type") in _SINGLE or "enum" in one for one in node["anyOf"])
+        single = all(one.get("type") in _SCALAR_TYPES or "enum" in one for one in node["anyOf"])
     else:
-        single = node.get("type") in _SINGLE
+        single = node.get("type") in _SCALAR_TYPES
     if not single or is_null(node):
         return node
     hints = _hints(node)

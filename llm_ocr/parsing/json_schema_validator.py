@@ -1,8 +1,7 @@
-"""A JSON Schema as a user's schema: validation that loses nothing, with the library `jsonschema`.
+"""Validate raw objects with a JSON Schema, keeping every valid field of an invalid object.
 
-The fields are walked here, so that each is held against its own part of the schema; what a part
-says of a value, and of an object as a whole, the library decides. JSON Schema coerces nothing:
-`"12.50"` is no number.
+This module walks the fields and validates each with its part of the schema, and each object as a
+whole, by the library `jsonschema`. JSON Schema coerces nothing: `"12.50"` is not a number.
 """
 
 import re
@@ -24,9 +23,9 @@ from llm_ocr.parsing.validation import (
     to_json,
 )
 
-_LONGEST_REASON = 300
-# Of an object: what is held against its fields one by one, or says nothing about values.
-_FIELDS = {
+_MAX_REASON_CHARACTERS = 300
+# Keywords of an object that apply to its fields one by one, or not to values at all.
+_FIELD_KEYWORDS = {
     *("properties", "required", "additionalProperties", "patternProperties", "type"),
     *("$defs", "definitions", "$schema", "$id", "$comment", "title", "description", "default"),
     *("examples", "aliases", "merge"),
@@ -34,11 +33,11 @@ _FIELDS = {
 
 
 class InvalidValueError(Exception):
-    """A value that its part of the schema doesn't take."""
+    """A value is invalid by its part of the schema."""
 
 
 class JsonSchemaValidator:
-    """Holds raw objects against a JSON Schema; `schema` must be valid and stand for itself."""
+    """Validates raw objects with a JSON Schema, which must be valid and self-contained."""
 
     def __init__(self, schema: SchemaNode) -> None:
         self._root = schema
@@ -48,74 +47,75 @@ class JsonSchemaValidator:
     def __call__(self, raw: Mapping[str, Any]) -> ValidatedRecord:
         errors: list[FieldError] = []
         root = resolve(self._root, self._root)
-        fields = self._object(root, raw, "", errors)
+        fields = self._validate_object(root, raw, "", errors)
         whole = {name: null_non_finite(one, name, errors) for name, one in fields.items()}
         return ValidatedRecord(whole, tuple(errors))
 
-    def _value(self, node: Any, value: Any, path: str, errors: list[FieldError]) -> Any:  # noqa: ANN401
+    def _validate_value(self, node: Any, value: Any, path: str, errors: list[FieldError]) -> Any:  # noqa: ANN401
         """The value as the record has it; InvalidError where the schema doesn't take it."""
         if not isinstance(node, Mapping):
-            return self._single({"not": {}} if node is False else {}, value)
+            return self._validate_whole({"not": {}} if node is False else {}, value)
         node = resolve(self._root, node)
         either = alternatives(node)
         given = [one for one in either if not is_null(one)]
         if len(given) == 1 and "properties" not in node:
             if value is None and len(either) > 1:
                 return None
-            return self._value(given[0], value, path, errors)
-        if isinstance(value, Mapping) and ("properties" in node or _values(node)):
-            return self._object(node, value, path, errors)
+            return self._validate_value(given[0], value, path, errors)
+        if isinstance(value, Mapping) and ("properties" in node or _has_open_keys(node)):
+            return self._validate_object(node, value, path, errors)
         if isinstance(value, list) and isinstance(node.get("items"), Mapping):
-            return self._list(node, value, path, errors)
-        return self._single(node, value)
+            return self._validate_list(node, value, path, errors)
+        return self._validate_whole(node, value)
 
-    def _single(self, node: SchemaNode, value: Any) -> Any:  # noqa: ANN401
+    def _validate_whole(self, node: SchemaNode, value: Any) -> Any:  # noqa: ANN401
         try:
             error = best_match(self._validator.evolve(schema=node).iter_errors(value))
         except (re.error, RecursionError) as problem:
             raise InvalidValueError(describe_error(problem)) from None
         if error is not None:
             where = ".".join(str(part) for part in error.absolute_path)
-            raise InvalidValueError(_short(f"{where}: {error.message}" if where else error.message))
+            raise InvalidValueError(
+                _abbreviate(f"{where}: {error.message}" if where else error.message)
+            )
         return value
 
-    def _list(
+    def _validate_list(
         self, node: SchemaNode, value: list[Any], path: str, errors: list[FieldError]
     ) -> list[Any]:
-        self._single({key: one for key, one in node.items() if key != "items"}, value)
+        self._validate_whole({key: one for key, one in node.items() if key != "items"}, value)
         made = []
         for place, item in enumerate(value):
             where = f"{path}.{place}"
             try:
-                made.append(self._value(node["items"], item, where, errors))
+                made.append(self._validate_value(node["items"], item, where, errors))
             except InvalidValueError as problem:
                 errors.append(FieldError(where, to_json(item), str(problem)))
-                made.append(None)  # in its place, so that the others keep theirs
+                made.append(None)  # so that the others keep their indices
         return made
 
-    def _object(
+    def _validate_object(
         self, node: SchemaNode, value: Mapping[str, Any], path: str, errors: list[FieldError]
     ) -> dict[str, Any]:
         inside = f"{path}." if path else ""
         made: dict[str, Any] = {}
         used: set[str] = set()
         for name, part in node.get("properties", {}).items():
-            key = next((one for one in _keys(name, part) if one in value), name)
+            key = next((one for one in _accepted_keys(name, part) if one in value), name)
             used.add(key)
             needed = name in node.get("required", ())
-            made[name] = self._field(part, value, key, needed, f"{inside}{name}", errors)
-        others = {
-            key for name, part in node.get("properties", {}).items() for key in _keys(name, part)
-        }
+            made[name] = self._validate_field(part, value, key, needed, f"{inside}{name}", errors)
+        properties = node.get("properties", {}).items()
+        known = {key for name, part in properties for key in _accepted_keys(name, part)}
         for key, item in value.items():
-            if key in others - used:
+            if key in known - used:
                 errors.append(FieldError(f"{inside}{key}", to_json(item), DUPLICATE_ALIAS))
             elif key not in used:
-                self._strange(node, key, item, made, f"{inside}{key}", errors)
-        errors.extend(self._checks(node, made, path))
+                self._validate_extra(node, key, item, made, f"{inside}{key}", errors)
+        errors.extend(self._check_object(node, made, path))
         return made
 
-    def _field(
+    def _validate_field(
         self,
         part: Any,  # noqa: ANN401
         value: Mapping[str, Any],
@@ -130,7 +130,7 @@ class JsonSchemaValidator:
                 errors.append(FieldError(path, None, MISSING_FIELD))
             return default
         try:
-            return self._value(part, value[key], path, errors)
+            return self._validate_value(part, value[key], path, errors)
         except InvalidValueError as problem:
             if value[key] is not None or (needed and default is None):
                 errors.append(FieldError(path, to_json(value[key]), str(problem)))
@@ -141,7 +141,7 @@ class JsonSchemaValidator:
             return None
         return deepcopy(resolve(self._root, part).get("default"))
 
-    def _strange(
+    def _validate_extra(
         self,
         node: SchemaNode,
         key: str,
@@ -150,7 +150,7 @@ class JsonSchemaValidator:
         path: str,
         errors: list[FieldError],
     ) -> None:
-        """A key that is no property: kept where the schema says that there may be others."""
+        """A key that is not a property: kept if the schema allows additional ones."""
         patterns = node.get("patternProperties", {})
         matched = [part for pattern, part in patterns.items() if _matches(pattern, key)]
         allowed = matched[0] if matched else node.get("additionalProperties")
@@ -158,24 +158,28 @@ class JsonSchemaValidator:
             errors.append(FieldError(path, to_json(item), UNKNOWN_FIELD))
             return
         try:
-            made[key] = self._value(allowed, item, path, errors)
+            made[key] = self._validate_value(allowed, item, path, errors)
         except InvalidValueError as problem:
             errors.append(FieldError(path, to_json(item), str(problem)))
             made[key] = None
 
-    def _checks(self, node: SchemaNode, made: dict[str, Any], path: str) -> Iterator[FieldError]:
-        """What the schema says of the object as a whole."""
-        said = {key: one for key, one in node.items() if key not in _FIELDS}
-        if not said:
+    def _check_object(
+        self, node: SchemaNode, made: dict[str, Any], path: str
+    ) -> Iterator[FieldError]:
+        """Errors of the object as a whole."""
+        rules = {key: rule for key, rule in node.items() if key not in _FIELD_KEYWORDS}
+        if not rules:
             return
         given = {key: one for key, one in made.items() if one is not None}
-        for error in self._validator.evolve(schema=said).iter_errors(given):
+        for error in self._validator.evolve(schema=rules).iter_errors(given):
             where = [path, *(str(part) for part in error.absolute_path)]
-            yield FieldError(".".join(part for part in where if part), None, _short(error.message))
+            yield FieldError(
+                ".".join(part for part in where if part), None, _abbreviate(error.message)
+            )
 
 
-def _keys(name: str, part: object) -> list[str]:
-    """The names by which a field may come."""
+def _accepted_keys(name: str, part: object) -> list[str]:
+    """The keys that are accepted for a field: its name and aliases."""
     return [name, *(part.get("aliases", ()) if isinstance(part, Mapping) else ())]
 
 
@@ -186,9 +190,10 @@ def _matches(pattern: str, key: str) -> bool:
         return False
 
 
-def _values(node: SchemaNode) -> bool:
+def _has_open_keys(node: SchemaNode) -> bool:
     return isinstance(node.get("additionalProperties"), Mapping) or "patternProperties" in node
 
 
-def _short(said: str) -> str:
-    return said if len(said) <= _LONGEST_REASON else said[:_LONGEST_REASON] + "…"
+def _abbreviate(reason: str) -> str:
+    is_long = len(reason) > _MAX_REASON_CHARACTERS
+    return reason[:_MAX_REASON_CHARACTERS] + "…" if is_long else reason

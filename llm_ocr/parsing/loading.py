@@ -83,7 +83,7 @@ def schema_from_model(model: ModelClass, name: str = "", source: str = "") -> Lo
     if issubclass(model, RootModel) or not model.model_fields:
         raise SchemaError(f"{what} has no fields: give a model whose fields are the record's")
     try:
-        checked = PydanticValidator.of(model)
+        checked = PydanticValidator.for_model(model)
         json_schema = decoding_schema(checked.json_schema())
     except (PydanticUserError, NameError, TypeError) as error:
         said = str(error).split("\n")[0]

@@ -1,4 +1,4 @@
-"""A pydantic model as a schema: what decoding is guided by, and validation that loses nothing."""
+"""Validate raw objects with a pydantic model, keeping every valid field of an invalid object."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -24,8 +24,8 @@ from llm_ocr.parsing.validation import (
 )
 
 
-class _Guiding(GenerateJsonSchema):
-    """Decimals are numbers: a string could hold any way to write one."""
+class _SchemaGenerator(GenerateJsonSchema):
+    """Describes Decimals as numbers: a string would allow any format."""
 
     def decimal_schema(self, schema: core_schema.DecimalSchema) -> dict[str, Any]:
         return {"type": "number"}
@@ -33,48 +33,48 @@ class _Guiding(GenerateJsonSchema):
 
 @dataclass(frozen=True)
 class PydanticValidator:
-    """Holds raw objects against a model; what pydantic coerces is coerced."""
+    """Validates raw objects with a model, with pydantic's coercions."""
 
     model: ModelClass
     tolerant: ModelClass
 
     @classmethod
-    def of(cls, model: ModelClass) -> "PydanticValidator":
+    def for_model(cls, model: ModelClass) -> "PydanticValidator":
         return cls(model, tolerant_model(model))
 
     def json_schema(self) -> dict[str, Any]:
-        """Of the model with its fields under their names, the aliases as hints."""
-        return self.tolerant.model_json_schema(by_alias=False, schema_generator=_Guiding)
+        """The model's schema by field names; aliases are hints."""
+        return self.tolerant.model_json_schema(by_alias=False, schema_generator=_SchemaGenerator)
 
     def __call__(self, raw: Mapping[str, Any]) -> ValidatedRecord:
-        trail = ValidationContext()
-        token = VALIDATION.set(trail)
+        context = ValidationContext()
+        token = VALIDATION.set(context)
         try:
-            made = self._instance(dict(raw), trail)
-            errors = [*trail.errors, *_strange(made)]
-            fields, lost = self._dumped(made)
+            made = self._validate(dict(raw), context)
+            errors = [*context.errors, *_unknown_and_missing(made)]
+            fields, lost = self._dump(made)
         finally:
             VALIDATION.reset(token)
         return ValidatedRecord(fields, (*errors, *lost))
 
-    def _instance(self, raw: dict[str, Any], trail: ValidationContext) -> BaseModel:
-        """The twin's instance; an empty one if even the twin can't take the object."""
+    def _validate(self, raw: dict[str, Any], context: ValidationContext) -> BaseModel:
+        """The tolerant model's instance; an empty one if even that model rejects the object."""
         try:
             made = self.tolerant.model_validate(raw)
             if isinstance(made, BaseModel):
                 return made
-            problem = f"a validator of the model made a {type(made).__name__} of it"
+            problem = f"a validator of the model returned a {type(made).__name__}"
         except Exception as error:  # noqa: BLE001 - a user's __init__ may raise anything
             problem = describe_error(error)
-        trail.errors.append(FieldError("", to_json(raw), problem))
+        context.errors.append(FieldError("", to_json(raw), problem))
         try:
             return self.tolerant.model_construct()
         except Exception as error:  # noqa: BLE001 - a user's private attributes may raise anything
-            trail.errors.append(FieldError("", None, describe_error(error)))
-            return _bare(self.tolerant)
+            context.errors.append(FieldError("", None, describe_error(error)))
+            return _empty_instance(self.tolerant)
 
-    def _dumped(self, made: BaseModel) -> tuple[dict[str, Any], list[FieldError]]:
-        """The fields as JSON has them; null for one that can't be."""
+    def _dump(self, made: BaseModel) -> tuple[dict[str, Any], list[FieldError]]:
+        """The fields as JSON values; null for one that can't be serialized."""
         fields: dict[str, Any] = {}
         errors: list[FieldError] = []
         for name in (*type(made).model_fields, *(made.model_extra or ())):
@@ -94,8 +94,8 @@ class PydanticValidator:
         return fields, errors
 
 
-def _bare(model: ModelClass) -> BaseModel:
-    """An instance all of whose fields are null, made without anything of the user's."""
+def _empty_instance(model: ModelClass) -> BaseModel:
+    """An instance whose fields are all null, created without running any code of the user."""
     made = BaseModel.__new__(model)
     state: dict[str, Any] = {"fields_set": set(), "extra": {}, "private": None}
     object.__setattr__(made, "__dict__", dict.fromkeys(model.model_fields))
@@ -104,18 +104,18 @@ def _bare(model: ModelClass) -> BaseModel:
     return made
 
 
-def _strange(made: BaseModel) -> Iterator[FieldError]:
-    """Keys that the models don't know (taken out), and fields that should be there and aren't."""
+def _unknown_and_missing(made: BaseModel) -> Iterator[FieldError]:
+    """Errors for unknown keys, which are removed, and for required fields that are missing."""
     todo: deque[tuple[object, tuple[str, ...]]] = deque([(made, ())])
     while todo:
         value, path = todo.popleft()
         if isinstance(value, BaseModel):
-            yield from _of_model(value, path)
+            yield from _model_errors(value, path)
         if len(path) < MAX_DEPTH:
-            todo.extend((one, (*path, key)) for key, one in _inner(value))
+            todo.extend((one, (*path, key)) for key, one in _children(value))
 
 
-def _inner(value: object) -> Iterator[tuple[str, object]]:
+def _children(value: object) -> Iterator[tuple[str, object]]:
     if isinstance(value, BaseModel):
         yield from ((name, value.__dict__.get(name)) for name in type(value).model_fields)
     elif isinstance(value, list | tuple):
@@ -124,7 +124,7 @@ def _inner(value: object) -> Iterator[tuple[str, object]]:
         yield from ((str(key), one) for key, one in value.items())
 
 
-def _of_model(made: BaseModel, path: tuple[str, ...]) -> Iterator[FieldError]:
+def _model_errors(made: BaseModel, path: tuple[str, ...]) -> Iterator[FieldError]:
     model = original_model(type(made))
     extra = made.__pydantic_extra__ or {}
     known = {

@@ -1,12 +1,12 @@
-"""A pydantic model's twin that loses no field for another.
+"""Derive a tolerant variant of a pydantic model, in which an invalid field doesn't affect others.
 
-The twin is a subclass with the same fields and validators. Where one raises, the value there
-becomes its default (null where it has none), the error goes on the trail, and the rest goes on;
-pydantic itself gives up the whole model. Fields that no default was given for may be missing, and
-strange keys are kept for whoever lists them.
+The tolerant model is a subclass with the same fields and validators. Where one raises, the value
+becomes the field's default (null if it has none), the error is collected, and validation continues;
+pydantic itself rejects the whole model. Required fields may be missing, and unknown keys are kept
+for the caller to list.
 
-Models within unions of several types stay as they are: of a union the first member that takes a
-value is right, and a twin takes every object.
+Models within unions of several types stay strict: the first member of a union that accepts a value
+is chosen, and a tolerant model accepts every object.
 """
 
 import inspect
@@ -36,16 +36,16 @@ from llm_ocr.parsing.validation import VALIDATION
 ModelClass = type[BaseModel]
 _Handler = ValidatorFunctionWrapHandler
 
-_LISTS = (list, set, frozenset, Sequence)
-_DICTS = (dict, Mapping, MutableMapping)
-_NO_NULL = "; null stands in the record, which the schema doesn't take"
-# The twin's own validators come last, and so stand around those of the model.
-_KEEP = "_keep_the_other_fields"
+_LIST_TYPES = (list, set, frozenset, Sequence)
+_DICT_TYPES = (dict, Mapping, MutableMapping)
+_NULL_NOT_ALLOWED = "; the record has null here, which the schema does not allow"
+# The tolerant model's own validators come last, and so wrap those of the model.
+_FIELD_GUARD = "_keep_the_other_fields"
 
 
 @dataclass(frozen=True)
 class AliasHints:
-    """Puts a field's aliases into its JSON schema, for those who look for it on a page."""
+    """Adds a field's aliases to its JSON schema, where the model looks for them."""
 
     aliases: tuple[str, ...]
 
@@ -62,28 +62,30 @@ class AliasHints:
 
 
 def tolerant_model(model: ModelClass) -> ModelClass:
-    """The twin of `model`, and of the models in it."""
-    making = _Making()
-    twin = making.twin(model)
-    for one in making.twins.values():
-        one.model_rebuild(force=True, _types_namespace=making.names)
-    return twin
+    """The tolerant variant of `model`, and of the models in its fields."""
+    builder = _ModelBuilder()
+    tolerant = builder.build(model)
+    for built in builder.models.values():
+        built.model_rebuild(force=True, _types_namespace=builder.names)
+    return tolerant
 
 
 def original_model(model: ModelClass) -> ModelClass:
-    """The model that a twin is of; any other model itself."""
-    return model.__bases__[0] if _KEEP in vars(model) else model
+    """The model that a tolerant model was derived from; any other model itself."""
+    return model.__bases__[0] if _FIELD_GUARD in vars(model) else model
 
 
 @dataclass
-class _Making:
-    twins: dict[ModelClass, ModelClass] = field(default_factory=dict)
-    names: dict[str, Any] = field(default_factory=dict)
-    begun: dict[ModelClass, str] = field(default_factory=dict)
+class _ModelBuilder:
+    """Builds tolerant models; `placeholders` name those that a recursive model refers to."""
 
-    def twin(self, model: ModelClass) -> ModelClass:
-        model.model_rebuild()  # a field's type may have been defined after it
-        self.begun[model] = f"Twin{len(self.begun)}"
+    models: dict[ModelClass, ModelClass] = field(default_factory=dict)
+    names: dict[str, Any] = field(default_factory=dict)
+    placeholders: dict[ModelClass, str] = field(default_factory=dict)
+
+    def build(self, model: ModelClass) -> ModelClass:
+        model.model_rebuild()  # a field's type may be defined after the model
+        self.placeholders[model] = f"Tolerant{len(self.placeholders)}"
         fields = {name: self._field(name, info) for name, info in model.model_fields.items()}
         body = {
             "__module__": model.__module__,
@@ -98,19 +100,19 @@ class _Making:
                 defer_build=True,
                 protected_namespaces=(),
             ),
-            _KEEP: field_validator("*", mode="wrap")(_kept_field),
+            _FIELD_GUARD: field_validator("*", mode="wrap")(_guard_field),
             **fields,
-            **_checks(model),
+            **_guard_checks(model),
         }
         made = types.new_class(model.__name__, (model,), {}, lambda space: space.update(body))
-        self.twins[model] = made
-        self.names[self.begun[model]] = made
+        self.models[model] = made
+        self.names[self.placeholders[model]] = made
         return made
 
     def _field(self, name: str, info: FieldInfo) -> FieldInfo:
         made = copy(info)
         if info.default_factory is not None:
-            made.default_factory = _factory(name, info)
+            made.default_factory = _guard_factory(name, info)
         made.annotation = self._annotation(info.annotation)
         if info.is_required():
             made.default, made.validate_default = None, False
@@ -119,7 +121,7 @@ class _Making:
         return made
 
     def _annotation(self, kind: Any) -> Any:  # noqa: ANN401
-        """A type with twins for its models, and with lists whose items fail one by one."""
+        """The type with tolerant models for its models, and lists whose items fail one by one."""
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             return self._model(kind)
         origin, inner = get_origin(kind), get_args(kind)
@@ -128,41 +130,41 @@ class _Making:
         if origin in (Union, types.UnionType):
             several = sum(one is not type(None) for one in inner) > 1
             return kind if several else Union[tuple(self._annotation(one) for one in inner)]  # noqa: UP007
-        if origin in _LISTS or origin is tuple:
-            items = tuple(one if one is Ellipsis else self._item(one) for one in inner)
-            return self._wrapped(origin[items], _listed)
-        if origin in _DICTS:
-            key = self._wrapped(inner[0], _key)
-            value = self._wrapped(self._annotation(inner[1]), _valued)
-            return self._wrapped(origin[key, value], _listed)
+        if origin in _LIST_TYPES or origin is tuple:
+            items = tuple(one if one is Ellipsis else self._guard_item(one) for one in inner)
+            return self._wrap(origin[items], _guard_items)
+        if origin in _DICT_TYPES:
+            key = self._wrap(inner[0], _track_key)
+            value = self._wrap(self._annotation(inner[1]), _guard_value)
+            return self._wrap(origin[key, value], _guard_items)
         return kind
 
-    def _item(self, kind: Any) -> Any:  # noqa: ANN401
-        return self._wrapped(self._annotation(kind), _item)
+    def _guard_item(self, kind: Any) -> Any:  # noqa: ANN401
+        return self._wrap(self._annotation(kind), _guard_item)
 
-    def _wrapped(self, kind: Any, validator: Callable[[Any, _Handler], Any]) -> Any:  # noqa: ANN401
+    def _wrap(self, kind: Any, validator: Callable[[Any, _Handler], Any]) -> Any:  # noqa: ANN401
         return Annotated[kind, WrapValidator(validator)]
 
     def _model(self, kind: ModelClass) -> Any:  # noqa: ANN401
         if issubclass(kind, RootModel):
             return kind
-        if kind in self.begun:
-            return self.twins.get(kind) or ForwardRef(self.begun[kind])
-        return self.twin(kind)
+        if kind in self.placeholders:
+            return self.models.get(kind) or ForwardRef(self.placeholders[kind])
+        return self.build(kind)
 
 
 def field_aliases(info: FieldInfo) -> tuple[str, ...]:
-    """The other names of a field, in words."""
+    """The aliases of a field."""
     given = info.validation_alias
     choices = given.choices if isinstance(given, AliasChoices) else [given, info.alias]
     return tuple(dict.fromkeys(one for one in choices if isinstance(one, str)))
 
 
-def _kept_field(cls: ModelClass, value: Any, handler: _Handler, info: ValidationInfo) -> Any:  # noqa: ANN401
-    trail = VALIDATION.get()
+def _guard_field(cls: ModelClass, value: Any, handler: _Handler, info: ValidationInfo) -> Any:  # noqa: ANN401
+    context = VALIDATION.get()
     name = str(info.field_name)
-    with trail.at(name):
-        if trail.here in trail.lost:  # this is its default, which is validated too
+    with context.entering(name):
+        if context.location in context.rejected:  # the value is its default, which is validated too
             return value
         try:
             return handler(value)
@@ -172,23 +174,23 @@ def _kept_field(cls: ModelClass, value: Any, handler: _Handler, info: Validation
             info_of = original_model(cls).model_fields[name]
             if info_of.is_required():
                 null = type(None) in get_args(info_of.annotation)
-                trail.lose(value, error, "" if null else _NO_NULL)
-            elif value is not None:  # null for a field with a default is one that isn't there
-                trail.lose(value, error)
+                context.reject(value, error, "" if null else _NULL_NOT_ALLOWED)
+            elif value is not None:  # null for a field with a default counts as missing
+                context.reject(value, error)
             raise PydanticUseDefault from None
 
 
-def _factory(name: str, info: FieldInfo) -> Callable[..., Any]:
-    """The field's default factory, or null where it raises."""
+def _guard_factory(name: str, info: FieldInfo) -> Callable[..., Any]:
+    """The field's default factory, giving null where that raises."""
     make: Callable[..., Any] = info.default_factory  # type: ignore[assignment]
 
     def made(*given: Any) -> Any:  # noqa: ANN401
-        trail = VALIDATION.get()
-        with trail.at(name):
+        context = VALIDATION.get()
+        with context.entering(name):
             try:
                 return make(*given)
             except Exception as error:  # noqa: BLE001 - a user's factory may raise anything
-                trail.miss(error)
+                context.fail_default(error)
                 return None
 
     def of_values(values: dict[str, Any]) -> Any:  # noqa: ANN401
@@ -197,76 +199,78 @@ def _factory(name: str, info: FieldInfo) -> Callable[..., Any]:
     return of_values if info.default_factory_takes_validated_data else lambda: made()
 
 
-def _listed(value: Any, handler: _Handler) -> Any:  # noqa: ANN401
-    with VALIDATION.get().inside():
+def _guard_items(value: Any, handler: _Handler) -> Any:  # noqa: ANN401
+    with VALIDATION.get().container():
         return handler(value)
 
 
-def _item(value: Any, handler: _Handler) -> Any:  # noqa: ANN401
-    places = VALIDATION.get().places
-    places[-1] = str(int(places[-1]) + 1)
-    return _valued(value, handler)
+def _guard_item(value: Any, handler: _Handler) -> Any:  # noqa: ANN401
+    indices = VALIDATION.get().indices
+    indices[-1] = str(int(indices[-1]) + 1)
+    return _guard_value(value, handler)
 
 
-def _key(value: Any, handler: _Handler) -> Any:  # noqa: ANN401
-    VALIDATION.get().places[-1] = str(value)
+def _track_key(value: Any, handler: _Handler) -> Any:  # noqa: ANN401
+    VALIDATION.get().indices[-1] = str(value)
     return handler(value)
 
 
-def _valued(value: Any, handler: _Handler) -> Any:  # noqa: ANN401
-    """An item, or null in its place, so that the others keep theirs."""
-    trail = VALIDATION.get()
-    with trail.at(trail.places[-1]):
+def _guard_value(value: Any, handler: _Handler) -> Any:  # noqa: ANN401
+    """An item, or null instead of it, so that the others keep their indices."""
+    context = VALIDATION.get()
+    with context.entering(context.indices[-1]):
         try:
             return handler(value)
         except Exception as error:  # noqa: BLE001 - a user's validator may raise anything
-            trail.lose(value, error)
+            context.reject(value, error)
             return None
 
 
-def _checks(model: ModelClass) -> dict[str, Any]:
-    """The model's own model validators by name, each in a guard that keeps the fields."""
+def _guard_checks(model: ModelClass) -> dict[str, Any]:
+    """The model's own model validators by name, each wrapped so that its errors keep the fields."""
     found = model.__pydantic_decorators__.model_validators
-    guards = {name: _guard(name, one.func, one.info.mode) for name, one in found.items()}
+    guards = {name: _guard_check(name, one.func, one.info.mode) for name, one in found.items()}
     if model.model_post_init is not BaseModel.model_post_init:
 
         def model_post_init(self: BaseModel, context: Any, /) -> None:  # noqa: ANN401
             given = (self, context)
-            _guarded("model_post_init", model.model_post_init, given, lambda: None)
+            _call_check("model_post_init", model.model_post_init, given, lambda: None)
 
         guards["model_post_init"] = model_post_init
     return guards
 
 
-def _guard(name: str, check: Callable[..., Any], mode: str) -> Any:  # noqa: ANN401
+def _guard_check(name: str, check: Callable[..., Any], mode: str) -> Any:  # noqa: ANN401
     arguments = len(inspect.signature(check).parameters)
 
     if mode == "wrap":
 
         def wrap(cls: ModelClass, data: Any, handler: Any, info: ValidationInfo) -> Any:  # noqa: ANN401
-            return _guarded(name, check, (data, handler, info)[:arguments], lambda: handler(data))
+            return _call_check(
+                name, check, (data, handler, info)[:arguments], lambda: handler(data)
+            )
 
         return model_validator(mode="wrap")(classmethod(wrap))  # type: ignore[arg-type]
 
     if mode == "before":
 
         def before(cls: ModelClass, data: Any, info: ValidationInfo) -> Any:  # noqa: ANN401
-            return _guarded(name, check, (data, info)[:arguments], lambda: data)
+            return _call_check(name, check, (data, info)[:arguments], lambda: data)
 
         return model_validator(mode="before")(classmethod(before))  # type: ignore[arg-type]
 
     def after(self: BaseModel, info: ValidationInfo) -> Any:  # noqa: ANN401
-        done = _guarded(name, check, (self, info)[:arguments], lambda: self)
-        return self if done is None else done  # a check that forgot to return
+        done = _call_check(name, check, (self, info)[:arguments], lambda: self)
+        return self if done is None else done  # a validator that forgot to return
 
     return model_validator(mode="after")(after)
 
 
-def _guarded(
+def _call_check(
     name: str, check: Callable[..., Any], given: tuple[Any, ...], instead: Callable[[], Any]
 ) -> Any:  # noqa: ANN401
     try:
         return check(*given)
     except Exception as error:  # noqa: BLE001 - a user's validator may raise anything
-        VALIDATION.get().fail(name, error)
+        VALIDATION.get().fail_check(name, error)
     return instead()

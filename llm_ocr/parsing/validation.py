@@ -1,4 +1,4 @@
-"""Where a validation stands in a record, and what it found wrong there."""
+"""Track the location of a validation in a record, and collect its errors."""
 
 import json
 from collections.abc import Iterator
@@ -13,30 +13,30 @@ from pydantic import ValidationError
 from llm_ocr.parsing.schema import FieldError
 
 UNKNOWN_FIELD = "not a field of the schema"
-DUPLICATE_ALIAS = "another name of a field that has its value already"
+DUPLICATE_ALIAS = "another name of a field that already has a value"
 MISSING_FIELD = "missing, and the schema has no default for it"
 
 
 @dataclass
 class ValidationContext:
-    """The names and places that lead to what is being validated.
+    """The path to the value that is being validated, and the errors found so far.
 
-    pydantic tells a validator the name of its field, and not the place in a list: `places` holds,
-    for each list or dict that is open, the place last looked at.
+    pydantic passes the name of its field to a validator, but not the index in a list: `indices`
+    has the current index or key of each open list or dict.
     """
 
     path: list[str] = field(default_factory=list)
-    places: list[str] = field(default_factory=list)
+    indices: list[str] = field(default_factory=list)
     errors: list[FieldError] = field(default_factory=list)
-    lost: set[str] = field(default_factory=set)
-    unmade: set[str] = field(default_factory=set)
+    rejected: set[str] = field(default_factory=set)
+    failed_defaults: set[str] = field(default_factory=set)
 
     @property
-    def here(self) -> str:
+    def location(self) -> str:
         return ".".join(self.path)
 
     @contextmanager
-    def at(self, part: str) -> Iterator[None]:
+    def entering(self, part: str) -> Iterator[None]:
         self.path.append(part)
         try:
             yield
@@ -44,42 +44,40 @@ class ValidationContext:
             self.path.pop()
 
     @contextmanager
-    def inside(self) -> Iterator[None]:
+    def container(self) -> Iterator[None]:
         """Within a list or a dict."""
-        self.places.append("-1")
+        self.indices.append("-1")
         try:
             yield
         finally:
-            self.places.pop()
+            self.indices.pop()
 
-    def lose(self, value: object, error: Exception, note: str = "") -> None:
-        """The value here isn't valid, and is not in the record."""
-        self.lost.add(self.here)
-        self.errors.append(FieldError(self.here, to_json(value), describe_error(error) + note))
+    def reject(self, value: object, error: Exception, note: str = "") -> None:
+        """Report the value at this location as invalid: it is not in the record."""
+        self.rejected.add(self.location)
+        self.errors.append(FieldError(self.location, to_json(value), describe_error(error) + note))
 
-    def miss(self, error: Exception) -> None:
-        """The default here can't be made, and is null in the record."""
-        if self.here not in self.unmade:
-            self.unmade.add(self.here)
-            said = f"its default could not be made: {describe_error(error)}"
-            self.errors.append(FieldError(self.here, None, said))
-        self.lost.add(self.here)
+    def fail_default(self, error: Exception) -> None:
+        """Report that the default at this location can't be computed: the record has null."""
+        if self.location not in self.failed_defaults:
+            self.failed_defaults.add(self.location)
+            message = f"the default could not be computed: {describe_error(error)}"
+            self.errors.append(FieldError(self.location, None, message))
+        self.rejected.add(self.location)
 
-    def fail(self, check: str, error: Exception) -> None:
-        """A check of the model here failed; its fields stay."""
-        said = describe_error(error) if isinstance(error, ValueError | AssertionError) else ""
-        self.errors.append(
-            FieldError(
-                self.here, None, said or f"{check} could not be checked: {describe_error(error)}"
-            )
-        )
+    def fail_check(self, check: str, error: Exception) -> None:
+        """Report that a check of the model at this location failed; its fields are kept."""
+        message = describe_error(error)
+        if not isinstance(error, ValueError | AssertionError):
+            message = f"{check} could not be checked: {message}"
+        self.errors.append(FieldError(self.location, None, message))
 
 
-VALIDATION: ContextVar[ValidationContext] = ContextVar("TRAIL")
+VALIDATION: ContextVar[ValidationContext] = ContextVar("VALIDATION")
 
 
 def to_json(value: object) -> str:
-    """A raw value as JSON, or as Python shows it where it is none."""
+    """A raw value as JSON, or its repr if JSON can't represent it."""
     try:
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
@@ -91,25 +89,25 @@ def to_json(value: object) -> str:
 
 
 def describe_error(error: Exception) -> str:
-    """What is wrong, in one line."""
+    """The error in one line."""
     if isinstance(error, ValidationError):
-        said = (_line(one["loc"], one["msg"]) for one in error.errors(include_url=False))
-        return "; ".join(dict.fromkeys(said))
+        lines = (_error_line(item["loc"], item["msg"]) for item in error.errors(include_url=False))
+        return "; ".join(dict.fromkeys(lines))
     if isinstance(error, ValueError | AssertionError):
         return str(error) or type(error).__name__
     return f"{type(error).__name__}: {error}"
 
 
-def _line(where: tuple[int | str, ...], message: str) -> str:
+def _error_line(where: tuple[int | str, ...], message: str) -> str:
     for prefix in ("Value error, ", "Assertion failed, "):
         message = message.removeprefix(prefix)
     return f"{'.'.join(map(str, where))}: {message}" if where else message
 
 
 def null_non_finite(value: Any, path: str, errors: list[FieldError]) -> Any:  # noqa: ANN401
-    """A value without numbers that JSON doesn't have."""
+    """The value with null for numbers that JSON can't represent, which are reported."""
     if isinstance(value, float) and not isfinite(value):
-        errors.append(FieldError(path, str(value), "not a number that JSON has"))
+        errors.append(FieldError(path, str(value), "JSON cannot represent this number"))
         return None
     if isinstance(value, list):
         return [null_non_finite(one, f"{path}.{place}", errors) for place, one in enumerate(value)]

@@ -133,7 +133,7 @@ def test_of_two_objects_the_one_with_more_of_the_schema_is_taken() -> None:
     text = 'For example {"key": 1, "other": 2, "more": 3}. The answer: {"number": "A", "total": 5}'
     read = extract_json(text, KEYS)
     assert read.value == {"number": "A", "total": 5}
-    assert "2 JSON objects: the one that fits best is taken" in read.notes
+    assert "2 JSON objects: used the one that matches best" in read.notes
     assert extract_json(text).value == {"key": 1, "other": 2, "more": 3}
 
 
@@ -146,14 +146,14 @@ def test_a_field_may_come_by_an_alias() -> None:
 def test_of_two_equal_objects_the_first_is_taken() -> None:
     read = extract_json('{"total": 5}\n{"total": 6}', KEYS)
     assert read.value == {"total": 5}
-    assert read.notes == ("2 JSON objects: the one that fits best is taken",)
+    assert read.notes == ("2 JSON objects: used the one that matches best",)
 
 
 @pytest.mark.parametrize("comma", ["", ","])
 def test_a_key_that_comes_twice_is_told(comma: str) -> None:
     read = extract_json(f'{{"total": 5, "total": 6{comma}}}')
     assert read.value == {"total": 6}
-    assert any("total twice" in note and "5" in note for note in read.notes)
+    assert any("duplicate key total" in note and "5" in note for note in read.notes)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_what_is_nested_too_deep_is_left_out(text: str) -> None:
         value = next(iter(value.values())) if isinstance(value, dict) else value[0]
         depth += 1
     assert depth == 100
-    assert any("more than 100 levels" in note for note in read.notes)
+    assert any("deeper than 100 levels" in note for note in read.notes)
 
 
 def test_surrogates_that_no_file_can_hold_are_replaced() -> None:

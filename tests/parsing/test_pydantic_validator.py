@@ -184,7 +184,7 @@ def test_missing_required_fields_are_null_and_told() -> None:
 def test_null_for_a_required_field_is_told_with_what_stands_there() -> None:
     found = BILL.validate({"number": None})
     assert told(found)["number"][0] == "null"
-    assert "null stands in the record" in told(found)["number"][1]
+    assert "the record has null here" in told(found)["number"][1]
 
 
 def test_null_for_a_field_with_a_default_is_the_default() -> None:
@@ -420,7 +420,7 @@ def test_a_default_that_can_t_be_made_is_null_and_told(checked: bool) -> None:
         ("first", None),
         ("inner.0.first", None),
     ]
-    said = "its default could not be made: IndexError: list index out of range"
+    said = "the default could not be computed: IndexError: list index out of range"
     assert {error.reason for error in found.errors} == {said}
     wrong = of(Made, {"first": "x"})
     assert wrong.fields["first"] is None
@@ -440,7 +440,7 @@ def test_a_model_whose_parts_beside_the_fields_can_t_be_made_raises_nothing() ->
     assert found.fields == {"a": None, "b": None}
     paths = [error.path for error in found.errors]
     assert (paths.count("b"), paths.count("")) == (1, 2)
-    assert told(of(Odd, {"a": 4}))["b"][1].startswith("its default could not be made")
+    assert told(of(Odd, {"a": 4}))["b"][1].startswith("the default could not be computed")
     assert '{"a": 4}' in {error.value for error in found.errors}
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from llm_ocr.evaluation.readings import RunReadings
+from llm_ocr.evaluation.predictions import RunPredictions
 from llm_ocr.storage.store import open_snapshot
 from llm_ocr.tables.read import read_table
 
@@ -197,8 +197,8 @@ def _keep_run(out: Path, folder: Path) -> None:
     """The run's pages as Markdown files, without running headers, footers and page numbers, and
     how many lines of each document are said to be doubtful."""
     snapshot = open_snapshot(str(out))
-    readings = RunReadings(snapshot)
-    for page in readings.pages({name for name, _ in readings.numbers()}):
+    predictions = RunPredictions(snapshot)
+    for page in predictions.pages({name for name, _ in predictions.page_numbers()}):
         path = folder / f"{page.document}_pg{page.number}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page.markdown, encoding="utf-8")

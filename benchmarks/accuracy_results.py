@@ -10,10 +10,10 @@ from benchmarks.accuracy_engines import DOUBTS, Cost
 from benchmarks.page_scores import PageScore, score_page
 from benchmarks.page_totals import Totals, totals
 from benchmarks.pages.truth import read_page
-from llm_ocr.evaluation.page_tests import load_tests
-from llm_ocr.evaluation.readings import open_readings
-from llm_ocr.evaluation.rules import Verdict
-from llm_ocr.evaluation.scoring import TestResult, evaluate
+from llm_ocr.evaluation.olmocr_bench.page_tests import load_tests
+from llm_ocr.evaluation.olmocr_bench.rules import RuleVerdict
+from llm_ocr.evaluation.olmocr_bench.scoring import PageTestResult, evaluate
+from llm_ocr.evaluation.predictions import open_predictions
 
 KINDS = ("present", "absent", "order", "table")
 HANDWRITTEN = "mattsnotes"
@@ -87,7 +87,7 @@ def page_scores(truth: Path, said: Path) -> list[PageScore]:
 
 def bench_result(folder: Path, tests: Path) -> BenchResult:
     """The tests run over a folder of Markdown files."""
-    evaluation = evaluate(open_readings(str(folder)), load_tests([tests]))
+    evaluation = evaluate(open_predictions(str(folder)), load_tests([tests]))
     asked = [one for one in evaluation.results if one.test.kind in KINDS]
     written = [one for one in asked if HANDWRITTEN in one.test.pdf]
     printed = [one for one in asked if HANDWRITTEN not in one.test.pdf]
@@ -96,7 +96,7 @@ def bench_result(folder: Path, tests: Path) -> BenchResult:
         _passed(printed),
         _passed([one for one in printed if one.test.kind != "absent"]),
         _passed(written),
-        [one.test.id for one in asked if one.verdict is not Verdict.PASSED],
+        [one.test.id for one in asked if one.verdict is not RuleVerdict.PASSED],
         _doubts(folder / DOUBTS),
     )
 
@@ -115,5 +115,5 @@ def _doubts(path: Path) -> tuple[Passed, Passed] | None:
     return printed, written
 
 
-def _passed(results: Sequence[TestResult]) -> Passed:
-    return Passed(sum(one.verdict is Verdict.PASSED for one in results), len(results))
+def _passed(results: Sequence[PageTestResult]) -> Passed:
+    return Passed(sum(one.verdict is RuleVerdict.PASSED for one in results), len(results))

@@ -18,17 +18,22 @@ from benchmarks.pages.truth import (
     TITLE,
     TruePage,
 )
-from llm_ocr.evaluation.grids import html_tables, tables_of
 from llm_ocr.evaluation.headings import (
-    ALIKE,
+    MIN_SIMILARITY,
     Heading,
     HeadingScore,
-    compare_headings,
-    headings,
+    find_headings,
+    match_headings,
 )
-from llm_ocr.evaluation.order import SHORTEST, reading_order
-from llm_ocr.evaluation.tables import match_tables
-from llm_ocr.evaluation.text import bag_of_characters, bag_of_words, character_accuracy, plain
+from llm_ocr.evaluation.page_tables import read_html_tables, read_tables
+from llm_ocr.evaluation.reading_order import MIN_LENGTH, measure_reading_order
+from llm_ocr.evaluation.table_similarity import match_tables
+from llm_ocr.evaluation.text_similarity import (
+    bag_of_characters,
+    bag_of_words,
+    character_accuracy,
+    plain,
+)
 
 # Texts with an order of their own: where a figure, a table or a note goes, nobody can say.
 _ORDERED = frozenset({TITLE, HEADING, PARAGRAPH, LIST})
@@ -67,7 +72,7 @@ def score_page(page: TruePage, said: str) -> PageScore:
     text = plain(said)
     truths = list(_truths(page))
     ordered = [plain(block.markdown) for block in page.blocks if block.kind in _ORDERED]
-    order = reading_order([one for one in ordered if len(one) >= SHORTEST], said)
+    order = measure_reading_order([one for one in ordered if len(one) >= MIN_LENGTH], said)
     ruled, unruled = _tables(page, said)
     return PageScore(
         page.name,
@@ -139,18 +144,18 @@ def _headings(page: TruePage, said: str) -> HeadingScore:
     free = [_folded(block.text) for block in page.blocks if block.kind == LETTERHEAD]
     found = [
         one
-        for one in headings(said)
-        if not any(fuzz.ratio(one.text.casefold(), text) >= ALIKE for text in free)
+        for one in find_headings(said)
+        if not any(fuzz.ratio(one.text.casefold(), text) >= MIN_SIMILARITY for text in free)
     ]
     truth = [Heading(plain(one.text), one.level) for one in page.blocks if one.level]
-    return compare_headings(truth, found)
+    return match_headings(truth, found)
 
 
 def _tables(page: TruePage, said: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """TEDS of the ruled tables and of the others."""
     blocks = [block for block in page.blocks if block.kind == TABLE]
-    truth = [html_tables(block.html)[0] for block in blocks]
-    matches = match_tables(truth, tables_of(said))
+    truth = [read_html_tables(block.html)[0] for block in blocks]
+    matches = match_tables(truth, read_tables(said))
     pairs = list(zip(blocks, matches, strict=True))
     return (
         tuple(match.teds for block, match in pairs if block.ruled),

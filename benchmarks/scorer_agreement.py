@@ -22,11 +22,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from llm_ocr.evaluation.page_tests import load_tests
-from llm_ocr.evaluation.readings import FolderReadings, open_readings
-from llm_ocr.evaluation.rules import Verdict
-from llm_ocr.evaluation.scoring import evaluate
-from llm_ocr.evaluation.tables import PageTable, html_tables
+from llm_ocr.evaluation.olmocr_bench.page_tests import load_tests
+from llm_ocr.evaluation.olmocr_bench.rules import RuleVerdict
+from llm_ocr.evaluation.olmocr_bench.scoring import evaluate
+from llm_ocr.evaluation.page_tables import TableGrid, read_html_tables
+from llm_ocr.evaluation.predictions import FolderPredictions, open_predictions
 
 THEIRS = Path(__file__).with_name("olmocr_verdicts.py")
 TABLE = re.compile(r"<table\b.*?</table\s*>", re.DOTALL | re.IGNORECASE)
@@ -46,10 +46,10 @@ def swapped(text: str) -> str:
 
 
 def with_bars(text: str) -> str:
-    return TABLE.sub(lambda table: bars(html_tables(table.group())[0]), text)
+    return TABLE.sub(lambda table: bars(read_html_tables(table.group())[0]), text)
 
 
-def bars(table: PageTable) -> str:
+def bars(table: TableGrid) -> str:
     def said(row: int, column: int) -> str:
         cell = table.at(row, column)
         return "" if cell is None or cell.column != column else " ".join(cell.text.split())
@@ -109,9 +109,9 @@ SPOILT: Mapping[str, Callable[[str], str]] = {
 
 def write_candidate(place: str, tests: Path, folder: Path, spoil: Callable[[str], str]) -> None:
     """The pages of a run under the names that the tests have for their documents."""
-    readings = open_readings(place)
+    predictions = open_predictions(place)
     pdfs = {test.pdf.rpartition(".")[0] for test in load_tests([tests]).tests}
-    for page in readings.pages({name for name, _ in readings.numbers()}):
+    for page in predictions.pages({name for name, _ in predictions.page_numbers()}):
         stem = next((pdf for pdf in pdfs if pdf.endswith(page.document)), page.document)
         path = folder / f"{stem}_pg{page.number}_repeat1.md"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,17 +131,17 @@ def their_verdicts(python: str, tests: Path, folder: Path, chromium: str) -> dic
     return found
 
 
-def our_verdicts(tests: Path, folder: Path) -> dict[str, tuple[Verdict, str]]:
-    found = evaluate(FolderReadings(folder), load_tests([tests]))
-    return {one.test.id: (one.verdict, one.outcome.why) for one in found.results}
+def our_verdicts(tests: Path, folder: Path) -> dict[str, tuple[RuleVerdict, str]]:
+    found = evaluate(FolderPredictions(folder), load_tests([tests]))
+    return {one.test.id: (one.verdict, one.rule_result.reason) for one in found.results}
 
 
 def differences(
-    theirs: Mapping[str, bool | str], ours: Mapping[str, tuple[Verdict, str]]
+    theirs: Mapping[str, bool | str], ours: Mapping[str, tuple[RuleVerdict, str]]
 ) -> Iterator[str]:
     for name, their in theirs.items():
         our, why = ours[name]
-        if isinstance(their, str) or (our is Verdict.PASSED) is not their:
+        if isinstance(their, str) or (our is RuleVerdict.PASSED) is not their:
             said = their if isinstance(their, str) else "passed" if their else "failed"
             yield f"{name}: olmOCR-bench {said}, llm-ocr {our}{': ' + why if why else ''}"
 

@@ -18,10 +18,10 @@ from PIL import Image
 from rich.console import Console
 
 from llm_ocr.engines.embedded.command import EMBEDDED
-from llm_ocr.evaluation.asking import evaluate, load
-from llm_ocr.evaluation.printing import render
-from llm_ocr.evaluation.propose import Proposal
-from llm_ocr.evaluation.readings import open_readings
+from llm_ocr.evaluation.predictions import open_predictions
+from llm_ocr.evaluation.proposals import Proposal
+from llm_ocr.evaluation.reporters.text import render
+from llm_ocr.evaluation.runner import evaluate, load_references
 from llm_ocr.markdown import inline, quoted
 from llm_ocr.messages import counted
 from llm_ocr.pipeline.preview import preview_pages
@@ -179,7 +179,7 @@ def show_proposals(out: str, proposals: Sequence[Proposal]) -> None:
     """Each page that tests are proposed of, small, with its tests below it."""
     pictures = {
         (page.document, page.number): page.jpeg
-        for page in open_readings(out).pictured(
+        for page in open_predictions(out).pages_with_images(
             {(page["name"], page["page_number"]) for page in load_pages(out)}
         )
     }
@@ -203,7 +203,7 @@ def _proposed(proposals: Sequence[Proposal]) -> Iterator[str]:
     for one in proposals:
         asked = {key: one.test[key] for key in one.test if key not in ("pdf", "page", "id")}
         said = "; ".join(f"{key}: {value}" for key, value in asked.items())
-        cells = (str(cell).replace("|", "\\|") for cell in (one.test["id"], said, one.why))
+        cells = (str(cell).replace("|", "\\|") for cell in (one.test["id"], said, one.reason))
         yield f"| {' | '.join(cells)} |"
 
 
@@ -211,7 +211,7 @@ def show_evaluation(out: str, tests: str) -> None:
     """A run by tests or ground truth, as `llm-ocr eval` prints it. Raises
     NothingToEvaluateError."""
     console = Console(width=100, force_jupyter=False)
-    for result in evaluate(open_readings(out), load([tests])):
+    for result in evaluate(open_predictions(out), load_references([tests])):
         console.print(render(result), highlight=False)
         for problem in result.problems:
             print(problem)  # noqa: T201

@@ -35,7 +35,7 @@ import tempfile
 from pathlib import Path
 
 from llm_ocr import Settings, run
-from llm_ocr.evaluation.propose import Proposal, propose, write_tests
+from llm_ocr.evaluation.proposals import Proposal, propose_tests, write_tests
 from llm_ocr.notebook import show_evaluation, show_proposals
 
 # The repository's root, whether Jupyter was started there or in notebooks/.
@@ -56,7 +56,7 @@ print(summary.pages_by_status)
 # says and the model did not is proposed as well: it will fail, if you confirm it.
 
 # %%
-proposals = propose(out, count=20, seed=0)
+proposals = propose_tests(out, count=20, seed=0)
 show_proposals(out, proposals)
 
 # %% [markdown]
@@ -73,14 +73,14 @@ kept = [one for one in proposals if one.test["id"] not in wrong]
 
 # A misread text is put right like this:
 first = next(one for one in kept if one.test["type"] == "present")
-kept[kept.index(first)] = first.with_text(text=first.test["text"].strip(), max_diffs=1)
+kept[kept.index(first)] = first.with_fields(text=first.test["text"].strip(), max_diffs=1)
 
 # And a test of your own is a few words:
 mine = {"id": "title", "pdf": "report.pdf", "page": 1, "type": "present", "text": "The River Arle"}
 kept.append(Proposal(mine, "my own"))
 
 tests = Path(scratch.name) / "tests.jsonl"
-write_tests(tests, [one.with_text(checked="verified") for one in kept])
+write_tests(tests, [one.with_fields(checked="verified") for one in kept])
 print(tests.read_text()[:600], "…")
 
 # %% [markdown]

@@ -249,7 +249,7 @@ def view(
     browser: Annotated[bool, typer.Option(help="Open the browser.")] = True,
 ) -> None:
     """Serve a run's folder on 127.0.0.1 and open its viewer; Ctrl-C ends it."""
-    from llm_ocr.report.serve import serve
+    from llm_ocr.report.viewer_server import serve
 
     with errors():
         serve(out, port, browser, terminal().print)

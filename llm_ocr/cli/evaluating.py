@@ -8,11 +8,11 @@ import typer
 from llm_ocr.cli.showing import errors, say, terminal
 
 if TYPE_CHECKING:
-    from llm_ocr.evaluation.asking import Given, Result
-    from llm_ocr.evaluation.readings import Readings
+    from llm_ocr.evaluation.predictions import Predictions
+    from llm_ocr.evaluation.runner import EvaluationResult, References
 
-# Problems that are told; the JSON file has all.
-MOST_TOLD = 20
+# Problems that are printed; the JSON file has all.
+MAX_PROBLEMS = 20
 SAMPLE = 50
 
 
@@ -52,8 +52,9 @@ def evaluate(
     """Measure a run: by tests, ground truth, another run, or a sample of its pages alone."""
     from rich.console import Console
 
-    from llm_ocr.evaluation import asking, files, printing
-    from llm_ocr.evaluation.readings import open_readings
+    from llm_ocr.evaluation import runner
+    from llm_ocr.evaluation.predictions import open_predictions
+    from llm_ocr.evaluation.reporters import files, text
     from llm_ocr.pipeline.events import Note
     from llm_ocr.pipeline.progress import watch
 
@@ -67,32 +68,36 @@ def evaluate(
         # On standard error: the figures on standard output may go into a file.
         with watch(Console(stderr=True), False) as notify:
             notify(Note(f"measuring {run}"))
-            readings = open_readings(run, include_headers_footers)
-            other = open_readings(against, include_headers_footers) if against else None
-            given = asking.load(tests) if tests else None
-            results = _results(readings, other, given, sample or SAMPLE, seed)
+            predictions = open_predictions(run, include_headers_footers)
+            other = open_predictions(against, include_headers_footers) if against else None
+            references = runner.load_references(tests) if tests else None
+            results = _evaluate(predictions, other, references, sample or SAMPLE, seed)
         for result in results:
-            console.print(printing.render(result), highlight=False)
-        problems = asking.problems_of(results)
-        for problem in problems[:MOST_TOLD]:
+            console.print(text.render(result), highlight=False)
+        problems = runner.collect_problems(results)
+        for problem in problems[:MAX_PROBLEMS]:
             say(str(problem))
-        if len(problems) > MOST_TOLD:
-            say(f"and {len(problems) - MOST_TOLD:,} more of that kind")
-        for place, what in files.write(results, readings, other, json_file, html_file):
-            console.print(f"{place}  {what}", highlight=False, soft_wrap=True)
+        if len(problems) > MAX_PROBLEMS:
+            say(f"and {len(problems) - MAX_PROBLEMS:,} more of that kind")
+        for path, what in files.write_reports(results, predictions, other, json_file, html_file):
+            console.print(f"{path}  {what}", highlight=False, soft_wrap=True)
     if problems:
         raise typer.Exit(1)
 
 
-def _results(
-    readings: "Readings", other: "Readings | None", given: "Given | None", sample: int, seed: int
-) -> "list[Result]":
-    from llm_ocr.evaluation import asking
+def _evaluate(
+    predictions: "Predictions",
+    other: "Predictions | None",
+    references: "References | None",
+    sample: int,
+    seed: int,
+) -> "list[EvaluationResult]":
+    from llm_ocr.evaluation import runner
 
-    if given is None:
+    if references is None:
         if other is None:
-            return [asking.look_at(readings, sample, seed)]
-        return [asking.compare_without(readings, other, sample, seed)]
+            return [runner.evaluate_sample(predictions, sample, seed)]
+        return [runner.compare_without_references(predictions, other, sample, seed)]
     if other is None:
-        return [*asking.evaluate(readings, given)]
-    return [*asking.compare(readings, other, given)]
+        return [*runner.evaluate(predictions, references)]
+    return [*runner.compare(predictions, other, references)]

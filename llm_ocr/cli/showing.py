@@ -93,7 +93,7 @@ def errors() -> Iterator[None]:
     from pydantic import ValidationError
 
     from llm_ocr.env_file import EnvFileError
-    from llm_ocr.evaluation.readings import NothingToEvaluateError
+    from llm_ocr.evaluation.predictions import NothingToEvaluateError
     from llm_ocr.inference.replies import EngineFailedError, WrongServerError
     from llm_ocr.messages import MissingExtraError
     from llm_ocr.parsing.schema import SchemaError

@@ -1,4 +1,4 @@
-"""Whether headings were found, and with their levels."""
+"""Score headings: how many were found, and how many with the right level."""
 
 import re
 from collections.abc import Sequence
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from rapidfuzz import fuzz
 
-from llm_ocr.evaluation.text import plain
+from llm_ocr.evaluation.text_similarity import plain
 
-# Headings are the same if so much of them is alike (0..100).
-ALIKE = 80.0
+# Headings with at least this similarity (0..100) match.
+MIN_SIMILARITY = 80.0
 
 _HEADING = re.compile(
     r"^[ ]{0,3}(?P<marks>#{1,6})[ \t]+(?P<text>\S[^\n]*?)(?:[ \t]+#+)?[ \t]*$"
@@ -29,38 +29,38 @@ class Heading:
 
 @dataclass(frozen=True)
 class HeadingScore:
-    """`found` of the truth's `expected` headings are among the `said` ones, `levels` of them with
-    the same level."""
+    """The numbers of headings `expected` in the ground truth, `predicted`, and `matched`, also with
+    the `same_level`."""
 
     expected: int
-    said: int
-    found: int
-    levels: int
+    predicted: int
+    matched: int
+    same_level: int
 
     @property
     def precision(self) -> float | None:
-        """The share of headings said that are some; None where none was said."""
-        return self.found / self.said if self.said else None
+        """The share of predicted headings that match; None if none was predicted."""
+        return self.matched / self.predicted if self.predicted else None
 
     @property
     def recall(self) -> float | None:
-        """The share of headings found; None where there are none."""
-        return self.found / self.expected if self.expected else None
+        """The share of expected headings that match; None if there are none."""
+        return self.matched / self.expected if self.expected else None
 
     @property
     def level_accuracy(self) -> float | None:
-        """Of the headings found, the share with the same level."""
-        return self.levels / self.found if self.found else None
+        """The share of matches with the same level; None if there are no matches."""
+        return self.same_level / self.matched if self.matched else None
 
     def __add__(self, other: "HeadingScore") -> "HeadingScore":
         return HeadingScore(
-            *(self.expected + other.expected, self.said + other.said),
-            *(self.found + other.found, self.levels + other.levels),
+            *(self.expected + other.expected, self.predicted + other.predicted),
+            *(self.matched + other.matched, self.same_level + other.same_level),
         )
 
 
-def headings(markdown: str) -> list[Heading]:
-    """The headings of Markdown, in order: with marks, underlined, or in HTML."""
+def find_headings(markdown: str) -> list[Heading]:
+    """The headings of Markdown, in order: ATX, setext and HTML ones."""
     found: list[Heading] = []
     for match in _HEADING.finditer(markdown):
         if match["marks"]:
@@ -74,21 +74,21 @@ def headings(markdown: str) -> list[Heading]:
     return found
 
 
-def score_headings(truth: str, said: str) -> HeadingScore:
-    """The headings of two Markdown texts, each matched with the one most like it."""
-    return compare_headings(headings(truth), headings(said))
+def score_headings(truth: str, prediction: str) -> HeadingScore:
+    """Match the headings of two Markdown texts, each with the most similar one."""
+    return match_headings(find_headings(truth), find_headings(prediction))
 
 
-def compare_headings(truth: Sequence[Heading], said: Sequence[Heading]) -> HeadingScore:
-    """As `score_headings`; no heading is matched twice."""
-    likeness = sorted(
-        (-fuzz.ratio(one.text.casefold(), other.text.casefold()), abs(i - j), i, j)
-        for i, one in enumerate(truth)
-        for j, other in enumerate(said)
+def match_headings(truth: Sequence[Heading], prediction: Sequence[Heading]) -> HeadingScore:
+    """Match headings, the most similar ones first; no heading is matched twice."""
+    candidates = sorted(
+        (-fuzz.ratio(heading.text.casefold(), other.text.casefold()), abs(i - j), i, j)
+        for i, heading in enumerate(truth)
+        for j, other in enumerate(prediction)
     )
     pairs: dict[int, int] = {}
-    for score, _, i, j in likeness:
-        if -score >= ALIKE and i not in pairs and j not in pairs.values():
+    for score, _, i, j in candidates:
+        if -score >= MIN_SIMILARITY and i not in pairs and j not in pairs.values():
             pairs[i] = j
-    levels = sum(truth[i].level == said[j].level for i, j in pairs.items())
-    return HeadingScore(len(truth), len(said), len(pairs), levels)
+    same_level = sum(truth[i].level == prediction[j].level for i, j in pairs.items())
+    return HeadingScore(len(truth), len(prediction), len(pairs), same_level)

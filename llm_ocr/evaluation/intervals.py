@@ -1,4 +1,4 @@
-"""How sure a score is: intervals of 95%, and whether one of two is better by more than chance."""
+"""Statistics: 95% confidence intervals of proportions and means, and the sign test."""
 
 import math
 import random
@@ -8,14 +8,14 @@ from statistics import NormalDist
 
 Z = NormalDist().inv_cdf(0.975)
 RESAMPLES = 2_000
-# Draws of a bootstrap in all: with many documents fewer resamples are enough.
-MOST_DRAWS = 2_000_000
+# Draws of a bootstrap in total: with many documents, fewer resamples are enough.
+MAX_DRAWS = 2_000_000
 
 
 @dataclass(frozen=True)
-class Share:
-    """`passed` of `total`, which may be parts where a page was read several times, and the interval
-    of 95% (0..1)."""
+class Proportion:
+    """`passed` of `total`, with a 95% interval (0..1). `passed` is fractional if pages have several
+    predictions."""
 
     passed: float
     total: int
@@ -27,21 +27,21 @@ class Share:
         return self.passed / self.total if self.total else None
 
 
-def share(by_document: Mapping[str, Sequence[float]]) -> Share:
-    """The share of tests passed, with Wilson's interval.
+def estimate_proportion(by_document: Mapping[str, Sequence[float]]) -> Proportion:
+    """The proportion of tests passed, with Wilson's interval.
 
-    Tests of one document pass or fail together, so that a hundred of them say less than a hundred
+    Results of one document are correlated, so that a hundred of them say less than a hundred
     documents: their number is divided by the design effect, which is the variance between documents
     over that of as many independent tests (Kish, "Survey Sampling", 1965; Korn and Graubard, 1998).
-    It can't be told from one document, and where all passed or all failed.
+    It can't be estimated from one document, or if all tests passed or all failed.
     """
-    scores = [score for some in by_document.values() for score in some]
+    scores = [score for document in by_document.values() for score in document]
     total, passed = len(scores), sum(scores)
     if not total:
-        return Share(0.0, 0, 0.0, 1.0)
+        return Proportion(0.0, 0, 0.0, 1.0)
     rate = passed / total
     effective = total / max(1.0, _design_effect(by_document, rate, total))
-    return Share(passed, total, *_wilson(rate, effective))
+    return Proportion(passed, total, *_wilson(rate, effective))
 
 
 def _design_effect(by_document: Mapping[str, Sequence[float]], rate: float, total: int) -> float:
@@ -49,12 +49,12 @@ def _design_effect(by_document: Mapping[str, Sequence[float]], rate: float, tota
     expected = rate * (1 - rate) / max(1, total - 1)
     if count < 2 or not expected:
         return 1.0
-    between = sum((sum(some) - rate * len(some)) ** 2 for some in by_document.values())
+    between = sum((sum(scores) - rate * len(scores)) ** 2 for scores in by_document.values())
     return count / (count - 1) * between / total**2 / expected
 
 
 def _wilson(rate: float, total: float) -> tuple[float, float]:
-    """Wilson's score interval, which stays within 0..1 and is no point where all passed."""
+    """Wilson's score interval, which stays within 0..1 and has a width even if all passed."""
     spread = Z * Z / total
     middle = (rate + spread / 2) / (1 + spread)
     half = Z / (1 + spread) * math.sqrt(rate * (1 - rate) / total + spread / (4 * total))
@@ -65,7 +65,7 @@ def _wilson(rate: float, total: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean of measures of pages, and the interval of 95%."""
+    """The mean of a measure over pages, with a 95% interval."""
 
     value: float
     count: int
@@ -73,33 +73,33 @@ class Mean:
     high: float
 
 
-def mean(by_document: Mapping[str, Sequence[float]], seed: int = 0) -> Mean | None:
-    """The mean over all pages, with a bootstrap interval: documents are drawn, with all their
-    pages. None without any."""
-    sums = [(sum(some), len(some)) for some in by_document.values() if some]
+def estimate_mean(by_document: Mapping[str, Sequence[float]], seed: int = 0) -> Mean | None:
+    """The mean over all pages, with a bootstrap interval: whole documents are resampled. None if
+    there are no pages."""
+    sums = [(sum(values), len(values)) for values in by_document.values() if values]
     if not sums:
         return None
-    value = sum(one for one, _ in sums) / sum(count for _, count in sums)
+    value = sum(total for total, _ in sums) / sum(count for _, count in sums)
     if len(sums) == 1:
-        sums = [(one, 1) for one in next(some for some in by_document.values() if some)]
+        sums = [(value, 1) for value in next(filter(None, by_document.values()))]
     low, high = _bootstrap(sums, seed)
-    return Mean(value, sum(len(some) for some in by_document.values()), low, high)
+    return Mean(value, sum(map(len, by_document.values())), low, high)
 
 
 def _bootstrap(sums: Sequence[tuple[float, int]], seed: int) -> tuple[float, float]:
-    chance = random.Random(seed)
-    resamples = max(200, min(RESAMPLES, MOST_DRAWS // len(sums)))
+    generator = random.Random(seed)
+    resamples = max(200, min(RESAMPLES, MAX_DRAWS // len(sums)))
     means = []
     for _ in range(resamples):
-        drawn = chance.choices(sums, k=len(sums))
-        means.append(sum(one for one, _ in drawn) / sum(count for _, count in drawn))
+        drawn = generator.choices(sums, k=len(sums))
+        means.append(sum(total for total, _ in drawn) / sum(count for _, count in drawn))
     means.sort()
     return means[round(0.025 * (resamples - 1))], means[round(0.975 * (resamples - 1))]
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """How likely (0..1) wins and losses at least so uneven are, if both were equally likely; ties
-    say nothing. Exact up to 1,000 of them, else by the normal distribution."""
+    """The two-sided p-value of the sign test, without ties: exact up to 1,000 pairs, then by the
+    normal approximation."""
     count, least = wins + losses, min(wins, losses)
     if not count or wins == losses:
         return 1.0

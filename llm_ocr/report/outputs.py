@@ -9,12 +9,12 @@ from pathlib import Path, PurePath
 
 from llm_ocr.models.profile import Task
 from llm_ocr.records import PageStatus
-from llm_ocr.report.card import write_card
+from llm_ocr.report.dataset_card import write_card
 from llm_ocr.report.doubts import doubt_in
-from llm_ocr.report.export import Write, export_markdown, into
 from llm_ocr.report.figure_data import DATA_COLUMNS, RowsOf, with_data
+from llm_ocr.report.markdown_export import Write, export_markdown, into
 from llm_ocr.report.record_counts import RecordCounts
-from llm_ocr.report.records import write_records
+from llm_ocr.report.record_files import write_records
 from llm_ocr.report.summary import SUMMARY_PATH, Summary
 from llm_ocr.report.viewer import write_viewer
 from llm_ocr.storage.store import StorageError, Store

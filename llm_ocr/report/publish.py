@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from llm_ocr.messages import counted
-from llm_ocr.report.card import CARD_PATH, is_own
+from llm_ocr.report.dataset_card import CARD_PATH, is_own
 from llm_ocr.report.outputs import VIEWER_PATH
 from llm_ocr.report.summary import SUMMARY_PATH
 from llm_ocr.storage.hub import Addition, Deletion, HubDatasetStore, Operation, possible_versions

@@ -12,9 +12,9 @@ from rich.text import Text
 from llm_ocr import __version__
 from llm_ocr.messages import counted
 from llm_ocr.records import PageStatus
-from llm_ocr.report.balance import check_run
 from llm_ocr.report.descriptions import told
 from llm_ocr.report.doubts import DOUBTED, doubt_in, doubted, shown_status
+from llm_ocr.report.integrity import check_run
 from llm_ocr.report.record_counts import RecordCounts
 from llm_ocr.report.sessions import read_sessions, total_cost
 from llm_ocr.storage.store import Store

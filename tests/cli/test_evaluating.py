@@ -10,7 +10,7 @@ import pytest
 from llm_ocr import run
 from tests import documents
 from tests.cli.test_commands import llm_ocr
-from tests.evaluation.readings import page, present, write_lines, write_run
+from tests.evaluation.runs import page, present, write_lines, write_run
 from tests.servers.chat import serving_beside
 
 
@@ -73,7 +73,7 @@ def test_what_cannot_be_used_is_told_and_ends_with_1(made: Path, tmp_path: Path)
     )
     done = llm_ocr("eval", made, "--tests", tests, "--json", tmp_path / "all.json")
     assert done.returncode == 1
-    assert f"{tests}:2: no JSON" in done.stderr
+    assert f"{tests}:2: invalid JSON" in done.stderr
     assert f"{tests}:3: test beyond: report has no page 3 in {made}" in done.stderr
     found = json.loads((tmp_path / "all.json").read_text())
     assert len(found["problems"]) == 2
@@ -104,12 +104,12 @@ def test_two_runs_are_compared(made: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "1 win, 1 tie, 0 loss (p = 1" in done.stdout
     found = json.loads(all_of_it.read_text())
-    assert [one["side"] for one in found["pages"]] == ["tie", "win"]
+    assert [one["outcome"] for one in found["pages"]] == ["tie", "win"]
     assert tags_of(html).tags.count("article") == 1
 
     done = llm_ocr("eval", made, "--against", other)
     assert done.returncode == 0, done.stderr
-    assert (made / "evaluation" / "against-signs.html").is_file()
+    assert (made / "evaluation" / "against-diagnostics.html").is_file()
 
 
 def test_a_folder_of_markdown_against_truth(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_folder_of_markdown_against_truth(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"edit distance +0\.0", done.stdout)
-    assert "headings found" in done.stdout
+    assert "headings: recall" in done.stdout
     html = (tmp_path / "out.html").read_text()
     assert "<del>w0rds</del> <ins>words</ins>" in html
     # Nothing is written beside files that are no run.

@@ -1,4 +1,4 @@
-from llm_ocr.evaluation.headings import Heading, HeadingScore, headings, score_headings
+from llm_ocr.evaluation.headings import Heading, HeadingScore, find_headings, score_headings
 
 TRUTH = "# The title\n\nText.\n\n## First part\n\n## Second part\n\ntext\n\n### Details"
 
@@ -8,7 +8,7 @@ def test_headings_however_they_are_written() -> None:
         "# One *more* ##\n\nTwo\n===\n\nwords\n\nThree\n---\n\n<h4>Four &amp; more</h4>\n\n"
         "#no heading\n\na line\nand another\n---\n\n   ## Indented"
     )
-    assert headings(text) == [
+    assert find_headings(text) == [
         Heading("One more", 1),
         Heading("Two", 1),
         Heading("Three", 2),
@@ -24,7 +24,7 @@ def test_all_found() -> None:
 
 def test_missing_invented_and_of_another_level() -> None:
     score = score_headings(TRUTH, "# The title\n\n# First part\n\n# Page 3 of 9")
-    assert score == HeadingScore(expected=4, said=3, found=2, levels=1)
+    assert score == HeadingScore(expected=4, predicted=3, matched=2, same_level=1)
     assert (score.recall, score.level_accuracy) == (0.5, 0.5)
 
 

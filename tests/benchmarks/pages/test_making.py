@@ -160,11 +160,11 @@ def test_who_reads_perfectly_has_every_point(folder: Path) -> None:
         assert (score.characters, score.words, score.in_order) == (1, 1, 1), page.name
         assert score.neighbors in (1, None)
         assert score.is_clean is not False
-        assert score.headings.expected == score.headings.found == score.headings.said
-        assert score.headings.levels == score.headings.found
+        assert score.headings.expected == score.headings.matched == score.headings.predicted
+        assert score.headings.same_level == score.headings.matched
         assert {*score.ruled, *score.unruled} <= {1.0}
         assert score.inner_out in (1, None)
-        headings += score.headings.found
+        headings += score.headings.matched
         tables += len(score.ruled) + len(score.unruled)
     assert headings > 20
     assert tables > 8
@@ -178,7 +178,7 @@ def test_faults_cost_points_each_where_it_belongs(folder: Path) -> None:
     assert (good.is_clean, littered.is_clean) == (True, False)
     assert littered.characters == good.characters == 1
     flat = re.sub(r"^#+ ", "", page.markdown, flags=re.MULTILINE)
-    assert score_page(page, flat).headings.said == 0
+    assert score_page(page, flat).headings.predicted == 0
     pieces = page.markdown.split("\n\n")
     backwards = score_page(page, "\n\n".join(reversed(pieces)))
     assert backwards.neighbors is not None

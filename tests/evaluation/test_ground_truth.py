@@ -123,7 +123,7 @@ def test_json_that_is_none(tmp_path: Path) -> None:
     assert f"{tmp_path}/broken.json:2: invalid JSON" in str(
         against(run, tmp_path / "broken.json").problems[0]
     )
-    assert "no list of pages" in str(against(run, tmp_path / "object.json").problems[0])
+    assert "not a list of pages" in str(against(run, tmp_path / "object.json").problems[0])
 
 
 def test_tests_and_truth_together(tmp_path: Path, truth: Path) -> None:

@@ -1,1 +1,1 @@
-"""Answers held against a user's schema: what is right in them, what is not, and where it stands."""
+"""Parse documents into records: schemas, validation, and the evidence for each value."""

@@ -1,45 +1,45 @@
-"""Long documents in parts that a model can be shown at once."""
+"""Split long documents into chunks of text that fit a model's context."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-# Some 8,000 tokens: the answer and the schema have room beside them in 16,384.
+# About 8,000 tokens, which leaves room for the schema and the answer in a context of 16,384.
 CHUNK_CHARACTERS = 24_000
 
 
 class TextChunk(NamedTuple):
-    """A stretch of a document's text; `overlaps` if it begins with what ended the one before."""
+    """A part of a document's text; `overlaps` if it begins with the end of the one before."""
 
     text: str
     overlaps: bool
 
 
 def split_chunks(pages: Sequence[str], characters: int = CHUNK_CHARACTERS) -> Iterator[TextChunk]:
-    """The pages' texts joined up to so many characters; each part begins with the page with which
-    the one before it ended, where there is room, so that what spans two pages is whole in one.
+    """The pages' texts, joined up to a number of characters.
 
-    A page longer than that is a part alone, cut into parts that overlap by a tenth.
+    A chunk begins with the last page of the one before, if there is room, so that what spans two
+    pages is complete in one chunk. A longer page is split into chunks that overlap by a tenth.
     """
-    held: list[str] = []
-    fresh = overlaps = False
+    pages_in_chunk: list[str] = []
+    has_new_page = overlaps = False
     for page in pages:
-        if held and sum(map(len, held)) + len(page) > characters:
-            if fresh:
-                yield TextChunk("\n\n".join(held), overlaps)
-            overlaps = len(held[-1]) + len(page) <= characters
-            held = held[-1:] if overlaps else []
-            fresh = False
+        if pages_in_chunk and sum(map(len, pages_in_chunk)) + len(page) > characters:
+            if has_new_page:
+                yield TextChunk("\n\n".join(pages_in_chunk), overlaps)
+            overlaps = len(pages_in_chunk[-1]) + len(page) <= characters
+            pages_in_chunk = pages_in_chunk[-1:] if overlaps else []
+            has_new_page = False
         if len(page) > characters:
-            yield from _cut(page, characters)
-            held, overlaps = [], False
+            yield from _split_page(page, characters)
+            pages_in_chunk, overlaps = [], False
             continue
-        held.append(page)
-        fresh = True
-    if fresh:
-        yield TextChunk("\n\n".join(held), overlaps)
+        pages_in_chunk.append(page)
+        has_new_page = True
+    if has_new_page:
+        yield TextChunk("\n\n".join(pages_in_chunk), overlaps)
 
 
-def _cut(page: str, characters: int) -> Iterator[TextChunk]:
+def _split_page(page: str, characters: int) -> Iterator[TextChunk]:
     step = characters - characters // 10
     for start in range(0, max(1, len(page) - characters // 10), step):
         yield TextChunk(page[start : start + characters], start > 0)

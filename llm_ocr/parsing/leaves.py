@@ -1,4 +1,4 @@
-"""The values at the ends of a record's branches, by their paths."""
+"""Iterate over the leaf values of a record by path, and clear some of them."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -7,8 +7,8 @@ from llm_ocr.parsing.schema import Fields
 
 
 def leaves(fields: Any, *, empty: bool = False) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - JSON
-    """`(path, value)` of each value that is neither an object nor a list, in order; `empty`: and
-    of objects and lists that have nothing in them."""
+    """`(path, value)` of each value that is neither an object nor a list, in order; with
+    `empty`, also of empty objects and lists."""
     return ((path, value) for path, value, _ in leaves_with_items(fields, empty=empty))
 
 
@@ -19,7 +19,7 @@ def leaves_with_items(
     *,
     empty: bool = False,
 ) -> Iterator[tuple[str, Any, str | None]]:
-    """The same, and the path of the innermost list item that each value is in, or is."""
+    """The same, with the path of the innermost list item that contains or is the value."""
     is_list = isinstance(fields, list | tuple)
     if not is_list and not isinstance(fields, Mapping):
         yield path, fields, item
@@ -32,18 +32,18 @@ def leaves_with_items(
 
 
 def clear_leaves(fields: Fields, paths: Collection[str]) -> tuple[Fields, Mapping[str, Any]]:
-    """The record with null at those leaves, and what stood there."""
+    """The record with null at those leaves, and the values that were there."""
     values = {path: value for path, value in leaves(fields) if path in paths}
 
-    def emptied(branch: Any, path: str) -> Any:  # noqa: ANN401
+    def cleared(branch: Any, path: str) -> Any:  # noqa: ANN401
         if isinstance(branch, Mapping):
             return {
-                name: emptied(value, f"{path}.{name}" if path else name)
+                name: cleared(value, f"{path}.{name}" if path else name)
                 for name, value in branch.items()
             }
         if isinstance(branch, list | tuple):
-            return [emptied(value, f"{path}.{index}") for index, value in enumerate(branch)]
+            return [cleared(value, f"{path}.{index}") for index, value in enumerate(branch)]
         return None if path in values else branch
 
-    whole = emptied(fields, "")
+    whole = cleared(fields, "")
     return whole, values

@@ -1,4 +1,4 @@
-"""A user's schema from where it is: a module, a Python file, a JSON Schema file, or a built-in.
+"""Load a user's schema: a built-in, a module, a Python file, or a JSON Schema file.
 
 Files may be in a bucket: `s3://bucket/schemas/bill.py:Bill`.
 """
@@ -44,70 +44,77 @@ BUILT_IN: Mapping[str, str] = {
     "id_card": "IdCard",
     "resume": "Resume",
 }
-_WAYS = "module:Class, a Python file (schema.py or schema.py:Class), or a JSON Schema (schema.json)"
-_HALF = re.compile(r"[\ud800-\udfff]")
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
+_FORMS = (
+    "module:Class, a Python file (schema.py or schema.py:Class), or a JSON Schema (schema.json)"
+)
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_INVALID_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True)
 class LoadedSchema(Schema):
-    """`schema_hash` is over the class's name, the guiding schema, which has the fields of classes
-    from elsewhere too, and the text that the schema was read from (the module's, the file's): so
-    it changes with a validator there, and is the same on every machine."""
+    """A schema with its source and a hash of it.
+
+    The hash covers the class's name, the decoding schema, which includes fields of classes from
+    other modules, and the source text of the module or file. So it changes if a validator in that
+    source does, and is the same on every machine.
+    """
 
     schema_hash: str = ""
     source: str = ""
 
 
 def load_schema(where: str) -> LoadedSchema:
-    """The schema that `where` names: a built-in, or as `_WAYS` lists; else SchemaError."""
+    """The schema that `where` names: a built-in, or one of `_FORMS`. Raises SchemaError."""
     if where in BUILT_IN:
         module = importlib.import_module(f"llm_ocr.parsing.schemas.{where}")
-        return schema_from_model(getattr(module, BUILT_IN[where]), name=where, source=_text(module))
+        return schema_from_model(
+            getattr(module, BUILT_IN[where]), name=where, source=_source_of(module)
+        )
     if where.endswith(".json"):
-        return _of_json_file(where)
+        return _load_json_file(where)
     place, colon, name = where.rpartition(":")
     if where.endswith(".py"):
-        return _of_module(where, _module_of_file(where), "")
+        return _load_from_module(where, _import_file(where), "")
     if colon and place.endswith(".py"):
-        return _of_module(where, _module_of_file(place), name)
+        return _load_from_module(where, _import_file(place), name)
     if colon and place and name:
-        return _of_module(where, _module(where, place), name)
+        return _load_from_module(where, _import_module(where, place), name)
     built_in = ", ".join(BUILT_IN)
-    raise SchemaError(f"There is no schema {where!r}: give {_WAYS}, or one of {built_in}")
+    raise SchemaError(f"There is no schema {where!r}: give {_FORMS}, or one of {built_in}")
 
 
 def schema_from_model(model: ModelClass, name: str = "", source: str = "") -> LoadedSchema:
-    """The schema that a pydantic model is."""
+    """The schema of a pydantic model."""
     what = f"The model {model.__module__}:{model.__qualname__}"
     if issubclass(model, RootModel) or not model.model_fields:
-        raise SchemaError(f"{what} has no fields: give a model whose fields are the record's")
+        raise SchemaError(f"{what} has no fields: give a model with the fields of the record")
     try:
         checked = PydanticValidator.for_model(model)
         json_schema = decoding_schema(checked.json_schema())
     except (PydanticUserError, NameError, TypeError) as error:
         said = str(error).split("\n")[0]
-        raise SchemaError(f"{what} has no JSON schema: {said}. Change that field's type") from error
+        raise SchemaError(f"{what} has no JSON schema: {said}. Change its type") from error
     extra = {field: info.json_schema_extra for field, info in model.model_fields.items()}
-    asked = {field: one.get("merge") for field, one in extra.items() if isinstance(one, dict)}
-    name = name or _plain(model.__name__)
-    source = source or _source(model) or json.dumps(json_schema, sort_keys=True)
-    rules = _rules(what, asked, json_schema["properties"])
+    given = {field: one.get("merge") for field, one in extra.items() if isinstance(one, dict)}
+    name = name or _identifier(model.__name__)
+    source = source or _model_source(model) or json.dumps(json_schema, sort_keys=True)
+    rules = _rules(what, given, json_schema["properties"])
     hashed = _hash(name, model.__qualname__, json.dumps(json_schema), source)
     return LoadedSchema(name, json_schema, checked, rules, hashed, source)
 
 
 def schema_from_json(schema: object, name: str = "", what: str = "The schema") -> LoadedSchema:
-    """The schema that a JSON Schema of an object is."""
-    # A second where the checkers of its formats are installed, as they are with Jupyter; most runs
-    # don't need it.
+    """The schema of a JSON Schema of an object."""
+    # Imported here: it takes a second where the checkers of its formats are installed, as they are
+    # with Jupyter, and most runs don't need it.
     from jsonschema.exceptions import SchemaError as NotJsonSchemaError
     from jsonschema.validators import Draft202012Validator, validator_for
 
     from llm_ocr.parsing.json_schema_validator import JsonSchemaValidator
 
     if not isinstance(schema, dict):
-        raise SchemaError(f"{what} is no JSON Schema: it is not an object")
+        raise SchemaError(f"{what} is not a JSON Schema: it is not an object")
     validator = validator_for(schema, default=Draft202012Validator)
     try:
         validator.check_schema(schema)
@@ -116,32 +123,32 @@ def schema_from_json(schema: object, name: str = "", what: str = "The schema") -
     except NotJsonSchemaError as error:
         at = ".".join(str(part) for part in error.absolute_path)
         raise SchemaError(
-            f"{what} is no JSON Schema: at {at or 'its top'}: {error.message}"
+            f"{what} is not a JSON Schema: at {at or 'the top level'}: {error.message}"
         ) from error
     check_references(schema, what)
     try:
         json_schema = decoding_schema(schema)
         top = resolve(schema, schema)
     except (KeyError, RecursionError) as error:
-        raise SchemaError(f"{what} has references that lead in a circle to no type") from error
+        raise SchemaError(f"{what} has circular references that lead to no type") from error
     properties = json_schema.get("properties")
     if not properties:
         raise SchemaError(
-            f'{what} describes no fields: it needs "type": "object" and "properties" at its top'
+            f'{what} has no fields: it needs "type": "object" and "properties" at the top level'
         )
-    asked = {
+    given = {
         field: one.get("merge") for field, one in top["properties"].items() if isinstance(one, dict)
     }
-    name = _plain(name or str(schema.get("title") or "")) or "schema"
+    name = _identifier(name or str(schema.get("title") or "")) or "schema"
     source = json.dumps(schema, indent=2, ensure_ascii=False)
-    if _HALF.search(source):
-        raise SchemaError(f"{what} has half a character in it, which no file can hold")
-    rules = _rules(what, asked, properties)
+    if _SURROGATE.search(source):
+        raise SchemaError(f"{what} contains an unpaired surrogate, which cannot be encoded")
+    rules = _rules(what, given, properties)
     hashed = _hash(name, json.dumps(json_schema), source)
     return LoadedSchema(name, json_schema, JsonSchemaValidator(schema), rules, hashed, source)
 
 
-def _of_json_file(where: str) -> LoadedSchema:
+def _load_json_file(where: str) -> LoadedSchema:
     path = local_file(where)
     try:
         schema = json.loads(path.read_text("utf-8"))
@@ -153,33 +160,33 @@ def _of_json_file(where: str) -> LoadedSchema:
     return schema_from_json(schema, str(title or path.stem), f"The schema file {where}")
 
 
-def _of_module(where: str, module: ModuleType, name: str) -> LoadedSchema:
+def _load_from_module(where: str, module: ModuleType, name: str) -> LoadedSchema:
     if not name:
-        return schema_from_model(_only_model(where, module), source=_text(module))
+        return schema_from_model(_only_model(where, module), source=_source_of(module))
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
     if found is None:
-        raise SchemaError(f"The schema {where}: there is no {name} in it{_offer(module)}")
+        raise SchemaError(f"The schema {where}: it does not define {name}{_list_models(module)}")
     if not (inspect.isclass(found) and issubclass(found, BaseModel)):
         raise SchemaError(
             f"The schema {where}: {name} is not a pydantic model (a subclass of pydantic.BaseModel)"
-            f"{_offer(module)}"
+            f"{_list_models(module)}"
         )
-    return schema_from_model(found, source=_text(module))
+    return schema_from_model(found, source=_source_of(module))
 
 
-def _offer(module: ModuleType) -> str:
+def _list_models(module: ModuleType) -> str:
     names = ", ".join(model.__name__ for model in _models(module))
-    return f"; it has {names}" if names else "; it has no pydantic model"
+    return f"; its models are {names}" if names else "; it has no pydantic model"
 
 
 def _only_model(where: str, module: ModuleType) -> ModelClass:
-    """The one model of a file that no other model there has in it or builds on."""
+    """The one model of a file that no other model in it contains or derives from."""
     models = _models(module)
     for model in models:
-        model.model_rebuild(raise_errors=False)  # a field's type may have been defined after it
-    parts = {part for model in models for part in _parts(model) if part is not model}
+        model.model_rebuild(raise_errors=False)  # a field's type may be defined after the model
+    parts = {part for model in models for part in _models_within(model) if part is not model}
     whole = [model for model in models if model not in parts]
     if len(whole) == 1:
         return whole[0]
@@ -188,7 +195,7 @@ def _only_model(where: str, module: ModuleType) -> ModelClass:
             f"The schema file {where} has no pydantic model: define a subclass of BaseModel"
         )
     names = " or ".join(f"{where}:{model.__name__}" for model in whole or models)
-    raise SchemaError(f"The schema file {where} has several models: say which, as {names}")
+    raise SchemaError(f"The schema file {where} has several models: choose one with {names}")
 
 
 def _models(module: ModuleType) -> list[ModelClass]:
@@ -202,61 +209,66 @@ def _models(module: ModuleType) -> list[ModelClass]:
     ]
 
 
-def _parts(model: ModelClass) -> Iterator[ModelClass]:
-    """The models that a model builds on or has in its fields."""
+def _models_within(model: ModelClass) -> Iterator[ModelClass]:
+    """The models that a model derives from or has in its fields."""
     yield from (base for base in model.__mro__[1:] if issubclass(base, BaseModel))
-    todo: list[Any] = [info.annotation for info in model.model_fields.values()]
-    while todo:
-        kind = todo.pop()
+    pending: list[Any] = [info.annotation for info in model.model_fields.values()]
+    while pending:
+        kind = pending.pop()
         if inspect.isclass(kind) and issubclass(kind, BaseModel):
             yield kind
-        todo.extend(get_args(kind))
+        pending.extend(get_args(kind))
 
 
-def _module(where: str, name: str) -> ModuleType:
+def _import_module(where: str, name: str) -> ModuleType:
     try:
-        with _importing(Path.cwd()):
+        with _import_path(Path.cwd()):
             return importlib.import_module(name)
     except (Exception, SystemExit) as error:  # a user's module may raise anything
-        missing = isinstance(error, ModuleNotFoundError) and error.name in (name, *_above(name))
+        missing = isinstance(error, ModuleNotFoundError) and error.name in (
+            name,
+            *_parent_packages(name),
+        )
         if missing:
             raise SchemaError(
-                f"The schema {where}: there is no module {name!r} here or installed. Give {_WAYS}"
+                f"The schema {where}: there is no module {name!r}, neither here nor installed. "
+                f"Give {_FORMS}"
             ) from error
-        raise SchemaError(_failed(where, error)) from error
+        raise SchemaError(_import_error(where, error)) from error
 
 
-def _above(name: str) -> list[str]:
+def _parent_packages(name: str) -> list[str]:
     parts = name.split(".")
     return [".".join(parts[:count]) for count in range(1, len(parts))]
 
 
-def _module_of_file(where: str) -> ModuleType:
+def _import_file(where: str) -> ModuleType:
     path = local_file(where).resolve()
     if not path.is_file():
-        raise SchemaError(f"There is no schema file {where}: give {_WAYS}")
-    name = f"llm_ocr_schema_{_NOT_IN_NAMES.sub('_', path.stem)}_{_hash(str(path))}"
+        raise SchemaError(f"There is no schema file {where}: give {_FORMS}")
+    name = f"llm_ocr_schema_{_INVALID_IN_NAMES.sub('_', path.stem)}_{_hash(str(path))}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise SchemaError(f"The schema file {where} can't be read as Python")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # where pydantic looks for what annotations name
+    sys.modules[name] = module  # where pydantic looks up the names in annotations
     try:
-        with _importing(path.parent):
+        with _import_path(path.parent):
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # a user's file may raise anything
         del sys.modules[name]
-        raise SchemaError(_failed(where, error)) from error
+        raise SchemaError(_import_error(where, error)) from error
     return module
 
 
-def _failed(where: str, error: BaseException) -> str:
-    return f"The schema {where} can't be imported: {type(error).__name__}: {error}. Mend it first"
+def _import_error(where: str, error: BaseException) -> str:
+    problem = f"{type(error).__name__}: {error}"
+    return f"The schema {where} can't be imported: {problem}. Fix the error and try again"
 
 
 @contextmanager
-def _importing(folder: Path) -> Iterator[None]:
-    """With a folder's own modules importable, as for a script in it."""
+def _import_path(folder: Path) -> Iterator[None]:
+    """Make a folder's modules importable, as they are for a script in it."""
     sys.path.insert(0, str(folder))
     try:
         yield
@@ -264,40 +276,40 @@ def _importing(folder: Path) -> Iterator[None]:
         sys.path.remove(str(folder))
 
 
-def _rules(what: str, asked: Mapping[str, object], fields: SchemaNode) -> dict[str, MergeRule]:
-    """The rules that fields set; SchemaError for one that there isn't, or that doesn't fit."""
+def _rules(what: str, given: Mapping[str, object], fields: SchemaNode) -> dict[str, MergeRule]:
+    """The merge rules of fields. Raises SchemaError for one that is unknown or doesn't fit."""
     rules: dict[str, MergeRule] = {}
-    for field, rule in asked.items():
+    for field, rule in given.items():
         if rule is None:
             continue
         if rule not in set(MergeRule):
             known = ", ".join(MergeRule)
-            raise SchemaError(f'{what}: "merge" of {field} is {rule!r}; there is {known}')
+            raise SchemaError(f'{what}: "merge" of {field} is {rule!r}; choose from {known}')
         kinds = {one.get("type") for one in (fields[field], *fields[field].get("anyOf", ()))}
         needed = {MergeRule.CONCATENATE: "array", MergeRule.JOIN: "string"}.get(
             MergeRule(str(rule))
         )
         if needed and needed not in kinds:
-            words = "lists are concatenated" if needed == "array" else "texts are joined"
-            raise SchemaError(f'{what}: "merge" of {field} is {rule}, and only {words}')
+            words = "lists can be concatenated" if needed == "array" else "strings can be joined"
+            raise SchemaError(f'{what}: "merge" of {field} is {rule}, but only {words}')
         rules[field] = MergeRule(str(rule))
     return rules
 
 
-def _plain(name: str) -> str:
-    return _NOT_IN_NAMES.sub("_", name).strip("_")
+def _identifier(name: str) -> str:
+    return _INVALID_IN_NAMES.sub("_", name).strip("_")
 
 
 def _hash(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
-def _text(module: ModuleType) -> str:
-    """A module's source as its file has it now; empty where it has none."""
+def _source_of(module: ModuleType) -> str:
+    """The current source text of a module's file; empty if it has none."""
     return Path(module.__file__).read_text("utf-8") if module.__file__ else ""
 
 
-def _source(model: ModelClass) -> str:
-    """The source of a model's module; empty where it was typed in (a notebook, a REPL)."""
+def _model_source(model: ModelClass) -> str:
+    """The source text of a model's module; empty if it was entered in a notebook or a REPL."""
     module = sys.modules.get(model.__module__)
-    return _text(module) if module and getattr(module, "__file__", None) else ""
+    return _source_of(module) if module and getattr(module, "__file__", None) else ""

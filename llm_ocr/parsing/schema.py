@@ -1,4 +1,4 @@
-"""What Parse makes of a page or a document, and the words for it."""
+"""The types of a user's schema and of the records validated with it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,15 +10,19 @@ from llm_ocr.records import Block, Box
 Fields = Mapping[str, Any]
 
 
+class SchemaError(ValueError):
+    """A schema does not exist or cannot be used; the message says what to do."""
+
+
 class RecordScope(StrEnum):
-    """What a record is of."""
+    """Whether there is a record per page or per document."""
 
     PAGE = "page"
     DOCUMENT = "document"
 
 
 class InputMode(StrEnum):
-    """What the model is shown: the page's image, what was read of it, or both."""
+    """What the model is given: the page's image, its text, or both."""
 
     IMAGE = "image"
     TEXT = "text"
@@ -26,7 +30,7 @@ class InputMode(StrEnum):
 
 
 class MergeRule(StrEnum):
-    """What becomes of a field that several parts of a document have."""
+    """How a field is merged that several parts of a document have."""
 
     FIRST = "first"
     LAST = "last"
@@ -37,10 +41,10 @@ class MergeRule(StrEnum):
 
 @dataclass(frozen=True)
 class FieldError:
-    """A value that is not in the record, or a check that it doesn't pass.
+    """A value that is not in the record because it is invalid, or a check that the record fails.
 
-    `path` is the field's, with dots (`lines.2.amount`), empty for the whole record; `value` is the
-    raw value as JSON, None where there was none.
+    `path` is the field's, with dots (`lines.2.amount`), empty for the whole record. `value` is the
+    raw value as JSON, None if there was none.
     """
 
     path: str
@@ -50,8 +54,7 @@ class FieldError:
 
 @dataclass(frozen=True)
 class ValidatedRecord:
-    """The fields of a record, whole, by their names in the schema, as JSON has them; and what of
-    the answer is not among them."""
+    """All fields of a record by their names in the schema, as JSON values, and its errors."""
 
     fields: Fields
     errors: tuple[FieldError, ...] = ()
@@ -59,11 +62,10 @@ class ValidatedRecord:
 
 @dataclass(frozen=True)
 class Schema:
-    """A user's schema: its name, what an engine's decoding is guided by, and what holds a raw
-    object against it.
+    """A user's schema: its name, the JSON schema for guided decoding, and its validator.
 
-    `json_schema` stands for itself (nothing outside is referred to) and has only what guided
-    decoding takes; `validate` never raises. `rules` are by top-level field.
+    `json_schema` is self-contained and has only keywords that guided decoding accepts. `validate`
+    never raises. `rules` are by top-level field.
     """
 
     name: str
@@ -73,7 +75,7 @@ class Schema:
 
 
 class MatchType(StrEnum):
-    """How a value was found on the page."""
+    """How a value matches the text of the page."""
 
     EXACT = "exact"
     NORMALIZED = "normalized"
@@ -82,7 +84,7 @@ class MatchType(StrEnum):
 
 @dataclass(frozen=True)
 class PageText:
-    """What was read of a page; boxes are in pixels of the stored page image."""
+    """The text blocks of a page; their boxes are in pixels of the stored page image."""
 
     page_id: str
     page_number: int
@@ -91,10 +93,10 @@ class PageText:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Where one value of a record (a leaf; its path as in `FieldError`) stands.
+    """Where one value of a record (a leaf; its path is as in `FieldError`) is on its page.
 
-    `quote` is the text on the page. `matched` None: the page doesn't show it, and the value is
-    unverified. `confidence` is 0..1.
+    `quote` is the text on the page. `matched` is None if the page doesn't show the value, which is
+    then unverified. `confidence` is 0..1.
     """
 
     path: str
@@ -104,7 +106,3 @@ class Evidence:
     page_number: int | None = None
     box: Box | None = None
     quote: str | None = None
-
-
-class SchemaError(ValueError):
-    """There is no schema where one was said to be; the message says what to do."""

@@ -1,4 +1,4 @@
-"""A JSON Schema as what is to be found: values, groups of them, and lists."""
+"""Describe a JSON Schema as fields to look for: scalars, objects and arrays, with their names."""
 
 import json
 import re
@@ -12,18 +12,18 @@ from llm_ocr.parsing.references import alternatives, is_null, resolve
 from llm_ocr.parsing.synonyms import Phrase, synonyms
 from llm_ocr.text.normalize import normalized_words
 
-# Where a schema may say what else a field is called.
+# Keywords of a schema for other names of a field.
 ALIAS_KEYWORDS = ("title", "alias", "aliases", "x-aliases", "synonyms")
 ALTERNATIVE_KEYWORDS = ("anyOf", "oneOf")
 MAX_HINT_WORDS = 3
-# Deeper than this nothing is looked for: a schema may refer to itself.
+# Deeper fields are ignored: a schema may be recursive.
 MAX_FIELD_DEPTH = 6
-# More nodes than this are only told to a lesser depth, to this one at least.
+# A schema with more fields than this is described to a smaller depth, but at least to this one.
 MAX_FIELDS, MIN_FIELD_DEPTH = 2000, 2
 
 
 class ValueKind(StrEnum):
-    """What a value is."""
+    """The type of a scalar."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -35,7 +35,7 @@ class ValueKind(StrEnum):
 
 @dataclass(frozen=True)
 class FieldNames:
-    """What a field is called: by the schema, by others, and in its description."""
+    """The names of a field: the schema's own, synonyms, and phrases of its description."""
 
     own: tuple[Phrase, ...]
     others: tuple[Phrase, ...] = ()
@@ -46,15 +46,15 @@ class FieldNames:
         return tuple(dict.fromkeys((*self.own, *self.others, *self.hints)))
 
     def has(self, *words: str) -> bool:
-        """Whether one of the schema's own names has one of these words."""
+        """Whether one of the schema's own names contains one of these words."""
         return any(word in phrase for phrase in self.own for word in words)
 
 
 @dataclass(frozen=True)
 class ScalarField:
-    """One value. `path` has dots and no numbers; `members` are those of a choice.
+    """A single value. `path` has dots and no indices; `members` are those of a choice.
 
-    `is_fraction`: a rate is told as 0.2, not as 20.
+    `is_fraction`: a rate is given as 0.2, not as 20.
     """
 
     path: str
@@ -75,7 +75,7 @@ class ObjectField:
     fields: Mapping[str, "SchemaField"]
 
     def leaves(self) -> Iterator[ScalarField]:
-        """The values of it and its groups, not those of lists."""
+        """The scalars of the object and of objects in it, but not of arrays."""
         for node in self.fields.values():
             if isinstance(node, ScalarField):
                 yield node
@@ -83,7 +83,7 @@ class ObjectField:
                 yield from node.leaves()
 
     def objects(self) -> Iterator["ObjectField"]:
-        """The groups in it, at any depth but in lists."""
+        """The objects in it, at any depth, but not those in arrays."""
         for node in self.fields.values():
             if isinstance(node, ObjectField):
                 yield node
@@ -110,89 +110,91 @@ SchemaField = ScalarField | ObjectField | ArrayField
 
 
 def schema_fields(schema: Mapping[str, Any]) -> ObjectField:
-    """The shape of an object's JSON Schema; a schema of something else is a group of one, `value`.
+    """The fields of an object's JSON Schema; another schema is an object with the field `value`.
 
-    Objects nested deeper than `MAX_FIELD_DEPTH` count as texts. Where recursive types would make
+    Objects nested deeper than `MAX_FIELD_DEPTH` count as strings. Where recursive types would make
     more than `MAX_FIELDS` fields, the depth is reduced, to `MIN_FIELD_DEPTH` at least.
     """
-    for deepest in range(MAX_FIELD_DEPTH, MIN_FIELD_DEPTH, -1):
+    for max_depth in range(MAX_FIELD_DEPTH, MIN_FIELD_DEPTH, -1):
         try:
-            return _shape(schema, _Room(schema, deepest, MAX_FIELDS))
-        except _TooManyError:
+            return _build_object(schema, _Limits(schema, max_depth, MAX_FIELDS))
+        except _TooManyFieldsError:
             continue
-    return _shape(schema, _Room(schema, MIN_FIELD_DEPTH, None))
+    return _build_object(schema, _Limits(schema, MIN_FIELD_DEPTH, None))
 
 
 def field_labels(schema: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """What each value is called on pages, by its path without the numbers of list items."""
-    return dict(_labels_of(json.dumps(schema)))
+    """The labels of each scalar on pages, by its path without list indices."""
+    return dict(_cached_labels(json.dumps(schema)))
 
 
 @lru_cache(maxsize=8)
-def _labels_of(schema: str) -> Mapping[str, tuple[str, ...]]:
-    """The same of a schema's JSON: all records of a run have one schema."""
+def _cached_labels(schema: str) -> Mapping[str, tuple[str, ...]]:
+    """The labels of a schema's JSON, cached: all records of a run have the same schema."""
     return {
         leaf.path: tuple(" ".join(phrase) for phrase in leaf.names.all)
-        for leaf in _all_leaves(schema_fields(json.loads(schema)))
+        for leaf in _scalar_fields(schema_fields(json.loads(schema)))
     }
 
 
-def _all_leaves(node: SchemaField) -> Iterator[ScalarField]:
+def _scalar_fields(node: SchemaField) -> Iterator[ScalarField]:
     if isinstance(node, ScalarField):
         yield node
     elif isinstance(node, ArrayField):
-        yield from _all_leaves(node.item)
+        yield from _scalar_fields(node.item)
     else:
         for inner in node.fields.values():
-            yield from _all_leaves(inner)
+            yield from _scalar_fields(inner)
 
 
-class _TooManyError(Exception):
-    """There is no room for another node."""
+class _TooManyFieldsError(Exception):
+    """The schema has more fields than the limit."""
 
 
 @dataclass
-class _Room:
-    """What a schema's nodes are made in: its root, how deep they go, and how many may follow."""
+class _Limits:
+    """The schema's root, the depth to describe, and how many fields may follow."""
 
     root: Mapping[str, Any]
-    deepest: int
-    left: int | None
+    max_depth: int
+    remaining: int | None
 
-    def take(self) -> None:
-        if self.left is not None:
-            self.left -= 1
-            if self.left < 0:
-                raise _TooManyError
+    def count_field(self) -> None:
+        if self.remaining is not None:
+            self.remaining -= 1
+            if self.remaining < 0:
+                raise _TooManyFieldsError
 
 
-def _shape(schema: Mapping[str, Any], room: _Room) -> ObjectField:
-    node = _node(schema, room, "", "", False, 0)
+def _build_object(schema: Mapping[str, Any], limits: _Limits) -> ObjectField:
+    node = _build_field(schema, limits, "", "", False, 0)
     return (
         node if isinstance(node, ObjectField) else ObjectField("", FieldNames(()), {"value": node})
     )
 
 
-def _node(
-    given: object, room: _Room, path: str, name: str, column: bool, depth: int
+def _build_field(
+    given: object, limits: _Limits, path: str, name: str, column: bool, depth: int
 ) -> SchemaField:
-    room.take()
-    schema = _resolved(given, room.root)
-    names = _names(name, schema, column)
+    limits.count_field()
+    schema = _resolve_node(given, limits.root)
+    names = _field_names(name, schema, column)
     kind = schema.get("type")
-    if depth < room.deepest and (isinstance(schema.get("properties"), Mapping)):
+    if depth < limits.max_depth and (isinstance(schema.get("properties"), Mapping)):
         fields = {
-            key: _node(inner, room, f"{path}.{key}" if path else key, key, column, depth + 1)
+            key: _build_field(
+                inner, limits, f"{path}.{key}" if path else key, key, column, depth + 1
+            )
             for key, inner in schema["properties"].items()
         }
         return ObjectField(path, names, fields)
-    if depth < room.deepest and (kind == "array" or "items" in schema):
-        item = _node(schema.get("items", {}), room, path, name, True, depth + 1)
+    if depth < limits.max_depth and (kind == "array" or "items" in schema):
+        item = _build_field(schema.get("items", {}), limits, path, name, True, depth + 1)
         return ArrayField(path, names, item)
-    return _leaf(schema, path, names)
+    return _build_scalar(schema, path, names)
 
 
-def _leaf(schema: Mapping[str, Any], path: str, names: FieldNames) -> ScalarField:
+def _build_scalar(schema: Mapping[str, Any], path: str, names: FieldNames) -> ScalarField:
     members = schema.get("enum", [schema["const"]] if "const" in schema else [])
     members = members if isinstance(members, list) else []
     form = str(schema.get("format", ""))
@@ -219,9 +221,9 @@ def _leaf(schema: Mapping[str, Any], path: str, names: FieldNames) -> ScalarFiel
     )
 
 
-def _resolved(given: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schema with its references and its likeliest alternative in place; empty where it points
-    to nothing."""
+def _resolve_node(given: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A node with its references and its most specific alternative merged in; empty if a reference
+    points to nothing."""
     schema: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     try:
         for _ in range(MAX_FIELD_DEPTH):
@@ -229,23 +231,23 @@ def _resolved(given: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
             options = [one for one in alternatives(schema) if isinstance(one, Mapping)]
             if not options:
                 break
-            chosen = _likeliest([resolve(root, one) for one in options])
+            chosen = _most_specific([resolve(root, one) for one in options])
             own = {key: value for key, value in schema.items() if key not in ALTERNATIVE_KEYWORDS}
-            # A type of its own would be the list of all its types.
+            # The node's own type would be the list of all its types.
             schema = {**chosen, **own, "type": chosen.get("type")}
     except (LookupError, TypeError, ValueError):
         return {}
     return schema
 
 
-def _likeliest(options: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Of several forms the one that says most: a number rather than the same as a string."""
+def _most_specific(options: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Of several alternatives the one to look for: a number rather than the number as a string."""
     wanted = [one for one in options if not is_null(one)]
     numbers = [one for one in wanted if one.get("type") in ("number", "integer")]
     return (numbers or wanted or [{}])[0]
 
 
-def _names(name: str, schema: Mapping[str, Any], column: bool) -> FieldNames:
+def _field_names(name: str, schema: Mapping[str, Any], column: bool) -> FieldNames:
     given: list[str] = [re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)]
     for key in ALIAS_KEYWORDS:
         value = schema.get(key)

@@ -1,7 +1,7 @@
-"""What fields of business documents are called on paper, in English and German.
+"""Synonyms of field names of business documents, in English and German.
 
-A line is a group of phrases that mean the same. A field whose name, title or alias is in a group
-is looked for by all of it.
+Each line is a group of phrases with the same meaning. A field whose name, title or alias is in a
+group is looked up by all of its phrases.
 """
 
 from llm_ocr.text.normalize import normalized_words
@@ -141,10 +141,9 @@ _FIELDS, _COLUMNS = _groups(FIELDS), _groups(COLUMNS)
 
 
 def synonyms(names: tuple[Phrase, ...], *, column: bool) -> tuple[Phrase, ...]:
-    """What else fields of these names are called; a column's heading may be shorter.
+    """Other phrases for fields with these names; `column`: headings of columns may be shorter.
 
-    The first phrase of a group is what it is about: where it is one of the names, that group
-    counts and no other.
+    The first phrase of a group is its topic: if it is one of the names, only such groups count.
     """
     groups = (_COLUMNS if column else []) + _FIELDS
     about = [group for group in groups if group[0] in names]

@@ -1,10 +1,10 @@
-"""The currencies that a text names by a sign: $, CA$, US$."""
+"""Read currencies from their signs: $, CA$, US$."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# Signs that may touch a number without being part of a word with it.
+# Signs that may directly precede or follow a number, and the currency that each usually means.
 CURRENCY_SIGNS = {"€": "EUR", "£": "GBP", "$": "USD", "¥": "JPY", "₹": "INR", "₩": "KRW"}
 _LETTERS = {
     "$": {
@@ -35,7 +35,7 @@ _CODE = re.compile(r"(?<![^\W_])[A-Z]{3}(?![^\W_])")
 
 @dataclass(frozen=True)
 class CurrencyMention:
-    """A currency at `start` to `end` of a text; `bare`: the sign has no letters in front."""
+    """A currency sign at `start` to `end` of a text; `bare`: there are no letters before it."""
 
     start: int
     end: int
@@ -45,7 +45,7 @@ class CurrencyMention:
 
 
 def currencies_in(text: str) -> Iterator[CurrencyMention]:
-    """The currency signs of a text, with the letters that tell whose they are."""
+    """The currency signs of a text, with the letters before them that identify the currency."""
     for match in _ANY.finditer(text):
         sign = match.group()
         lead = _LEAD.search(text[max(0, match.start() - 4) : match.start()])
@@ -57,8 +57,10 @@ def currencies_in(text: str) -> Iterator[CurrencyMention]:
 
 
 def named_currencies(text: str, sign: str) -> set[str]:
-    """Which of the currencies that share a sign a text names by a code or by letters before it."""
+    """The currencies with this sign that a text names, by a code or by letters before the sign."""
     letters = _LETTERS.get(sign, {})
     codes = {**letters, **{code: code for code in letters.values()}}
-    found = {one.code for one in currencies_in(text) if one.sign == sign and not one.bare}
+    found = {
+        mention.code for mention in currencies_in(text) if mention.sign == sign and not mention.bare
+    }
     return found | {codes[word] for word in _CODE.findall(text) if word in codes}

@@ -1,4 +1,4 @@
-"""Dates as documents write them, with the names of months in seven languages."""
+"""Read dates as documents write them, with the names of months in seven languages."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre nove
 januari februari maart april mei juni juli augustus september oktober november december
 janeiro fevereiro marco abril maio junho julho agosto setembro outubro novembro dezembro
 """
-# Short forms that are not the first letters of a name, or shorter than those of two months.
+# Abbreviations, including those that are not the first letters of a name.
 _SHORT = {"jan": 1, "feb": 2, "fev": 2, "mar": 3, "mrz": 3, "maerz": 3, "apr": 4, "avr": 4}
 _SHORT |= {"abr": 4, "may": 5, "mai": 5, "jun": 6, "jul": 7, "aug": 8, "aou": 8, "ago": 8}
 _SHORT |= {"sep": 9, "sept": 9, "set": 9, "oct": 10, "okt": 10, "ott": 10, "out": 10}
@@ -45,7 +45,7 @@ _MONTH_FIRST = re.compile(
 
 @dataclass(frozen=True)
 class DateMention:
-    """A date at `start` to `end` of a text, and what it may mean: 03/01/2024 is two dates."""
+    """A date at `start` to `end` of a text, and its possible values: 03/01/2024 has two."""
 
     start: int
     end: int
@@ -53,13 +53,13 @@ class DateMention:
 
 
 def dates_in(text: str) -> Iterator[DateMention]:
-    """The dates in a text; a place is told once."""
+    """The dates in a text, without overlaps."""
     taken: list[tuple[int, int]] = []
-    for match, readings in _matches(text):
+    for match, values in _matches(text):
         start, end = match.span()
-        if readings and not any(start < last and first < end for first, last in taken):
+        if values and not any(start < last and first < end for first, last in taken):
             taken.append((start, end))
-            yield DateMention(start, end, readings)
+            yield DateMention(start, end, values)
 
 
 def _matches(text: str) -> Iterator[tuple[re.Match[str], tuple[date, ...]]]:
@@ -68,7 +68,7 @@ def _matches(text: str) -> Iterator[tuple[re.Match[str], tuple[date, ...]]]:
     for match in _NUMERIC.finditer(text):
         one, separator, other = match[1], match[2], match[3]
         day_first, month_first = (match["year"], other, one), (match["year"], one, other)
-        # With points it is the day that comes first, anywhere.
+        # With points the day comes first, in every country.
         yield match, _dates(day_first) if separator == "." else _dates(day_first, month_first)
     for pattern in (_DAY_FIRST, _MONTH_FIRST):
         for match in pattern.finditer(text):
@@ -78,8 +78,7 @@ def _matches(text: str) -> Iterator[tuple[re.Match[str], tuple[date, ...]]]:
 
 
 def _dates(*parts: tuple[str, str, str]) -> tuple[date, ...]:
-    """Those of `(year, month, day)` that are dates, each once; two digits are of this century,
-    or from 70 of the last."""
+    """The valid ones of `(year, month, day)`, each once; years of two digits are 1970 to 2069."""
     found: dict[date, None] = {}
     for year, month, day in parts:
         whole = int(year)

@@ -1,27 +1,33 @@
-"""Numbers as documents write them: 1,234.50, 1.234,50, 1 234,50, 1'234.50, (12.00), 7-."""
+"""Read numbers as documents write them: 1,234.50, 1.234,50, 1 234,50, 1'234.50, (12.00), 7-."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
-# Spaces that stand between groups of three digits, and apostrophes (Switzerland).
+# Spaces between groups of three digits, and apostrophes (Switzerland).
 _GAP = "[ \u00a0\u2009\u202f'’]"
 _GROUPED = rf"\d{{1,3}}(?:{_GAP}\d{{3}})+(?:[.,]\d{{1,4}})?"
 _PLAIN = r"\d+(?:[.,]\d+)*"
-# A unit may touch a number behind it (12.5kg), a currency in front (EUR12.50), nothing else: the
-# parts of 2024-0381 are no numbers.
+# A unit may directly follow a number (12.5kg), and a currency precede it (EUR12.50), but nothing
+# else: the parts of 2024-0381 are not numbers.
 _FRONT = r"(?<!\w[-/])(?:(?<![\w.,])|(?<=EUR)|(?<=GBP)|(?<=USD)|(?<=CHF))[-−–(]?"
 _BACK = r"(?!\d|[.,/-]\d|[/-]\w)"
 _NUMBER = re.compile(rf"{_FRONT}(?:{_GROUPED}|{_PLAIN}){_BACK}")
 _UNGROUPED = re.compile(rf"{_FRONT}{_PLAIN}{_BACK}")
+_PRINTED_NUMBER = r"(?:\d{1,4}|[ivxlc]{1,7})"
+_PAGE_NUMBER = re.compile(
+    rf"\W*(?:(?:page|seite|p\.|pg\.|s\.|第)\s*)?{_PRINTED_NUMBER}"
+    rf"(?:\s*(?:of|/|von|\|)\s*\d{{1,4}})?(?:\s*页)?\W*",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
 class NumberMention:
-    """A number at `start` to `end` of a text, and what it may mean: 1.234 is two numbers.
+    """A number at `start` to `end` of a text, and its possible values: 1.234 has two.
 
-    `partial`: it may as well be the end or the beginning of a longer one, as 146.50 in 2 146.50.
+    `partial`: it may be the end or the beginning of a longer number, as 146.50 in 2 146.50.
     """
 
     start: int
@@ -34,7 +40,7 @@ class NumberMention:
 def numbers_in(text: str) -> Iterator[NumberMention]:
     """The numbers in a text, from left to right.
 
-    Digits parted by spaces are told as one number and as several: `2 146.50` may be either.
+    Groups of digits are reported as one number and as several: `2 146.50` may be either.
     """
     seen = set()
     for match in _NUMBER.finditer(text):
@@ -48,7 +54,7 @@ def numbers_in(text: str) -> Iterator[NumberMention]:
 def _amount(text: str, match: re.Match[str], *, partial: bool = False) -> Iterator[NumberMention]:
     written, end = match.group(), match.end()
     negative = written[0] in "-−–"
-    # A dash between two words or numbers (2024-0381, 3 - 4) is no sign, one bracket no pair.
+    # A dash between words or numbers (2024-0381, 3 - 4) is not a sign, nor is a single bracket.
     if written[0] == "(":
         negative = text[end : end + 1] == ")"
         end += negative
@@ -56,16 +62,18 @@ def _amount(text: str, match: re.Match[str], *, partial: bool = False) -> Iterat
         negative = True
         end += 1
     start = match.start() + (written[0] in "-−–(" and not negative)
-    readings = tuple(-one if negative else one for one in possible_numbers(written.strip("-−–(")))
-    if readings:
-        yield NumberMention(start, end, readings, text[end : end + 9].lstrip()[:1] == "%", partial)
+    values = tuple(
+        -value if negative else value for value in possible_numbers(written.strip("-−–("))
+    )
+    if values:
+        yield NumberMention(start, end, values, text[end : end + 9].lstrip()[:1] == "%", partial)
 
 
 def possible_numbers(written: str) -> tuple[Decimal, ...]:
-    """The numbers that digits with separators may mean, the likelier one first.
+    """The values that digits with separators may have, the likelier one first.
 
-    The last separator is a decimal one, unless it comes twice or has three digits behind it; with
-    three digits behind a single one both are told.
+    The last separator is the decimal one, unless it occurs twice or three digits follow it; if
+    three digits follow a single separator, there are two values.
     """
     digits = re.sub(_GAP, "", written)
     marks = [char for char in digits if char in ".,"]
@@ -80,7 +88,7 @@ def possible_numbers(written: str) -> tuple[Decimal, ...]:
     if len(set(marks)) > 1:
         return _decimals(as_decimal) if _in_groups(head) else ()
     if len(tail) == 3 and 1 <= len(head) <= 3 and head != "0":
-        # One comma is mostly between thousands, one point as often before decimals.
+        # A single comma usually separates thousands, a single point as often decimals.
         return _decimals(*((whole, as_decimal) if last == "," else (as_decimal, whole)))
     return _decimals(as_decimal)
 
@@ -97,13 +105,6 @@ def _decimals(*texts: str) -> tuple[Decimal, ...]:
         return ()
 
 
-_PRINTED_NUMBER = r"(?:\d{1,4}|[ivxlc]{1,7})"
-_PAGE_NUMBER = re.compile(
-    rf"\W*(?:(?:page|seite|p\.|pg\.|s\.|第)\s*)?{_PRINTED_NUMBER}"
-    rf"(?:\s*(?:of|/|von|\|)\s*\d{{1,4}})?(?:\s*页)?\W*",
-    re.IGNORECASE,
-)
-
-
 def is_page_number(text: str) -> bool:
+    """Whether a line is a page number as pages print it: 17, – 17 –, Page 3 of 20, xiv."""
     return _PAGE_NUMBER.fullmatch(text.strip()) is not None

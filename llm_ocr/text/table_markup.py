@@ -1,4 +1,4 @@
-"""Tables in a block's text, as HTML or Markdown -> rows of cells."""
+"""Read tables in HTML and Markdown, and write them as HTML."""
 
 import re
 from collections.abc import Sequence
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 
 MAX_SPAN = 1000
-_RULE = re.compile(r"[\s|:+-]+")
-_TABLE = re.compile(r"(?<!\\)<table\b.*?(?:</table\s*>|\Z)", re.IGNORECASE | re.DOTALL)
+_RULER = re.compile(r"[\s|:+-]+")
+_HTML_TABLE = re.compile(r"(?<!\\)<table\b.*?(?:</table\s*>|\Z)", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """Text that begins in a column, counted from 0, and spans `columns` of them, and `rows`."""
+    """A cell that begins in a column, counted from 0, and spans `columns` and `rows`."""
 
     column: int
     columns: int
@@ -24,15 +24,15 @@ TableRows = Sequence[Sequence[TableCell]]
 
 
 def read_html_table(text: str) -> TableRows:
-    """The rows of the HTML tables in a text that have cells of their own; those that span rows
-    stand in their first one."""
+    """The rows of the HTML tables in a text, without empty ones; a cell that spans rows is only in
+    its first row."""
     return [row for row in read_html_rows(text) if row]
 
 
 def read_html_rows(text: str) -> TableRows:
-    """The rows of the HTML tables in a text, be they empty."""
+    """The rows of the HTML tables in a text, including empty ones."""
     reader = _TableReader()
-    # The parser raises on some of these, and pages have none that are to be read.
+    # HTMLParser raises on some marked sections, and pages contain none that matter.
     reader.feed(text.replace("<![", "&lt;!["))
     reader.close()
     reader.end_cell()
@@ -40,8 +40,8 @@ def read_html_rows(text: str) -> TableRows:
 
 
 def read_markdown_table(lines: Sequence[str]) -> TableRows:
-    """The rows of a Markdown table, its ruler left out."""
-    rows = [line.strip().strip("|").split("|") for line in lines if not _RULE.fullmatch(line)]
+    """The rows of a Markdown table, without the ruler below its header."""
+    rows = [line.strip().strip("|").split("|") for line in lines if not _RULER.fullmatch(line)]
     return [[TableCell(k, 1, text.strip()) for k, text in enumerate(row)] for row in rows]
 
 
@@ -50,24 +50,24 @@ def is_markdown_row(line: str) -> bool:
 
 
 def split_at_tables(text: str) -> list[tuple[bool, str]]:
-    """A text in pieces: whether each is an HTML table, and the piece."""
-    pieces: list[tuple[bool, str]] = []
+    """The parts of a text, each with whether it is an HTML table."""
+    parts: list[tuple[bool, str]] = []
     at = 0
-    for match in _TABLE.finditer(text):
-        pieces += [(False, text[at : match.start()]), (True, match.group())]
+    for match in _HTML_TABLE.finditer(text):
+        parts += [(False, text[at : match.start()]), (True, match.group())]
         at = match.end()
-    return [piece for piece in [*pieces, (False, text[at:])] if piece[1].strip()]
+    return [part for part in [*parts, (False, text[at:])] if part[1].strip()]
 
 
 class _TableReader(HTMLParser):
-    """Collects rows; takes any text, closed tags or not."""
+    """Collects rows, also from HTML with unclosed tags."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.rows: list[list[TableCell]] = []
-        # For each column the rows that a cell from above still reaches into.
+        # Column -> the number of rows that a cell from above still extends into.
         self._hanging: dict[int, int] = {}
-        self._parts: list[str] | None = None
+        self._cell_text: list[str] | None = None
         self._column, self._span, self._depth = 0, 1, 1
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -80,50 +80,53 @@ class _TableReader(HTMLParser):
             self.end_cell()
             if not self.rows:
                 self.rows.append([])
-            spans = {name: _count(value) for name, value in attrs}
+            spans = {name: _span_count(value) for name, value in attrs}
             self._span, self._depth = spans.get("colspan", 1), spans.get("rowspan", 1)
-            self._parts = []
-        elif tag == "br" and self._parts is not None:
-            self._parts.append("\n")
+            self._cell_text = []
+        elif tag == "br" and self._cell_text is not None:
+            self._cell_text.append("\n")
 
     def handle_endtag(self, tag: str) -> None:
         if tag in ("td", "th", "tr", "table"):
             self.end_cell()
 
     def handle_data(self, data: str) -> None:
-        if self._parts is not None:
-            self._parts.append(data)
+        if self._cell_text is not None:
+            self._cell_text.append(data)
 
     def end_cell(self) -> None:
-        if self._parts is None:
+        if self._cell_text is None:
             return
         while self._column in self._hanging:
             self._column += 1
-        text = re.sub(r"[ \t]+", " ", "".join(self._parts)).strip()
+        text = re.sub(r"[ \t]+", " ", "".join(self._cell_text)).strip()
         self.rows[-1].append(TableCell(self._column, self._span, text, self._depth))
         if self._depth > 1:
             reached = range(self._column, self._column + self._span)
-            # One more than it reaches: the next row takes one off.
+            # One more than that: the next row subtracts one.
             self._hanging |= dict.fromkeys(reached, self._depth)
         self._column += self._span
-        self._parts = None
+        self._cell_text = None
 
 
-def _count(value: str | None) -> int:
-    """What a span says, within reason."""
+def _span_count(value: str | None) -> int:
+    """The value of a span attribute, limited to `MAX_SPAN`."""
     if not value or not value.isdecimal():
         return 1
     return max(1, int(value)) if len(value) < len(str(MAX_SPAN)) else MAX_SPAN
 
 
-_PIPED = re.compile(r"[^|\n]*\|.*")
+_MARKDOWN_ROW = re.compile(r"[^|\n]*\|.*")
 
 
 def first_table(text: str) -> list[list[str]] | None:
-    """Rows of equal length, the first of which is taken for the head; None without a table."""
-    tables = (piece for is_table, piece in split_at_tables(text) if is_table)
+    """The first table of a text, in HTML or Markdown; None if there is none with two rows.
+
+    The rows have equal length; the first is the header.
+    """
+    tables = (part for is_table, part in split_at_tables(text) if is_table)
     table = next(tables, None)
-    found = _of_bars(text) if table is None else _of_html(table)
+    found = _first_markdown_table(text) if table is None else _expand_html_table(table)
     rows = [row for row in found if row]
     if len(rows) < 2:
         return None
@@ -131,10 +134,10 @@ def first_table(text: str) -> list[list[str]] | None:
     return [[*row, *[""] * (widest - len(row))] for row in rows]
 
 
-def _of_html(table: str) -> Sequence[list[str]]:
-    """The rows of a table; what spans several columns or rows stands in each."""
+def _expand_html_table(table: str) -> Sequence[list[str]]:
+    """The rows of a table; the text of a cell that spans columns or rows is in each of them."""
     rows: list[list[str]] = []
-    # Column -> text and how many more rows it goes down.
+    # Column -> the text and the number of further rows that it extends into.
     hanging: dict[int, tuple[str, int]] = {}
     for cells in read_html_rows(table):
         row = {column: said for column, (said, _) in hanging.items()}
@@ -149,15 +152,15 @@ def _of_html(table: str) -> Sequence[list[str]]:
     return rows
 
 
-def _of_bars(text: str) -> Sequence[list[str]]:
-    """The first lines that follow each other with bars between their cells."""
+def _first_markdown_table(text: str) -> Sequence[list[str]]:
+    """The first consecutive lines with `|` between cells."""
     rows: list[list[str]] = []
     for line in text.splitlines():
-        if not _PIPED.fullmatch(line):
+        if not _MARKDOWN_ROW.fullmatch(line):
             if rows:
                 break
             continue
-        if not _RULE.fullmatch(line):
+        if not _RULER.fullmatch(line):
             inner = line.strip().removeprefix("|").removesuffix("|")
             rows.append([" ".join(cell.split()) for cell in inner.split("|")])
     return rows

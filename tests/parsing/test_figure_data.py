@@ -105,18 +105,18 @@ def test_what_is_left_out_is_noted_with_its_value() -> None:
     data, notes = parse_figure_answer(json.dumps(body))
     assert data.series == (Series("a", ((1, 2), (3, 4))), Series(None, ()))
     assert set(notes) == {
-        "the answer, 'source' left out: [\"x\"]",
-        'rows left out: "none"',
-        "series 1, 'color' left out: \"red\"",
-        "series 1, point 1, 'error' left out: 0.5",
-        "series 1, point 3 left out: [5, 6, 7]",
-        'series 1, point 4 left out: {"value": 8}',
-        "series 1, point 5 left out: 9",
-        'series 2 left out: "b"',
-        'series 3, points left out: {"May": 1}',
+        "dropped 'source': [\"x\"]",
+        'dropped rows: "none"',
+        "dropped series 1, 'color': \"red\"",
+        "dropped series 1, point 1, 'error': 0.5",
+        "dropped series 1, point 3: [5, 6, 7]",
+        'dropped series 1, point 4: {"value": 8}',
+        "dropped series 1, point 5: 9",
+        'dropped series 2: "b"',
+        'dropped series 3, points: {"May": 1}',
     }
     table = {"kind": "table", "columns": ["a"], "rows": [{"a": 1, "b": "x" * 300}]}
-    assert parse_figure_answer(json.dumps(table))[1] == (f"row 1, 'b' left out: \"{'x' * 199}…",)
+    assert parse_figure_answer(json.dumps(table))[1] == (f"dropped row 1, 'b': \"{'x' * 199}…",)
 
 
 def test_rows_without_a_cell_are_empty() -> None:

@@ -234,4 +234,4 @@ def test_no_value_is_changed_by_a_second_validation() -> None:
     schema = schema_from_model(Rated)
     made = merge_records(schema, [schema.validate({"rate": 19}), schema.validate({"code": "7"})])
     assert made.record.fields == {"rate": 0.19, "code": "7"}
-    assert ["not checked as a whole" in error.reason for error in made.record.errors] == [True]
+    assert ["not validated as a whole" in error.reason for error in made.record.errors] == [True]

@@ -9,7 +9,6 @@ https://arxiv.org/abs/2305.03393): a filled cell, an empty one, one that goes on
 from above, from both; the end of a row.
 """
 
-import html
 import re
 from collections.abc import Iterator, Sequence
 
@@ -25,6 +24,7 @@ from llm_ocr.models.profile import (
 )
 from llm_ocr.models.resizing import Resizing
 from llm_ocr.records import Block, ImagePolicy, ParsedAnswer
+from llm_ocr.text.table_markup import html_cell, html_table
 
 RESIZING = Resizing(unit=28, min_pixels=147_384, max_pixels=2_822_400)
 
@@ -53,8 +53,7 @@ def parse(answer: str, width: int, height: int) -> ParsedAnswer:
 def table_html(tokens: str) -> str:
     """A table's tokens as HTML, cells that go on from the left or from above as spans."""
     rows = [_cells(row) for row in tokens.split(_ROW_END) if row.strip()]
-    lines = ["".join(_row(rows, y)) for y in range(len(rows))]
-    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+    return html_table(_row(rows, y) for y in range(len(rows)))
 
 
 def _cells(row: str) -> list[Cell]:
@@ -71,11 +70,8 @@ def _row(rows: Sequence[Sequence[Cell]], y: int) -> Iterator[str]:
         if kind in _SPANNING and not text:
             continue
         across, down = _across(rows[y], x), _down(rows, x, y)
-        spans = (f' colspan="{across}"' if across > 1 else "") + (
-            f' rowspan="{down}"' if down > 1 else ""
-        )
         name = "th" if kind in ("ched", "rhed") else "td"
-        yield f"<{name}{spans}>{html.escape(text, quote=False)}</{name}>"
+        yield html_cell(name, text, colspan=across, rowspan=down)
 
 
 def _across(row: Sequence[Cell], x: int) -> int:

@@ -7,7 +7,6 @@ Values stay as they were given, numbers or text: nothing is lost by reader them.
 """
 
 import csv
-import html
 import io
 import json
 import math
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llm_ocr.parsing import json_answers
-from llm_ocr.text.table_markup import first_table
+from llm_ocr.text.table_markup import first_table, html_cell, html_table
 
 CellValue = str | float | int | None
 CHART, TABLE, NONE = "chart", "table", "none"
@@ -257,15 +256,9 @@ def figure_csv(data: FigureData) -> str:
 def figure_html(data: FigureData) -> str:
     """The table as HTML in one line, as a document's Markdown has it."""
     columns, rows = figure_table(data)
-    lines = [_html_row(columns, "th"), *(_html_row(row, "td") for row in rows)]
-    return f"<table>{''.join(lines)}</table>"
+    head = [_html_cell("th", name) for name in columns]
+    return html_table([head, *([_html_cell("td", value) for value in row] for row in rows)])
 
 
-def _html_row(cells: Sequence[CellValue], tag: str) -> str:
-    inner = (f"<{tag}>{_escape_cell(cell)}</{tag}>" for cell in cells)
-    return f"<tr>{''.join(inner)}</tr>"
-
-
-def _escape_cell(cell: CellValue) -> str:
-    text = "" if cell is None else str(cell)
-    return html.escape(" ".join(text.split()), quote=False)
+def _html_cell(tag: str, value: CellValue) -> str:
+    return html_cell(tag, "" if value is None else " ".join(str(value).split()))

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 # Signs that may directly precede or follow a number, and the currency that each usually means.
 CURRENCY_SIGNS = {"€": "EUR", "£": "GBP", "$": "USD", "¥": "JPY", "₹": "INR", "₩": "KRW"}
-_LETTERS = {
+# Sign -> letters before it -> the currency that they make it.
+CURRENCY_LETTERS = {
     "$": {
         "US": "USD",
         "USD": "USD",
@@ -49,7 +50,7 @@ def currencies_in(text: str) -> Iterator[CurrencyMention]:
     for match in _ANY.finditer(text):
         sign = match.group()
         lead = _LEAD.search(text[max(0, match.start() - 4) : match.start()])
-        code = _LETTERS.get(sign, {}).get(lead[0]) if lead else None
+        code = CURRENCY_LETTERS.get(sign, {}).get(lead[0]) if lead else None
         if lead and code:
             yield CurrencyMention(match.start() - len(lead[0]), match.end(), sign, code, bare=False)
         else:
@@ -58,7 +59,7 @@ def currencies_in(text: str) -> Iterator[CurrencyMention]:
 
 def named_currencies(text: str, sign: str) -> set[str]:
     """The currencies with this sign that a text names, by a code or by letters before the sign."""
-    letters = _LETTERS.get(sign, {})
+    letters = CURRENCY_LETTERS.get(sign, {})
     codes = {**letters, **{code: code for code in letters.values()}}
     found = {
         mention.code for mention in currencies_in(text) if mention.sign == sign and not mention.bare

@@ -41,7 +41,7 @@ def normalized_words(text: str) -> tuple[str, ...]:
 
 
 def same_digits(text: str, other: str) -> bool:
-    """Whether two texts have the same digits, apart from letters that look like digits."""
+    """Whether two texts have the same digits; lowercase letters that look like digits count."""
     return _digits(text, other) == _digits(other, text)
 
 

@@ -1,7 +1,8 @@
 """Read tables in HTML and Markdown, and write them as HTML."""
 
+import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 
@@ -164,3 +165,15 @@ def _first_markdown_table(text: str) -> Sequence[list[str]]:
             inner = line.strip().removeprefix("|").removesuffix("|")
             rows.append([" ".join(cell.split()) for cell in inner.split("|")])
     return rows
+
+
+def html_table(rows: Iterable[Iterable[str]]) -> str:
+    """Rows of `html_cell`s as an HTML table in one line, as Markdown has it."""
+    lines = "".join(f"<tr>{''.join(cells)}</tr>" for cells in rows)
+    return f"<table>{lines}</table>"
+
+
+def html_cell(tag: str, text: str, **spans: int) -> str:
+    """A cell of an HTML table. `spans` are `rowspan` and `colspan`, omitted where they are 1."""
+    attributes = "".join(f' {name}="{count}"' for name, count in spans.items() if count > 1)
+    return f"<{tag}{attributes}>{html.escape(text, quote=False)}</{tag}>"

@@ -1,9 +1,6 @@
-import pytest
-
 from llm_ocr.engines.embedded.furniture import furniture
 from llm_ocr.engines.embedded.geometry import Line, Word
 from llm_ocr.engines.embedded.layout import Region
-from llm_ocr.text.numbers import is_page_number
 
 HEIGHT = 1300
 
@@ -27,19 +24,6 @@ def found(
         body() if text is None else text
     )
     return {block.text: block.label for block in blocks}
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["17", "– 17 –", "Page 3 of 20", "Seite 4", "S. 12", "xiv", "3/9", "263 of 279", "第 3 页"],
-)
-def test_page_numbers(text: str) -> None:
-    assert is_page_number(text)
-
-
-@pytest.mark.parametrize("text", ["2024 was dry", "Page", "17 rivers", "1.5 m", "mixed"])
-def test_what_is_no_page_number(text: str) -> None:
-    assert not is_page_number(text)
 
 
 def test_a_row_of_parts_with_a_number_is_a_header_even_close_above_the_text() -> None:

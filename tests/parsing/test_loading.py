@@ -212,7 +212,7 @@ MODEL = "from pydantic import BaseModel, RootModel, Field\nfrom typing import Ca
             '{"type": "object", "properties": {"a": {"$ref": "#/$defs/B"}},'
             ' "$defs": {"B": {"allOf": [{"$ref": "#/$defs/B"}]}}}',
             "x.json",
-            "in a circle",
+            "circular references",
         ),
     ],
 )  # fmt: skip

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from llm_ocr.parsing.schema_fields import ScalarField, ValueKind
-from llm_ocr.text.currencies import CURRENCY_SIGNS
+from llm_ocr.text.currencies import CURRENCY_LETTERS, CURRENCY_SIGNS
 
 CODES = (
     *("EUR", "GBP", "USD", "CHF", "JPY", "SEK", "NOK", "DKK", "PLN", "CZK", "CAD", "AUD", "INR"),
@@ -13,16 +13,8 @@ CODES = (
 )
 # What may stand in front of a dollar sign, and whose dollar it is then.
 DOLLARS = {
-    "US": "USD",
-    "CA": "CAD",
-    "C": "CAD",
-    "AU": "AUD",
-    "A": "AUD",
-    "NZ": "NZD",
-    "HK": "HKD",
-    "S": "SGD",
-    "R": "BRL",
-    "MX": "MXN",
+    letters: CURRENCY_LETTERS["$"][letters]
+    for letters in ("US", "CA", "C", "AU", "A", "NZ", "HK", "S", "R", "MX")
 }
 # More than one currency writes these signs.
 SHARED = {"$": frozenset({"USD", *DOLLARS.values()}), "¥": frozenset({"JPY", "CNY"})}

@@ -1,11 +1,11 @@
 """Cells of a table, and their HTML."""
 
-import html
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from llm_ocr.engines.embedded.geometry import Rect, Word, hull
+from llm_ocr.text.table_markup import html_cell, html_table
 
 
 @dataclass
@@ -46,11 +46,11 @@ def usual_height(words: Sequence[Word]) -> float:
 def as_html(grid: Grid) -> str:
     """A grid as `<table>…</table>` on one line; where no cell is, an empty one."""
     hanging = [0] * grid.columns
-    pieces = ["<table>"]
+    rows: list[list[str]] = []
     for k, row in enumerate(grid.rows):
         tag = "th" if k < grid.heads else "td"
         starts = {cell.first: cell for cell in row}
-        pieces.append("<tr>")
+        cells: list[str] = []
         at = 0
         while at < grid.columns:
             if hanging[at]:
@@ -58,15 +58,8 @@ def as_html(grid: Grid) -> str:
                 at += 1
                 continue
             cell = starts.get(at) or Cell(at, at)
-            pieces.append(_cell(cell, tag))
+            cells.append(html_cell(tag, cell.text, rowspan=cell.rows, colspan=cell.columns))
             hanging[at : cell.last + 1] = [cell.rows - 1] * cell.columns
             at = cell.last + 1
-        pieces.append("</tr>")
-    pieces.append("</table>")
-    return "".join(pieces)
-
-
-def _cell(cell: Cell, tag: str) -> str:
-    spans = f' rowspan="{cell.rows}"' if cell.rows > 1 else ""
-    spans += f' colspan="{cell.columns}"' if cell.columns > 1 else ""
-    return f"<{tag}{spans}>{html.escape(cell.text, quote=False)}</{tag}>"
+        rows.append(cells)
+    return html_table(rows)

@@ -40,10 +40,10 @@ from llm_ocr.notebook import (
     steps,
     summary_of,
 )
-from llm_ocr.platforms.base import Gpu, JobSpec
-from llm_ocr.platforms.clouds import Place, open_platform
+from llm_ocr.platforms.base import GpuType, JobSpec
 from llm_ocr.platforms.costs.estimates import estimate_costs
-from llm_ocr.platforms.launching import job_spec, priced
+from llm_ocr.platforms.launching import job_spec, with_price_per_hour
+from llm_ocr.platforms.registry import PlatformConfig, open_platform
 
 # %% [markdown]
 # ## Parameters
@@ -116,7 +116,7 @@ steps(
 
 # %%
 out = f"s3://{BUCKET}/{RUN}"
-platform = open_platform("aws-batch", Place(region=REGION))
+platform = open_platform("aws-batch", PlatformConfig(region=REGION))
 boto3.client("s3", region_name=REGION).head_bucket(Bucket=BUCKET)["ResponseMetadata"][
     "HTTPStatusCode"
 ]
@@ -155,11 +155,11 @@ show_costs()
 
 # %%
 def spec(stage: str, inputs: list[str], gpu: str | None = GPU, tasks: int = TASKS) -> JobSpec:
-    wanted = Gpu(gpu) if gpu else None
+    wanted = GpuType(gpu) if gpu else None
     settings = {"shard_pages": SHARD_PAGES, "max_cost": MAX_COST} if gpu else {}
     settings |= {"limit": LIMIT} if inputs and LIMIT else {}
     settings |= {} if PRICE is None else {"price_per_hour": PRICE}
-    chosen = priced(settings, platform, wanted)
+    chosen = with_price_per_hour(settings, platform, wanted)
     return job_spec(stage, inputs, out, chosen, gpu=wanted, tasks=tasks, timeout=60 * MINUTES)
 
 

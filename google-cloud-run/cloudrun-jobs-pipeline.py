@@ -41,10 +41,10 @@ from llm_ocr.notebook import (
     steps,
     summary_of,
 )
-from llm_ocr.platforms.base import Gpu, JobSpec
-from llm_ocr.platforms.clouds import Place, open_platform
+from llm_ocr.platforms.base import GpuType, JobSpec
 from llm_ocr.platforms.costs.estimates import estimate_costs
-from llm_ocr.platforms.launching import job_spec, priced
+from llm_ocr.platforms.launching import job_spec, with_price_per_hour
+from llm_ocr.platforms.registry import PlatformConfig, open_platform
 
 # %% [markdown]
 # ## Parameters
@@ -134,8 +134,8 @@ print(f"https://console.cloud.google.com/iam-admin/quotas?project={PROJECT}")
 
 # %%
 out = f"gs://{BUCKET}/{RUN}"
-place = Place(project=PROJECT, region=REGION, service_account=SERVICE_ACCOUNT)
-platform = open_platform("cloud-run", place)
+config = PlatformConfig(project=PROJECT, region=REGION, service_account=SERVICE_ACCOUNT)
+platform = open_platform("cloud-run", config)
 bucket = storage.Client(project=PROJECT).bucket(BUCKET)
 bucket.exists()
 
@@ -172,11 +172,11 @@ show_costs()
 
 # %%
 def spec(stage: str, inputs: list[str], gpu: str | None = GPU, tasks: int = TASKS) -> JobSpec:
-    wanted = Gpu(gpu) if gpu else None
+    wanted = GpuType(gpu) if gpu else None
     settings = {"shard_pages": SHARD_PAGES, "max_cost": MAX_COST} if gpu else {}
     settings |= {"limit": LIMIT} if inputs and LIMIT else {}
     settings |= {} if PRICE is None else {"price_per_hour": PRICE}
-    chosen = priced(settings, platform, wanted)
+    chosen = with_price_per_hour(settings, platform, wanted)
     return job_spec(stage, inputs, out, chosen, gpu=wanted, tasks=tasks, timeout=60 * MINUTES)
 
 
@@ -256,8 +256,8 @@ show_against_plan(out, estimate.cheapest("cloud-run"))
 # - `SHARD_PAGES` of 128 or less keeps all tasks busy in small runs.
 # - 24 GB hold models of up to about 8 billion parameters; what is left is the cache, and so the
 #   width of the window.
-# - Where rendering is what holds it back, `Place(instance=…)` gives the tasks other CPUs and
-#   memory than `8x32Gi`.
+# - Where rendering is what holds it back, `PlatformConfig(instance=…)` gives the tasks other CPUs
+#   and memory than `8x32Gi`.
 
 # %%
 show_held_back(out)

@@ -40,10 +40,10 @@ from llm_ocr.notebook import (
     steps,
     summary_of,
 )
-from llm_ocr.platforms.base import Gpu, JobSpec
-from llm_ocr.platforms.clouds import Place, open_platform
+from llm_ocr.platforms.base import GpuType, JobSpec
 from llm_ocr.platforms.costs.estimates import estimate_costs
-from llm_ocr.platforms.launching import job_spec, priced
+from llm_ocr.platforms.launching import job_spec, with_price_per_hour
+from llm_ocr.platforms.registry import PlatformConfig, open_platform
 from llm_ocr.storage.hub_address import run_uri
 
 # %% [markdown]
@@ -105,7 +105,7 @@ WHEEL or "no wheel: tasks install the release"
 [machine.name for machine in list_jobs_hardware()]
 
 # %%
-platform = open_platform("hf-jobs", Place(namespace=NAMESPACE, wheel=WHEEL))
+platform = open_platform("hf-jobs", PlatformConfig(namespace=NAMESPACE, wheel=WHEEL))
 
 # %% [markdown]
 # ## The input
@@ -141,11 +141,11 @@ show_costs()
 
 # %%
 def spec(stage: str, inputs: list[str], gpu: str | None = GPU, tasks: int = TASKS) -> JobSpec:
-    wanted = Gpu(gpu) if gpu else None
+    wanted = GpuType(gpu) if gpu else None
     settings = {"shard_pages": SHARD_PAGES, "max_cost": MAX_COST} if gpu else {}
     settings |= {"limit": LIMIT} if inputs and LIMIT else {}
     settings |= {} if PRICE is None else {"price_per_hour": PRICE}
-    chosen = priced(settings, platform, wanted)
+    chosen = with_price_per_hour(settings, platform, wanted)
     return job_spec(stage, inputs, OUT, chosen, gpu=wanted, tasks=tasks, timeout=60 * MINUTES)
 
 
@@ -230,7 +230,7 @@ show_against_plan(OUT, estimate.cheapest("hf-jobs"))
 #   hold DeepSeek-OCR with room for many pages at once; an L4 (24 GB) for fewer.
 # - **What holds it back** is below. If it is rendering, the machine has too few CPU cores for its
 #   GPU: choose one with more.
-# - **Larger machines.** `Place(instance="l40sx4")` has four GPUs, each with a copy of the model.
+# - **Larger machines.** `PlatformConfig(instance="l40sx4")` has four GPUs, a model each.
 # - **Shards.** Lower `SHARD_PAGES` if there are fewer shards than tasks, or tasks end unevenly.
 
 # %%

@@ -25,7 +25,7 @@ from llm_ocr.evaluation.runner import evaluate, load_references
 from llm_ocr.markdown import inline, quoted
 from llm_ocr.messages import counted
 from llm_ocr.pipeline.preview import preview_pages
-from llm_ocr.platforms.base import Job, JobSpec, Platform, PlatformError, State, wait
+from llm_ocr.platforms.base import Job, JobSpec, JobState, Platform, PlatformError, wait
 from llm_ocr.platforms.costs.estimate_table import render_estimate
 from llm_ocr.platforms.costs.estimates import Estimate, MachineEstimate, price_pages
 from llm_ocr.platforms.costs.page_estimate import PageEstimate
@@ -58,7 +58,7 @@ def steps(*commands: str, do: bool) -> None:
             done.check_returncode()
 
 
-def show_first_pages(place: str, count: int = 3) -> None:
+def show_preview_pages(place: str, count: int = 3) -> None:
     """The first pages of some documents. Raises NoInputError or StorageError."""
     previews = preview_pages([place], count=count)
     figure, axes = plt.subplots(1, len(previews), figsize=(12, 5), squeeze=False)
@@ -83,17 +83,17 @@ def show_costs(model: str = "deepseek-ocr") -> None:
     """
     many = Interval(MANY_PAGES, MANY_PAGES, MANY_PAGES)
     pages = PageEstimate(1, 1, 0, many)
-    priced = price_pages(pages, load_prices(), load_throughput(), model=model)
+    estimate = price_pages(pages, load_prices(), load_throughput(), model=model)
     bars = [
         (f"{one.platform} {one.machine}", _thousand(one.cost), one.price_source, "steelblue")
-        for one in priced.offers
+        for one in estimate.offers
     ]
-    bars += [(one.title, _thousand(one.cost), one.source, "silver") for one in priced.apis]
+    bars += [(one.title, _thousand(one.cost), one.source, "silver") for one in estimate.apis]
     bars.sort(key=lambda bar: bar[1].expected)
     figure, axes = plt.subplots(figsize=(12, 0.32 * len(bars) + 1))
     _cost_bars(axes, bars, model)
     _show(figure)
-    speeds = {f"speed on {one.gpu}": one.speed_source for one in priced.offers}
+    speeds = {f"speed on {one.gpu}": one.speed_source for one in estimate.offers}
     sources = speeds | {f"price: {name}": source for name, _, source, _ in bars}
     display(Markdown("\n".join(_sources(sources))))
 
@@ -139,7 +139,7 @@ def finish(platform: Platform, spec: JobSpec) -> Job:
     job_id = platform.submit(spec)
     print(f"{job_id}: llm-ocr jobs logs {platform.name} {job_id} --task 0 --follow")  # noqa: T201
     job = wait(platform, job_id, tell)
-    if job.state is not State.SUCCEEDED:
+    if job.state is not JobState.SUCCEEDED:
         said = [job.message, *(f"task {task.index}: {task.message}" for task in job.tasks)]
         raise PlatformError(f"{job_id} {job.state}: {'; '.join(filter(None, said))}")
     return job

@@ -40,10 +40,10 @@ from llm_ocr.notebook import (
     steps,
     summary_of,
 )
-from llm_ocr.platforms.base import Gpu, JobSpec
-from llm_ocr.platforms.clouds import Place, open_platform
+from llm_ocr.platforms.base import GpuType, JobSpec
 from llm_ocr.platforms.costs.estimates import estimate_costs
-from llm_ocr.platforms.launching import job_spec, priced
+from llm_ocr.platforms.launching import job_spec, with_price_per_hour
+from llm_ocr.platforms.registry import PlatformConfig, open_platform
 
 # %% [markdown]
 # ## Parameters
@@ -123,7 +123,7 @@ if ROLE is None or BUCKET is None:
     BUCKET = BUCKET or Session().default_bucket()
 
 out = f"s3://{BUCKET}/{RUN}"
-platform = open_platform("sagemaker", Place(role=ROLE, region=REGION))
+platform = open_platform("sagemaker", PlatformConfig(role=ROLE, region=REGION))
 boto3.client("s3", region_name=REGION).head_bucket(Bucket=BUCKET)["ResponseMetadata"][
     "HTTPStatusCode"
 ]
@@ -162,11 +162,11 @@ show_costs()
 
 # %%
 def spec(stage: str, inputs: list[str], gpu: str | None = GPU, tasks: int = TASKS) -> JobSpec:
-    wanted = Gpu(gpu) if gpu else None
+    wanted = GpuType(gpu) if gpu else None
     settings = {"shard_pages": SHARD_PAGES, "max_cost": MAX_COST} if gpu else {}
     settings |= {"limit": LIMIT} if inputs and LIMIT else {}
     settings |= {} if PRICE is None else {"price_per_hour": PRICE}
-    chosen = priced(settings, platform, wanted)
+    chosen = with_price_per_hour(settings, platform, wanted)
     return job_spec(stage, inputs, out, chosen, gpu=wanted, tasks=tasks, timeout=60 * MINUTES)
 
 
@@ -246,7 +246,7 @@ show_against_plan(out, estimate.cheapest("sagemaker"))
 # ## Tuning for the L40S
 #
 # - 48 GB hold the model with room for a wide window; the 8 CPUs of ml.g6e.2xlarge draw pages for
-#   it. If `held_back` below names rendering, take ml.g6e.4xlarge (`Place(instance=...)`).
+#   it. If `held_back` below names rendering, take ml.g6e.4xlarge (`PlatformConfig(instance=...)`).
 # - Each instance pays for its start, about ten minutes: give it an hour of work or more.
 # - With `SHARD_PAGES` of 128 the instances end at about the same time; for large runs take 512.
 # - Quota is counted for each type: ask for all those in `InstancePreferences`.

@@ -140,9 +140,9 @@ def retry(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     cluster = cluster_options(given)
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
-        from llm_ocr.platforms.places import crew_at
+        from llm_ocr.platforms.ray import select_executor
 
-        with crew_at(cluster, out, settings, notify) as (chosen, executor):
+        with select_executor(cluster, out, settings, notify) as (chosen, executor):
             return maintenance.retry(
                 out, chosen, statuses=statuses, errors=errors, notify=notify, executor=executor
             )
@@ -159,9 +159,9 @@ def reparse(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     cluster = cluster_options(given)
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
-        from llm_ocr.platforms.places import crew_at
+        from llm_ocr.platforms.ray import select_executor
 
-        with crew_at(cluster, out, settings, notify, asks=False) as (chosen, executor):
+        with select_executor(cluster, out, settings, notify, asks=False) as (chosen, executor):
             return maintenance.reparse(out, chosen, notify=notify, executor=executor)
 
     show(given, json_logs, work)
@@ -271,13 +271,13 @@ def _execute(
     update: bool = False,
 ) -> None:
     from llm_ocr.pipeline import worker
-    from llm_ocr.platforms.places import crew_at
+    from llm_ocr.platforms.ray import select_executor
 
     cluster = cluster_options(given)
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
         asks = stages != ("assemble",)
-        with crew_at(cluster, out, settings, notify, asks=asks) as (chosen, executor):
+        with select_executor(cluster, out, settings, notify, asks=asks) as (chosen, executor):
             if inputs is None:
                 return worker.resume(out, chosen, stages=stages, notify=notify, executor=executor)
             return worker.run(

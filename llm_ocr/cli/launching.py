@@ -26,7 +26,7 @@ from llm_ocr.cli.options import (
 from llm_ocr.cli.showing import errors, listed, say, terminal
 
 if TYPE_CHECKING:
-    from llm_ocr.platforms.base import Gpu, Job, Platform
+    from llm_ocr.platforms.base import GpuType, Job, Platform
 
 jobs = Commands(help="The jobs in a cloud: list, logs, wait, cancel.", no_args_is_help=True)
 
@@ -66,12 +66,12 @@ Given = dict[str, Any]
 
 def _open(platform: str, given: Given) -> "Platform":
     """The platform, with the options of `PLACE` taken out of `given`."""
-    from llm_ocr.platforms.clouds import open_platform, place_of
+    from llm_ocr.platforms.registry import open_platform, platform_config
 
-    place = place_of(given)
+    config = platform_config(given)
     for name in PLACE:
         given.pop(name, None)
-    return open_platform(platform, place)
+    return open_platform(platform, config)
 
 
 def start(
@@ -119,35 +119,41 @@ def start(
     import json
     from dataclasses import asdict
 
-    from llm_ocr.platforms.carrying import put, request_for
-    from llm_ocr.platforms.launching import Order, check_budget, check_order, job_of, priced
+    from llm_ocr.platforms.launching import (
+        LaunchRequest,
+        check_budget,
+        check_launch,
+        create_job,
+        with_price_per_hour,
+    )
+    from llm_ocr.platforms.uploads import upload, upload_request
     from llm_ocr.storage.hub_address import run_uri
 
     with errors():
         statuses, codes = (listed(given, name, "") for name in RETRY)
-        order = Order(stage, inputs, out, schema, update, statuses, codes)
-        check_order(order)
+        request = LaunchRequest(stage, inputs, out, schema, update, statuses, codes)
+        check_launch(request)
         where = _open(platform, given)
         chosen = _gpu(gpu, where, stage)
-        settings = priced(given, where, chosen, given.pop("prices", None))
-        spec, files = job_of(
-            order, settings, gpu=chosen, tasks=tasks, timeout=timeout * 60, image=image
+        settings = with_price_per_hour(given, where, chosen, given.pop("prices", None))
+        spec, files = create_job(
+            request, settings, gpu=chosen, tasks=tasks, timeout=timeout * 60, image=image
         )
         if dry_run:
-            requests = [*map(request_for, files), *where.requests(spec)]
+            requests = [*map(upload_request, files), *where.requests(spec)]
             typer.echo(json.dumps([asdict(one) for one in requests], indent=2))
             for word, how in where.placeholders.items():
                 say(f"{word} stands for what is not known here: {how}")
             if spec.secrets:
                 say(f"secrets that the tasks need, not shown: {', '.join(sorted(spec.secrets))}")
             return
-        place = order.place
-        check_budget(place, settings)
-        put(files, run_uri(place, settings.get("staging")).rstrip("/"))
+        run = request.run
+        check_budget(run, settings)
+        upload(files, run_uri(run, settings.get("staging")).rstrip("/"))
         job_id = where.submit(spec)
         terminal().print(
             f"{job_id} is submitted; follow it with\n  llm-ocr jobs wait {platform} {job_id}\n"
-            f"  llm-ocr status {place}",
+            f"  llm-ocr status {run}",
             highlight=False,
             soft_wrap=True,
         )
@@ -158,7 +164,7 @@ def start(
 def list_(platform: Where, given: Given) -> None:
     """The jobs that llm-ocr submitted, newest first."""
     with errors():
-        for job in _open(platform, given).jobs():
+        for job in _open(platform, given).list_jobs():
             typer.echo(_line(job))
 
 
@@ -187,28 +193,27 @@ def cancel(platform: Where, job: JobId, given: Given) -> None:
         _open(platform, given).cancel(job)
 
 
-def _gpu(said: str | None, platform: "Platform", stage: str) -> "Gpu | None":
-    from llm_ocr.platforms.base import Gpu
-    from llm_ocr.platforms.cluster import NoSuchPlaceError
+def _gpu(said: str | None, platform: "Platform", stage: str) -> "GpuType | None":
+    from llm_ocr.platforms.base import GpuType, InvalidTargetError
 
     if said == "none" or (said is None and stage in ("assemble", "reparse")):
         return None
     known = [gpu.value for gpu in platform.gpus]
     if said is not None and said not in known:
-        raise NoSuchPlaceError(
+        raise InvalidTargetError(
             f"--gpu {said}: {platform.name} has {', '.join(known)}; or give none"
         )
-    return Gpu(said or known[0])
+    return GpuType(said or known[0])
 
 
 def _wait(platform: "Platform", job_id: str) -> None:
-    from llm_ocr.platforms.base import State, wait
+    from llm_ocr.platforms.base import JobState, wait
 
     done = wait(platform, job_id, lambda job: typer.echo(_line(job)))
     for task in done.tasks:
-        if task.message and task.state is not State.SUCCEEDED:
+        if task.message and task.state is not JobState.SUCCEEDED:
             typer.echo(f"task {task.index}: {task.message}", err=True)
-    if done.state is not State.SUCCEEDED:
+    if done.state is not JobState.SUCCEEDED:
         raise typer.Exit(3)
 
 

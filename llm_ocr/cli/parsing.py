@@ -52,7 +52,7 @@ def parse(
     """Read documents into records of a schema, with each value's place on the page."""
     from llm_ocr.parsing.loading import load_schema
     from llm_ocr.pipeline import parse_run
-    from llm_ocr.platforms.places import crew_at
+    from llm_ocr.platforms.ray import select_executor
 
     cluster = cluster_options(given)
 
@@ -60,7 +60,7 @@ def parse(
         # Before anything else is done for it.
         load_schema(schema)
         wanted = type(settings)(**{**settings.model_dump(), "record_schema": schema})
-        with crew_at(cluster, out or inputs[-1], wanted, notify) as (chosen, executor):
+        with select_executor(cluster, out or inputs[-1], wanted, notify) as (chosen, executor):
             named = chosen.record_schema or schema
             return parse_run.parse(inputs, out, named, chosen, notify=notify, executor=executor)
 

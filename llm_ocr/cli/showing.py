@@ -101,9 +101,9 @@ def errors() -> Iterator[None]:
     from llm_ocr.pipeline.interruption import BudgetExceededError, StoppedError
     from llm_ocr.pipeline.partition import InvalidPartitionError
     from llm_ocr.pipeline.retrying import UnknownStatusError
-    from llm_ocr.platforms.base import PlatformError
+    from llm_ocr.platforms.base import InvalidStageError, InvalidTargetError, PlatformError
     from llm_ocr.platforms.batch_job import BatchJobError
-    from llm_ocr.platforms.cluster import ClusterError, NoSuchPlaceError, NoSuchStageError
+    from llm_ocr.platforms.cluster import ClusterError
     from llm_ocr.platforms.costs.prices import UnknownPriceError
     from llm_ocr.platforms.costs.throughput import NoThroughputError
     from llm_ocr.platforms.costs.toml_files import TomlFileError
@@ -131,10 +131,10 @@ def errors() -> Iterator[None]:
         EnvFileError,
         NoInputError,
         NoRunError,
-        NoSuchPlaceError,
+        InvalidTargetError,
         UnknownPriceError,
         InvalidPartitionError,
-        NoSuchStageError,
+        InvalidStageError,
         UnknownStatusError,
         UnknownTaskError,
         NoThroughputError,

@@ -22,7 +22,7 @@ from botocore.exceptions import (
 )
 
 from llm_ocr import __version__
-from llm_ocr.platforms.base import Job, NoSuchJobError, PlatformError
+from llm_ocr.platforms.base import Job, JobNotFoundError, PlatformError
 
 LOG_POLL_SECONDS = 2.0
 # Stand in requests that are only looked at, where nothing says which.
@@ -67,7 +67,7 @@ def sign_in(region: str | None) -> boto3.Session:
     return session
 
 
-def region_of(region: str | None) -> str | None:
+def resolve_region(region: str | None) -> str | None:
     """The region that `sign_in` would choose, None without one; asks nobody."""
     try:
         return str(sign_in(region).region_name)
@@ -75,14 +75,14 @@ def region_of(region: str | None) -> str | None:
         return None
 
 
-def shell_of(service: str, operation: str, region: str, body: Mapping[str, Any]) -> str:
+def cli_command(service: str, operation: str, region: str, body: Mapping[str, Any]) -> str:
     """The AWS CLI's command that sends the request."""
     words = ["aws", service, operation, "--region", region, "--cli-input-json", json.dumps(body)]
     return shlex.join(words)
 
 
 @contextmanager
-def explained(what: str, known: Mapping[str, str] | None = None) -> Iterator[None]:
+def translate_errors(what: str, known: Mapping[str, str] | None = None) -> Iterator[None]:
     """Errors of boto3 as PlatformError: what was asked, what is wrong, what to do.
 
     `known` has patterns of messages that only this request gets, and what to do about each.
@@ -105,7 +105,7 @@ def explained(what: str, known: Mapping[str, str] | None = None) -> Iterator[Non
         raise PlatformError(f"{what}: {error}") from error
 
 
-def meaning(reason: str, known: Mapping[str, str]) -> str:
+def explain_reason(reason: str, known: Mapping[str, str]) -> str:
     """What a platform said, and behind it what to do about it, if that is known."""
     for pattern, said in known.items():
         if found := re.search(pattern, reason, re.IGNORECASE | re.DOTALL):
@@ -134,7 +134,7 @@ def check_buckets(session: boto3.Session, command: Sequence[str]) -> None:
             r"^(404|NoSuchBucket)\b": "there is no such bucket; check its name, or create it with "
             f"`aws s3 mb s3://{bucket} --region {session.region_name}`",
         }
-        with explained(f"s3://{bucket}", known):
+        with translate_errors(f"s3://{bucket}", known):
             answer = s3.head_bucket(Bucket=bucket)
         region = answer.get("BucketRegion")
         if region is not None and region != session.region_name:
@@ -145,9 +145,9 @@ def check_buckets(session: boto3.Session, command: Sequence[str]) -> None:
 
 
 def check_task(job: Job, task: int) -> None:
-    """Raises NoSuchJobError for a task that the job has not."""
+    """Raises JobNotFoundError for a task that the job has not."""
     if task >= len(job.tasks):
-        raise NoSuchJobError(f"{job.id} has tasks 0 to {len(job.tasks) - 1}, and no {task}")
+        raise JobNotFoundError(f"{job.id} has tasks 0 to {len(job.tasks) - 1}, and no {task}")
 
 
 def check_running(job: Job) -> None:
@@ -191,7 +191,7 @@ def _new_lines(
     while True:
         place = {"nextToken": places[stream]} if stream in places else {}
         try:
-            with explained(f"{group}/{stream}"):
+            with translate_errors(f"{group}/{stream}"):
                 page = client.get_log_events(
                     logGroupName=group, logStreamName=stream, startFromHead=True, **place
                 )

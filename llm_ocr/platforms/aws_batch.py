@@ -10,18 +10,18 @@ from typing import Any
 
 from llm_ocr.platforms import aws
 from llm_ocr.platforms.base import (
-    Gpu,
+    GpuType,
     Job,
+    JobNotFoundError,
     JobSpec,
-    NoSuchJobError,
+    JobState,
+    JobTask,
     PlatformError,
-    Request,
-    State,
-    Task,
-    overall,
+    PlatformRequest,
+    job_state,
 )
-from llm_ocr.platforms.clouds import Place
-from llm_ocr.platforms.endings import exit_meaning
+from llm_ocr.platforms.exit_codes import describe_exit
+from llm_ocr.platforms.registry import PlatformConfig
 
 NAMES = "llm-ocr-"
 LISTED = 50
@@ -40,14 +40,14 @@ EVALUATE_ON_EXIT = (
     {"onExitCode": "5", "action": "EXIT"},
 )
 
-_STATES: Mapping[str, State] = {
-    "SUBMITTED": State.WAITING,
-    "PENDING": State.WAITING,
-    "RUNNABLE": State.WAITING,
-    "STARTING": State.WAITING,
-    "RUNNING": State.RUNNING,
-    "SUCCEEDED": State.SUCCEEDED,
-    "FAILED": State.FAILED,
+_STATES: Mapping[str, JobState] = {
+    "SUBMITTED": JobState.WAITING,
+    "PENDING": JobState.WAITING,
+    "RUNNABLE": JobState.WAITING,
+    "STARTING": JobState.WAITING,
+    "RUNNING": JobState.RUNNING,
+    "SUCCEEDED": JobState.SUCCEEDED,
+    "FAILED": JobState.FAILED,
 }
 # Why a task failed or waits, and what to do.
 _REASONS: Mapping[str, str] = {
@@ -75,20 +75,20 @@ class AwsBatch:
     """`Platform` on AWS Batch."""
 
     name = "aws-batch"
-    gpus = (Gpu.L4, Gpu.L40S)
+    gpus = (GpuType.L4, GpuType.L40S)
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._queue, self._definition = place.queue, place.definition
-        if place.instance is not None:
+    def __init__(self, config: PlatformConfig) -> None:
+        self._config = config
+        self._queue, self._definition = config.queue, config.definition
+        if config.instance is not None:
             raise PlatformError(
-                f"--instance {place.instance}: the machines are those of the queue; change "
+                f"--instance {config.instance}: the machines are those of the queue; change "
                 "`instance_types` of the Terraform module, or give another --queue"
             )
 
     @cached_property
     def _session(self) -> Any:  # noqa: ANN401 - boto3 has no types
-        return aws.sign_in(self._place.region)
+        return aws.sign_in(self._config.region)
 
     @property
     def _region(self) -> str:
@@ -98,32 +98,34 @@ class AwsBatch:
     def _client(self) -> Any:  # noqa: ANN401
         return self._session.client("batch")
 
-    def machine(self, gpu: Gpu | None) -> str:
+    def machine(self, gpu: GpuType | None) -> str:
         # Which of the queue's machines a job gets is known when it has it.
         return gpu.value if gpu else "cpu"
 
     @property
     def placeholders(self) -> Mapping[str, str]:
-        known = aws.region_of(self._place.region)
+        known = aws.resolve_region(self._config.region)
         return {} if known else {aws.REGION: "--region, or AWS_REGION"}
 
-    def requests(self, spec: JobSpec) -> list[Request]:
-        region = aws.region_of(self._place.region) or aws.REGION
+    def requests(self, spec: JobSpec) -> list[PlatformRequest]:
+        region = aws.resolve_region(self._config.region) or aws.REGION
         body = self._body(spec, region)
-        return [Request("SubmitJob", body, aws.shell_of("batch", "submit-job", region, body))]
+        return [
+            PlatformRequest("SubmitJob", body, aws.cli_command("batch", "submit-job", region, body))
+        ]
 
     def submit(self, spec: JobSpec) -> str:
         body = self._body(spec, self._region)
         aws.check_buckets(self._session, spec.command)
         self._check_queue(body["jobQueue"])
         self._check_definition(body["jobDefinition"], spec)
-        with aws.explained(spec.name):
+        with aws.translate_errors(spec.name):
             return str(self._client.submit_job(**body)["jobId"])
 
-    def job(self, job_id: str) -> Job:
+    def get_job(self, job_id: str) -> Job:
         found = self._described([job_id])
         if not found:
-            raise NoSuchJobError(
+            raise JobNotFoundError(
                 f"{job_id}: AWS Batch has no such job in {self._region} (it forgets jobs a week "
                 "after their end); `llm-ocr jobs list aws-batch` shows those there"
             )
@@ -131,21 +133,21 @@ class AwsBatch:
         size = parent.get("arrayProperties", {}).get("size")
         ids = [f"{job_id}:{index}" for index in range(size or 0)]
         tasks = tuple(_task(index, one) for index, one in enumerate(self._described(ids) or found))
-        waits = next((task.message for task in tasks if task.state is State.WAITING), "")
-        return self._job(parent, overall(tasks), tasks, waits)
+        waits = next((task.message for task in tasks if task.state is JobState.WAITING), "")
+        return self._job(parent, job_state(tasks), tasks, waits)
 
-    def jobs(self) -> list[Job]:
+    def list_jobs(self) -> list[Job]:
         found: list[Mapping[str, Any]] = []
         names = [{"name": "JOB_NAME", "values": [f"{NAMES}*"]}]
         for queue in self._queues():
-            with aws.explained(f"the jobs of {queue}"):
+            with aws.translate_errors(f"the jobs of {queue}"):
                 page = self._client.list_jobs(jobQueue=queue, filters=names, maxResults=LISTED)
             found += page["jobSummaryList"]
         newest = sorted(found, key=lambda one: int(one.get("createdAt", 0)), reverse=True)
         return [self._job(one, _state(one), (), "") for one in newest[:LISTED]]
 
     def logs(self, job_id: str, task: int, *, follow: bool) -> Iterator[str]:
-        job = self.job(job_id)
+        job = self.get_job(job_id)
         aws.check_task(job, task)
         own = f"{job_id}:{task}" if len(job.tasks) > 1 else job_id
         container = self._described([own])[0].get("container", {})
@@ -164,8 +166,8 @@ class AwsBatch:
         return aws.read_log(self._session, group, streams, is_over, follow=follow)
 
     def cancel(self, job_id: str) -> None:
-        aws.check_running(self.job(job_id))
-        with aws.explained(job_id):
+        aws.check_running(self.get_job(job_id))
+        with aws.translate_errors(job_id):
             self._client.terminate_job(jobId=job_id, reason=CANCELLED)
 
     def _body(self, spec: JobSpec, region: str) -> dict[str, Any]:
@@ -200,13 +202,13 @@ class AwsBatch:
     def _queues(self) -> list[str]:
         if self._queue is not None:
             return [self._queue]
-        with aws.explained("DescribeJobQueues"):
+        with aws.translate_errors("DescribeJobQueues"):
             pages = self._client.get_paginator("describe_job_queues").paginate()
             names = [str(one["jobQueueName"]) for page in pages for one in page["jobQueues"]]
         return [name for name in names if name.startswith(NAMES)]
 
     def _check_queue(self, queue: str) -> None:
-        with aws.explained(queue):
+        with aws.translate_errors(queue):
             found = self._client.describe_job_queues(jobQueues=[queue])["jobQueues"]
         if not found:
             kind = queue.removeprefix(NAMES)
@@ -224,7 +226,7 @@ class AwsBatch:
         name: dict[str, Any] = {"jobDefinitionName": definition, "status": "ACTIVE"}
         if ":" in definition:
             name = {"jobDefinitions": [definition]}
-        with aws.explained(definition):
+        with aws.translate_errors(definition):
             found = self._client.describe_job_definitions(**name)["jobDefinitions"]
         if not found:
             raise PlatformError(
@@ -244,13 +246,13 @@ class AwsBatch:
         """In the order of `ids`; those that aren't there are left out."""
         found: dict[str, Mapping[str, Any]] = {}
         for first in range(0, len(ids), DESCRIBED_AT_ONCE):
-            with aws.explained(ids[first]):
+            with aws.translate_errors(ids[first]):
                 page = self._client.describe_jobs(jobs=ids[first : first + DESCRIBED_AT_ONCE])
             found |= {str(one["jobId"]): one for one in page["jobs"]}
         return [found[one] for one in ids if one in found]
 
     def _job(
-        self, found: Mapping[str, Any], state: State, tasks: tuple[Task, ...], message: str
+        self, found: Mapping[str, Any], state: JobState, tasks: tuple[JobTask, ...], message: str
     ) -> Job:
         where = f"https://{self._region}.console.aws.amazon.com/batch/home?region={self._region}"
         kind = "array-job" if "arrayProperties" in found else "detail"
@@ -258,35 +260,35 @@ class AwsBatch:
         return Job(str(found["jobId"]), str(found["jobName"]), state, tasks, message, url)
 
 
-def open_platform(place: Place) -> AwsBatch:
+def open_platform(config: PlatformConfig) -> AwsBatch:
     """Raises PlatformError for a place that it has no use for."""
-    return AwsBatch(place)
+    return AwsBatch(config)
 
 
-def _state(found: Mapping[str, Any]) -> State:
+def _state(found: Mapping[str, Any]) -> JobState:
     wanted = found.get("isTerminated") or found.get("isCancelled")
     reason = found.get("statusReason", "")
     # A job that takes too long is terminated too, by Batch itself.
     if found["status"] == "FAILED" and (wanted or CANCELLED in reason):
-        return State.FAILED if "exceeded timeout" in reason else State.CANCELLED
+        return JobState.FAILED if "exceeded timeout" in reason else JobState.CANCELLED
     if "arrayProperties" in found and found["status"] == "PENDING":
         # An array is pending until its last child is over.
         counts = found["arrayProperties"].get("statusSummary", {})
-        return State.RUNNING if counts.get("RUNNING") else State.WAITING
+        return JobState.RUNNING if counts.get("RUNNING") else JobState.WAITING
     return _STATES[found["status"]]
 
 
-def _task(index: int, found: Mapping[str, Any]) -> Task:
+def _task(index: int, found: Mapping[str, Any]) -> JobTask:
     state = _state(found)
     container = found.get("container", {})
     reasons = [str(found.get("statusReason", "")), str(container.get("reason", ""))]
-    told = [aws.meaning(one, _REASONS) for one in reasons if one]
+    told = [aws.explain_reason(one, _REASONS) for one in reasons if one]
     advised = [one for one, said in zip(told, filter(None, reasons), strict=True) if one != said]
-    if state is State.WAITING:
-        return Task(index, state, "; ".join(advised))
-    if state is not State.FAILED:
-        return Task(index, state)
+    if state is JobState.WAITING:
+        return JobTask(index, state, "; ".join(advised))
+    if state is not JobState.FAILED:
+        return JobTask(index, state)
     code = container.get("exitCode")
     if not advised and code is not None:
-        return Task(index, state, exit_meaning(int(code)))
-    return Task(index, state, "; ".join(advised or told))
+        return JobTask(index, state, describe_exit(int(code)))
+    return JobTask(index, state, "; ".join(advised or told))

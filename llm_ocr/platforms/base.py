@@ -1,4 +1,4 @@
-"""A run as tasks of a cloud's job: what is asked for, and what each platform does with it."""
+"""The platforms' interface: a run is submitted as a job of several tasks, and watched."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -8,20 +8,20 @@ from typing import Any, Protocol
 
 from llm_ocr.messages import MissingExtraError
 
-# Stands in a request for what only the platform is told.
+# Shown in place of a secret's value.
 SECRET = "…"
 
 
-class Gpu(StrEnum):
-    """The GPUs that platforms rent, each for one engine."""
+class GpuType(StrEnum):
+    """A kind of GPU that platforms rent, one for each engine."""
 
     A100 = "a100"
     L40S = "l40s"
     L4 = "l4"
 
 
-class State(StrEnum):
-    """What becomes of a job, or of one of its tasks."""
+class JobState(StrEnum):
+    """The state of a job, or of one of its tasks."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -31,7 +31,15 @@ class State(StrEnum):
 
     @property
     def is_over(self) -> bool:
-        return self not in (State.WAITING, State.RUNNING)
+        return self not in (JobState.WAITING, JobState.RUNNING)
+
+
+class InvalidTargetError(ValueError):
+    """A run can't be sent where it was to go, or can't reach its files from there."""
+
+
+class InvalidStageError(ValueError):
+    """The stage to launch is unknown, or lacks something that it needs."""
 
 
 class PlatformError(Exception):
@@ -42,23 +50,23 @@ class PlatformNotInstalledError(MissingExtraError, PlatformError):
     """The platform's SDK isn't installed."""
 
 
-class NoSuchJobError(PlatformError):
+class JobNotFoundError(PlatformError):
     """The platform knows no such job."""
 
 
 @dataclass(frozen=True)
 class JobSpec:
-    """`tasks` containers that do one command together: each takes its part of the run's shards.
+    """`tasks` containers that run one command; each takes its part of the run's shards.
 
-    `command` is llm-ocr's, without the word itself; settings travel as `LLM_OCR_…` in
-    `environment`, those that are secret in `secrets`, as does HF_TOKEN. `gpu` None asks for CPUs.
-    A task may take `timeout` seconds and is tried up to `attempts` times.
+    `command` are llm-ocr's arguments; settings travel as `LLM_OCR_…` in `environment`, secret ones
+    and HF_TOKEN in `secrets`. `gpu` None asks for CPUs. A task may take `timeout` seconds and is
+    tried up to `attempts` times.
     """
 
     name: str
     command: tuple[str, ...]
     tasks: int
-    gpu: Gpu | None
+    gpu: GpuType | None
     timeout: int
     attempts: int = 3
     image: str | None = None
@@ -67,9 +75,9 @@ class JobSpec:
 
 
 @dataclass(frozen=True)
-class Request:
-    """What a platform is asked, by its own name for it; secrets stand as `SECRET`. `shell` asks the
-    same with the platform's own command, where it has one."""
+class PlatformRequest:
+    """A request to a platform, named as in its API; secrets are shown as `SECRET`. `shell` is the
+    equivalent command of the platform's own CLI, if it has one."""
 
     operation: str
     body: Mapping[str, Any]
@@ -77,22 +85,22 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Task:
-    """One of a job's containers; `message` says why it failed, where the platform knows."""
+class JobTask:
+    """One of a job's containers; `message` says why it failed, if the platform knows."""
 
     index: int
-    state: State
+    state: JobState
     message: str = ""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job as it is now. `url` shows it in the platform's own pages."""
+    """A job as it is now; `url` is its page in the platform's console."""
 
     id: str
     name: str
-    state: State
-    tasks: tuple[Task, ...]
+    state: JobState
+    tasks: tuple[JobTask, ...]
     message: str = ""
     url: str = ""
 
@@ -104,38 +112,38 @@ class Platform(Protocol):
     def name(self) -> str: ...
 
     @property
-    def gpus(self) -> tuple[Gpu, ...]:
-        """Those that it rents, the usual one first."""
+    def gpus(self) -> tuple[GpuType, ...]:
+        """The GPUs that it rents, the default first."""
         ...
 
-    def machine(self, gpu: Gpu | None) -> str:
-        """What a task with that GPU runs on, as price lists call it."""
+    def machine(self, gpu: GpuType | None) -> str:
+        """The machine of a task with that GPU, by its name in price lists."""
         ...
 
     @property
     def placeholders(self) -> Mapping[str, str]:
-        """What stands in `requests` for what is not known here, and how to say it."""
+        """The placeholders in `requests` for values not known here, and the option for each."""
         ...
 
-    def requests(self, spec: JobSpec) -> list[Request]:
-        """What `submit` asks, in order, for a look before anything is paid for. Asks nobody, and
-        needs no account."""
+    def requests(self, spec: JobSpec) -> list[PlatformRequest]:
+        """The requests that `submit` sends, in order, to check before anything is paid for. Needs
+        no network and no account."""
         ...
 
     def submit(self, spec: JobSpec) -> str:
-        """Start the job; its id."""
+        """Start the job and return its id."""
         ...
 
-    def job(self, job_id: str) -> Job:
-        """Raises NoSuchJobError."""
+    def get_job(self, job_id: str) -> Job:
+        """Raises JobNotFoundError."""
         ...
 
-    def jobs(self) -> list[Job]:
-        """The jobs that llm_ocr submitted, newest first."""
+    def list_jobs(self) -> list[Job]:
+        """The jobs submitted by llm_ocr, newest first."""
         ...
 
     def logs(self, job_id: str, task: int, *, follow: bool) -> Iterator[str]:
-        """The lines that a task printed; with `follow`, until it ends."""
+        """The lines of a task's log; with `follow`, until it ends."""
         ...
 
     def cancel(self, job_id: str) -> None: ...
@@ -148,10 +156,10 @@ def wait(
     *,
     poll_seconds: float = 5.0,
 ) -> Job:
-    """The job once it is over; `tell` sees it whenever it changed. Raises what `job` raises."""
+    """The job once it is over; `tell` gets it whenever it changes. Raises what `get_job` raises."""
     seen: Job | None = None
     while True:
-        now = platform.job(job_id)
+        now = platform.get_job(job_id)
         if now != seen:
             tell(now)
             seen = now
@@ -160,13 +168,13 @@ def wait(
         time.sleep(poll_seconds)
 
 
-def overall(tasks: tuple[Task, ...]) -> State:
-    """The state of a job from those of its tasks."""
+def job_state(tasks: tuple[JobTask, ...]) -> JobState:
+    """The state of a job with these tasks."""
     states = {task.state for task in tasks}
-    if states <= {State.SUCCEEDED}:
-        return State.SUCCEEDED
-    if State.RUNNING in states or (State.WAITING in states and len(states) > 1):
-        return State.RUNNING
-    if State.WAITING in states:
-        return State.WAITING
-    return State.FAILED if State.FAILED in states else State.CANCELLED
+    if states <= {JobState.SUCCEEDED}:
+        return JobState.SUCCEEDED
+    if JobState.RUNNING in states or (JobState.WAITING in states and len(states) > 1):
+        return JobState.RUNNING
+    if JobState.WAITING in states:
+        return JobState.WAITING
+    return JobState.FAILED if JobState.FAILED in states else JobState.CANCELLED

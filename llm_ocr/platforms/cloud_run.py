@@ -22,17 +22,17 @@ from google.cloud import run_v2
 from google.cloud.storage import Client as StorageClient
 
 from llm_ocr.platforms.base import (
-    Gpu,
+    GpuType,
     Job,
+    JobNotFoundError,
     JobSpec,
-    NoSuchJobError,
+    JobState,
+    JobTask,
     PlatformError,
-    Request,
-    State,
-    Task,
+    PlatformRequest,
 )
 from llm_ocr.platforms.cloud_logging import LoggingError, TaskLog
-from llm_ocr.platforms.cloud_run_advice import SIGN_IN, advice, failure
+from llm_ocr.platforms.cloud_run_errors import SIGN_IN, explain_error, explain_failure
 from llm_ocr.platforms.cloud_run_job import (
     CPU_MACHINE,
     LABEL,
@@ -41,7 +41,7 @@ from llm_ocr.platforms.cloud_run_job import (
     image_for,
     job_body,
 )
-from llm_ocr.platforms.clouds import Place
+from llm_ocr.platforms.registry import PlatformConfig
 
 # Stand in requests that are only looked at, where nothing says which.
 REGION, PROJECT = "REGION", "PROJECT"
@@ -53,9 +53,9 @@ LOG_SECONDS = 3.0
 CREATE_SECONDS = 300.0
 
 
-def open_platform(place: Place) -> "CloudRun":
+def open_platform(config: PlatformConfig) -> "CloudRun":
     """Cloud Run in a region of a project; which, is looked up when it is asked something."""
-    return CloudRun(place)
+    return CloudRun(config)
 
 
 def _signed_in() -> tuple[Any, str | None]:
@@ -71,14 +71,14 @@ class CloudRun:
     """A job for each run, named as `JobSpec` says; its newest execution is what is looked at."""
 
     name = "cloud-run"
-    gpus: tuple[Gpu, ...] = (Gpu.L4,)
+    gpus: tuple[GpuType, ...] = (GpuType.L4,)
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, config: PlatformConfig) -> None:
+        self._config = config
 
     @cached_property
     def _region(self) -> str:
-        found = self._place.region or os.environ.get("CLOUDSDK_RUN_REGION")
+        found = self._config.region or os.environ.get("CLOUDSDK_RUN_REGION")
         if not found:
             raise PlatformError(
                 "cloud-run: give --region, as us-central1, or set CLOUDSDK_RUN_REGION"
@@ -95,26 +95,26 @@ class CloudRun:
     @property
     def _named_project(self) -> str | None:
         named = (os.environ.get(name) for name in ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT"))
-        return self._place.project or next(filter(None, named), None)
+        return self._config.project or next(filter(None, named), None)
 
     @property
     def _parent(self) -> str:
         return f"projects/{self._project}/locations/{self._region}"
 
-    def machine(self, gpu: Gpu | None) -> str:
+    def machine(self, gpu: GpuType | None) -> str:
         usual = gpu.value if gpu else CPU_MACHINE
-        return self._place.instance or usual
+        return self._config.instance or usual
 
     @property
     def placeholders(self) -> Mapping[str, str]:
         unknown: dict[str, str] = {}
-        if not (self._place.region or os.environ.get("CLOUDSDK_RUN_REGION")):
+        if not (self._config.region or os.environ.get("CLOUDSDK_RUN_REGION")):
             unknown[REGION] = "--region, or CLOUDSDK_RUN_REGION"
         if not self._named_project:
             unknown[PROJECT] = "--project, or GOOGLE_CLOUD_PROJECT"
         return unknown
 
-    def requests(self, spec: JobSpec) -> list[Request]:
+    def requests(self, spec: JobSpec) -> list[PlatformRequest]:
         unknown = self.placeholders
         region = REGION if REGION in unknown else self._region
         # Credentials may name a project too: who looks may have none.
@@ -124,8 +124,8 @@ class CloudRun:
         create = create_command(spec.name, body, region, project)
         execute = execute_command(spec.name, region, project)
         return [
-            Request(f"POST v2/{parent}/jobs?jobId={spec.name}", body, create),
-            Request(f"POST v2/{parent}/jobs/{spec.name}:run", {}, execute),
+            PlatformRequest(f"POST v2/{parent}/jobs?jobId={spec.name}", body, create),
+            PlatformRequest(f"POST v2/{parent}/jobs/{spec.name}:run", {}, execute),
         ]
 
     def submit(self, spec: JobSpec) -> str:
@@ -145,14 +145,14 @@ class CloudRun:
                 raise
         return spec.name
 
-    def job(self, job_id: str) -> Job:
+    def get_job(self, job_id: str) -> Job:
         with self._errors():
             execution = self._execution(job_id)
             if execution is None:
-                return Job(job_id, job_id, State.WAITING, ())
+                return Job(job_id, job_id, JobState.WAITING, ())
             tasks = [_task(one) for one in self._tasks.list_tasks(parent=execution.name)]
         unlisted = set(range(execution.task_count)) - {one.index for one in tasks}
-        tasks += [Task(index, State.WAITING) for index in unlisted]
+        tasks += [JobTask(index, JobState.WAITING) for index in unlisted]
         last = execution.name.rpartition("/")[2]
         return Job(
             id=job_id,
@@ -163,7 +163,7 @@ class CloudRun:
             url=f"{CONSOLE}/{self._region}/{last}/tasks?project={self._project}",
         )
 
-    def jobs(self) -> list[Job]:
+    def list_jobs(self) -> list[Job]:
         """Without their tasks, which would be a request for each job."""
         with self._errors():
             ours = [one for one in self._jobs.list_jobs(parent=self._parent) if LABEL in one.labels]
@@ -174,7 +174,7 @@ class CloudRun:
         with self._errors():
             execution = self._execution(job_id)
             if execution is None or task >= execution.task_count:
-                raise NoSuchJobError(f"{job_id} has no task {task}")
+                raise JobNotFoundError(f"{job_id} has no task {task}")
             log = self._log(job_id, execution, task)
             is_over = not follow
             while True:
@@ -196,15 +196,15 @@ class CloudRun:
         return job_body(
             spec,
             image=image_for(spec, region, project),
-            instance=self._place.instance,
-            service_account=self._place.service_account,
+            instance=self._config.instance,
+            service_account=self._config.service_account,
         )
 
     def _execution(self, job_id: str) -> "run_v2.Execution | None":
         try:
             job = self._jobs.get_job(name=f"{self._parent}/jobs/{job_id}")
         except NotFound as error:
-            raise NoSuchJobError(
+            raise JobNotFoundError(
                 f"cloud-run has no job {job_id} in {self._region} of {self._project}: "
                 "see `llm-ocr jobs list cloud-run`, and check --region and --project"
             ) from error
@@ -255,7 +255,7 @@ class CloudRun:
             TimeoutError,
             requests.exceptions.RequestException,
         ) as error:
-            raise PlatformError(f"cloud-run: {advice(error, self._project)}") from error
+            raise PlatformError(f"cloud-run: {explain_error(error, self._project)}") from error
 
     @cached_property
     def _credentials(self) -> Any:  # noqa: ANN401 - google.auth has no types
@@ -286,39 +286,39 @@ def _completed(conditions: "Sequence[run_v2.Condition]") -> "run_v2.Condition":
     return next(found, run_v2.Condition())
 
 
-def _state_of(execution: "run_v2.Execution") -> State:
+def _state_of(execution: "run_v2.Execution") -> JobState:
     if not execution.completion_time:
         begun = execution.running_count or execution.succeeded_count or execution.failed_count
-        return State.RUNNING if begun else State.WAITING
+        return JobState.RUNNING if begun else JobState.WAITING
     return _ended(_completed(execution.conditions))
 
 
-def _ended(condition: "run_v2.Condition") -> State:
+def _ended(condition: "run_v2.Condition") -> JobState:
     if condition.state == run_v2.Condition.State.CONDITION_SUCCEEDED:
-        return State.SUCCEEDED
+        return JobState.SUCCEEDED
     is_cancelled = condition.execution_reason == run_v2.Condition.ExecutionReason.CANCELLED
-    return State.CANCELLED if is_cancelled else State.FAILED
+    return JobState.CANCELLED if is_cancelled else JobState.FAILED
 
 
-def _task(task: "run_v2.Task") -> Task:
+def _task(task: "run_v2.Task") -> JobTask:
     if not task.completion_time:
-        return Task(task.index, State.RUNNING if task.start_time else State.WAITING)
+        return JobTask(task.index, JobState.RUNNING if task.start_time else JobState.WAITING)
     state = _ended(_completed(task.conditions))
-    if state is not State.FAILED:
-        return Task(task.index, state)
+    if state is not JobState.FAILED:
+        return JobTask(task.index, state)
     last = task.last_attempt_result
     said = last.status.message or _completed(task.conditions).message
-    return Task(task.index, state, failure(last.exit_code, last.term_signal, said))
+    return JobTask(task.index, state, explain_failure(last.exit_code, last.term_signal, said))
 
 
 def _listed(job: "run_v2.Job") -> Job:
     statuses = run_v2.ExecutionReference.CompletionStatus
     states = {
-        statuses.EXECUTION_SUCCEEDED: State.SUCCEEDED,
-        statuses.EXECUTION_FAILED: State.FAILED,
-        statuses.EXECUTION_RUNNING: State.RUNNING,
-        statuses.EXECUTION_CANCELLED: State.CANCELLED,
+        statuses.EXECUTION_SUCCEEDED: JobState.SUCCEEDED,
+        statuses.EXECUTION_FAILED: JobState.FAILED,
+        statuses.EXECUTION_RUNNING: JobState.RUNNING,
+        statuses.EXECUTION_CANCELLED: JobState.CANCELLED,
     }
     name = job.name.rpartition("/")[2]
     last = job.latest_created_execution
-    return Job(name, name, states.get(last.completion_status, State.WAITING), ())
+    return Job(name, name, states.get(last.completion_status, JobState.WAITING), ())

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from llm_ocr import __version__
-from llm_ocr.platforms.base import Gpu, JobSpec, PlatformError
+from llm_ocr.platforms.base import GpuType, JobSpec, PlatformError
 
 # A GPU's tasks are ended for maintenance, and may take an hour at most.
 GPU_SECONDS = 50 * 60
@@ -15,7 +15,7 @@ CPU_SECONDS = 7 * 24 * 3600
 # Before the platform would end it, a task stops by itself, and stages what it has.
 GRACE_SECONDS = 60
 MAX_RETRIES = 10
-ACCELERATORS: Mapping[Gpu, str] = {Gpu.L4: "nvidia-l4"}
+ACCELERATORS: Mapping[GpuType, str] = {GpuType.L4: "nvidia-l4"}
 # CPUs and memory. What a container writes lies in its memory: the weights too, while they are
 # fetched from the Hub.
 GPU_MACHINE, CPU_MACHINE = "8x32Gi", "4x16Gi"
@@ -152,7 +152,7 @@ def _retries(spec: JobSpec, seconds: int) -> int:
     return retries
 
 
-def _accelerator(gpu: Gpu) -> str:
+def _accelerator(gpu: GpuType) -> str:
     if gpu not in ACCELERATORS:
         known = ", ".join(one.value for one in ACCELERATORS)
         raise PlatformError(f"--gpu {gpu.value}: cloud-run has {known}")

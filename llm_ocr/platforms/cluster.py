@@ -1,17 +1,18 @@
-"""A cluster's nodes, and how many engines have room there."""
+"""Plans how many engines a cluster's nodes have room for."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llm_ocr.messages import MissingExtraError
+from llm_ocr.messages import MissingExtraError, counted
 from llm_ocr.settings import EngineChoice, Settings
 
-# What an engine gets where nobody says it: to draw pages for a GPU, or to read them itself.
+# The CPUs of an engine where the user names none: for rendering beside a GPU, or for the embedded
+# engine, which reads pages on them.
 MOST_CPUS_WITH_GPUS = 8
 MOST_CPUS_WITHOUT = 4
 
-# Seconds without a place on the cluster after which the user is told.
-PLACE_SECONDS = 20.0
+# Seconds that an engine waits to be scheduled before the user is told.
+SCHEDULING_SECONDS = 20.0
 
 
 class ClusterError(Exception):
@@ -22,18 +23,10 @@ class RayNotInstalledError(MissingExtraError, ClusterError):
     """Ray isn't installed."""
 
 
-class NoSuchPlaceError(ValueError):
-    """A run was sent somewhere that llm_ocr doesn't know."""
-
-
-class NoSuchStageError(ValueError):
-    """A launch of a stage that there is none of, or without what it needs."""
-
-
 @dataclass(frozen=True)
-class Wanted:
-    """What a user asks for: `address` of the cluster (None: the environment's, or a local one),
-    how many engines, and what each is to have. None leaves it to `room_for`."""
+class ClusterRequest:
+    """What a user asks for: the cluster's `address` (None: the environment's, or a local one), how
+    many engines, and the resources of each. `plan_engines` decides what is None."""
 
     address: str | None = None
     engines: int | None = None
@@ -43,7 +36,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Node:
-    """A machine of the cluster, with all that it has."""
+    """A machine of the cluster, with all of its CPUs and GPUs."""
 
     address: str
     cpus: int
@@ -51,67 +44,66 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Room:
-    """The CPUs and GPUs of one engine, and how many engines have a place, or wait for one."""
+class EngineAllocation:
+    """The CPUs and GPUs of one engine, and how many engines to start."""
 
     cpus: int
     gpus: int
     engines: int
 
     @property
-    def each(self) -> str:
-        return f"{_named(self.cpus, 'CPU')} and {_named(self.gpus, 'GPU')}"
+    def resources(self) -> str:
+        return f"{counted(self.cpus, 'CPU')} and {counted(self.gpus, 'GPU')}"
 
 
-def room_for(nodes: Sequence[Node], settings: Settings, wanted: Wanted) -> Room:
-    """How the cluster is shared between engines. Raises ClusterError if there is room for none."""
-    gpus = wanted.gpus_per_engine
+def plan_engines(
+    nodes: Sequence[Node], settings: Settings, request: ClusterRequest
+) -> EngineAllocation:
+    """Divide the cluster between engines. Raises ClusterError if no node has room for one."""
+    gpus = request.gpus_per_engine
     if gpus is None:
-        asks_elsewhere = settings.base_url is not None or settings.engine is EngineChoice.EMBEDDED
+        needs_no_gpu = settings.base_url is not None or settings.engine is EngineChoice.EMBEDDED
         has_gpus = any(node.gpus for node in nodes)
-        gpus = settings.tensor_parallel if has_gpus and not asks_elsewhere else 0
-    cpus = wanted.cpus_per_engine or _cpus(nodes, gpus)
+        gpus = settings.tensor_parallel if has_gpus and not needs_no_gpu else 0
+    cpus = request.cpus_per_engine or _cpus_per_engine(nodes, gpus)
     engines = sum(
         min(node.cpus // cpus, node.gpus // gpus if gpus else node.cpus) for node in nodes
     )
-    room = Room(cpus, gpus, wanted.engines or engines)
+    allocation = EngineAllocation(cpus, gpus, request.engines or engines)
     if not engines:
-        there = "; ".join(
-            f"{node.address}: {_named(node.cpus, 'CPU')}, {_named(node.gpus, 'GPU')}"
+        available = "; ".join(
+            f"{node.address}: {counted(node.cpus, 'CPU')}, {counted(node.gpus, 'GPU')}"
             for node in nodes
         )
         raise ClusterError(
-            f"no node of the cluster has room for an engine with {room.each} ({there or 'none'}); "
-            "set --cpus-per-engine and --gpus-per-engine, or give the cluster larger nodes"
+            f"no node of the cluster has room for an engine with {allocation.resources} "
+            f"({available or 'none'}); set --cpus-per-engine and --gpus-per-engine, or add larger "
+            "nodes to the cluster"
         )
-    return room
+    return allocation
 
 
-def import_problem(error: Exception) -> str | None:
-    """What to do if Ray says that a node could not import what it was to run; else None."""
+def import_error_advice(error: Exception) -> str | None:
+    """What to do if Ray reports that a node could not import llm_ocr; else None."""
     last = [line.strip() for line in str(error).splitlines() if "ModuleNotFoundError" in line][-1:]
     if not last:
         return None
     return (
-        f"a node can't import llm_ocr ({last[0]}): install the same version of it, with "
-        "all that it needs, on every node"
+        f"a node can't import llm_ocr ({last[0]}): install the same version of it, with all of its "
+        "dependencies, on every node"
     )
 
 
-def reason_of(error: Exception) -> str:
-    """The two sentences that say why a process died, of the many that Ray says."""
+def death_reason(error: Exception) -> str:
+    """The two sentences of Ray's long message that say why a process died."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = next((line for line in lines if "because" in line), lines[0])
-    return ". ".join(said.split(". ")[:2])
+    reason = next((line for line in lines if "because" in line), lines[0])
+    return ". ".join(reason.split(". ")[:2])
 
 
-def _cpus(nodes: Sequence[Node], gpus: int) -> int:
-    """What is left for each engine on the node where that is least, up to what it has use for."""
+def _cpus_per_engine(nodes: Sequence[Node], gpus: int) -> int:
+    """The CPUs for each engine on the node with the fewest per engine, up to what it can use."""
     if gpus:
         shares = [node.cpus // (node.gpus // gpus) for node in nodes if node.gpus >= gpus]
         return max(1, min([MOST_CPUS_WITH_GPUS, *shares]))
     return max(1, min(MOST_CPUS_WITHOUT, max((node.cpus for node in nodes), default=1)))
-
-
-def _named(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"

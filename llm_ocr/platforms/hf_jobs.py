@@ -29,18 +29,17 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]
 from llm_ocr import __version__
 from llm_ocr.platforms.base import (
     SECRET,
-    Gpu,
+    GpuType,
     Job,
+    JobNotFoundError,
     JobSpec,
-    NoSuchJobError,
+    JobState,
+    JobTask,
     PlatformError,
-    Request,
-    State,
-    Task,
-    overall,
+    PlatformRequest,
+    job_state,
 )
-from llm_ocr.platforms.clouds import Place
-from llm_ocr.platforms.hf_failures import SIGN_IN, of_answer, of_ended
+from llm_ocr.platforms.hf_errors import SIGN_IN, explain_end, explain_response
 from llm_ocr.platforms.hf_task import (
     APP,
     BUCKET,
@@ -50,20 +49,21 @@ from llm_ocr.platforms.hf_task import (
     RANK,
     WORLD_SIZE,
     Wheel,
-    shell_of,
-    task_keywords,
+    run_job_arguments,
+    shell_command,
 )
+from llm_ocr.platforms.registry import PlatformConfig
 from llm_ocr.storage.store import StorageError, create_repository, open_store
 
 Answer = TypeVar("Answer")
 
-STATES: Mapping[str, State] = {
-    "SCHEDULING": State.WAITING,
-    "RUNNING": State.RUNNING,
-    "COMPLETED": State.SUCCEEDED,
-    "ERROR": State.FAILED,
-    "CANCELED": State.CANCELLED,
-    "DELETED": State.CANCELLED,
+STATES: Mapping[str, JobState] = {
+    "SCHEDULING": JobState.WAITING,
+    "RUNNING": JobState.RUNNING,
+    "COMPLETED": JobState.SUCCEEDED,
+    "ERROR": JobState.FAILED,
+    "CANCELED": JobState.CANCELLED,
+    "DELETED": JobState.CANCELLED,
 }
 # Stands in requests that are only looked at, where nothing says whose bucket it is.
 NAMESPACE = "NAMESPACE"
@@ -72,39 +72,39 @@ RETRY_SECONDS, PAUSE_SECONDS = 60.0, 2.0
 MOMENTARY = frozenset({None, 429, 500, 502, 503, 504})
 
 
-def open_platform(place: Place) -> "HfJobs":
-    """Hugging Face Jobs, paid for by `place.namespace`, or by whoever is signed in."""
-    return HfJobs(place)
+def open_platform(config: PlatformConfig) -> "HfJobs":
+    """Hugging Face Jobs, paid for by `config.namespace`, or by whoever is signed in."""
+    return HfJobs(config)
 
 
 class HfJobs:
     """See `llm_ocr.platforms.base.Platform`. A job's id is the value of its tasks' label."""
 
     name = "hf-jobs"
-    gpus = (Gpu.A100, Gpu.L40S, Gpu.L4)
+    gpus = (GpuType.A100, GpuType.L40S, GpuType.L4)
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, config: PlatformConfig) -> None:
+        self._config = config
         self._api = HfApi(os.environ.get("HF_ENDPOINT"), library_name="llm_ocr")
 
-    def machine(self, gpu: Gpu | None) -> str:
-        return self._place.instance or FLAVORS[gpu]
+    def machine(self, gpu: GpuType | None) -> str:
+        return self._config.instance or FLAVORS[gpu]
 
     @property
     def placeholders(self) -> Mapping[str, str]:
         # Without a wheel it can be left out: then it is that of whoever is signed in.
-        is_unknown = self._place.namespace is None and self._place.wheel is not None
+        is_unknown = self._config.namespace is None and self._config.wheel is not None
         return {NAMESPACE: "--namespace"} if is_unknown else {}
 
-    def requests(self, spec: JobSpec) -> list[Request]:
+    def requests(self, spec: JobSpec) -> list[PlatformRequest]:
         self._check_installable(spec)
-        wheel = self._wheel(self._place.namespace or NAMESPACE)
+        wheel = self._wheel(self._config.namespace or NAMESPACE)
         asked = self._uploads(wheel) if wheel else []
-        namespace = self._place.namespace or (NAMESPACE if wheel else None)
+        namespace = self._config.namespace or (NAMESPACE if wheel else None)
         whole = replace(spec, secrets={"HF_TOKEN": SECRET, **spec.secrets})
         for keywords in self._tasks(whole, namespace, wheel, is_shown=True):
             shown = {**keywords, "secrets": dict.fromkeys(keywords["secrets"], SECRET)}
-            asked.append(Request("run_job", shown, shell_of(keywords)))
+            asked.append(PlatformRequest("run_job", shown, shell_command(keywords)))
         return asked
 
     def submit(self, spec: JobSpec) -> str:
@@ -112,7 +112,7 @@ class HfJobs:
         token = get_token()
         if token is None:
             raise PlatformError(f"hf-jobs: nobody is signed in; {SIGN_IN}")
-        wheel = None if self._place.wheel is None else self._wheel(self._namespace)
+        wheel = None if self._config.wheel is None else self._wheel(self._namespace)
         # Where `hf auth login` was used the environment has none.
         whole = replace(spec, secrets={"HF_TOKEN": token, **spec.secrets})
         tasks = self._tasks(whole, self._namespace, wheel)
@@ -131,10 +131,10 @@ class HfJobs:
             raise
         return spec.name
 
-    def job(self, job_id: str) -> Job:
+    def get_job(self, job_id: str) -> Job:
         return _job(job_id, self._parts(job_id))
 
-    def jobs(self) -> list[Job]:
+    def list_jobs(self) -> list[Job]:
         by_job: dict[str, dict[int, JobInfo]] = {}
         for info in sorted(self._listed(APP), key=_created):
             if info.labels and JOB in info.labels:
@@ -146,7 +146,7 @@ class HfJobs:
     def logs(self, job_id: str, task: int, *, follow: bool) -> Iterator[str]:
         found = self._parts(job_id).get(task)
         if found is None:
-            raise NoSuchJobError(f"{job_id} has no task {task}")
+            raise JobNotFoundError(f"{job_id} has no task {task}")
         lines = self._api.fetch_job_logs(job_id=found.id, namespace=self._namespace, follow=follow)
         try:
             yield from lines
@@ -161,9 +161,9 @@ class HfJobs:
     def _tasks(
         self, spec: JobSpec, namespace: str | None, wheel: Wheel | None, *, is_shown: bool = False
     ) -> list[dict[str, Any]]:
-        instance = self._place.instance
+        instance = self._config.instance
         return [
-            task_keywords(spec, rank, namespace, instance, wheel, is_shown=is_shown)
+            run_job_arguments(spec, rank, namespace, instance, wheel, is_shown=is_shown)
             for rank in range(spec.tasks)
         ]
 
@@ -197,7 +197,7 @@ class HfJobs:
         """A job's tasks by rank; of one that was started again by hand, the later."""
         found = sorted(self._listed({JOB: job_id}), key=_created)
         if not found:
-            raise NoSuchJobError(
+            raise JobNotFoundError(
                 f"{job_id}: {self._namespace} has no such job; `llm-ocr jobs list hf-jobs` shows "
                 "what there is, --namespace says whose"
             )
@@ -210,11 +210,11 @@ class HfJobs:
 
     @cached_property
     def _namespace(self) -> str:
-        return self._place.namespace or self._ask(lambda: str(self._api.whoami()["name"]))
+        return self._config.namespace or self._ask(lambda: str(self._api.whoami()["name"]))
 
     def _check_installable(self, spec: JobSpec) -> None:
         """Raise PlatformError where the tasks would look on PyPI for a version that isn't there."""
-        if self._place.wheel is not None or spec.image is not None:
+        if self._config.wheel is not None or spec.image is not None:
             return
         # Where pip took a package from, if not from an index.
         origin = distribution("llm_ocr").read_text("direct_url.json")
@@ -228,9 +228,9 @@ class HfJobs:
 
     def _wheel(self, namespace: str) -> Wheel | None:
         """Where the wheel goes that was given: a folder for each content."""
-        if self._place.wheel is None:
+        if self._config.wheel is None:
             return None
-        path = Path(self._place.wheel)
+        path = Path(self._config.wheel)
         if not path.is_file() or not path.match("llm_ocr-*.whl"):
             raise PlatformError(
                 f"--wheel {path}: that is no wheel of llm_ocr; `uv build --wheel` in a clone makes "
@@ -239,14 +239,14 @@ class HfJobs:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
         return Wheel(path, f"{namespace}/{BUCKET}", f"{FOLDER}/{digest}")
 
-    def _uploads(self, wheel: Wheel) -> list[Request]:
+    def _uploads(self, wheel: Wheel) -> list[PlatformRequest]:
         made = {"bucket_id": wheel.bucket, "private": True, "exist_ok": True}
         create = ["hf", "buckets", "create", wheel.bucket, "--private", "--exist-ok"]
         added = {"bucket_id": wheel.bucket, "add": [[str(wheel.file), wheel.path]]}
         copy = ["hf", "buckets", "cp", str(wheel.file), f"{wheel.uri}/{wheel.file.name}"]
         return [
-            Request("create_bucket", made, shlex.join(create)),
-            Request("batch_bucket_files", added, shlex.join(copy)),
+            PlatformRequest("create_bucket", made, shlex.join(create)),
+            PlatformRequest("batch_bucket_files", added, shlex.join(copy)),
         ]
 
     def _upload(self, wheel: Wheel) -> None:
@@ -283,8 +283,8 @@ class HfJobs:
         said = error.server_message if isinstance(error, HfHubHTTPError) else None
         status, said = _status(error), said or str(error).strip().splitlines()[0]
         # Who it is may be what was asked.
-        who = self._place.namespace or self.__dict__.get("_namespace", "this token")
-        return of_answer(status, said, who, flavor)
+        who = self._config.namespace or self.__dict__.get("_namespace", "this token")
+        return explain_response(status, said, who, flavor)
 
 
 def _job(name: str, parts: Mapping[int, JobInfo]) -> Job:
@@ -293,20 +293,20 @@ def _job(name: str, parts: Mapping[int, JobInfo]) -> Job:
     tasks = tuple(
         _task(rank, parts[rank])
         if rank in parts
-        else Task(rank, State.CANCELLED, "it was not submitted")
+        else JobTask(rank, JobState.CANCELLED, "it was not submitted")
         for rank in range(count)
     )
     url = some.url if count == 1 else some.url.rpartition("/")[0]
-    return Job(name, name, overall(tasks), tasks, url=url)
+    return Job(name, name, job_state(tasks), tasks, url=url)
 
 
-def _task(rank: int, info: JobInfo) -> Task:
-    said = of_ended(info.status.message or "", info.docker_image or str(info.space_id))
-    return Task(rank, _state(info), said)
+def _task(rank: int, info: JobInfo) -> JobTask:
+    said = explain_end(info.status.message or "", info.docker_image or str(info.space_id))
+    return JobTask(rank, _state(info), said)
 
 
-def _state(info: JobInfo) -> State:
-    return STATES.get(info.status.stage, State.RUNNING)
+def _state(info: JobInfo) -> JobState:
+    return STATES.get(info.status.stage, JobState.RUNNING)
 
 
 def _rank(info: JobInfo) -> int:

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr import __version__
-from llm_ocr.platforms.base import SECRET, Gpu, JobSpec, PlatformError
+from llm_ocr.platforms.base import SECRET, GpuType, JobSpec, PlatformError
 
 # The newest vLLM that llm_ocr was tried with, on CUDA; for CPUs a Python is enough.
 GPU_IMAGE = "vllm/vllm-openai:v0.32.0"
 CPU_IMAGE = "python:3.12-slim"
-FLAVORS: Mapping[Gpu | None, str] = {
-    Gpu.A100: "a100-large",
-    Gpu.L40S: "l40sx1",
-    Gpu.L4: "l4x1",
+FLAVORS: Mapping[GpuType | None, str] = {
+    GpuType.A100: "a100-large",
+    GpuType.L40S: "l40sx1",
+    GpuType.L4: "l4x1",
     None: "cpu-upgrade",
 }
 
@@ -77,7 +77,7 @@ class Wheel:
         }
 
 
-def task_keywords(
+def run_job_arguments(
     spec: JobSpec,
     rank: int,
     namespace: str | None,
@@ -110,7 +110,7 @@ def task_keywords(
     return {**keywords, "volumes": [wheel.volume]} if wheel else keywords
 
 
-def shell_of(keywords: Mapping[str, Any]) -> str:
+def shell_command(keywords: Mapping[str, Any]) -> str:
     """The `hf jobs run` command that asks for the same; secrets it takes from its environment."""
     words = ["hf", "jobs", "run", "--detach"]
     for option in ("namespace", "flavor", "attempts", "name"):

@@ -1,4 +1,4 @@
-"""From what a user wants done in a cloud to the job that does it."""
+"""Builds the job that runs an llm-ocr command on a platform."""
 
 import os
 import uuid
@@ -15,34 +15,38 @@ from llm_ocr.env_file import variable_of
 from llm_ocr.pipeline.command import has_secrets, without_secrets
 from llm_ocr.pipeline.interruption import BudgetExceededError
 from llm_ocr.pipeline.retrying import wanted_pages
-from llm_ocr.platforms.base import Gpu, JobSpec, Platform
-from llm_ocr.platforms.carrying import CarriedFile, carried
-from llm_ocr.platforms.cluster import NoSuchPlaceError, NoSuchStageError
+from llm_ocr.platforms.base import (
+    GpuType,
+    InvalidStageError,
+    InvalidTargetError,
+    JobSpec,
+    Platform,
+)
 from llm_ocr.platforms.costs.estimates import price_per_hour
 from llm_ocr.platforms.costs.prices import UnknownPriceError
+from llm_ocr.platforms.uploads import UploadedFile, plan_uploads
 from llm_ocr.report.sessions import read_sessions, total_cost
 from llm_ocr.settings import Settings, gathered
 from llm_ocr.storage.hub_address import run_uri
 from llm_ocr.storage.store import StorageError, open_store
 
-# Secrets of the stores and the model hub that a task needs where its platform has no identity of
-# its own for them, taken from the environment of whoever launches.
+# Secrets of stores and the model hub that tasks need where their platform has no identity for them;
+# taken from this machine's environment.
 TOKENS = ("HF_TOKEN",)
-# Stages of a launch: those that read documents, and those that take an earlier run.
+# Stages that can be launched: those that read documents, and those that continue an earlier run.
 PARSE, RETRY = "parse", "retry"
-OF_DOCUMENTS = ("run", "extract")
-STAGES = (*OF_DOCUMENTS, "describe", PARSE, "assemble", RETRY, "reparse")
-# Settings that say something of the machine that launches, and nothing of a task.
-OF_THIS_MACHINE = frozenset({"log_dir", "prices", "throughput", "shard_index", "shard_count"})
-ADDRESSES = ("base_url", "fallback_base_url")
+DOCUMENT_STAGES = ("run", "extract")
+STAGES = (*DOCUMENT_STAGES, "describe", PARSE, "assemble", RETRY, "reparse")
+# Settings that are about this machine, and not about a task.
+LOCAL_SETTINGS = frozenset({"log_dir", "prices", "throughput", "shard_index", "shard_count"})
+ADDRESS_SETTINGS = ("base_url", "fallback_base_url")
 LOOPBACK = ("localhost", "::1", "0.0.0.0", "::")
-_REMOTE = ("s3://", "gs://", "hf://")
+REMOTE_SCHEMES = ("s3://", "gs://", "hf://")
 
 
 @dataclass(frozen=True)
-class Order:
-    """What a launch is to do: `--stage`, and what belongs to it. `inputs` is the run alone where
-    `out` is None."""
+class LaunchRequest:
+    """The stage to launch, and its options. If `out` is None, `inputs` is only the run."""
 
     stage: str
     inputs: Sequence[str]
@@ -53,75 +57,77 @@ class Order:
     errors: Sequence[str] = ()
 
     @property
-    def place(self) -> str:
+    def run(self) -> str:
         """Where the run is."""
         return self.out or self.inputs[-1]
 
 
-def check_order(order: Order) -> None:
-    """Raises NoSuchStageError for a stage that there is none of, or that would not begin so."""
-    stage = order.stage
+def check_launch(request: LaunchRequest) -> None:
+    """Raises InvalidStageError for an unknown stage, and options that it doesn't take."""
+    stage = request.stage
     if stage not in STAGES:
-        raise NoSuchStageError(f"--stage {stage}: give {', '.join(STAGES)}")
-    if stage in (*OF_DOCUMENTS, PARSE) and order.out is not None:
+        raise InvalidStageError(f"--stage {stage}: unknown stage; choose from {', '.join(STAGES)}")
+    if stage in (*DOCUMENT_STAGES, PARSE) and request.out is not None:
         pass
-    elif stage in OF_DOCUMENTS:
-        raise NoSuchStageError(
-            f"--stage {stage} reads documents: name them, and give --out, where the run goes"
+    elif stage in DOCUMENT_STAGES:
+        raise InvalidStageError(
+            f"--stage {stage} reads documents: name them, and give the run's location with --out"
         )
-    elif order.out is not None or len(order.inputs) != 1:
-        raise NoSuchStageError(
-            f"--stage {stage} takes an earlier run, alone: llm-ocr launch PLATFORM RUN --stage "
+    elif request.out is not None or len(request.inputs) != 1:
+        raise InvalidStageError(
+            f"--stage {stage} takes one existing run: llm-ocr launch PLATFORM RUN --stage "
             f"{stage}, without --out"
         )
     options = (
-        ("--schema", bool(order.schema), PARSE),
-        ("--update", order.update, "run"),
-        ("--status", bool(order.statuses), RETRY),
-        ("--error", bool(order.errors), RETRY),
+        ("--schema", bool(request.schema), PARSE),
+        ("--update", request.update, "run"),
+        ("--status", bool(request.statuses), RETRY),
+        ("--error", bool(request.errors), RETRY),
     )
-    for option, is_given, its in options:
-        if is_given and stage != its:
-            raise NoSuchStageError(f"{option} is for --stage {its}, and this is --stage {stage}")
-    if stage == PARSE and order.schema is None:
-        raise NoSuchStageError(
+    for option, is_given, valid_stage in options:
+        if is_given and stage != valid_stage:
+            raise InvalidStageError(
+                f"{option} is only valid with --stage {valid_stage}, not with --stage {stage}"
+            )
+    if stage == PARSE and request.schema is None:
+        raise InvalidStageError(
             f"--stage {PARSE} needs --schema: a built-in (`llm-ocr schemas`), schema.py, "
             "schema.json, or module:Class of the image"
         )
     if stage == RETRY:
-        wanted_pages(order.statuses or ("failed",), order.errors, {})
+        wanted_pages(request.statuses or ("failed",), request.errors, {})
 
 
-def job_of(
-    order: Order,
+def create_job(
+    request: LaunchRequest,
     settings: Mapping[str, Any],
     *,
-    gpu: Gpu | None,
+    gpu: GpuType | None,
     tasks: int,
     timeout: int,
     image: str | None = None,
-) -> tuple[JobSpec, list[CarriedFile]]:
-    """The job that does the order, and the files that are to be put in the run's place before.
+) -> tuple[JobSpec, list[UploadedFile]]:
+    """The job for the request, and the files to upload to the run before it is submitted.
 
     Settings come from `settings`, the environment and the env file, as in a run. Raises
-    NoSuchStageError, SchemaError, and NoSuchPlaceError where tasks could not reach what they read
-    or write.
+    InvalidStageError, SchemaError, and InvalidTargetError if the tasks could not reach what they
+    read or write.
     """
-    check_order(order)
+    check_launch(request)
     given = gathered(settings)
-    # Of `parse` it is an argument.
+    # `parse` takes it as an argument.
     given.pop("record_schema", None)
-    chosen = Settings(**given, record_schema=order.schema)
-    changes, files = carried(chosen, run_uri(order.place, chosen.staging).rstrip("/"))
+    chosen = Settings(**given, record_schema=request.schema)
+    changes, files = plan_uploads(chosen, run_uri(request.run, chosen.staging).rstrip("/"))
     extra: list[str] = []
-    if order.schema is not None:
-        extra += ["--schema", changes.pop("record_schema", order.schema)]
-    if order.update:
+    if request.schema is not None:
+        extra += ["--schema", changes.pop("record_schema", request.schema)]
+    if request.update:
         extra.append("--update")
-    for option, values in (("--status", order.statuses), ("--error", order.errors)):
+    for option, values in (("--status", request.statuses), ("--error", request.errors)):
         extra += [word for value in values for word in (option, value)]
     spec = job_spec(
-        *(order.stage, order.inputs if order.out else [], order.place),
+        *(request.stage, request.inputs if request.out else [], request.run),
         given,
         gpu=gpu,
         tasks=tasks,
@@ -139,7 +145,7 @@ def job_spec(
     out: str,
     settings: Mapping[str, Any],
     *,
-    gpu: Gpu | None,
+    gpu: GpuType | None,
     tasks: int,
     timeout: int,
     image: str | None = None,
@@ -147,22 +153,22 @@ def job_spec(
     extra: Sequence[str] = (),
     changes: Mapping[str, str] = MappingProxyType({}),
 ) -> JobSpec:
-    """The job that does `llm-ocr COMMAND` in a cloud with these settings (fields of `Settings`) and
-    what the environment and the env file say beside them; `extra` are more arguments, and
-    `changes` what settings are there that are something else here (a file's path).
+    """The job that runs `llm-ocr COMMAND` on a platform with these settings (fields of `Settings`),
+    completed by the environment and the env file; `extra` are more arguments, and `changes` are
+    settings with another value there than here (a file's path).
 
-    Raises NoSuchPlaceError where its tasks could not reach what they read or write.
+    Raises InvalidTargetError if its tasks could not reach what they read or write.
     """
-    for place in (*inputs, out):
-        _check_reachable(place)
+    for uri in (*inputs, out):
+        _check_reachable(uri)
     given = gathered(settings)
     chosen = Settings(**given).model_copy(update=dict(changes))
-    # A password within an address has become a key.
+    # Settings turns a password within an address into a key.
     names = dict.fromkeys([*given, "api_key", "fallback_api_key"])
-    plain, secret = _split(chosen, [name for name in names if name not in OF_THIS_MACHINE])
+    plain, secret = _split(chosen, [name for name in names if name not in LOCAL_SETTINGS])
     tokens = {name: os.environ[name] for name in TOKENS if os.environ.get(name)}
     arguments = (command, *inputs, "--out", out) if inputs else (command, out)
-    # A task that is done takes over what others have not done.
+    # A task that finishes early takes over unfinished shards of others.
     last = ("--steal-work",) if inputs and tasks > 1 else ()
     return JobSpec(
         name=f"llm-ocr-{command}-{uuid.uuid4().hex[:8]}",
@@ -176,13 +182,13 @@ def job_spec(
     )
 
 
-def priced(
-    settings: Mapping[str, Any], platform: Platform, gpu: Gpu | None, prices: Path | None = None
+def with_price_per_hour(
+    settings: Mapping[str, Any], platform: Platform, gpu: GpuType | None, prices: Path | None = None
 ) -> dict[str, Any]:
-    """The settings, and those of the environment and the env file, with the price of the platform's
-    machine, if they have none and it is known.
+    """The settings, completed by the environment and the env file, with the price of the platform's
+    machine if they have none and it is known.
 
-    `prices` is a user's file. Raises TomlFileError, and UnknownPriceError where a budget needs the
+    `prices` is a user's file. Raises TomlFileError, and UnknownPriceError if a budget needs the
     price.
     """
     settings = gathered(settings)
@@ -199,8 +205,8 @@ def priced(
 
 
 def check_budget(out: str, settings: Mapping[str, Any]) -> None:
-    """Raises BudgetExceededError if the run at `out` has used its budget, as far as can be seen
-    from here; the workers check it themselves."""
+    """Raises BudgetExceededError if the run at `out` has used up its budget, as far as this
+    machine can see; the workers check it themselves."""
     chosen = Settings(**gathered(settings))
     limit = chosen.max_cost
     if limit is None:
@@ -208,54 +214,54 @@ def check_budget(out: str, settings: Mapping[str, Any]) -> None:
     try:
         sessions = read_sessions(open_store(run_uri(out, chosen.staging)))
     except StorageError:
-        # Not there before the first task has made it, or not for whoever launches.
+        # The first task has not created it yet, or this machine can't read it.
         return
     spent = total_cost(sessions) or 0.0
     if spent >= limit:
         raise BudgetExceededError(
-            f"{out} has cost ${spent:.2f} so far, and may cost ${limit:g}: nothing was submitted; "
-            "a larger --max-cost goes on with it"
+            f"{out} has cost ${spent:.2f} so far, and its budget (--max-cost) is ${limit:g}: "
+            "nothing was submitted; raise --max-cost to resume it"
         )
 
 
-def _check_reachable(place: str) -> None:
-    if not place.startswith(_REMOTE):
-        raise NoSuchPlaceError(
-            f"{place}: a job in a cloud can't reach it; give s3://, gs:// or hf:// (copy a folder "
+def _check_reachable(uri: str) -> None:
+    if not uri.startswith(REMOTE_SCHEMES):
+        raise InvalidTargetError(
+            f"{uri}: a job on a platform can't reach it; give s3://, gs:// or hf:// (copy a folder "
             "there with the cloud's own tool, or `hf upload`)"
         )
 
 
 def _split(chosen: Settings, names: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The settings that were given, as environment variables: those to be seen, and secret ones."""
+    """The named settings as environment variables: plain ones and secrets."""
     plain: dict[str, str] = {}
     secret: dict[str, str] = {}
     for name in names:
         value = getattr(chosen, name)
         key = variable_of(name)
         if isinstance(value, SecretStr):
-            # An empty one is none, and platforms have no empty secrets.
+            # An empty secret is none: platforms have no empty secrets.
             if value.get_secret_value():
                 secret[key] = value.get_secret_value()
         elif isinstance(value, Path):
-            raise NoSuchPlaceError(
-                f"--{name.replace('_', '-')} {value}: it is not in the container; leave it out (or "
-                f"unset {key})"
+            raise InvalidTargetError(
+                f"--{name.replace('_', '-')} {value}: this file is not in the container; leave the "
+                f"option out (or unset {key})"
             )
         elif value is not None:
-            said = str(value).lower() if isinstance(value, bool) else str(value)
-            if name in ADDRESSES:
-                _check_address(key, said)
-            # A key within an address or an argument is one, too.
-            (secret if has_secrets(said) else plain)[key] = said
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            if name in ADDRESS_SETTINGS:
+                _check_address(key, text)
+            # An address or argument that has a key in it is a secret, too.
+            (secret if has_secrets(text) else plain)[key] = text
     return plain, secret
 
 
 def _check_address(variable: str, url: str) -> None:
     host = (urlsplit(url).hostname or "").lower()
     if host in LOOPBACK or host.startswith("127."):
-        raise NoSuchPlaceError(
-            f"{variable}={without_secrets(url)}: there, a task would ask itself, and not this "
-            f"machine; unset {variable} to have each task start its engine, or give an address "
-            "that the tasks reach"
+        raise InvalidTargetError(
+            f"{variable}={without_secrets(url)}: in a task, this address is the task itself, not "
+            f"this machine; unset {variable} to have each task start its engine, or give an "
+            "address that the tasks can reach"
         )

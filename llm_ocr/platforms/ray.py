@@ -1,8 +1,8 @@
-"""A run on a Ray cluster: this process plans, hands out shards, and writes the outputs."""
+"""Runs on a Ray cluster: this process plans, assigns shards to nodes, and writes the outputs."""
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,21 +14,22 @@ from llm_ocr.messages import how_to_install
 from llm_ocr.pipeline import worker
 from llm_ocr.pipeline.engine_targets import EngineKind
 from llm_ocr.pipeline.events import Note, Notify, discard
-from llm_ocr.pipeline.executor import ExecutorFactory
+from llm_ocr.pipeline.executor import ExecutorFactory, LocalExecutor
 from llm_ocr.pipeline.interruption import StoppedError
 from llm_ocr.pipeline.pending import DEFAULT_STAGES
-from llm_ocr.platforms.carrying import carried, put
+from llm_ocr.platforms.base import InvalidTargetError
 from llm_ocr.platforms.cluster import (
-    PLACE_SECONDS,
+    SCHEDULING_SECONDS,
     ClusterError,
+    ClusterRequest,
+    EngineAllocation,
     Node,
     RayNotInstalledError,
-    Room,
-    Wanted,
-    import_problem,
-    reason_of,
-    room_for,
+    death_reason,
+    import_error_advice,
+    plan_engines,
 )
+from llm_ocr.platforms.uploads import plan_uploads, upload
 from llm_ocr.report.summary import Summary
 from llm_ocr.settings import EngineChoice, Settings
 from llm_ocr.storage.hub_address import run_uri
@@ -44,24 +45,49 @@ def run(
     inputs: str | Path | Sequence[str | Path],
     out: str | Path,
     settings: Settings | None = None,
-    wanted: Wanted | None = None,
+    cluster: ClusterRequest | None = None,
     *,
     stages: Sequence[str] = DEFAULT_STAGES,
     update: bool = False,
     notify: Notify | None = None,
 ) -> Summary:
-    """As `llm_ocr.run`, with engines on a Ray cluster. Raises ClusterError too."""
-    with crew_on(out, settings or Settings(), wanted or Wanted(), notify) as (chosen, executor):
+    """Like `llm_ocr.run`, with engines on a Ray cluster. Raises ClusterError too."""
+    request = cluster or ClusterRequest()
+    opened = open_ray_executor(out, settings or Settings(), request, notify)
+    with opened as (chosen, executor):
         return worker.run(
             inputs, out, chosen, stages=stages, update=update, notify=notify, executor=executor
         )
 
 
 @contextmanager
-def crew_on(
+def select_executor(
+    target: Mapping[str, Any],
+    out: str,
+    settings: Settings,
+    notify: Notify,
+    *,
+    asks: bool = True,
+) -> Iterator[tuple[Settings, ExecutorFactory]]:
+    """The executor for the run at `out`, and the settings for it: this process, or the cluster that
+    `target` names, which has --executor and its options. `asks`: whether a model is needed.
+
+    Raises InvalidTargetError.
+    """
+    if not target:
+        yield settings, LocalExecutor
+        return
+    options = {name: value for name, value in target.items() if name != "executor"}
+    request = ClusterRequest(_address(target.get("executor")), **options)
+    with open_ray_executor(out, settings, request, notify, asks=asks) as opened:
+        yield opened
+
+
+@contextmanager
+def open_ray_executor(
     out: str | Path,
     settings: Settings,
-    wanted: Wanted,
+    request: ClusterRequest,
     notify: Notify | None = None,
     *,
     asks: bool = True,
@@ -72,35 +98,50 @@ def crew_on(
     Where Ray is initialized already, its cluster is used and left as it is. Raises ClusterError.
     """
     if str(out).startswith("memory://"):
-        raise ClusterError(f"{out} is in this process's memory: give an --out that all nodes see")
+        raise ClusterError(
+            f"{out} is in this process's memory: choose an --out that all nodes can access"
+        )
     if not asks:
-        wanted = replace(wanted, gpus_per_engine=wanted.gpus_per_engine or 0)
-    with _connected(wanted.address) as ray:
-        chosen = _from_anywhere(settings, str(out))
-        room = room_for(_nodes(ray), chosen, wanted)
+        request = replace(request, gpus_per_engine=request.gpus_per_engine or 0)
+    with _connection(request.address) as ray:
+        chosen = _with_shared_paths(settings, str(out))
+        allocation = plan_engines(_nodes(ray), chosen, request)
         if asks:
-            chosen = _with_engine_chosen(ray, chosen, room, notify or discard)
+            chosen = _with_engine_choice(ray, chosen, allocation, notify or discard)
         from llm_ocr.platforms.ray_executor import RayExecutor
 
-        yield chosen, partial(RayExecutor, room=room)
+        yield chosen, partial(RayExecutor, allocation=allocation)
+
+
+def _address(target: str | None) -> str | None:
+    """The cluster's address; None: the environment's, or a local cluster."""
+    if target == "ray":
+        return None
+    if target is not None and target.startswith("ray://"):
+        return target
+    if target is None:
+        raise InvalidTargetError("--engines and the resources of each need --executor ray")
+    raise InvalidTargetError(
+        f"--executor {target}: give ray, or a cluster's address such as ray://HOST:10001"
+    )
 
 
 @contextmanager
-def _connected(address: str | None) -> Iterator[Any]:
-    """Ray, connected to its cluster, which is started here if there is none."""
+def _connection(address: str | None) -> Iterator[Any]:
+    """Ray, connected to a cluster, which is started on this machine if there is none."""
     # vLLM's usage statistics are not sent either.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
     except ImportError as error:
-        said = f"--executor ray needs Ray, which is not installed: {how_to_install('ray')}"
-        raise RayNotInstalledError(said) from error
+        message = f"--executor ray needs Ray, which is not installed: {how_to_install('ray')}"
+        raise RayNotInstalledError(message) from error
     if ray.is_initialized():
         yield ray
         return
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
-        # Of a cluster that is started for one run.
+        # A cluster started for one run needs none.
         quiet["include_dashboard"] = False
     try:
         _init(ray, address, quiet)
@@ -109,7 +150,7 @@ def _connected(address: str | None) -> Iterator[Any]:
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         where = address or os.environ.get("RAY_ADDRESS") or "the local Ray"
         raise ClusterError(
-            f"{where} can't be reached ({_end_of(error)}): start a cluster with "
+            f"{where} can't be reached ({_last_words(error)}): start a cluster with "
             "`ray start --head`, or check --executor and RAY_ADDRESS"
         ) from error
     try:
@@ -119,19 +160,19 @@ def _connected(address: str | None) -> Iterator[Any]:
 
 
 def _init(ray: Any, address: str | None, options: dict[str, Any]) -> None:  # noqa: ANN401
-    """Connect. A busy head node that has just begun may fail to start what serves a client: it is
-    asked again."""
+    """Connect. A busy head node may fail to start the server of a client at first, so that several
+    attempts are made."""
     for _ in range(CONNECT_TRIES - 1):
         try:
             ray.init(address, **options)
             return
         except ConnectionAbortedError as error:
-            log.warning("Ray's head refused this client, trying again: %s", _end_of(error))
+            log.warning("Ray's head refused this client, trying again: %s", _last_words(error))
     ray.init(address, **options)
 
 
-def _end_of(error: Exception) -> str:
-    """What says most of a traceback that came from a server."""
+def _last_words(error: Exception) -> str:
+    """The end of an error that has a server's traceback, which says most."""
     return " ".join(str(error).split())[-300:]
 
 
@@ -147,43 +188,42 @@ def _nodes(ray: Any) -> list[Node]:  # noqa: ANN401
     ]
 
 
-def _with_engine_chosen(
+def _with_engine_choice(
     ray: Any,  # noqa: ANN401
     settings: Settings,
-    room: Room,
+    allocation: EngineAllocation,
     notify: Notify,
 ) -> Settings:
-    """The settings with the engine that one would start on a node: what this machine would choose
-    says nothing of it."""
+    """The settings with the engine that a node would choose: this machine may have other GPUs."""
     if settings.base_url is not None or settings.engine is not EngineChoice.AUTO:
         return settings
-    from llm_ocr.platforms.ray_actor import engine_kind
+    from llm_ocr.platforms.ray_executor import engine_kind
 
-    asked = ray.remote(engine_kind).options(num_cpus=room.cpus, num_gpus=room.gpus)
-    answer = asked.remote(settings)
+    task = ray.remote(engine_kind).options(num_cpus=allocation.cpus, num_gpus=allocation.gpus)
+    answer = task.remote(settings)
     try:
-        if not ray.wait([answer], timeout=PLACE_SECONDS)[0]:
-            notify(Note(f"waiting for a node with {room.each} to spare"))
+        if not ray.wait([answer], timeout=SCHEDULING_SECONDS)[0]:
+            notify(Note(f"waiting for a node with {allocation.resources} available"))
         kind = ray.get(answer)
     except KeyboardInterrupt:
         raise StoppedError(preempted=False) from None
     except ray.exceptions.RayError as error:
-        raise ClusterError(import_problem(error) or reason_of(error)) from error
+        raise ClusterError(import_error_advice(error) or death_reason(error)) from error
     if isinstance(kind, EngineFailedError):
         raise kind
     chosen = EngineChoice.VLLM if kind is EngineKind.VLLM else EngineChoice.EMBEDDED
     return settings.model_copy(update={"engine": chosen})
 
 
-def _from_anywhere(settings: Settings, out: str) -> Settings:
-    """Paths in the settings mean the same in whatever folder a process runs; profiles and schemas
-    that are files lie in the run's place, which all nodes see."""
+def _with_shared_paths(settings: Settings, out: str) -> Settings:
+    """The settings with absolute paths; profiles and schemas that are files are uploaded to the
+    run, which all nodes can access."""
     changes: dict[str, object] = {
         name: getattr(settings, name).expanduser().absolute()
         for name in ("weights", "log_dir")
         if getattr(settings, name) is not None
     }
-    place = open_store(run_uri(out, settings.staging)).uri.rstrip("/")
-    sent, files = carried(settings, place, is_shared=True)
-    put(files, place)
+    run = open_store(run_uri(out, settings.staging)).uri.rstrip("/")
+    sent, files = plan_uploads(settings, run, is_shared=True)
+    upload(files, run)
     return settings.model_copy(update={**changes, **sent})

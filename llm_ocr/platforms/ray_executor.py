@@ -6,6 +6,7 @@ the stores by the nodes.
 
 import asyncio
 import math
+import os
 from collections import Counter, deque
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
@@ -18,24 +19,40 @@ from ray.exceptions import RayActorError
 
 from llm_ocr.inference.replies import EngineFailedError, WrongServerError
 from llm_ocr.messages import counted
+from llm_ocr.pipeline.engine_targets import EngineKind, resolve_engine
 from llm_ocr.pipeline.events import Event, ItemsDone, Note, ShardDone
 from llm_ocr.pipeline.executor import RunContext
 from llm_ocr.pipeline.pending import publish_committed, uncommitted_shards
 from llm_ocr.pipeline.rework import Rework, ReworkFactory
-from llm_ocr.pipeline.shard_worker import ShardAssignment, WorkerReport, merge_sessions
+from llm_ocr.pipeline.shard_worker import (
+    RemoteShardWorker,
+    ShardAssignment,
+    WorkerReport,
+    merge_sessions,
+)
 from llm_ocr.pipeline.stage_runner import ShardTask, nothing_unchanged
 from llm_ocr.pipeline.telemetry import Telemetry
-from llm_ocr.platforms.cluster import PLACE_SECONDS, ClusterError, Room, import_problem, reason_of
-from llm_ocr.platforms.orders import Orders, orders_for
-from llm_ocr.platforms.ray_actor import EngineActor
+from llm_ocr.platforms.cluster import (
+    SCHEDULING_SECONDS,
+    ClusterError,
+    EngineAllocation,
+    death_reason,
+    import_error_advice,
+)
+from llm_ocr.platforms.worker_config import (
+    WorkerConfig,
+    create_worker_config,
+    preflight_error,
+)
 from llm_ocr.report.summary import Session
+from llm_ocr.settings import Settings
 from llm_ocr.stages.stage import Stage
 from llm_ocr.tables.counts import Counts
 
-# Shards that wait at an engine beside those that it has started up: its window stays full while it
-# asks for more.
+# Shards queued at an engine beside those that it has started: its window stays full until more
+# arrive.
 AHEAD = 2
-# Deaths of one engine's process without a shard done between them; at the next it is assigned up.
+# An engine is given up if its process dies more often than this without finishing a shard.
 MAX_DEATHS = 5
 # Seconds for a stop to stage what is finished, and to end the engine.
 STOP_SECONDS = 60.0
@@ -65,22 +82,55 @@ class _Engine:
         return f"engine {self.number}"
 
 
-class RayExecutor:
-    """As many engines as there is room and work for, started with the first shard."""
+class EngineActor:
+    """The actor on a node, around a RemoteShardWorker. Call `start` first."""
 
-    def __init__(self, context: RunContext, room: Room) -> None:
-        self._context, self._room = context, room
+    async def start(self, config: WorkerConfig) -> str | None:
+        """Start the worker; returns why this node can't work on the run, if so."""
+        os.environ.update(config.environment)
+        error = await asyncio.to_thread(preflight_error, config)
+        if error is None:
+            self._worker = RemoteShardWorker(config.out, config.settings)
+            self._worker.start()
+        return error
+
+    async def assign(self, task: ShardAssignment) -> None:
+        self._worker.assign(task)
+
+    async def report(self) -> WorkerReport:
+        return await self._worker.report()
+
+    async def finish(self) -> WorkerReport:
+        return await self._worker.finish()
+
+    async def stop(self) -> WorkerReport:
+        return await self._worker.stop()
+
+
+def engine_kind(settings: Settings) -> EngineKind | EngineFailedError:
+    """Which engine would be started on this machine, or why none would be."""
+    try:
+        return resolve_engine(settings, settings.model).kind
+    except EngineFailedError as error:
+        return error
+
+
+class RayExecutor:
+    """Runs shards on as many engines as there is room and work for, started on demand."""
+
+    def __init__(self, context: RunContext, allocation: EngineAllocation) -> None:
+        self._context, self._allocation = context, allocation
         self._telemetry = Telemetry(context.settings, context.notify)
         self._engines: list[_Engine] = []
         self._is_closing = False
-        self._employed: list[asyncio.Task[None]] = []
+        self._engine_tasks: list[asyncio.Task[None]] = []
         self._failures: list[EngineFailedError] = []
         self._sessions: dict[Any, Session] = {}
         self._stage: Stage[Any] | None = None
         self._again: ReworkFactory | None = None
-        self._as_it_was: set[str] = set()
-        self._todo: deque[ShardTask] = deque()
-        self._left: set[str] = set()
+        self._unchanged: set[str] = set()
+        self._queue: deque[ShardTask] = deque()
+        self._unfinished: set[str] = set()
         self._committed = Counts()
         self._outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -96,127 +146,133 @@ class RayExecutor:
     ) -> None:
         self._is_closing = True
         how = "finish" if error is None else "stop"
-        await asyncio.gather(*(self._dismiss(engine, how) for engine in self._engines))
-        # Not cancelled: Ray's client trips over references that nobody waits for any more.
-        await asyncio.gather(*self._employed)
+        await asyncio.gather(*(self._shut_down(engine, how) for engine in self._engines))
+        # Not cancelled: Ray's client fails on references that nothing awaits any more.
+        await asyncio.gather(*self._engine_tasks)
         self.update_session()
         await self._telemetry.__aexit__(kind, error, trace)
 
     async def run(
         self, stage: Stage[Any], work: Sequence[ShardTask], again: Rework | None = None
     ) -> Counts:
-        """As `Executor.run`. Raises ClusterError where a node writes to another place than this."""
+        """See `Executor.run`. Raises ClusterError if a node writes to another run than this."""
         if not work:
             return Counts()
         if again is not None:
-            # What is kept of each shard is looked up where it is done.
-            work = [replace(one, unchanged_ids=nothing_unchanged) for one in work]
+            # What stays unchanged in a shard is looked up where it is processed.
+            work = [replace(task, unchanged_ids=nothing_unchanged) for task in work]
         self._stage, self._committed = stage, Counts()
-        self._again, self._as_it_was = again.factory() if again else None, set()
-        self._todo, self._left = deque(work), {one.shard.name for one in work}
+        self._again, self._unchanged = again.factory() if again else None, set()
+        self._queue, self._unfinished = deque(work), {task.shard.name for task in work}
         self._outcome = asyncio.get_running_loop().create_future()
-        await self._executor(work)
-        self._hand_out()
-        self._conclude()
+        await self._start_engines(work)
+        self._assign()
+        self._end_stage_if_done()
         await self._context.stop.guard(_result(self._outcome))
         store = self._context.store
-        changed = [one for one in work if one.shard.name not in self._as_it_was]
-        gone = await asyncio.to_thread(uncommitted_shards, store, stage.name, changed)
-        if gone:
+        changed = [task for task in work if task.shard.name not in self._unchanged]
+        missing = await asyncio.to_thread(uncommitted_shards, store, stage.name, changed)
+        if missing:
             raise ClusterError(
-                f"{counted(len(gone), 'shard')} done by nodes can't be found in {store.uri} (the "
-                f"first is {gone[0]}): a node writes to another place of that name. Give an --out "
-                "that all nodes see"
+                f"{counted(len(missing), 'shard')} finished by nodes can't be found in {store.uri} "
+                f"(the first is {missing[0]}): a node has another folder of that name. Choose an "
+                "--out that all nodes can access"
             )
         return self._committed
 
     def update_session(self) -> None:
-        """As `Executor.update_session`, from the engines' last reports."""
+        """See `Executor.update_session`; from the engines' last reports."""
         merge_sessions(self._context.session, self._sessions.values())
 
-    async def _executor(self, work: Sequence[ShardTask]) -> None:
+    async def _start_engines(self, work: Sequence[ShardTask]) -> None:
         """Start engines where there are fewer than there is room and work for."""
-        missing = min(self._room.engines, len(work)) - len(self._engines)
+        missing = min(self._allocation.engines, len(work)) - len(self._engines)
         if missing <= 0:
             return
-        orders = await asyncio.to_thread(orders_for, self._context, self._room, work)
+        config = await asyncio.to_thread(
+            create_worker_config, self._context, self._allocation, work
+        )
         for _ in range(missing):
             engine = _Engine(len(self._engines) + 1)
             self._engines.append(engine)
-            self._employed.append(asyncio.create_task(self._employ(engine, orders)))
+            self._engine_tasks.append(asyncio.create_task(self._supervise(engine, config)))
 
-    async def _employ(self, engine: _Engine, orders: Orders) -> None:
-        """Keep the engine at work until it fails for good; what is more than that fails the run."""
+    async def _supervise(self, engine: _Engine, config: WorkerConfig) -> None:
+        """Keep the engine running until it fails for good; any other error fails the run."""
         try:
-            await self._restart_and_work(engine, orders)
+            await self._run_with_restarts(engine, config)
         except Exception as error:  # noqa: BLE001 - raised again where the run waits
             self._fail(error)
 
-    async def _restart_and_work(self, engine: _Engine, orders: Orders) -> None:
+    async def _run_with_restarts(self, engine: _Engine, config: WorkerConfig) -> None:
         try:
             while not self._is_closing:
                 try:
-                    await self._work_with(engine, orders)
+                    await self._run_engine(engine, config)
                 except RayActorError as error:
-                    await self._bury(engine, error)
+                    await self._on_actor_death(engine, error)
         except WrongServerError:
             raise
         except EngineFailedError as error:
             self._failures.append(error)
             if len(self._failures) < len(self._engines):
-                self._context.notify(Note(f"{engine.name} failed, the others go on: {error}"))
-            await self._take_back(engine)
+                note = f"{engine.name} failed, the run continues on the others: {error}"
+                self._context.notify(Note(note))
+            await self._requeue(engine)
 
-    async def _work_with(self, engine: _Engine, orders: Orders) -> None:
-        room = self._room
+    async def _run_engine(self, engine: _Engine, config: WorkerConfig) -> None:
+        allocation = self._allocation
         remote = ray.remote(EngineActor).options(
-            num_cpus=room.cpus, num_gpus=room.gpus, max_restarts=0, scheduling_strategy="SPREAD"
+            num_cpus=allocation.cpus,
+            num_gpus=allocation.gpus,
+            max_restarts=0,
+            scheduling_strategy="SPREAD",
         )
         engine.actor = remote.remote()
         starting = asyncio.ensure_future(
-            _awaited(engine.actor.start.remote(orders.of_engine(engine.number)))
+            _awaited(engine.actor.start.remote(config.for_engine(engine.number)))
         )
-        if not (await asyncio.wait({starting}, timeout=PLACE_SECONDS))[0]:
+        if not (await asyncio.wait({starting}, timeout=SCHEDULING_SECONDS))[0]:
             engine.is_waiting = True
-            waits = f"{engine.name} waits for a node with {room.each} to spare"
-            self._context.notify(Note(waits))
+            note = f"{engine.name} is waiting for a node with {allocation.resources} available"
+            self._context.notify(Note(note))
         problem = await starting
         if problem is not None:
             raise ClusterError(problem)
         engine.is_up, engine.is_waiting = True, False
-        self._hand_out()
+        self._assign()
         while not self._is_closing:
             report: WorkerReport = await engine.actor.report.remote()
-            self._hear(engine, report)
+            self._handle_report(engine, report)
             if report.error is not None:
                 raise report.error
 
-    def _hand_out(self) -> None:
-        """Give each engine as many shards as it has use for, and no more than its share of all."""
+    def _assign(self) -> None:
+        """Assign each engine as many shards as it can use, but not more than its share of all."""
         assert self._stage is not None
-        working = sum(not one.is_waiting for one in self._engines) - len(self._failures)
-        share = math.ceil(len(self._left) / max(1, working))
+        working = sum(not engine.is_waiting for engine in self._engines) - len(self._failures)
+        share = math.ceil(len(self._unfinished) / max(1, working))
         for engine in self._engines:
             while (
-                self._todo
+                self._queue
                 and engine.is_up
                 and engine.assigned - engine.started < AHEAD
                 and len(engine.held) < share
             ):
-                work = self._todo.popleft()
+                work = self._queue.popleft()
                 engine.held[work.shard.name] = work
                 engine.assigned += 1
                 engine.actor.assign.remote(ShardAssignment(self._stage.name, work, self._again))
 
-    def _hear(self, engine: _Engine, report: WorkerReport) -> None:
+    def _handle_report(self, engine: _Engine, report: WorkerReport) -> None:
         self._sessions[engine.actor] = report.session
         engine.started = report.started
         for event in report.events:
-            self._note(engine, event)
-        self._hand_out()
-        self._conclude()
+            self._handle_event(engine, event)
+        self._assign()
+        self._end_stage_if_done()
 
-    def _note(self, engine: _Engine, event: Event) -> None:
+    def _handle_event(self, engine: _Engine, event: Event) -> None:
         match event:
             case ItemsDone():
                 engine.open_items[event.status] += event.count
@@ -227,20 +283,20 @@ class RayExecutor:
                 engine.open_items.subtract(counts.statuses)
                 if not counts.items:
                     # There was nothing to do, so that there may be no new commit.
-                    self._as_it_was.add(shard)
-                self._done(shard, counts)
+                    self._unchanged.add(shard)
+                self._finish_shard(shard, counts)
             case Note(text):
                 self._context.notify(Note(f"{engine.name}: {text}"))
 
-    def _done(self, shard: str, counts: Counts) -> None:
-        self._left.discard(shard)
+    def _finish_shard(self, shard: str, counts: Counts) -> None:
+        self._unfinished.discard(shard)
         self._committed.add(counts)
 
-    def _conclude(self) -> None:
-        """Let the stage end if all is done, or nobody is left to do it."""
+    def _end_stage_if_done(self) -> None:
+        """End the stage if all shards are done, or no engine is left."""
         if self._outcome.done():
             return
-        if not self._left:
+        if not self._unfinished:
             self._outcome.set_result(None)
         elif len(self._failures) == len(self._engines):
             self._outcome.set_exception(self._failures[0])
@@ -249,46 +305,46 @@ class RayExecutor:
         if not self._outcome.done():
             self._outcome.set_exception(error)
 
-    async def _bury(self, engine: _Engine, error: RayActorError) -> None:
-        """Take up what a process that died left. Raises EngineFailedError if too many did."""
+    async def _on_actor_death(self, engine: _Engine, error: RayActorError) -> None:
+        """Requeue the shards of a process that died. Raises EngineFailedError if too many did."""
         if self._is_closing:
             return
-        problem = import_problem(error)
+        problem = import_error_advice(error)
         if problem is not None:
             raise ClusterError(problem)
         engine.deaths += 1
-        why = reason_of(error)
+        why = death_reason(error)
         if engine.deaths > MAX_DEATHS:
             raise EngineFailedError(
                 f"the process of {engine.name} died {engine.deaths} times in a row: {why}"
             )
-        self._context.notify(Note(f"{engine.name} died and is started again: {why}"))
-        await self._take_back(engine)
+        self._context.notify(Note(f"{engine.name} died and is being restarted: {why}"))
+        await self._requeue(engine)
 
-    async def _take_back(self, engine: _Engine) -> None:
-        """Have others do what the engine did not commit."""
+    async def _requeue(self, engine: _Engine) -> None:
+        """Queue the engine's shards that are not committed for other engines."""
         actor, held, stage = engine.actor, list(engine.held.values()), self._stage
         assert stage is not None
-        # One that can't be reached may still run: what two do is committed once.
+        # One that can't be reached may still run: a shard processed twice is committed once.
         ray.kill(actor)
         for status, count in engine.open_items.items():
-            # What was not committed will be told of again.
+            # Items that were not committed will be reported again.
             self._context.notify(ItemsDone(stage.name, status, -count, fresh=True))
         engine.is_up, engine.assigned, engine.started = False, 0, 0
         engine.held, engine.open_items = {}, Counter()
         for work in held:
             counts = await asyncio.to_thread(publish_committed, self._context.store, stage, work)
             if counts is None:
-                self._todo.appendleft(work)
+                self._queue.appendleft(work)
                 continue
             for status, count in counts.statuses.items():
                 self._context.notify(ItemsDone(stage.name, status, count, fresh=True))
-            self._done(work.shard.name, counts)
-        self._hand_out()
-        self._conclude()
+            self._finish_shard(work.shard.name, counts)
+        self._assign()
+        self._end_stage_if_done()
 
-    async def _dismiss(self, engine: _Engine, how: str) -> None:
-        """End the engine: in order, or at once with what is finished staged."""
+    async def _shut_down(self, engine: _Engine, how: str) -> None:
+        """End the engine: `finish` after its last shard, `stop` now, with finished items staged."""
         if engine.actor is None:
             return
         if engine.is_up:

@@ -12,25 +12,25 @@ from typing import Any
 
 from llm_ocr.platforms import aws
 from llm_ocr.platforms.base import (
-    Gpu,
+    GpuType,
     Job,
+    JobNotFoundError,
     JobSpec,
-    NoSuchJobError,
+    JobState,
+    JobTask,
     PlatformError,
-    Request,
-    State,
-    Task,
+    PlatformRequest,
 )
-from llm_ocr.platforms.clouds import Place
+from llm_ocr.platforms.registry import PlatformConfig
 from llm_ocr.platforms.sagemaker_task import SECRETS
 
 LOG_GROUP = "/aws/sagemaker/ProcessingJobs"
 NAMES = "llm-ocr-"
 LISTED = 50
 # The usual instance of each GPU, and what is taken where there is none of it (at most five).
-INSTANCES: Mapping[Gpu | None, tuple[str, ...]] = {
-    Gpu.L40S: ("ml.g6e.2xlarge", "ml.g6e.4xlarge", "ml.g6e.xlarge", "ml.g6e.8xlarge"),
-    Gpu.L4: ("ml.g6.2xlarge", "ml.g6.4xlarge", "ml.g6.xlarge", "ml.g6.8xlarge"),
+INSTANCES: Mapping[GpuType | None, tuple[str, ...]] = {
+    GpuType.L40S: ("ml.g6e.2xlarge", "ml.g6e.4xlarge", "ml.g6e.xlarge", "ml.g6e.8xlarge"),
+    GpuType.L4: ("ml.g6.2xlarge", "ml.g6.4xlarge", "ml.g6.xlarge", "ml.g6.8xlarge"),
     None: ("ml.m7i.2xlarge", "ml.m5.2xlarge", "ml.c7i.4xlarge", "ml.c5.4xlarge"),
 }
 # The local disk of the smallest of them is 250 GB, and more can't be asked for.
@@ -41,12 +41,12 @@ MOST_INSTANCES = 100
 # Stands in a request that is only looked at, without --role.
 ROLE = "ROLE"
 
-_STATES: Mapping[str, State] = {
-    "InProgress": State.RUNNING,
-    "Stopping": State.RUNNING,
-    "Completed": State.SUCCEEDED,
-    "Failed": State.FAILED,
-    "Stopped": State.CANCELLED,
+_STATES: Mapping[str, JobState] = {
+    "InProgress": JobState.RUNNING,
+    "Stopping": JobState.RUNNING,
+    "Completed": JobState.SUCCEEDED,
+    "Failed": JobState.FAILED,
+    "Stopped": JobState.CANCELLED,
 }
 # What SageMaker says when it refuses a job, and what to do.
 _REFUSALS: Mapping[str, str] = {
@@ -85,15 +85,15 @@ class SageMaker:
     """`Platform` on SageMaker's processing jobs."""
 
     name = "sagemaker"
-    gpus = (Gpu.L40S, Gpu.L4)
+    gpus = (GpuType.L40S, GpuType.L4)
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._role, self._instance = place.role, place.instance
+    def __init__(self, config: PlatformConfig) -> None:
+        self._config = config
+        self._role, self._instance = config.role, config.instance
 
     @cached_property
     def _session(self) -> Any:  # noqa: ANN401 - boto3 has no types
-        return aws.sign_in(self._place.region)
+        return aws.sign_in(self._config.region)
 
     @property
     def _region(self) -> str:
@@ -103,25 +103,25 @@ class SageMaker:
     def _client(self) -> Any:  # noqa: ANN401
         return self._session.client("sagemaker")
 
-    def machine(self, gpu: Gpu | None) -> str:
+    def machine(self, gpu: GpuType | None) -> str:
         return self._types(gpu)[0]
 
     @property
     def placeholders(self) -> Mapping[str, str]:
         unknown: dict[str, str] = {}
-        if aws.region_of(self._place.region) is None:
+        if aws.resolve_region(self._config.region) is None:
             unknown[aws.REGION] = "--region, or AWS_REGION"
         if self._role is None:
             unknown[aws.ACCOUNT] = "--role, which names the account"
             unknown[ROLE] = "--role, the ARN of the role that the job runs as"
         return unknown
 
-    def requests(self, spec: JobSpec) -> list[Request]:
-        region = aws.region_of(self._place.region) or aws.REGION
+    def requests(self, spec: JobSpec) -> list[PlatformRequest]:
+        region = aws.resolve_region(self._config.region) or aws.REGION
         role = self._role or f"arn:aws:iam::{aws.ACCOUNT}:role/{ROLE}"
         body = self._body(spec, region, role)
-        shell = aws.shell_of("sagemaker", "create-processing-job", region, body)
-        return [Request("CreateProcessingJob", body, shell)]
+        shell = aws.cli_command("sagemaker", "create-processing-job", region, body)
+        return [PlatformRequest("CreateProcessingJob", body, shell)]
 
     def submit(self, spec: JobSpec) -> str:
         if self._role is None:
@@ -132,33 +132,33 @@ class SageMaker:
         body = self._body(spec, self._region, self._role)
         aws.check_buckets(self._session, spec.command)
         self._check_secrets(spec)
-        with aws.explained(spec.name, _REFUSALS):
+        with aws.translate_errors(spec.name, _REFUSALS):
             self._client.create_processing_job(**body)
         return spec.name
 
-    def job(self, job_id: str) -> Job:
+    def get_job(self, job_id: str) -> Job:
         unknown = {"Could not find requested job|ResourceNotFound": "unknown"}
         try:
-            with aws.explained(job_id, unknown):
+            with aws.translate_errors(job_id, unknown):
                 found = self._client.describe_processing_job(ProcessingJobName=job_id)
         except PlatformError as error:
             if str(error) == f"{job_id}: unknown":
-                raise NoSuchJobError(
+                raise JobNotFoundError(
                     f"{job_id}: SageMaker has no such processing job in {self._region}; "
                     "`llm-ocr jobs list sagemaker` shows those there"
                 ) from error
             raise
         return self._job(found, _count(found))
 
-    def jobs(self) -> list[Job]:
-        with aws.explained("ListProcessingJobs"):
+    def list_jobs(self) -> list[Job]:
+        with aws.translate_errors("ListProcessingJobs"):
             found = self._client.list_processing_jobs(
                 NameContains=NAMES, SortBy="CreationTime", SortOrder="Descending", MaxResults=LISTED
             )
         return [self._job(one, 0) for one in found["ProcessingJobSummaries"]]
 
     def logs(self, job_id: str, task: int, *, follow: bool) -> Iterator[str]:
-        job = self.job(job_id)
+        job = self.get_job(job_id)
         aws.check_task(job, task)
         client = self._session.client("logs")
         # Instances are algo-1, algo-2, …; each stream's name ends in when it began.
@@ -166,7 +166,7 @@ class SageMaker:
 
         def streams() -> list[str]:
             try:
-                with aws.explained(LOG_GROUP):
+                with aws.translate_errors(LOG_GROUP):
                     found = client.describe_log_streams(
                         logGroupName=LOG_GROUP, logStreamNamePrefix=prefix
                     )
@@ -178,13 +178,13 @@ class SageMaker:
             return [str(one["logStreamName"]) for one in found["logStreams"]]
 
         def is_over() -> bool:
-            return self.job(job_id).state.is_over
+            return self.get_job(job_id).state.is_over
 
         return aws.read_log(self._session, LOG_GROUP, streams, is_over, follow=follow)
 
     def cancel(self, job_id: str) -> None:
-        aws.check_running(self.job(job_id))
-        with aws.explained(job_id):
+        aws.check_running(self.get_job(job_id))
+        with aws.translate_errors(job_id):
             self._client.stop_processing_job(ProcessingJobName=job_id)
 
     def _body(self, spec: JobSpec, region: str, role: str) -> dict[str, Any]:
@@ -208,7 +208,7 @@ class SageMaker:
             "Environment": {"AWS_REGION": region, **spec.environment},
         }
 
-    def _types(self, gpu: Gpu | None) -> list[str]:
+    def _types(self, gpu: GpuType | None) -> list[str]:
         return self._instance.split(",") if self._instance else list(INSTANCES[gpu])
 
     def _cluster(self, spec: JobSpec) -> dict[str, Any]:
@@ -228,29 +228,29 @@ class SageMaker:
                 f"Manager once: aws secretsmanager create-secret --region {self._region} "
                 f'--name {SECRETS}{name} --secret-string "${name}" (or unset {name})'
             }
-            with aws.explained(f"{SECRETS}{name}", known):
+            with aws.translate_errors(f"{SECRETS}{name}", known):
                 client.describe_secret(SecretId=f"{SECRETS}{name}")
 
     def _job(self, found: Mapping[str, Any], count: int) -> Job:
         state = _STATES[found["ProcessingJobStatus"]]
-        message = aws.meaning(found.get("FailureReason", ""), _FAILURES)
-        if state is State.CANCELLED and (limit := _passed_limit(found)):
-            state = State.FAILED
+        message = aws.explain_reason(found.get("FailureReason", ""), _FAILURES)
+        if state is JobState.CANCELLED and (limit := _passed_limit(found)):
+            state = JobState.FAILED
             message = (
                 f"it took longer than the {limit // 60} minutes of --timeout; the same launch "
                 "again goes on where it stopped"
             )
         said = _messages(found.get("ExitMessage", ""))
-        tasks = tuple(Task(index, state, said.get(index, "")) for index in range(count))
+        tasks = tuple(JobTask(index, state, said.get(index, "")) for index in range(count))
         name = found["ProcessingJobName"]
         page = f"{self._region}.console.aws.amazon.com/sagemaker/home?region={self._region}"
         url = f"https://{page}#/processing-jobs/{name}"
         return Job(name, name, state, tasks, message, url)
 
 
-def open_platform(place: Place) -> SageMaker:
+def open_platform(config: PlatformConfig) -> SageMaker:
     """SageMaker in the region of `place`, or of the environment."""
-    return SageMaker(place)
+    return SageMaker(config)
 
 
 def _image(spec: JobSpec, region: str, role: str) -> str:

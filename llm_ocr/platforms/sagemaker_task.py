@@ -1,11 +1,11 @@
-"""The first process of a SageMaker container: it gives the worker what SageMaker doesn't.
+"""The first process of a SageMaker container: it adds secrets and retries, which SageMaker lacks.
 
     python -m llm_ocr.platforms.sagemaker_task --attempts 3 --secrets HF_TOKEN -- run s3://…
 
-A processing job has no secrets and no second try. This reads the secrets from AWS Secrets Manager,
-starts a worker that died again, and leaves in output/message, for DescribeProcessingJob, why it
-failed. The folder of that message is root's, and so is this process; the worker, which opens
-documents of whatever origin, is the image's own user.
+A processing job has no secrets and no retries. This process reads the secrets from AWS Secrets
+Manager, restarts a worker that died, and writes why it failed to output/message, which
+DescribeProcessingJob shows. That folder belongs to root, as does this process; the worker, which
+opens untrusted documents, runs as the image's own user.
 """
 
 import argparse
@@ -17,22 +17,29 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llm_ocr.pipeline.partition import WorkerPartition, worker_partition
-from llm_ocr.platforms.entry import MESSAGE_BYTES, ML, Ending, leave_message, message_of, watch
+from llm_ocr.platforms.entrypoint import (
+    MESSAGE_BYTES,
+    ML,
+    CommandResult,
+    failure_message,
+    supervise,
+    write_message,
+)
 from llm_ocr.settings import Settings
 
-# Of what a secret is called in Secrets Manager, before the variable's name.
+# The prefix of a secret's name in Secrets Manager, before the variable's name.
 SECRETS = "llm-ocr/"
-# What another try can't mend: too many failed pages, wrong usage, money that is spent; and what
-# somebody wanted.
+# Exit codes after which no retry helps (too many failed pages, wrong usage, budget exhausted), and
+# those of a worker that was stopped on purpose.
 FINAL = (0, 1, 2, 5, 128 + signal.SIGINT, 128 + signal.SIGTERM)
-# Who runs in both images, where RUN_AS doesn't say otherwise.
+# The user of both images, unless RUN_AS names another.
 USER = "llm-ocr"
-# Of a message, however many tasks share the room.
+# The least length of a task's message, however many tasks share the limit.
 LEAST_BYTES = 100
 
 
-def folder() -> Path:
-    """/opt/ml, or where SageMaker's own toolkits are told that it is."""
+def ml_folder() -> Path:
+    """/opt/ml, or the folder that SageMaker's own toolkits use instead."""
     return Path(os.environ.get("SAGEMAKER_BASE_DIR", ML))
 
 
@@ -49,9 +56,9 @@ def read_secrets(names: Sequence[str]) -> dict[str, str]:
     }
 
 
-def without_privileges(command: Sequence[str]) -> list[str]:
-    """The command as `USER` does it, where this process is root's and the image has that user; sets
-    the variables that name a user's home."""
+def drop_privileges(command: Sequence[str]) -> list[str]:
+    """The command run as `USER`, if this process is root's and the image has that user; sets the
+    variables that name a user's home."""
     try:
         user = pwd.getpwnam(USER)
     except KeyError:
@@ -59,46 +66,47 @@ def without_privileges(command: Sequence[str]) -> list[str]:
     if os.geteuid() != 0:
         return list(command)
     os.environ.update(HOME=user.pw_dir, USER=USER, LOGNAME=USER)
-    # A change of user takes back what `watch` asks for, to die with this process.
+    # A change of user undoes PR_SET_PDEATHSIG, by which the worker dies with this process.
     drop = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--init-groups"]
     return [*drop, "--no-new-privs", "--pdeathsig=KILL", "--", *command]
 
 
-def try_up_to(attempts: int, command: Sequence[str]) -> Ending:
-    """The last try's ending."""
+def run_with_retries(attempts: int, command: Sequence[str]) -> CommandResult:
+    """The result of the last attempt."""
     for attempt in range(1, attempts + 1):
-        ending = watch(command)
-        if ending.code in FINAL or attempt == attempts:
+        result = supervise(command)
+        if result.code in FINAL or attempt == attempts:
             break
         sys.stderr.write(
-            f"the worker ended with {ending.code}; it goes on (try {attempt + 1} of {attempts})\n"
+            f"the worker exited with code {result.code}; restarting it (attempt {attempt + 1} of "
+            f"{attempts})\n"
         )
-    return ending
+    return result
 
 
-def message(share: WorkerPartition, ending: Ending) -> str:
-    """This task's line among those of all, which DescribeProcessingJob joins and cuts."""
-    before = f"task {share.index}: "
-    room = max(LEAST_BYTES, MESSAGE_BYTES // share.count) - len(before) - 1
-    # The end of what a worker said is its reason.
-    said = " ".join(message_of(ending).split()).encode()[-room:]
-    return f"{before}{said.decode(errors='ignore')}\n"
+def task_message(share: WorkerPartition, result: CommandResult) -> str:
+    """This task's line of the message; DescribeProcessingJob joins and truncates those of all."""
+    head = f"task {share.index}: "
+    room = max(LEAST_BYTES, MESSAGE_BYTES // share.count) - len(head) - 1
+    # The reason is at the end of the output.
+    reason = " ".join(failure_message(result).split()).encode()[-room:]
+    return f"{head}{reason.decode(errors='ignore')}\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--attempts", type=int, default=1)
-    parser.add_argument("--secrets", default="", help="names, with commas between them")
+    parser.add_argument("--secrets", default="", help="names, separated by commas")
     parser.add_argument("command", nargs="+")
     given = parser.parse_args(arguments)
-    share = worker_partition(Settings(), {}, folder() / "config" / "resourceconfig.json")
+    share = worker_partition(Settings(), {}, ml_folder() / "config" / "resourceconfig.json")
     os.environ.update(read_secrets([one for one in given.secrets.split(",") if one]))
     os.environ.update(RANK=str(share.index), WORLD_SIZE=str(share.count))
-    command = without_privileges([sys.executable, "-P", "-m", "llm_ocr", *given.command])
-    ending = try_up_to(given.attempts, command)
-    if ending.code:
-        leave_message(folder() / "output" / "message", message(share, ending))
-    return ending.code
+    command = drop_privileges([sys.executable, "-P", "-m", "llm_ocr", *given.command])
+    result = run_with_retries(given.attempts, command)
+    if result.code:
+        write_message(ml_folder() / "output" / "message", task_message(share, result))
+    return result.code
 
 
 if __name__ == "__main__":

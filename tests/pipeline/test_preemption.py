@@ -46,7 +46,7 @@ class Platform:
         (self.folder / "asked").unlink(missing_ok=True)
         options = f"--asked {self.folder / 'asked'} --answers {answers}"
         shim = vllm_shim(self.folder, options, "tests.servers.slow")
-        job = [sys.executable, "-m", "llm_ocr.platforms.entry", "run", str(self.folder / "in")]
+        job = [sys.executable, "-m", "llm_ocr.platforms.entrypoint", "run", str(self.folder / "in")]
         engine = ["--engine", "vllm", "--vllm", shim, "--concurrency", str(IN_FLIGHT)]
         return subprocess.Popen(
             [*before, *job, "--out", self.out, *engine, "--no-describe"],

@@ -4,4 +4,4 @@ import sys
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/llm-ocr:0.1.0-gpu"
 SECRET = "arn:aws:secretsmanager:us-east-1:123456789012:secret:llm-ocr/HF_TOKEN"
-ENTRY = (sys.executable, "-m", "llm_ocr.platforms.entry")
+ENTRY = (sys.executable, "-m", "llm_ocr.platforms.entrypoint")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from llm_ocr import __version__
-from llm_ocr.platforms.base import Gpu, JobSpec
+from llm_ocr.platforms.base import GpuType, JobSpec
 from llm_ocr.storage.store import open_store
 from tests import documents
 from tests.servers.chat import PROBE_TOKENS, ChatServer, answer, grounded, serving_beside
@@ -119,7 +119,7 @@ def spec(cloud: Cloud, **changed: Any) -> JobSpec:  # noqa: ANN401
         name=f"llm-ocr-run-{uuid.uuid4().hex[:8]}",
         command=("run", f"{cloud.bucket}/in", "--out", f"{cloud.bucket}/run"),
         tasks=1,
-        gpu=Gpu.L4,
+        gpu=GpuType.L4,
         timeout=600,
     )
     return replace(usual, **changed)

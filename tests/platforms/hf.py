@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image as Picture
 
-from llm_ocr.platforms.base import Gpu, Job, JobSpec, wait
+from llm_ocr.platforms.base import GpuType, Job, JobSpec, wait
 from llm_ocr.platforms.hf_jobs import HfJobs
 from llm_ocr.platforms.hf_task import CPU_IMAGE, GPU_IMAGE
 from llm_ocr.platforms.launching import job_spec
@@ -45,7 +45,7 @@ class Cloud:
             timeout=300,
         )
 
-    def job_of(self, rank: int) -> RunningJob:
+    def task_job(self, rank: int) -> RunningJob:
         """The last one of that rank."""
         return [one for one in self.hub.jobs.values() if one.labels["rank"] == str(rank)][-1]
 
@@ -83,7 +83,7 @@ def put_documents(folder: Path, count: int) -> None:
 
 
 def spec(**given: Any) -> JobSpec:  # noqa: ANN401
-    made = job_spec("run", [SCANS], READ, {}, gpu=Gpu.A100, tasks=1, timeout=600)
+    made = job_spec("run", [SCANS], READ, {}, gpu=GpuType.A100, tasks=1, timeout=600)
     return replace(made, attempts=1, **given)
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from llm_ocr.platforms.base import NoSuchJobError, Platform, PlatformError, State
-from llm_ocr.platforms.clouds import Place, open_platform
+from llm_ocr.platforms.base import JobNotFoundError, JobState, Platform, PlatformError
+from llm_ocr.platforms.registry import PlatformConfig, open_platform
 from tests.platforms.aws_batch_image import IMAGE
 from tests.platforms.aws_place import (
     PLANTED,
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture
 def platform(batch: Batch) -> Platform:
-    return open_platform("aws-batch", Place(region="us-east-1"))
+    return open_platform("aws-batch", PlatformConfig(region="us-east-1"))
 
 
 Change = Callable[[Batch], object]
@@ -58,7 +58,7 @@ def test_why_a_task_failed(
     if batch.account.images:
         batch.account.images[IMAGE] = (sys.executable, "-c", f"import sys; sys.exit({code})")
     job = ended(platform, platform.submit(spec(tasks=2)))
-    assert job.state is State.FAILED
+    assert job.state is JobState.FAILED
     for task in job.tasks:
         assert said in task.message
     (made,) = batch.submissions.values()
@@ -96,12 +96,12 @@ def test_want_of_memory_is_told_and_not_tried_again(batch: Batch, platform: Plat
 def test_why_a_job_waits(batch: Batch, platform: Platform, reason: str, said: str) -> None:
     batch.blocked = reason
     job_id = platform.submit(spec(tasks=2))
-    job = platform.job(job_id)
-    assert job.state is State.WAITING
+    job = platform.get_job(job_id)
+    assert job.state is JobState.WAITING
     assert reason in job.message
     assert said in job.message
     platform.cancel(job_id)
-    assert ended(platform, job_id).state is State.CANCELLED
+    assert ended(platform, job_id).state is JobState.CANCELLED
 
 
 @pytest.mark.parametrize(
@@ -159,9 +159,9 @@ def test_a_bucket_elsewhere_or_nowhere_is_told(
 
 
 def test_jobs_and_tasks_that_there_are_none_of(platform: Platform) -> None:
-    with pytest.raises(NoSuchJobError, match="AWS Batch has no such job in us-east-1"):
-        platform.job("none")
+    with pytest.raises(JobNotFoundError, match="AWS Batch has no such job in us-east-1"):
+        platform.get_job("none")
     job_id = platform.submit(spec(tasks=2))
-    with pytest.raises(NoSuchJobError, match="has tasks 0 to 1, and no 5"):
+    with pytest.raises(JobNotFoundError, match="has tasks 0 to 1, and no 5"):
         platform.logs(job_id, 5, follow=False)
     ended(platform, job_id)

@@ -9,8 +9,8 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from llm_ocr import load_documents, load_pages
-from llm_ocr.platforms.base import State
-from llm_ocr.platforms.clouds import open_platform
+from llm_ocr.platforms.base import JobState
+from llm_ocr.platforms.registry import open_platform
 from llm_ocr.storage.store import open_store
 from tests import documents
 from tests.platforms.aws_module import daily_request, job_permissions
@@ -106,5 +106,5 @@ def test_each_day_the_scheduler_has_what_is_new_read(batch: Batch, tmp_path: Pat
             if count == 3:
                 open_store(place).put("new.pdf", documents.pdf(tmp_path / "new.pdf"))
             job = ended(open_platform("aws-batch"), client.submit_job(**request)["jobId"])
-            assert job.state is State.SUCCEEDED, job
+            assert job.state is JobState.SUCCEEDED, job
             assert len(list(load_documents(out))) == count

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llm_ocr import __version__
-from llm_ocr.platforms.base import Gpu
+from llm_ocr.platforms.base import GpuType
 from tests.platforms.aws_module import (
     MODULE,
     ROOT,
@@ -98,7 +98,7 @@ def test_each_machine_has_what_is_asked_of_it() -> None:
     used = set(re.findall(r"each\.value\.(\w+)", text()))
     assert used == declared
     machines = plain(variables()["machines"]["default"])
-    assert set(machines) == {Gpu.L4.value, "cpu"}
+    assert set(machines) == {GpuType.L4.value, "cpu"}
     needed = {"instance_types", "vcpus", "memory", "gpus", "max_vcpus"}
     for machine in machines.values():
         assert needed <= set(machine) <= declared

@@ -111,7 +111,7 @@ def test_sagemakers_notebook_with_a_worker_killed(
         assert noted
         extracted = next(iter(processing.jobs.values()))
         logs = [container.lines() for container in extracted.containers]
-    assert sum("it goes on (try 2 of 3)" in line for lines in logs for line in lines) == 1
+    assert sum("restarting it (attempt 2 of 3)" in line for lines in logs for line in lines) == 1
     assert [job.status for job in processing.jobs.values()] == ["Completed"] * 3
     assert_shown(done)
     assert_balanced(out)
@@ -127,7 +127,7 @@ def test_batchs_notebook_with_a_machine_reclaimed(
     account = Account(
         tmp_path / "batch",
         {**s3, **EMBEDDED},
-        {image: (sys.executable, "-m", "llm_ocr.platforms.entry")},
+        {image: (sys.executable, "-m", "llm_ocr.platforms.entrypoint")},
     )
     account.folder.mkdir()
     with serving_batch(account) as batch:

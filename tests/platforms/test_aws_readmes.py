@@ -27,7 +27,7 @@ from tests.servers.containers import BASE
 pytestmark = pytest.mark.long
 
 REGISTRY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/llm-ocr:{__version__}"
-ENTRY = (BASE["PATH"].split(":")[0] + "/python", "-m", "llm_ocr.platforms.entry")
+ENTRY = (BASE["PATH"].split(":")[0] + "/python", "-m", "llm_ocr.platforms.entrypoint")
 DOCUMENTS = 3
 # What a README's reader types, of each platform: llm-ocr's commands, and the platform's own.
 TYPED = {"sagemaker": ("llm-ocr", "aws sagemaker"), "aws-batch": ("llm-ocr", "aws batch")}

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from llm_ocr import load_documents, load_pages
-from llm_ocr.platforms.base import Gpu, NoSuchJobError, State, wait
-from llm_ocr.platforms.clouds import open_platform
+from llm_ocr.platforms.base import GpuType, JobNotFoundError, JobState, wait
+from llm_ocr.platforms.registry import open_platform
 from llm_ocr.storage.store import open_store
 from tests import documents
 from tests.platforms.gcp import ACCOUNT, TOKEN, Cloud, put_documents, signed_in, spec
@@ -105,10 +105,10 @@ def test_a_dry_run_tells_the_requests_that_are_then_sent(cloud: Cloud, tmp_path:
 
 @pytest.mark.parametrize(
     ("minutes", "gpu", "timeout", "retries"),
-    [(30, Gpu.L4, "1800s", 2), (240, Gpu.L4, "3000s", 6), (240, None, "14400s", 2)],
+    [(30, GpuType.L4, "1800s", 2), (240, GpuType.L4, "3000s", 6), (240, None, "14400s", 2)],
 )
 def test_a_time_longer_than_a_task_may_take_is_met_by_beginning_again(
-    cloud: Cloud, minutes: int, gpu: Gpu | None, timeout: str, retries: int
+    cloud: Cloud, minutes: int, gpu: GpuType | None, timeout: str, retries: int
 ) -> None:
     asked = spec(cloud, timeout=minutes * 60, gpu=gpu)
     task = open_platform("cloud-run").requests(asked)[0].body["template"]["template"]
@@ -129,11 +129,11 @@ def test_a_task_whose_time_is_up_stops_by_itself_and_goes_on(cloud: Cloud, tmp_p
             hanging.released.set()
 
     while cloud.server.attempts(job) != [2]:
-        assert not platform.job(job).state.is_over
+        assert not platform.get_job(job).state.is_over
         threading.Event().wait(0.1)
     hanging.released.set()
     done = wait(platform, job, tell, poll_seconds=0.2)
-    assert done.state is State.SUCCEEDED
+    assert done.state is JobState.SUCCEEDED
     assert "the same command goes on" in cloud.server.printed()
     assert len(list(load_documents(f"{cloud.bucket}/run"))) == 3
 
@@ -144,16 +144,16 @@ def test_cancelling_ends_what_runs_and_keeps_what_is_done(cloud: Cloud, tmp_path
     platform = open_platform("cloud-run")
     job = platform.submit(spec(cloud, tasks=2, environment={"LLM_OCR_SHARD_PAGES": "2"}))
     assert hanging.asked.wait(60)
-    assert platform.job(job).state is State.RUNNING
+    assert platform.get_job(job).state is JobState.RUNNING
     assert cloud.llm_ocr("jobs", "cancel", "cloud-run", job).returncode == 0
     done = wait(platform, job, lambda now: None, poll_seconds=0.2)
-    assert done.state is State.CANCELLED
-    assert {task.state for task in done.tasks} == {State.CANCELLED}
+    assert done.state is JobState.CANCELLED
+    assert {task.state for task in done.tasks} == {JobState.CANCELLED}
     assert cloud.server.attempts(job) == [1, 1], "nothing is begun again"
     platform.cancel(job)
     hanging.released.set()
     again = platform.submit(spec(cloud))
-    assert wait(platform, again, lambda now: None, poll_seconds=0.2).state is State.SUCCEEDED
+    assert wait(platform, again, lambda now: None, poll_seconds=0.2).state is JobState.SUCCEEDED
     assert len(list(load_documents(f"{cloud.bucket}/run"))) == 4
 
 
@@ -172,7 +172,7 @@ def test_logs_are_followed_to_the_end(cloud: Cloud, tmp_path: Path) -> None:
     whole = list(platform.logs(job, 0, follow=False))
     assert len(whole) == len(rest) + 1, "each line once"
     assert len(whole) > PAGE_SIZE, "more than a page"
-    with pytest.raises(NoSuchJobError, match="no task 7"):
+    with pytest.raises(JobNotFoundError, match="no task 7"):
         list(platform.logs(job, 7, follow=False))
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from llm_ocr.platforms.base import Gpu, NoSuchJobError, PlatformError, State, wait
-from llm_ocr.platforms.clouds import Place, open_platform
+from llm_ocr.platforms.base import GpuType, JobNotFoundError, JobState, PlatformError, wait
+from llm_ocr.platforms.registry import PlatformConfig, open_platform
 from tests.platforms.gcp import IMAGE, TOKEN, Cloud, put_documents, signed_in, spec
 from tests.servers.google_accounts import Accounts
 
@@ -29,20 +29,20 @@ def test_a_task_that_the_platform_ends_says_that_it_took_too_long(
     late = {"LLM_OCR_TIME_LIMIT": "1000"}
     job = platform.submit(spec(cloud, timeout=4, attempts=1, environment=late))
     done = wait(platform, job, lambda now: None, poll_seconds=0.2)
-    assert done.state is State.FAILED
+    assert done.state is JobState.FAILED
     assert "took longer than it may" in done.tasks[0].message
     assert "give more --tasks" in done.tasks[0].message
-    listed = {one.id: one.state for one in platform.jobs()}
-    assert listed == {job: State.FAILED}
+    listed = {one.id: one.state for one in platform.list_jobs()}
+    assert listed == {job: JobState.FAILED}
 
 
 def test_a_task_without_enough_memory_says_so(cloud: Cloud, tmp_path: Path) -> None:
     put_documents(tmp_path / "in", f"{cloud.bucket}/in", 1)
     cloud.hang()
-    platform = open_platform("cloud-run", Place(instance="1x128Mi"))
+    platform = open_platform("cloud-run", PlatformConfig(instance="1x128Mi"))
     job = platform.submit(spec(cloud, gpu=None, attempts=1))
     done = wait(platform, job, lambda now: None, poll_seconds=0.2)
-    assert done.state is State.FAILED
+    assert done.state is JobState.FAILED
     assert "out of memory (Memory limit of 128 MiB exceeded" in done.tasks[0].message
     assert "--instance" in done.tasks[0].message
 
@@ -58,7 +58,7 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
         {"command": ("run", "gs://nowhere/in", "--out", "gs://bucket/run")},
         r"gs://nowhere: there is no such bucket",
     ),
-    "the GPU": ({"gpu": Gpu.A100}, r"--gpu a100: cloud-run has l4"),
+    "the GPU": ({"gpu": GpuType.A100}, r"--gpu a100: cloud-run has l4"),
     "the time": ({"timeout": 600 * 60}, r"so 450 is the most; give more --tasks, or launch again"),
     "another account's key": ({}, r"not accepted, or expired: sign in with `gcloud auth"),
 }
@@ -78,21 +78,21 @@ def test_what_is_wrong_is_said_with_what_to_do_and_leaves_nothing(
     assert cloud.server.running == {}
 
 
-PLACES: Mapping[str, tuple[Place, str]] = {
+PLACES: Mapping[str, tuple[PlatformConfig, str]] = {
     "another region": (
-        Place(region="europe-west4"),
+        PlatformConfig(region="europe-west4"),
         r"gs://bucket is in us-central1, the job would be in europe-west4: .*--region us-central1",
     ),
     "another project": (
-        Place(project="theirs"),
+        PlatformConfig(project="theirs"),
         r"Permission 'run.jobs.create' denied .*: you need roles/run.developer",
     ),
     "an account that is not there": (
-        Place(service_account="nobody@x.iam.gserviceaccount.com"),
+        PlatformConfig(service_account="nobody@x.iam.gserviceaccount.com"),
         r"nobody@.* does not exist: create the account",
     ),
-    "too small a machine": (Place(instance="2x8Gi"), r"an L4 needs 4 CPUs and 16Gi"),
-    "no machine": (Place(instance="n2-standard-4"), r"write CPUs and memory, as 8x32Gi"),
+    "too small a machine": (PlatformConfig(instance="2x8Gi"), r"an L4 needs 4 CPUs and 16Gi"),
+    "no machine": (PlatformConfig(instance="n2-standard-4"), r"write CPUs and memory, as 8x32Gi"),
 }
 
 
@@ -105,7 +105,7 @@ def test_a_place_that_is_wrong_is_said_too(cloud: Cloud, what: str) -> None:
 
 
 def test_a_region_without_the_gpu(cloud: Cloud) -> None:
-    platform = open_platform("cloud-run", Place(region="europe-north1"))
+    platform = open_platform("cloud-run", PlatformConfig(region="europe-north1"))
     hub = ("run", "hf://datasets/user/in", "--out", "hf://datasets/user/out")
     with pytest.raises(PlatformError, match=r"not supported in europe-north1: .*another --region"):
         platform.submit(spec(cloud, command=hub))
@@ -115,12 +115,12 @@ def test_neither_region_nor_credentials(cloud: Cloud, monkeypatch: pytest.Monkey
     with monkeypatch.context() as elsewhere:
         elsewhere.delenv("CLOUDSDK_RUN_REGION")
         with pytest.raises(PlatformError, match="give --region"):
-            open_platform("cloud-run").jobs()
+            open_platform("cloud-run").list_jobs()
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/key.json")
     with pytest.raises(PlatformError, match=r"nowhere.*gcloud auth application-default login"):
-        open_platform("cloud-run").jobs()
+        open_platform("cloud-run").list_jobs()
 
 
 def test_a_job_that_is_not_there(cloud: Cloud) -> None:
-    with pytest.raises(NoSuchJobError, match=r"no job gone in us-central1 .*jobs list cloud-run"):
-        open_platform("cloud-run").job("gone")
+    with pytest.raises(JobNotFoundError, match=r"no job gone in us-central1 .*jobs list cloud-run"):
+        open_platform("cloud-run").get_job("gone")

@@ -9,9 +9,9 @@ from google.api_core.client_options import ClientOptions
 from google.cloud import run_v2
 
 from llm_ocr import __version__, load_documents, load_pages
-from llm_ocr.platforms.base import State, wait
+from llm_ocr.platforms.base import JobState, wait
 from llm_ocr.platforms.cloud_run import SCOPES
-from llm_ocr.platforms.clouds import open_platform
+from llm_ocr.platforms.registry import open_platform
 from llm_ocr.storage.store import open_store
 from tests import documents
 from tests.platforms import gcloud
@@ -110,5 +110,5 @@ def test_each_night_reads_what_is_new(cloud: Cloud, tmp_path: Path) -> None:
             open_store(place).put("new.pdf", documents.pdf(tmp_path / "new.pdf"))
         assert nightly.fire(cloud.server.url) == 200
         job = wait(open_platform("cloud-run"), "daily", lambda now: None, poll_seconds=0.2)
-        assert job.state is State.SUCCEEDED, cloud.server.printed()
+        assert job.state is JobState.SUCCEEDED, cloud.server.printed()
         assert len(list(load_documents(f"{cloud.bucket}/runs/daily"))) == count

@@ -1,4 +1,4 @@
-"""Room on a cluster, and what is said where a run can't go: no Ray is needed to find out."""
+"""How a cluster is divided between engines, and errors that need no Ray to be found."""
 
 import os
 import subprocess
@@ -12,14 +12,14 @@ import pytest
 from llm_ocr import run
 from llm_ocr.platforms.cluster import (
     ClusterError,
+    ClusterRequest,
+    EngineAllocation,
     Node,
-    Room,
-    Wanted,
-    import_problem,
-    reason_of,
-    room_for,
+    death_reason,
+    import_error_advice,
+    plan_engines,
 )
-from llm_ocr.platforms.orders import Orders, problem_here
+from llm_ocr.platforms.worker_config import WorkerConfig, preflight_error
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import open_store
 from llm_ocr.tables.plan import PLAN_PATH
@@ -33,67 +33,82 @@ WITHOUT_RAY = (
 
 
 @pytest.mark.parametrize(
-    ("nodes", "settings", "wanted", "room"),
+    ("nodes", "settings", "cluster_request", "allocation"),
     [
-        ([(4, 0), (4, 0)], {}, Wanted(), Room(4, 0, 2)),
-        ([(16, 0), (2, 0)], {}, Wanted(), Room(4, 0, 4)),
-        ([(2, 0)], {}, Wanted(), Room(2, 0, 1)),
-        ([(8, 0), (64, 8), (32, 4)], {}, Wanted(), Room(8, 1, 12)),
-        ([(12, 4)], {}, Wanted(), Room(3, 1, 4)),
-        ([(64, 8)], {"tensor_parallel": 4}, Wanted(), Room(8, 4, 2)),
-        ([(64, 8)], {}, Wanted(gpus_per_engine=2), Room(8, 2, 4)),
-        ([(64, 8)], {"base_url": "http://gpu:8000/v1"}, Wanted(), Room(4, 0, 16)),
-        ([(64, 8)], {"engine": "embedded"}, Wanted(engines=3), Room(4, 0, 3)),
-        ([(4, 0)], {}, Wanted(engines=9, cpus_per_engine=1), Room(1, 0, 9)),
+        ([(4, 0), (4, 0)], {}, ClusterRequest(), EngineAllocation(4, 0, 2)),
+        ([(16, 0), (2, 0)], {}, ClusterRequest(), EngineAllocation(4, 0, 4)),
+        ([(2, 0)], {}, ClusterRequest(), EngineAllocation(2, 0, 1)),
+        ([(8, 0), (64, 8), (32, 4)], {}, ClusterRequest(), EngineAllocation(8, 1, 12)),
+        ([(12, 4)], {}, ClusterRequest(), EngineAllocation(3, 1, 4)),
+        ([(64, 8)], {"tensor_parallel": 4}, ClusterRequest(), EngineAllocation(8, 4, 2)),
+        ([(64, 8)], {}, ClusterRequest(gpus_per_engine=2), EngineAllocation(8, 2, 4)),
+        (
+            [(64, 8)],
+            {"base_url": "http://gpu:8000/v1"},
+            ClusterRequest(),
+            EngineAllocation(4, 0, 16),
+        ),
+        ([(64, 8)], {"engine": "embedded"}, ClusterRequest(engines=3), EngineAllocation(4, 0, 3)),
+        ([(4, 0)], {}, ClusterRequest(engines=9, cpus_per_engine=1), EngineAllocation(1, 0, 9)),
     ],
 )
 def test_engines_share_a_cluster(
-    nodes: list[tuple[int, int]], settings: dict[str, Any], wanted: Wanted, room: Room
+    nodes: list[tuple[int, int]],
+    settings: dict[str, Any],
+    cluster_request: ClusterRequest,
+    allocation: EngineAllocation,
 ) -> None:
-    there = [Node(f"10.0.0.{k}", *one) for k, one in enumerate(nodes)]
-    assert room_for(there, Settings(**settings), wanted) == room
+    cluster = [Node(f"10.0.0.{k}", *size) for k, size in enumerate(nodes)]
+    assert plan_engines(cluster, Settings(**settings), cluster_request) == allocation
 
 
 @pytest.mark.parametrize(
-    "wanted", [Wanted(cpus_per_engine=9), Wanted(gpus_per_engine=2), Wanted(engines=2)]
+    "cluster_request",
+    [
+        ClusterRequest(cpus_per_engine=9),
+        ClusterRequest(gpus_per_engine=2),
+        ClusterRequest(engines=2),
+    ],
 )
-def test_a_cluster_without_room_is_told_with_what_it_has(wanted: Wanted) -> None:
+def test_a_cluster_without_room_is_an_error_that_lists_its_nodes(
+    cluster_request: ClusterRequest,
+) -> None:
     nodes = [Node("10.0.0.1", 8, 1), Node("10.0.0.2", 4, 0)]
     settings = Settings(tensor_parallel=2)
     with pytest.raises(ClusterError, match=r"10\.0\.0\.1: 8 CPUs, 1 GPU; 10\.0\.0\.2: 4 CPUs, 0"):
-        room_for(nodes, settings, wanted)
+        plan_engines(nodes, settings, cluster_request)
 
 
-def test_what_ray_says_at_length_is_told_in_short() -> None:
+def test_rays_long_messages_are_shortened() -> None:
     died = RuntimeError(
         "The actor died unexpectedly.\n\tclass_name: EngineActor\nThe actor is dead because its "
         "worker process has died. Worker exit type: SYSTEM_ERROR. Some common causes include: 1"
     )
-    assert reason_of(died).endswith("process has died. Worker exit type: SYSTEM_ERROR")
-    assert import_problem(died) is None
+    assert death_reason(died).endswith("process has died. Worker exit type: SYSTEM_ERROR")
+    assert import_error_advice(died) is None
     missing = RuntimeError("ray::f()\nModuleNotFoundError: No module named 'llm_ocr'\n")
-    assert "No module named 'llm_ocr'" in str(import_problem(missing))
+    assert "No module named 'llm_ocr'" in str(import_error_advice(missing))
 
 
 @pytest.fixture
-def orders(tmp_path: Path) -> Orders:
-    """What an engine is told about a run that is there."""
+def config(tmp_path: Path) -> WorkerConfig:
+    """The configuration of a worker for a finished run."""
     page, out = documents.pdf(tmp_path / "page.pdf"), str(tmp_path / "out")
     with serving_beside() as server:
         run(page, out, base_url=server.base_url)
     size = open_store(out).stat(PLAN_PATH).size
-    return Orders(out, Settings(), {}, size, page)
+    return WorkerConfig(out, Settings(), {}, size, page)
 
 
-def test_a_node_must_see_what_the_driver_sees(orders: Orders, tmp_path: Path) -> None:
-    assert problem_here(orders) is None
-    elsewhere = replace(orders, out=str(tmp_path / "elsewhere"))
-    assert "an --out that all nodes see" in str(problem_here(elsewhere))
-    another = replace(orders, plan_size=1)
-    assert "an --out that all nodes see" in str(problem_here(another))
-    without = replace(orders, document=tmp_path / "gone.pdf")
-    assert "gone.pdf" in str(problem_here(without))
-    assert "use one version" in str(problem_here(replace(orders, version="0.0.1")))
+def test_a_node_must_see_what_the_driver_sees(config: WorkerConfig, tmp_path: Path) -> None:
+    assert preflight_error(config) is None
+    elsewhere = replace(config, out=str(tmp_path / "elsewhere"))
+    assert "an --out that all nodes can access" in str(preflight_error(elsewhere))
+    another = replace(config, plan_size=1)
+    assert "an --out that all nodes can access" in str(preflight_error(another))
+    without = replace(config, document=tmp_path / "gone.pdf")
+    assert "gone.pdf" in str(preflight_error(without))
+    assert "the same version" in str(preflight_error(replace(config, version="0.0.1")))
 
 
 @pytest.mark.parametrize(
@@ -101,10 +116,10 @@ def test_a_node_must_see_what_the_driver_sees(orders: Orders, tmp_path: Path) ->
     [
         (("--executor", "ray"), 2, 'uv sync --inexact --extra ray, or pip install ".[ray]"'),
         (("--executor", "slurm"), 2, "--executor slurm: give ray, or a cluster's address"),
-        (("--engines", "2"), 2, "are for --executor ray"),
+        (("--engines", "2"), 2, "need --executor ray"),
     ],
 )
-def test_where_a_run_can_not_go_is_told(
+def test_an_unknown_executor_is_a_usage_error(
     tmp_path: Path, options: tuple[str, ...], code: int, said: str
 ) -> None:
     page = documents.pdf(tmp_path / "page.pdf")

@@ -16,10 +16,10 @@ from aiohttp import web
 from PIL import Image as Picture
 
 from llm_ocr import __version__, load_pages
-from llm_ocr.platforms.base import State
-from llm_ocr.platforms.clouds import Place
+from llm_ocr.platforms.base import JobState
 from llm_ocr.platforms.hf_jobs import open_platform as open_hf_jobs
 from llm_ocr.platforms.hf_task import CPU_IMAGE, GPU_IMAGE
+from llm_ocr.platforms.registry import PlatformConfig
 from llm_ocr.report.status import read_status
 from llm_ocr.storage.store import open_store
 from tests.platforms.hf import ASKED, READ, SCANS, Cloud, ended, put_documents, spec
@@ -64,7 +64,7 @@ def test_three_tasks_read_a_dataset_though_one_is_killed(tmp_path: Path, cloud: 
                 await killed.wait()
             elif number == 7:
                 killed.set()
-                cloud.job_of(1).kill()
+                cloud.task_job(1).kill()
         return at_once(body)
 
     cloud.chat.reply = reply
@@ -125,7 +125,7 @@ def test_a_job_that_is_cancelled_goes_on_with_the_same_command(
         text=True,
     )
     assert following.stdout is not None
-    assert asked.wait(120), cloud.job_of(0).lines()
+    assert asked.wait(120), cloud.task_job(0).lines()
     assert cloud.llm_ocr("jobs", "cancel", "hf-jobs", job_id).returncode == 0
     said = following.stdout.read()
     assert following.wait() == 3
@@ -158,7 +158,7 @@ def test_the_dry_run_shows_what_is_asked_and_asks_nothing(cloud: Cloud) -> None:
 def test_the_shell_commands_ask_for_the_same(cloud: Cloud, tasks: int) -> None:
     cloud.hub.images = {}
     tricky = {"LLM_OCR_VLLM_ARGS": "--max-model-len 4096 --x '{\"a\": 1}' # no comment"}
-    platform = open_hf_jobs(Place(instance="h200"))
+    platform = open_hf_jobs(PlatformConfig(instance="h200"))
     wanted = spec(tasks=tasks, environment=tricky, secrets={"LLM_OCR_API_KEY": PASSWORD})
     for request in platform.requests(wanted):
         hf = Path(sys.executable).parent / "hf"
@@ -178,9 +178,9 @@ def test_a_wheel_is_what_the_tasks_run(tmp_path: Path, cloud: Cloud, wheel: Path
     put_documents(tmp_path / "in", 2)
     # As long as there is no release.
     cloud.hub.images[GPU_IMAGE] = cloud.hub.images[GPU_IMAGE].having(PIP_FIND_LINKS="")
-    released = open_hf_jobs(Place())
+    released = open_hf_jobs(PlatformConfig())
     job = ended(released, released.submit(spec()))
-    assert job.state is State.FAILED
+    assert job.state is JobState.FAILED
     logged = "\n".join(released.logs(job.id, 0, follow=False))
     assert "No matching distribution found for llm-ocr" in logged
     command = ("launch", "hf-jobs", SCANS, "--out", READ, "--wheel", str(wheel))
@@ -188,7 +188,7 @@ def test_a_wheel_is_what_the_tasks_run(tmp_path: Path, cloud: Cloud, wheel: Path
     assert [one["operation"] for one in shown] == ["create_bucket", "batch_bucket_files", "run_job"]
     assert cloud.hub.buckets == {}
     done = cloud.llm_ocr(*command, "--wait")
-    assert done.returncode == 0, cloud.job_of(0).lines()
+    assert done.returncode == 0, cloud.task_job(0).lines()
     assert cloud.hub.buckets["user/jobs-artifacts"].private
     assert len(list(load_pages(READ))) == 2
 
@@ -199,7 +199,7 @@ def test_an_image_that_has_llm_ocr_keeps_it(tmp_path: Path, cloud: Cloud) -> Non
     program.write_text(f'#!/bin/sh\n[ "$1" = version ] && echo {__version__} || echo "runs $*"\n')
     program.chmod(0o755)
     cloud.hub.images["me/own"] = own
-    platform = open_hf_jobs(Place())
+    platform = open_hf_jobs(PlatformConfig())
     job = ended(platform, platform.submit(spec(image="me/own")))
     assert list(platform.logs(job.id, 0, follow=True)) == [f"runs run {SCANS} --out {READ}"]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from llm_ocr.platforms.base import PlatformError, State
-from llm_ocr.platforms.clouds import Place, open_platform
+from llm_ocr.platforms.base import JobState, PlatformError
 from llm_ocr.platforms.hf_jobs import open_platform as open_hf_jobs
 from llm_ocr.platforms.hf_task import GPU_IMAGE
+from llm_ocr.platforms.registry import PlatformConfig, open_platform
 from tests.platforms.hf import READ, SCANS, Cloud, ended, spec
 from tests.servers.hub_images import script_image
 from tests.servers.hub_state import EXPIRED, OWNER, READER
@@ -23,23 +23,31 @@ def test_if_a_task_is_not_taken_those_before_it_are_cancelled(tmp_path: Path, cl
     cloud.hub.credit = 2
     cloud.hub.images = {GPU_IMAGE: script_image(tmp_path / "image", "sleep 60")}
     with pytest.raises(PlatformError, match=r"task 2 was not submitted, and the 2 before it were"):
-        open_hf_jobs(Place()).submit(spec(tasks=3))
+        open_hf_jobs(PlatformConfig()).submit(spec(tasks=3))
     assert [job.stage for job in cloud.hub.jobs.values()] == ["CANCELED", "CANCELED"]
 
 
 @pytest.mark.parametrize(
     ("token", "place", "message"),
     [
-        (EXPIRED, Place(), "the token is not accepted: it is wrong or expired; sign in with"),
-        ("hf_wrong", Place(namespace="user"), "the token is not accepted"),
-        (READER, Place(), r"may not run jobs for user; .* permissions"),
-        (OWNER, Place(namespace="nobody"), "no user or organization nobody; check --namespace"),
-        (OWNER, Place(instance="h900"), "no machine is called h900; `hf jobs hardware`"),
-        (OWNER, Place(wheel="other.whl"), "no wheel of llm_ocr; `uv build --wheel`"),
+        (
+            EXPIRED,
+            PlatformConfig(),
+            "the token is not accepted: it is wrong or expired; sign in with",
+        ),
+        ("hf_wrong", PlatformConfig(namespace="user"), "the token is not accepted"),
+        (READER, PlatformConfig(), r"may not run jobs for user; .* permissions"),
+        (
+            OWNER,
+            PlatformConfig(namespace="nobody"),
+            "no user or organization nobody; check --namespace",
+        ),
+        (OWNER, PlatformConfig(instance="h900"), "no machine is called h900; `hf jobs hardware`"),
+        (OWNER, PlatformConfig(wheel="other.whl"), "no wheel of llm_ocr; `uv build --wheel`"),
     ],
 )
 def test_what_is_refused(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, token: str, place: Place, message: str
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, token: str, place: PlatformConfig, message: str
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", token)
     with pytest.raises(PlatformError, match=message):
@@ -50,7 +58,7 @@ def test_what_is_refused(
 def test_without_credit_nothing_starts(cloud: Cloud) -> None:
     cloud.hub.credit = 0
     with pytest.raises(PlatformError, match=r"user has no credit .*billing.* balance is insuff"):
-        open_hf_jobs(Place()).submit(spec())
+        open_hf_jobs(PlatformConfig()).submit(spec())
 
 
 def test_without_a_token_it_says_how_to_sign_in(cloud: Cloud) -> None:
@@ -72,22 +80,22 @@ def test_why_a_task_failed(tmp_path: Path, cloud: Cloud, script: str | None, mes
     cloud.hub.images = {}
     if script:
         cloud.hub.images[GPU_IMAGE] = script_image(tmp_path / "image", script)
-    platform = open_hf_jobs(Place())
+    platform = open_hf_jobs(PlatformConfig())
     asked = spec(timeout=1 if script == "sleep 60" else 600)
     job = ended(platform, platform.submit(replace(asked, attempts=2)))
     (task,) = job.tasks
-    assert (job.state, task.state) == (State.FAILED, State.FAILED)
+    assert (job.state, task.state) == (JobState.FAILED, JobState.FAILED)
     assert re.search(message, task.message)
-    attempts = len(cloud.job_of(0).attempts)
+    attempts = len(cloud.task_job(0).attempts)
     assert attempts == {None: 0, "sleep 60": 1}.get(script, 2)
 
 
 def test_a_hub_that_stumbles_ends_no_wait(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llm_ocr.platforms.hf_jobs.PAUSE_SECONDS", 0.0)
-    platform = open_hf_jobs(Place())
+    platform = open_hf_jobs(PlatformConfig())
     job_id = platform.submit(spec(image="nothing"))
     cloud.hub.failures = [503, 500, 429]
-    assert platform.job(job_id).id == job_id
+    assert platform.get_job(job_id).id == job_id
     assert cloud.hub.failures == []
 
 
@@ -96,7 +104,7 @@ def test_a_hub_that_stumbles_is_asked_again_to_cancel(
 ) -> None:
     monkeypatch.setattr("llm_ocr.platforms.hf_jobs.PAUSE_SECONDS", 0.0)
     cloud.hub.images["slow"] = script_image(tmp_path / "image", "sleep 60")
-    platform = open_hf_jobs(Place())
+    platform = open_hf_jobs(PlatformConfig())
     job_id = platform.submit(spec(image="slow"))
     refused = [503]
 
@@ -107,11 +115,11 @@ def test_a_hub_that_stumbles_is_asked_again_to_cancel(
     cloud.hub.watch = watch
     platform.cancel(job_id)
     assert refused == []
-    assert platform.job(job_id).state is State.CANCELLED
+    assert platform.get_job(job_id).state is JobState.CANCELLED
 
 
 def test_a_submission_that_may_have_happened_is_not_made_again(cloud: Cloud) -> None:
-    platform = open_hf_jobs(Place(namespace="user"))
+    platform = open_hf_jobs(PlatformConfig(namespace="user"))
     cloud.hub.failures = [502]
     with pytest.raises(PlatformError, match="the Hub answers 502; run the same command again"):
         platform.submit(spec())
@@ -127,13 +135,13 @@ def test_jobs_that_are_not_there(cloud: Cloud) -> None:
 
 
 def test_a_task_that_was_never_submitted_is_told_of(cloud: Cloud) -> None:
-    platform = open_hf_jobs(Place())
+    platform = open_hf_jobs(PlatformConfig())
     job_id = platform.submit(spec(tasks=2, image="nothing"))
     cloud.hub.jobs.pop(next(iter(cloud.hub.jobs)))
     job = ended(platform, job_id)
-    assert [task.state for task in job.tasks] == [State.CANCELLED, State.FAILED]
+    assert [task.state for task in job.tasks] == [JobState.CANCELLED, JobState.FAILED]
     assert job.tasks[0].message == "it was not submitted"
-    assert job.state is State.FAILED
+    assert job.state is JobState.FAILED
 
 
 def test_stores_that_a_job_needs_keys_for(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def test_it_reads_24_documents_with_three_tasks_of_which_one_is_killed(
         paths = [path for path in bucket.files if path.startswith("_staging/extract/")]
         if staged := [path for path in paths if int(path.split("/")[2].split("-")[0]) % 3 == 1]:
             killed.append(staged[0])
-            cloud.job_of(1).kill()
+            cloud.task_job(1).kill()
 
     hub.watch = watch
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")

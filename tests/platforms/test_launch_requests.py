@@ -178,9 +178,12 @@ def test_a_limit_in_the_environment_needs_a_price(nobody: Path) -> None:
 @pytest.mark.parametrize(
     ("environment", "said"),
     [
-        ({"LLM_OCR_BASE_URL": "http://localhost:8000/v1"}, "a task would ask itself"),
-        ({"LLM_OCR_FALLBACK_BASE_URL": "http://127.0.0.1:1/v1"}, "a task would ask itself"),
-        ({"LLM_OCR_WEIGHTS": "/models/mine"}, "it is not in the container; leave it out (or unset"),
+        ({"LLM_OCR_BASE_URL": "http://localhost:8000/v1"}, "this address is the task itself"),
+        ({"LLM_OCR_FALLBACK_BASE_URL": "http://127.0.0.1:1/v1"}, "this address is the task itself"),
+        (
+            {"LLM_OCR_WEIGHTS": "/models/mine"},
+            "this file is not in the container; leave the option out (or unset",
+        ),
         ({"LLM_OCR_MODEL": "none.toml"}, "none.toml"),
         ({"LLM_OCR_TENSOR_PARALLEL": "0"}, "--tensor-parallel"),
     ],
@@ -196,18 +199,24 @@ def test_what_no_task_could_use_is_refused(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((*BOTH, "--stage", "banana"), "--stage banana: give run, extract, describe, parse"),
+        (
+            (*BOTH, "--stage", "banana"),
+            "--stage banana: unknown stage; choose from run, extract, describe, parse",
+        ),
         ((*BOTH, "--stage", "parse"), "--stage parse needs --schema"),
         ((*BOTH, "--stage", "parse", "--schema", "bananas"), "no schema 'bananas'"),
         ((*BOTH, "--stage", "parse", "--schema", "gone.py"), "gone.py"),
-        ((*BOTH, "--schema", "invoice"), "--schema is for --stage parse"),
-        ((*RUN,), "--stage run reads documents: name them, and give --out"),
+        ((*BOTH, "--schema", "invoice"), "--schema is only valid with --stage parse"),
+        ((*RUN,), "--stage run reads documents: name them, and give the run's location with --out"),
         ((*RUN, "--stage", "extract"), "--stage extract reads documents"),
-        ((*BOTH, "--stage", "describe"), "--stage describe takes an earlier run, alone"),
-        ((*BOTH, "--stage", "retry"), "--stage retry takes an earlier run, alone"),
+        ((*BOTH, "--stage", "describe"), "--stage describe takes one existing run"),
+        ((*BOTH, "--stage", "retry"), "--stage retry takes one existing run"),
         ((*RUN, "--stage", "retry", "--status", "odd"), "'odd' is not a known status"),
-        ((*RUN, "--stage", "describe", "--status", "failed"), "--status is for --stage retry"),
-        ((*RUN, "--stage", "reparse", "--update"), "--update is for --stage run"),
+        (
+            (*RUN, "--stage", "describe", "--status", "failed"),
+            "--status is only valid with --stage retry",
+        ),
+        ((*RUN, "--stage", "reparse", "--update"), "--update is only valid with --stage run"),
     ],
 )
 def test_a_stage_that_would_not_begin_is_refused(
@@ -270,10 +279,10 @@ def test_a_schema_that_can_not_go_alone_is_refused(nobody: Path) -> None:
     command = (nobody, "aws-batch", "--dry-run", "--stage", "parse", "--schema")
     done = launch(*command, "bill.py:Bill")
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"imports {nobody}/parts.py, which does not travel with it" in done.stderr
+    assert f"imports {nobody}/parts.py, which is not uploaded with it" in done.stderr
     done = launch(*command, "parts:Bill")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "give its file, as parts.py:Class" in " ".join(done.stderr.split())
+    assert "give it as a file, parts.py:Class" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize("options", [(), ("--dry-run",)])

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from llm_ocr.platforms.base import Gpu
-from llm_ocr.platforms.clouds import open_platform, place_of
-from llm_ocr.platforms.launching import priced
+from llm_ocr.platforms.base import GpuType
+from llm_ocr.platforms.launching import with_price_per_hour
+from llm_ocr.platforms.registry import open_platform, platform_config
 from llm_ocr.report.status import read_status
 from tests.platforms.hf import READ, SCANS, Cloud, put_documents
 
@@ -79,8 +79,8 @@ def test_each_platform_names_the_machine_that_it_asks_for(
 ) -> None:
 
     names = [word.removeprefix("--") for word in place[::2]]
-    opened = open_platform(platform, place_of(dict(zip(names, place[1::2], strict=True))))
-    settings = priced({"shard_pages": 2}, opened, Gpu(gpu))
+    opened = open_platform(platform, platform_config(dict(zip(names, place[1::2], strict=True))))
+    settings = with_price_per_hour({"shard_pages": 2}, opened, GpuType(gpu))
     assert settings["price_per_hour"] == pytest.approx(price, abs=0.005)
     assert settings["shard_pages"] == 2
-    assert "price_per_hour" not in priced({}, opened, None)
+    assert "price_per_hour" not in with_price_per_hour({}, opened, None)

@@ -234,7 +234,7 @@ def test_killed_processes_and_nodes_cost_what_they_had_under_way(
         code, said = ended(start(source, out, *options, RAY_ADDRESS=cluster.address))
         assert code == 0, said
         assert killed == [True]
-        assert len(re.findall("died and is started again", said)) == 2, said
+        assert len(re.findall("died and is being restarted", said)) == 2, said
         assert_same(out, alone(source, tmp_path / "alone", server))
     again = counted.pages - 2 * PAGES
     assert 0 <= again <= 2 * UNDER_WAY
@@ -305,7 +305,7 @@ def test_engines_that_fail_end_the_run_only_when_none_is_left(
     options = ("--executor", "ray", "--engine", "vllm", "--vllm", str(vllm))
     code, said = ended(start(source, out, *options, RAY_ADDRESS=cluster.address))
     assert code == 0, said
-    assert re.search(r"engine \d failed, the others go on", said)
+    assert re.search(r"engine \d failed, the run continues on the others", said)
     assert len(list(load_pages(out))) == PAGES
     vllm.write_text(shim.replace("exec ", "exit 1 #"))
     code, said = ended(start(source, f"{out}-2", *options, RAY_ADDRESS=cluster.address))

@@ -9,9 +9,9 @@ import pytest
 
 from llm_ocr.pipeline.partition import WorkerPartition
 from llm_ocr.platforms import sagemaker_task
-from llm_ocr.platforms.base import Gpu, NoSuchJobError, Platform, PlatformError, State
-from llm_ocr.platforms.clouds import Place, open_platform
-from llm_ocr.platforms.entry import Ending
+from llm_ocr.platforms.base import GpuType, JobNotFoundError, JobState, Platform, PlatformError
+from llm_ocr.platforms.entrypoint import CommandResult
+from llm_ocr.platforms.registry import PlatformConfig, open_platform
 from tests.platforms.aws_place import (
     PLANTED,
     QUICK,
@@ -52,7 +52,7 @@ def processing(
 
 @pytest.fixture
 def platform(processing: Processing) -> Platform:
-    return open_platform("sagemaker", Place(role=ROLE))
+    return open_platform("sagemaker", PlatformConfig(role=ROLE))
 
 
 def launch(*arguments: str, **environment: str) -> Any:  # noqa: ANN401
@@ -80,7 +80,7 @@ def test_a_run_of_three_tasks_is_whole_though_a_worker_is_killed(
     listed = llm_ocr("jobs", "list", "sagemaker")
     printed(listed, [f"{job.name} succeeded", "console.aws.amazon.com/sagemaker"])
     logs = llm_ocr("jobs", "logs", "sagemaker", job.name, "--task", "1")
-    printed(logs, ["the worker ended with 137; it goes on (try 2 of 3)", "extract:"])
+    printed(logs, ["the worker exited with code 137; restarting it (attempt 2 of 3)", "extract:"])
 
 
 def test_a_job_that_lost_an_instance_goes_on_when_it_is_launched_again(
@@ -190,7 +190,7 @@ def test_why_a_worker_failed_is_in_the_jobs_description(
     processing: Processing, platform: Platform
 ) -> None:
     job = ended(platform, platform.submit(spec("run", "s3://bucket/nothing", tasks=2)))
-    assert job.state is State.FAILED
+    assert job.state is JobState.FAILED
     # The other task may have been ended before it could say so too.
     assert any("Exit code 2" in task.message and "--out" in task.message for task in job.tasks)
 
@@ -219,14 +219,14 @@ def test_want_of_memory_is_told_after_the_last_try(
         ({"role": None}, {}, "sagemaker needs --role"),
         ({"role": "me"}, {}, "--role me: not the ARN of a role"),
         ({}, {"tasks": 101}, "at most 100 instances"),
-        ({}, {"gpu": Gpu.L4, "tasks": 2}, "the account may have 0 instances ml.g6.2xlarge for"),
+        ({}, {"gpu": GpuType.L4, "tasks": 2}, "the account may have 0 instances ml.g6.2xlarge for"),
     ],
 )
 def test_what_is_refused_is_told(
     processing: Processing, place: dict[str, str], fields: dict[str, Any], said: str
 ) -> None:
     processing.account.quotas["ml.g6.2xlarge"] = 0
-    asked = open_platform("sagemaker", Place(**{"role": ROLE, **place}))
+    asked = open_platform("sagemaker", PlatformConfig(**{"role": ROLE, **place}))
     with pytest.raises(PlatformError) as refused:
         asked.submit(spec(**fields))
     assert said in str(refused.value)
@@ -236,19 +236,19 @@ def test_the_next_instance_is_taken_where_the_first_is_sold_out(
     processing: Processing, platform: Platform
 ) -> None:
     processing.account.sold_out |= {"ml.g6e.2xlarge"}
-    job_id = platform.submit(spec(gpu=Gpu.L40S, tasks=2))
+    job_id = platform.submit(spec(gpu=GpuType.L40S, tasks=2))
     done = ended(platform, job_id)
-    assert done.state is State.SUCCEEDED, done
+    assert done.state is JobState.SUCCEEDED, done
     assert len(done.tasks) == 2
     assert processing.jobs[job_id].selected == "ml.g6e.4xlarge"
 
 
 def test_why_a_job_could_not_start(processing: Processing, platform: Platform) -> None:
     missing = ended(platform, platform.submit(spec(image="none:1")))
-    assert missing.state is State.FAILED
+    assert missing.state is JobState.FAILED
     assert "push the image first (`make deploy`)" in missing.message
     processing.account.sold_out |= {"ml.m5.large"}
-    small = open_platform("sagemaker", Place(role=ROLE, instance="ml.m5.large"))
+    small = open_platform("sagemaker", PlatformConfig(role=ROLE, instance="ml.m5.large"))
     none = ended(small, small.submit(spec()))
     assert "there is no such instance to be had now" in none.message
 
@@ -271,10 +271,10 @@ def test_who_may_not_ask_is_told(
 def test_unknown_jobs_tasks_gpus_and_buckets(
     processing: Processing, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(NoSuchJobError, match="SageMaker has no such processing job in us-east-1"):
-        platform.job("llm-ocr-none")
+    with pytest.raises(JobNotFoundError, match="SageMaker has no such processing job in us-east-1"):
+        platform.get_job("llm-ocr-none")
     job_id = platform.submit(spec())
-    with pytest.raises(NoSuchJobError, match="has tasks 0 to 0, and no 5"):
+    with pytest.raises(JobNotFoundError, match="has tasks 0 to 0, and no 5"):
         platform.logs(job_id, 5, follow=False)
     ended(platform, job_id)
     done = launch("s3://bucket/in", "--out", "s3://bucket/out", "--gpu", "a100")
@@ -287,7 +287,9 @@ def test_unknown_jobs_tasks_gpus_and_buckets(
 
 
 def test_a_message_keeps_its_end_within_the_room_of_a_task() -> None:
-    said = sagemaker_task.message(WorkerPartition(3, 5), Ending(3, "é" * 2000 + " the end"))
+    said = sagemaker_task.task_message(
+        WorkerPartition(3, 5), CommandResult(3, "é" * 2000 + " the end")
+    )
     assert said.startswith("task 3: ")
     assert said.endswith(" the end\n")
     assert len(said.encode()) <= 1024 // 5

@@ -11,7 +11,7 @@ import pytest
 
 from tests.pipeline.test_preemption import FIRST_PROCESS, needs_unshare
 
-ENTRY = [sys.executable, "-m", "llm_ocr.platforms.entry"]
+ENTRY = [sys.executable, "-m", "llm_ocr.platforms.entrypoint"]
 
 
 def job(*words: str) -> "subprocess.CompletedProcess[str]":
@@ -32,7 +32,9 @@ def test_it_says_what_the_command_says_and_ends_with_its_code() -> None:
 
 def run_job(command: str, ml: Path, *before: str) -> "subprocess.Popen[str]":
     """`run_job` around a Python program, as a process."""
-    program = "import sys; from pathlib import Path; from llm_ocr.platforms.entry import run_job\n"
+    program = (
+        "import sys; from pathlib import Path; from llm_ocr.platforms.entrypoint import run_job\n"
+    )
     program += "sys.exit(run_job([sys.executable, '-c', sys.argv[1]], Path(sys.argv[2])))"
     return subprocess.Popen(
         [*before, sys.executable, "-c", program, textwrap.dedent(command), str(ml)],

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from llm_ocr.platforms.endings import KILLED, exit_meaning
+from llm_ocr.platforms.exit_codes import KILLED, describe_exit
 
 SIGN_IN = (
     "sign in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS "
@@ -54,7 +54,7 @@ _ERRORS: Mapping[str, str] = {
 }
 
 
-def advice(error: Exception, project: str) -> str:
+def explain_error(error: Exception, project: str) -> str:
     """What the platform said, and what to do about it."""
     text = re.sub(r"https?://\S+", "", str(error))
     said = re.sub(r"^(\d+ )?[A-Z]+ https?://\S+?: ", "", str(error.args[0] if error.args else ""))
@@ -65,7 +65,7 @@ def advice(error: Exception, project: str) -> str:
     return said
 
 
-def failure(exit_code: int, signal: int, said: str) -> str:
+def explain_failure(exit_code: int, signal: int, said: str) -> str:
     """Why a task failed, from how its last attempt ended and what the platform says of it."""
     if re.search(r"memory", said, re.IGNORECASE):
         return f"out of memory ({said}): give it more with --instance, as 8x32Gi"
@@ -81,4 +81,4 @@ def failure(exit_code: int, signal: int, said: str) -> str:
         )
     if signal:
         return f"it ended by signal {signal} ({said})"
-    return exit_meaning(exit_code, said)
+    return describe_exit(exit_code, said)

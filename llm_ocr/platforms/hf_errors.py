@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from llm_ocr.platforms.endings import EXITS, KILLED
+from llm_ocr.platforms.exit_codes import EXITS, KILLED
 
 SIGN_IN = "sign in with `hf auth login`, or set HF_TOKEN (https://huggingface.co/settings/tokens)"
 
@@ -16,7 +16,7 @@ _EXITS: Mapping[int, str] = {
 }
 
 
-def of_answer(status: int | None, said: str, namespace: str, flavor: str) -> str:
+def explain_response(status: int | None, said: str, namespace: str, flavor: str) -> str:
     """Why the Hub refused, or wasn't reached, by its HTTP status and its own words."""
     if status is None:
         return f"the Hub can't be reached; check the network, and HF_ENDPOINT if it is set ({said})"
@@ -44,7 +44,7 @@ def of_answer(status: int | None, said: str, namespace: str, flavor: str) -> str
     return f"the Hub refuses it: {said}"
 
 
-def of_ended(said: str, image: str) -> str:
+def explain_end(said: str, image: str) -> str:
     """Why a job ended, by the message that the Hub has for it."""
     code = re.search(r"exit code:? *(\d+)", said, re.IGNORECASE)
     if code and int(code[1]) in _EXITS:

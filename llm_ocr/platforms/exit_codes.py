@@ -16,5 +16,5 @@ EXITS: Mapping[int, str] = {
 }
 
 
-def exit_meaning(code: int, otherwise: str = "see its log") -> str:
+def describe_exit(code: int, otherwise: str = "see its log") -> str:
     return f"exit code {code}: {EXITS.get(code, otherwise)}"

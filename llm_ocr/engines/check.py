@@ -1,4 +1,4 @@
-"""Asking a server about pages whose content is known, before money is spent on others."""
+"""Check a server on pages whose content is known, before money is spent on others."""
 
 import asyncio
 import io
@@ -63,8 +63,8 @@ def raise_if_wrong(findings: list[Finding], model: str, where: str) -> None:
             f"{model} at {where} does not answer as its profile expects:\n"
             + "\n".join(problems)
             + "\n"
-            "Check that the server has this model and its arguments (`llm-ocr engine "
-            "--print-command`), choose another --model, or pass by with --skip-model-check"
+            "Check that the server runs this model with these arguments (`llm-ocr engine "
+            "--print-command`), choose another --model, or skip the check with --skip-model-check"
         )
 
 
@@ -95,9 +95,9 @@ def _text_problem(profile: ModelProfile, answer: Answer, parsed: ParsedAnswer) -
     if missing:
         return missing
     if find_loop(answer.text, answer.finish_reason) is not None:
-        return "the text comes with a repetition: are the model's logits processor and sampling on?"
+        return "the text repeats itself: are the model's logits processor and sampling set?"
     if Gives.BOXES in profile.card.gives and not any(block.box for block in parsed.blocks):
-        return "no boxes came with the text: is it the model that the profile is for?"
+        return "no boxes came with the text: is this the model that the profile is for?"
     return None
 
 
@@ -127,7 +127,7 @@ def _missing(known: str, said: str) -> str | None:
     found = sum(word in said.lower() for word in words)
     if found >= WORDS_NEEDED * len(words):
         return None
-    return f"{found} of {len(words)} known words were read; the answer begins {said[:60]!r}"
+    return f"{found} of {len(words)} known words were read; the answer starts with {said[:60]!r}"
 
 
 def _page(

@@ -1,4 +1,4 @@
-"""Why an engine failed, from its log: the causes that come up, and what to do about each."""
+"""Diagnose a failed engine from its log: known causes, and what to do about each."""
 
 import re
 from dataclasses import dataclass
@@ -20,58 +20,58 @@ FAILURES = (
     Failure(
         r"unrecognized arguments|invalid choice|error: argument|expected one argument|"
         r"greater than the derived max_model_len",
-        "vLLM does not take one of its arguments: mend --vllm-args (`vllm serve --help=all` lists "
-        "what this version takes)",
+        "vLLM does not accept one of its arguments: fix --vllm-args (`vllm serve --help=all` lists "
+        "what this version accepts)",
     ),
     Failure(
         r"GatedRepo|gated repo|is restricted|awaiting a review|401 Client Error|401 Unauthorized|"
         r"Invalid credentials|Invalid user token|Invalid username or password",
-        "the model needs a token or a license: accept its license on its page on the Hub and set "
-        "HF_TOKEN, or serve a copy with --weights DIR",
+        "the model is gated: accept its license on its Hub page and set HF_TOKEN, or use a local "
+        "copy with --weights DIR",
     ),
     Failure(
         r"LocalEntryNotFound|offline mode|HF_HUB_OFFLINE|Temporary failure in name resolution|"
         r"couldn't connect to|Name or service not known",
         "the weights are not on this machine and the Hub can't be reached: unset HF_HUB_OFFLINE, "
-        "or give a copy with --weights DIR",
+        "or use a local copy with --weights DIR",
     ),
     Failure(
         r"not a valid model identifier|Repository ?Not ?Found|Repo id must|"
         r"does not appear to have a file named|Invalid repository|RevisionNotFound|"
         r"Can't load the configuration",
-        "there is no such model at that revision: check --model, --revision and --weights",
+        "model or revision not found: check --model, --revision and --weights",
     ),
     Failure(
         r"out of memory|OutOfMemoryError|No available memory for the cache|"
         r"less than desired GPU memory|larger than the maximum number of tokens|"
         r"KV cache is needed",
-        "the GPU's memory is not enough, or something else holds it (see nvidia-smi): free it, or "
+        "not enough free GPU memory: stop what else uses the GPU (see nvidia-smi), or "
         'pass --vllm-args "--max-model-len 6144 --max-num-seqs 32 --gpu-memory-utilization 0.95"',
     ),
     Failure(
         r"No CUDA GPUs are available|Failed to infer device type|libcuda\.so|"
         r"Found no NVIDIA driver|CUDA driver version is insufficient|no kernel image",
-        "vLLM finds no GPU that it can use: check nvidia-smi and the driver (in a container, "
-        "--gpus all), or read with the embedded engine: --engine embedded",
+        "vLLM found no usable GPU: check nvidia-smi and the driver (in a container, --gpus all), "
+        "or use the embedded engine: --engine embedded",
     ),
     Failure(
         r"[Aa]ddress already in use|Errno 98",
-        "another process took the port: run the command again",
+        "the port is in use by another process: run the command again",
     ),
     Failure(
         r"architectures? .* (?:is|are) not supported|no vLLM implementation|"
         r"does not recognize this architecture",
-        "this vLLM does not serve the model: install the version that `llm-ocr models` names",
+        "this vLLM version does not support the model: install one that `llm-ocr models` lists",
     ),
     Failure(
         r"trust_remote_code ?= ?True|contains custom code which must be executed",
-        "the model comes with code of its own, which is not run unless you say so: read it, then "
+        "the model ships its own code, which only runs with your consent: read it, then "
         'give the profile a revision and [[serving.arguments]] with flag = "--trust-remote-code", '
         "or pass --vllm-args --trust-remote-code",
     ),
     Failure(
         r"No space left on device",
-        "the disk is full: free some, or move the Hub's cache with HF_HOME",
+        "the disk is full: free some space, or move the Hub's cache with HF_HOME",
     ),
     Failure(
         # Not "shared memory" alone: vLLM says "No available shared memory broadcast block" while it
@@ -92,8 +92,8 @@ _PREFIX = re.compile(r"^(?:\x1b\[[\d;]*m)?\([^)]*\) ?(?:\x1b\[[\d;]*m)? ?")
 _STAMP = re.compile(r"^(?:ERROR|CRITICAL) \d\d-\d\d [\d:]+ \[[^\]]*\] ?")
 
 
-def why(log_path: Path) -> str:
-    """What went wrong, as the log tells it: advice if the cause is known, and the lines that say.
+def diagnose(log_path: Path) -> str:
+    """What went wrong, from the log: advice if the cause is known, and the lines that show it.
 
     Empty where there is no log.
     """
@@ -101,7 +101,7 @@ def why(log_path: Path) -> str:
     said = "\n".join(f"  {line}" for line in _telling(lines))
     advice = _advice("\n".join(lines))
     cause = f": {advice}" if advice else ""
-    return f"{cause}. Its log ({log_path}) says:\n{said}" if lines else cause
+    return f"{cause}. From its log ({log_path}):\n{said}" if lines else cause
 
 
 def _advice(text: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The GPUs that are there, read through NVML."""
+"""Find the GPUs of this machine, through NVML."""
 
 import os
 from collections.abc import Iterator

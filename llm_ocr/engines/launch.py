@@ -1,4 +1,4 @@
-"""An engine as a subprocess: start it, wait until it answers a page, bring it back, stop it."""
+"""Run an engine as a subprocess: start it, wait until it answers a page, restart it, stop it."""
 
 import asyncio
 import io
@@ -16,7 +16,7 @@ from typing import Self
 
 from PIL import Image, ImageDraw, ImageFont
 
-from llm_ocr.engines.failures import STARTED, why
+from llm_ocr.engines.failures import STARTED, diagnose
 from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.replies import EngineFailedError, EngineNotInstalledError
 from llm_ocr.inference.request import ChatRequest
@@ -123,9 +123,9 @@ class Engine:
             if self._deaths_in_a_row > MAX_RESTARTS:
                 raise EngineFailedError(
                     f"{self.command.name} died {self._deaths_in_a_row} times in a row"
-                    f"{why(self.log_path)}"
+                    f"{diagnose(self.log_path)}"
                 )
-            log.warning("%s died; starting it again%s", self.command.name, why(self.log_path))
+            log.warning("%s died; restarting it%s", self.command.name, diagnose(self.log_path))
             self.restarts += 1
             await self.stop()
             if self._deaths_in_a_row > 1:
@@ -224,14 +224,14 @@ class Engine:
                     self._raise_if_ended()
                 except PageError as error:
                     raise EngineFailedError(
-                        f"{name} can't read a test page: {error}{why(self.log_path)}"
+                        f"{name} can't read a test page: {error}{diagnose(self.log_path)}"
                     ) from error
                 else:
                     return
                 now = time.monotonic()
                 if now > began + patience:
                     raise EngineFailedError(
-                        f"{name} answered no page within {patience:g} s{why(self.log_path)}"
+                        f"{name} answered no page within {patience:g} s{diagnose(self.log_path)}"
                     )
                 if now > reported + REPORT_SECONDS:
                     reported = now
@@ -240,7 +240,7 @@ class Engine:
 
     def _raise_if_ended(self) -> None:
         if self._is_over:
-            said = f"{self.command.name} ended before it was ready{why(self.log_path)}"
+            said = f"{self.command.name} ended before it was ready{diagnose(self.log_path)}"
             ended = None if self._process is None else self._process.returncode
             if ended is not None and ended == self.command.not_installed:
                 raise EngineNotInstalledError(said)

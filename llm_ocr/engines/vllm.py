@@ -1,4 +1,4 @@
-"""The `vllm serve` command for a model profile on the GPUs that are there."""
+"""Build the `vllm serve` command for a model profile on the GPUs of this machine."""
 
 import json
 import os
@@ -81,7 +81,7 @@ def vllm_command(profile: ModelProfile, gpus: Sequence[Gpu], options: VllmOption
     if path is None:
         raise EngineNotInstalledError(
             f"vLLM is not installed (no command {options.executable!r}): {how_to_install('vllm')}; "
-            "or name another with --vllm, ask a running server with --base-url, or read with "
+            "or give its path with --vllm, use a running server with --base-url, or use "
             "--engine embedded"
         )
     given = [
@@ -108,14 +108,14 @@ def vllm_arguments(
     size = _size(profile, gpus, options)
     step = max(size.step_tokens, serving.max_model_len)
     chosen = [
-        Argument("--served-model-name", profile.model, "the same name wherever the weights lie"),
+        Argument("--served-model-name", profile.model, "the same name wherever the weights are"),
         Argument("--max-model-len", str(serving.max_model_len), "a page's image and its answer"),
         Argument("--max-num-seqs", str(size.sequences), "as many pages as fit the KV cache"),
-        Argument("--max-num-batched-tokens", str(step), "prefill of several pages in one step"),
-        Argument("--limit-mm-per-prompt", '{"image": 1}', "one page a request"),
-        Argument("--structured-outputs-config", _STRICT, "no loops of white space in JSON"),
-        Argument("--stream-interval", str(HANDFUL), "loops are seen while they run"),
-        Argument("--disable-uvicorn-access-log", None, "a log that can be read"),
+        Argument("--max-num-batched-tokens", str(step), "prefill several pages in one step"),
+        Argument("--limit-mm-per-prompt", '{"image": 1}', "one page per request"),
+        Argument("--structured-outputs-config", _STRICT, "no endless whitespace in JSON"),
+        Argument("--stream-interval", str(HANDFUL), "loops are noticed while they run"),
+        Argument("--disable-uvicorn-access-log", None, "keep the log readable"),
         *serving.arguments,
         *_gpu_arguments(gpus, options),
     ]
@@ -183,7 +183,7 @@ def vllm_version(path: str) -> str:
         command = [*python, "-c", asked] if "python" in first else [path, "--version"]
         said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        raise EngineFailedError(f"{path} does not tell its version: {error}") from error
+        raise EngineFailedError(f"{path} does not report its version: {error}") from error
     return said.stdout.split()[-1] if said.stdout.split() else ""
 
 
@@ -194,12 +194,12 @@ def check_version(profile: ModelProfile, version: str) -> str | None:
     known = (int(match[1]), int(match[2])) if match else (0, 0)
     tried = f"{first[0]}.{first[1]} to {last[0]}.{last[1]}"
     if "dev" in version or not match:
-        return f"vLLM {version} is a build of one's own; {profile.id} was tried with {tried}"
+        return f"vLLM {version} is a development build; {profile.id} was tested with {tried}"
     if known < first:
         raise EngineFailedError(
-            f"vLLM {version} is too old for {profile.id}, which was tried with {tried}: "
+            f"vLLM {version} is too old for {profile.id}, which was tested with {tried}: "
             f'pip install "vllm>={first[0]}.{first[1]}"'
         )
     if known > last:
-        return f"vLLM {version} is newer than what {profile.id} was tried with ({tried})"
+        return f"vLLM {version} is newer than the versions {profile.id} was tested with ({tried})"
     return None

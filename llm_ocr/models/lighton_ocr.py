@@ -83,7 +83,7 @@ LIGHTON_OCR_2 = ModelProfile(
         page_tokens=3500,
         versions=((0, 12), (0, 32)),
         arguments=(
-            Argument("--limit-mm-per-prompt", '{"image": 1}', "one page a request"),
+            Argument("--limit-mm-per-prompt", '{"image": 1}', "one page per request"),
             Argument("--no-enable-prefix-caching", None, "no two pages begin alike"),
             Argument("--mm-processor-cache-gb", "0", "no page comes twice"),
         ),

@@ -70,7 +70,7 @@ async def test_a_model_that_answers_as_it_should_has_no_problem() -> None:
     [
         ({"text": "A page about something else."}, TEXT, "known words were read"),
         ({"text": " ".join(SENTENCES)}, TEXT, "no boxes"),
-        ({"text": GOOD[TEXT] + " and so on and so forth" * 300}, TEXT, "repetition"),
+        ({"text": GOOD[TEXT] + " and so on and so forth" * 300}, TEXT, "repeats itself"),
         ({"table": BOX.format("text", 50, 600) + " ".join(MONTHS)}, TABLE, "whitelist_token_ids"),
         ({"table": BOX.format("table", 50, 600) + "<table><tr><td>"}, TABLE, "0 of 4"),
         ({"small": ""}, SMALL, "0 of 6 known words"),

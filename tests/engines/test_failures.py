@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_ocr.engines.failures import LINES_SHOWN, STARTED, why
+from llm_ocr.engines.failures import LINES_SHOWN, STARTED, diagnose
 
 # Written at every start on a machine with a low limit of open files.
 WARNING = (
@@ -93,7 +93,7 @@ WAITING = "(EngineCore pid=9) No available shared memory broadcast block found i
 def told(tmp_path: Path, text: str) -> str:
     log_path = tmp_path / "engine.log"
     log_path.write_text(STARTED + WARNING + text)
-    return why(log_path)
+    return diagnose(log_path)
 
 
 # From transformers' source, as its words are where a model brings code.
@@ -108,19 +108,19 @@ Please pass the argument `trust_remote_code=True` to allow custom code to be run
     ("text", "advice", "words"),
     [
         (CODE, "[[serving.arguments]]", "contains custom code"),
-        (ARGUMENT, "mend --vllm-args", "unrecognized arguments: --max-numb-seqs 8"),
-        (TOO_LONG, "mend --vllm-args", "max_model_len (100000) is greater"),
+        (ARGUMENT, "fix --vllm-args", "unrecognized arguments: --max-numb-seqs 8"),
+        (TOO_LONG, "fix --vllm-args", "max_model_len (100000) is greater"),
         (EMPTY_FOLDER, "check --model, --revision and --weights", "'/tmp/vt/empty'"),
         (NO_REPOSITORY, "check --model, --revision and --weights", "a/b is not a local folder"),
         (NO_REVISION, "check --model, --revision and --weights", "9f30c71 is not a valid git"),
-        (OFFLINE, "give a copy with --weights DIR", "outgoing traffic has been disabled"),
-        (HUB_AWAY, "give a copy with --weights DIR", "couldn't connect to"),
+        (OFFLINE, "use a local copy with --weights DIR", "outgoing traffic has been disabled"),
+        (HUB_AWAY, "use a local copy with --weights DIR", "couldn't connect to"),
         (GATED, "set HF_TOKEN", "gated repo"),
         (WRONG_TOKEN, "set HF_TOKEN", "401 Unauthorized"),
-        (SMALL_CACHE, "the GPU's memory is not enough", "KV cache is needed"),
-        (OUT_OF_MEMORY, "the GPU's memory is not enough", "Tried to allocate 2.00 GiB"),
-        (ARCHITECTURE, "this vLLM does not serve the model", "TotallyNewForCausalLM"),
-        (PORT, "another process took the port", "Address already in use"),
+        (SMALL_CACHE, "not enough free GPU memory", "KV cache is needed"),
+        (OUT_OF_MEMORY, "not enough free GPU memory", "Tried to allocate 2.00 GiB"),
+        (ARCHITECTURE, "this vLLM version does not support the model", "TotallyNewForCausalLM"),
+        (PORT, "the port is in use by another process", "Address already in use"),
         (NO_GPU, "--engine embedded", "Failed to infer device type"),
         (OLD_DRIVER, "check nvidia-smi and the driver", "Found no NVIDIA driver"),
         (DISK, "the disk is full", "No space left"),
@@ -133,7 +133,7 @@ def test_a_known_cause_is_shown_with_what_to_do(
     said = told(tmp_path, text)
     first, *lines = said.splitlines()
     assert advice in first
-    assert first.endswith(f"Its log ({tmp_path / 'engine.log'}) says:")
+    assert first.endswith(f"From its log ({tmp_path / 'engine.log'}):")
     assert words in "\n".join(lines)
 
 
@@ -156,7 +156,7 @@ def test_of_several_causes_the_last_counts(tmp_path: Path) -> None:
 
 def test_only_the_last_start_is_told_of(tmp_path: Path) -> None:
     said = told(tmp_path, DISK + STARTED + PORT)
-    assert "another process took the port" in said
+    assert "the port is in use by another process" in said
     assert "disk" not in said
     assert "No space" not in said
 
@@ -164,7 +164,7 @@ def test_only_the_last_start_is_told_of(tmp_path: Path) -> None:
 def test_an_unknown_cause_is_shown_without_advice(tmp_path: Path) -> None:
     said = told(tmp_path, "loading\nZeroDivisionError: division by zero\n" + WAITING)
     assert said == (
-        f". Its log ({tmp_path / 'engine.log'}) says:\n  ZeroDivisionError: division by zero"
+        f". From its log ({tmp_path / 'engine.log'}):\n  ZeroDivisionError: division by zero"
     )
 
 
@@ -179,11 +179,11 @@ def test_long_logs_are_read_from_their_end_and_long_lines_are_cut(tmp_path: Path
 
 
 def test_a_start_without_a_word_and_a_log_that_is_not_there(tmp_path: Path) -> None:
-    assert why(tmp_path / "none.log") == ""
+    assert diagnose(tmp_path / "none.log") == ""
     (tmp_path / "engine.log").write_text(STARTED)
-    assert why(tmp_path / "engine.log") == ""
+    assert diagnose(tmp_path / "engine.log") == ""
 
 
 def test_a_log_of_any_bytes_is_read(tmp_path: Path) -> None:
     (tmp_path / "engine.log").write_bytes(STARTED.encode() + b"\xff\xfe\nfailed: \xc3\n")
-    assert "failed: �" in why(tmp_path / "engine.log")
+    assert "failed: �" in diagnose(tmp_path / "engine.log")

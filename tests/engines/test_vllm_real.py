@@ -472,7 +472,7 @@ async def test_an_argument_that_vllm_does_not_know_is_named(
 ) -> None:
     wrong = replace(tiny, extra="--max-numb-seqs 8")
     said = await fails_to_start(wrong, tmp_path / "engine.log")
-    assert "mend --vllm-args" in said
+    assert "fix --vllm-args" in said
     assert "unrecognized arguments: --max-numb-seqs" in said
 
 

@@ -56,7 +56,7 @@ def is_installed() -> bool:
 def check_installed() -> None:
     """Raises EngineNotInstalledError where the cpu extra is missing."""
     if not is_installed():
-        raise EngineNotInstalledError(f"{missing()}; or ask a server, with --base-url")
+        raise EngineNotInstalledError(f"{missing()}; or use a server, with --base-url")
 
 
 def missing() -> str:

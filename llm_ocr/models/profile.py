@@ -149,8 +149,8 @@ class ModelProfile:
     `parser_version` grows when it reads the same answer differently. `ladder` is climbed when an
     answer is bad. `prompts` has at least `Task.DOCUMENT` and `Task.DESCRIBE`. `may_loop` is false
     for an engine that generates nothing: what repeats in its answers stands on the page. `prefix`
-    stands before prompts that are not the profile's own. `takes_text_layer` is for the embedded
-    engine, which is sent the lines of a page's own text.
+    stands before prompts that are not the profile's own. `takes_extension` is for the embedded
+    engine, whose requests name the task and carry the page's text layer.
     """
 
     id: str
@@ -165,7 +165,7 @@ class ModelProfile:
     card: Card
     may_loop: bool = True
     prefix: str = ""
-    takes_text_layer: bool = False
+    takes_extension: bool = False
 
     def read(self, answer: str, width: int, height: int) -> ParsedAnswer:
         """What `parse` makes of an answer, in Markdown that shows what the model wrote: formulas

@@ -14,6 +14,7 @@ from llm_ocr.markdown import with_dollars
 from llm_ocr.models.profile import ModelProfile, Rung, Task
 from llm_ocr.records import Block, ErrorCode, ImagePolicy, PageError, PageStatus, ParsedAnswer
 from llm_ocr.sources.raster import encode, enlarged
+from llm_ocr.stages.engine_extension import request_extension
 from llm_ocr.stages.stage import (
     ModelRef,
     ModelResult,
@@ -95,7 +96,13 @@ class FigureItem:
     def _request(self, profile: ModelProfile, rung: Rung, jpeg: bytes) -> ChatRequest:
         task, prompt = self._task, self._task.prompt(profile)
         sampling = {**profile.sampling, **rung.sampling}
-        request = ChatRequest(prompt.text, jpeg, prompt.max_tokens, sampling)
+        request = ChatRequest(
+            prompt.text,
+            jpeg,
+            prompt.max_tokens,
+            sampling,
+            extension=request_extension(profile, task.kind),
+        )
         if not task.guide or not prompt.guided:
             return request
         return replace(request, guide=task.guide, unguided=f"{prompt.text}\n\n{task.form}")

@@ -1,4 +1,4 @@
-"""A page's text layer as the embedded engine takes it, and what that says beside its answer."""
+"""Build the embedded engine's request extension (task, text layer); parse that of its answers."""
 
 import re
 import unicodedata
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llm_ocr.models.profile import ModelProfile
+from llm_ocr.models.profile import ModelProfile, Task
 from llm_ocr.records import (
     Block,
     Box,
@@ -88,17 +88,28 @@ def _lies_in(line: TextLine, box: Box) -> bool:
     return inside > len(middles) / 2
 
 
-def text_layer_extension(profile: ModelProfile, layer: TextLayer | None, use: TextLayerUse) -> Row:
-    """What goes beside a request of a page's own text: nothing, where it is not to be used."""
-    if layer is None or not profile.takes_text_layer or use is TextLayerUse.OFF:
+def request_extension(
+    profile: ModelProfile,
+    task: Task,
+    layer: TextLayer | None = None,
+    use: TextLayerUse = TextLayerUse.OFF,
+) -> Row:
+    """The field `llm_ocr` of a request: the task, and the page's text layer where it is used.
+
+    Empty for servers other than the embedded engine, which may reject what they don't know.
+    """
+    if not profile.takes_extension:
         return {}
-    if use is TextLayerUse.AUTO and not layer.is_trusted:
-        return {}
-    return _extension(layer, verify=use is TextLayerUse.AUTO)
+    is_used = use is TextLayerUse.ONLY or (
+        use is TextLayerUse.AUTO and layer is not None and layer.is_trusted
+    )
+    if layer is None or not is_used:
+        return {"task": task.value}
+    return {"task": task.value, **_text_layer(layer, verify=use is TextLayerUse.AUTO)}
 
 
-def _extension(layer: TextLayer, *, verify: bool) -> Row:
-    """With `verify` the engine holds the layer against the image."""
+def _text_layer(layer: TextLayer, *, verify: bool) -> Row:
+    """With `verify` the engine compares the layer with the image first."""
     lines = [
         {
             "text": line.text,

@@ -39,8 +39,8 @@ from llm_ocr.stages.engine_extension import (
     check_text,
     is_language,
     parse_engine_metadata,
+    request_extension,
     text_beside,
-    text_layer_extension,
 )
 from llm_ocr.stages.figures import crops_of, figure_blocks, figures_of
 from llm_ocr.stages.mending import mended_from
@@ -166,7 +166,9 @@ class PageItem:
                     prompt.max_tokens,
                     sampling,
                     watched,
-                    extension=text_layer_extension(profile, one.layer, self._how.text_layer),
+                    extension=request_extension(
+                        profile, rung.task, one.layer, self._how.text_layer
+                    ),
                 ),
                 one.width,
                 one.height,
@@ -240,7 +242,7 @@ class PageItem:
             parsed = ParsedAnswer(metadata.of(parsed.blocks), (*metadata.notes, *parsed.notes))
         if verdict.why:
             parsed = ParsedAnswer(parsed.blocks, (*parsed.notes, verdict.why))
-        if not profile.takes_text_layer and verdict.is_good:
+        if not profile.takes_extension and verdict.is_good:
             parsed = mended_from(self._layer, parsed)
         prompt = profile.prompt_hash(rung.task)
         return ModelResult(reader, rung.name, prompt, answer, parsed, verdict, metadata=metadata)

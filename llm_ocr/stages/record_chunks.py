@@ -13,6 +13,7 @@ from llm_ocr.parsing.confidence import logprob_confidences
 from llm_ocr.parsing.json_answers import SURROUNDING_TEXT, extract_json, field_keys
 from llm_ocr.parsing.schema import Schema, ValidatedRecord
 from llm_ocr.records import ParsedAnswer
+from llm_ocr.stages.engine_extension import request_extension
 from llm_ocr.stages.stage import ModelRef, ModelResult, PromptRequest, combine_answers
 
 # Where there was no JSON, or it was cut: once more, with what was wrong and room for more. At a
@@ -61,7 +62,7 @@ class ChunkItem:
             limit = self._room(profile, 2 * limit)
             if limit <= prompt.max_tokens:
                 return []
-        return [self._question(prompt, limit, {**profile.sampling, **rung.sampling})]
+        return [self._question(profile, prompt, limit, {**profile.sampling, **rung.sampling})]
 
     def read(
         self, reader: ModelRef, rung: Rung, asked: Sequence[tuple[PromptRequest, Answer]]
@@ -93,7 +94,11 @@ class ChunkItem:
         return min(wanted, profile.serving.max_model_len - taken - _SPARE)
 
     def _question(
-        self, prompt: Prompt, limit: int, sampling: Mapping[str, object]
+        self,
+        profile: ModelProfile,
+        prompt: Prompt,
+        limit: int,
+        sampling: Mapping[str, object],
     ) -> PromptRequest:
         schema, part = self._schema, self.part
         text = f"What was read on it:\n\n<page>\n{part.text}\n</page>" if part.text else ""
@@ -105,6 +110,7 @@ class ChunkItem:
             jpeg=part.image() if part.image else None,
             max_tokens=limit,
             sampling=sampling,
+            extension=request_extension(profile, Task.PARSE),
             guide={
                 "response_format": {"type": "json_schema", "json_schema": form},
                 "logprobs": True,

@@ -81,7 +81,7 @@ def reparse_answer(
         parsed = ParsedAnswer(parsed.blocks, (*parsed.notes, verdict.why))
     # What an answer was doubted for is not looked at here: that stands, as its agreement does.
     flaw = verdict.flaw or (row.get("flaw") if row.get("flaw") in DOUBTS else None)
-    if flaw is None and not profile.takes_text_layer:
+    if flaw is None and not profile.takes_extension:
         parsed = mended_from(layer, parsed)
     if LAYER_IS_WRONG in (row["notes"] or ()):
         parsed = ParsedAnswer(parsed.blocks, (*parsed.notes, LAYER_IS_WRONG))

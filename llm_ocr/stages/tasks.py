@@ -76,6 +76,11 @@ class FigureTask:
     guide: Mapping[str, object] = field(default_factory=dict)
     form: str = ""
 
+    @property
+    def kind(self) -> Task:
+        """The built-in task; a user's own one is a description."""
+        return Task(self.name) if self.name in NAMES else Task.DESCRIBE
+
 
 def task_of(choice: TaskConfig) -> FigureTask:
     """The task that was chosen. What `load_schema` raises comes when an own one is first used."""

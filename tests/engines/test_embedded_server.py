@@ -154,6 +154,13 @@ async def test_columns_are_read_one_after_the_other(engine: str) -> None:
     assert "<|" not in text
 
 
+async def test_the_task_field_decides_whatever_the_prompt_says(engine: str) -> None:
+    body = {**content("Describe this image in detail.", columns()), "llm_ocr": {"task": "free_ocr"}}
+    status, answer = await post(engine, body)
+    assert status == 200
+    assert answer["choices"][0]["message"]["content"] == await ask(engine, "Free OCR.", columns())
+
+
 async def test_a_picture_is_described_by_what_was_measured_and_read(engine: str) -> None:
     pen = Pen()
     pen.text(300, 600, "Level in metres", size=48)
@@ -239,6 +246,11 @@ def with_url(url: str) -> dict[str, Any]:
         (content("Free OCR.", report()[:4000]), 400, "cannot identify or decode"),
         ({**content("Free OCR.", b"x"), "stream": True}, 400, "stream is not supported"),
         ({**content("Free OCR.", b"x"), "max_tokens": 0}, 400, "max_tokens must be"),
+        (
+            {**content("Free OCR.", b"x"), "llm_ocr": {"task": "sing"}},
+            400,
+            "llm_ocr.task must be one of document, free_ocr",
+        ),
     ],
 )
 async def test_what_cannot_be_answered_is_refused_in_the_words_of_vllm(

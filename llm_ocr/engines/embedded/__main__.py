@@ -52,13 +52,13 @@ def _give_up(message: str) -> int:
 async def _serve(host: str, port: int, threads: int, model: str) -> None:
     from aiohttp import web
 
-    from llm_ocr.engines.embedded.readers import Readers
+    from llm_ocr.engines.embedded.reader_pool import ReaderPool
     from llm_ocr.engines.embedded.server import Server
 
     # Pages are read in threads that nothing can stop: the process ends around them.
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, os._exit, 0)
-    readers = Readers(threads)
+    readers = ReaderPool(threads)
     runner = web.AppRunner(Server(readers, model).application(), access_log=None)
     await runner.setup()
     await web.TCPSite(runner, host, port).start()

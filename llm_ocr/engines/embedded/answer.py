@@ -1,4 +1,4 @@
-"""What was read, as DeepSeek-OCR would say it."""
+"""Serialize what was read in DeepSeek-OCR's answer format."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ GRID = 999
 
 
 @dataclass(frozen=True)
-class Said:
-    """A block as it is said: label, where, Markdown."""
+class SerializedBlock:
+    """A block of an answer: its label, its box, its Markdown."""
 
     label: str
     rect: Rect
     text: str
 
 
-def grounded(reading: Reading) -> str:
+def to_grounding_markup(reading: Reading) -> str:
     """Blocks with labels and boxes on a grid of 0..999."""
     pieces = []
-    for one in said(reading):
+    for one in serialize(reading):
         corners = ", ".join(str(value) for value in _on_grid(one.rect, reading))
         tag = f"<|ref|>{one.label}<|/ref|><|det|>[[{corners}]]<|/det|>\n"
         pieces.append(f"{tag}{one.text}\n" if one.text else tag)
@@ -36,9 +36,8 @@ def grounded(reading: Reading) -> str:
 
 
 def extension(reading: Reading) -> dict[str, object]:
-    """What is said beside an answer: how sure each block and each line is and which may well be
-    misread, where lines can't be read, how the image was turned, and what became of the text layer
-    that came with it."""
+    """The answer's extension: confidences of blocks and lines and which lines are likely misread,
+    boxes of lines that can't be read, the image's rotation, and how its text layer was used."""
     frame, lines = reading.frame, _in_order(reading)
     beside: dict[str, object] = {
         "turned": reading.turned,
@@ -81,30 +80,32 @@ def _confidence(lines: Sequence[Line]) -> float | None:
 
 def free_ocr(reading: Reading) -> str:
     """The text alone, in reading order."""
-    return "\n\n".join(one.text for one in said(reading) if one.text)
+    return "\n\n".join(one.text for one in serialize(reading) if one.text)
 
 
-def said(reading: Reading) -> list[Said]:
+def serialize(reading: Reading) -> list[SerializedBlock]:
     """The blocks with their text, headings with as many # as their level."""
     depths = levels(reading.blocks)
     return [_said(block, depths.get(k, 0), reading.image) for k, block in enumerate(reading.blocks)]
 
 
-def _said(block: PageBlock, level: int, image: Image) -> Said:
+def _said(block: PageBlock, level: int, image: Image) -> SerializedBlock:
     if block.label == "image":
-        return Said("image", block.rect, "")
+        return SerializedBlock("image", block.rect, "")
     if block.label == "table" and (table := table_html(block.lines, image)):
-        return Said("table", block.rect, table)
+        return SerializedBlock("table", block.rect, table)
     found = paragraphs(block.lines)
     line = " ".join(one.text for one in found)
     if level:
-        return Said("title" if level == 1 else "sub_title", block.rect, heading(level, line))
+        return SerializedBlock(
+            *("title" if level == 1 else "sub_title", block.rect, heading(level, line))
+        )
     if block.label in ("image_caption", "table_caption"):
-        return Said(block.label, block.rect, f"<center>{inline(line)} </center>")
+        return SerializedBlock(block.label, block.rect, f"<center>{inline(line)} </center>")
     if block.label in FURNITURE:
-        return Said(block.label, block.rect, escaped(line))
+        return SerializedBlock(block.label, block.rect, escaped(line))
     label = block.label if block.label == "footnote" else "list" if is_list(found) else "text"
-    return Said(label, block.rect, as_markdown(found))
+    return SerializedBlock(label, block.rect, as_markdown(found))
 
 
 def _on_grid(rect: Rect, reading: Reading) -> list[int]:

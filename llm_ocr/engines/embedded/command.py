@@ -29,7 +29,7 @@ EMBEDDED = replace(
     prompts={**DEEPSEEK_OCR.prompts, Task.DATA: TASK_PROMPTS[Task.DATA]},
     may_loop=False,
     image=replace(DEEPSEEK_OCR.image, with_lines=True),
-    takes_text_layer=True,
+    takes_extension=True,
     card=Card(
         parameters="PP-OCRv6 and a CDLA layout model, on CPUs",
         license="Apache-2.0",

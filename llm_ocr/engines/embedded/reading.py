@@ -8,13 +8,13 @@ import cv2
 from llm_ocr.engines.embedded.block import PageBlock
 from llm_ocr.engines.embedded.blocks import page_blocks
 from llm_ocr.engines.embedded.geometry import Line, Rect, Word, area, overlap
-from llm_ocr.engines.embedded.given import Given
 from llm_ocr.engines.embedded.layout import LayoutModel, Region, with_ruled_tables
 from llm_ocr.engines.embedded.margins import margin_notes
 from llm_ocr.engines.embedded.pictured import inside
 from llm_ocr.engines.embedded.recognize import Image, Page, Recognizer
 from llm_ocr.engines.embedded.sequence import in_order
 from llm_ocr.engines.embedded.tables import ruled_areas
+from llm_ocr.engines.embedded.text_layer_input import TextLayerInput
 from llm_ocr.engines.embedded.upright import Frame
 from llm_ocr.engines.embedded.witness import Held, held_against
 
@@ -61,7 +61,7 @@ class Reader:
     def __init__(self) -> None:
         self._recognizer, self._layout = Recognizer(), LayoutModel()
 
-    def read(self, image: Image, given: Given | None = None) -> Reading:
+    def read(self, image: Image, given: TextLayerInput | None = None) -> Reading:
         """Everything on the image (height x width x 3, BGR), which may be turned or askew, unless
         a text layer comes with it."""
         height, width = image.shape[:2]

@@ -1,4 +1,4 @@
-"""Requests of the chat API, taken apart, and refused where they can't be answered."""
+"""Parse requests of the chat API; reject those that can't be answered."""
 
 import base64
 import binascii
@@ -6,8 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llm_ocr.engines.embedded.given import given_in
-from llm_ocr.engines.embedded.readers import Asked
+from llm_ocr.engines.embedded.command import EMBEDDED
+from llm_ocr.engines.embedded.reader_pool import EngineRequest
+from llm_ocr.engines.embedded.text_layer_input import parse_text_layer
+from llm_ocr.inference.replies import EXTENSION
+from llm_ocr.models.profile import TASK_PROMPTS, Task
 
 
 class RefusedError(Exception):
@@ -18,7 +21,7 @@ class RefusedError(Exception):
         self.status, self.message = status, message
 
 
-def body_of(raw: bytes) -> dict[str, Any]:
+def parse_body(raw: bytes) -> dict[str, Any]:
     try:
         body = json.loads(raw)
     except ValueError as error:
@@ -28,24 +31,51 @@ def body_of(raw: bytes) -> dict[str, Any]:
     return body
 
 
-def limit_of(body: dict[str, Any]) -> int | None:
+def token_limit(body: dict[str, Any]) -> int | None:
     limit = body.get("max_completion_tokens", body.get("max_tokens"))
     if limit is not None and (not isinstance(limit, int) or limit < 1):
         raise RefusedError(400, f"max_tokens must be a whole number from 1, got {limit!r}")
     return limit
 
 
-def asked_in(body: dict[str, Any]) -> Asked:
-    """The image, the text and the schema of a request."""
+def parse_request(body: dict[str, Any]) -> EngineRequest:
+    """The task, image, text, schema and text layer of a request. Raises RefusedError."""
     images, prompt = _content(body)
     schema = _schema(body)
     if len(images) > 1 or (not images and schema is None):
         raise RefusedError(400, f"one image is needed, {len(images)} were sent")
     try:
-        given = given_in(body)
+        layer = parse_text_layer(body)
     except ValueError as error:
         raise RefusedError(400, str(error)) from error
-    return Asked(prompt, images[0] if images else None, schema, _choices(body), given)
+    image = images[0] if images else None
+    return EngineRequest(_task(body, prompt), prompt, image, schema, _choices(body), layer)
+
+
+def _task(body: dict[str, Any], prompt: str) -> Task:
+    """The task that `llm_ocr.task` names. Clients that don't know that field, such as curl, select
+    it by a prompt of a profile, or else describe the image."""
+    extension = body.get(EXTENSION)
+    name = extension.get("task") if isinstance(extension, dict) else None
+    if name is None:
+        fallback = Task.DOCUMENT if GROUNDING in prompt else Task.DESCRIBE
+        return PROMPT_TASKS.get(_prompt_key(prompt), fallback)
+    try:
+        return Task(name)
+    except ValueError:
+        tasks = ", ".join(Task)
+        raise RefusedError(400, f"llm_ocr.task must be one of {tasks}, got {name!r}") from None
+
+
+def _prompt_key(prompt: str) -> str:
+    return prompt.strip().rstrip(".").casefold()
+
+
+# What asks DeepSeek-OCR for blocks with boxes.
+GROUNDING = "<|grounding|>"
+PROMPT_TASKS = {
+    _prompt_key(prompt.text): task for task, prompt in {**TASK_PROMPTS, **EMBEDDED.prompts}.items()
+}
 
 
 def _choices(body: dict[str, Any]) -> Sequence[str]:

@@ -9,8 +9,13 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from llm_ocr.engines.embedded.models import BACKEND
-from llm_ocr.engines.embedded.readers import Answered, Asked, BadImageError, Readers
-from llm_ocr.engines.embedded.requests import RefusedError, asked_in, body_of, limit_of
+from llm_ocr.engines.embedded.reader_pool import (
+    BadImageError,
+    EngineRequest,
+    EngineResponse,
+    ReaderPool,
+)
+from llm_ocr.engines.embedded.requests import RefusedError, parse_body, parse_request, token_limit
 from llm_ocr.inference.replies import EXTENSION
 
 log = logging.getLogger(__name__)
@@ -35,7 +40,7 @@ class Counters:
 class Server:
     """The routes, over `readers`, serving under the name `model`."""
 
-    def __init__(self, readers: Readers, model: str) -> None:
+    def __init__(self, readers: ReaderPool, model: str) -> None:
         self._readers, self._model = readers, model
         self._counters = Counters()
         self._started = int(time.time())
@@ -61,13 +66,13 @@ class Server:
             return _error(500, "InternalServerError", f"{type(error).__name__}: {error}")
 
     async def _chat(self, request: web.Request) -> web.Response:
-        body = body_of(await request.read())
+        body = parse_body(await request.read())
         if body.get("model", self._model) != self._model:
             raise RefusedError(404, f"The model `{body['model']}` does not exist.")
         if body.get("stream"):
             raise RefusedError(400, "stream is not supported by the embedded engine")
-        limit = limit_of(body)
-        asked = asked_in(body)
+        limit = token_limit(body)
+        asked = parse_request(body)
         try:
             answered = await self._readers.answer(asked)
         except BadImageError as error:
@@ -76,7 +81,7 @@ class Server:
         return web.json_response(self._completion(name, asked, answered, limit))
 
     def _completion(
-        self, name: str, asked: Asked, answered: Answered, limit: int | None
+        self, name: str, asked: EngineRequest, answered: EngineResponse, limit: int | None
     ) -> dict[str, object]:
         text = answered.text
         tokens, reason = math.ceil(len(text) / CHARACTERS_PER_TOKEN), "stop"

@@ -11,9 +11,9 @@ import cv2
 import numpy as np
 
 from llm_ocr.engines.embedded.geometry import Line, Rect, Word, area, hull, overlap
-from llm_ocr.engines.embedded.given import Given
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.recognize import Image
+from llm_ocr.engines.embedded.text_layer_input import TextLayerInput
 from llm_ocr.sources.text_trust import damage
 
 # Lines that are read again to see whether the layer says what the page shows.
@@ -65,7 +65,9 @@ class Held:
     added: int = 0
 
 
-def held_against(image: Image, given: Given, regions: Sequence[Region], recognizer: Texts) -> Held:
+def held_against(
+    image: Image, given: TextLayerInput, regions: Sequence[Region], recognizer: Texts
+) -> Held:
     """The lines of a page (height x width x 3, BGR) for which a text layer came."""
     lines = [line for line in given.lines if _is_seen(image, line)]
     read = _read_again(image, lines, recognizer) if given.verify else []

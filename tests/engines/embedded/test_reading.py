@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from llm_ocr.engines.embedded.answer import grounded
+from llm_ocr.engines.embedded.answer import to_grounding_markup
 from llm_ocr.engines.embedded.reading import Reader
 
 ROWS = [["River", "94", "9.8", "71"], ["Canal", "71", "8.4", "12"], ["Harbour", "12", "1.4", "33"]]
@@ -42,7 +42,7 @@ def answer(request: pytest.FixtureRequest, reader: Reader, drawn: Image.Image) -
 
 
 def read(reader: Reader, page: Image.Image) -> str:
-    return grounded(reader.read(np.ascontiguousarray(np.asarray(page)[:, :, ::-1])))
+    return to_grounding_markup(reader.read(np.ascontiguousarray(np.asarray(page)[:, :, ::-1])))
 
 
 def test_heads_of_a_table_that_run_up_are_its_cells(answer: str) -> None:

@@ -1,4 +1,4 @@
-"""Threads that read, with the same models: as many requests at once as there are cores."""
+"""Answer requests in a pool of threads that share the models, as many at once as cores."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,14 @@ from typing import Any
 import cv2
 import numpy as np
 
-from llm_ocr.engines.embedded.answer import extension, free_ocr, grounded
+from llm_ocr.engines.embedded.answer import extension, free_ocr, to_grounding_markup
 from llm_ocr.engines.embedded.describe import description
 from llm_ocr.engines.embedded.figures import caption, classify, data
 from llm_ocr.engines.embedded.filling.answer import guided_by_lines, guided_by_text
-from llm_ocr.engines.embedded.given import Given
 from llm_ocr.engines.embedded.reading import Reader, Reading
 from llm_ocr.engines.embedded.recognize import Image
+from llm_ocr.engines.embedded.text_layer_input import TextLayerInput
+from llm_ocr.models.profile import Task
 
 MAX_PIXELS = 178_956_970
 
@@ -25,29 +26,30 @@ class BadImageError(ValueError):
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request: its text, an encoded image, and the JSON Schema of the answer, or the choices
-    that it is one of; and the text layer that came with it.
+class EngineRequest:
+    """A request: the task, its prompt, an encoded image, the JSON Schema of the answer or the
+    choices that it is one of, and the page's text layer.
 
     Without an image there is a schema, and the page's text is in the prompt.
     """
 
+    task: Task
     prompt: str
     image: bytes | None
     schema: Mapping[str, Any] | None = None
     choices: Sequence[str] = ()
-    given: Given | None = None
+    text_layer: TextLayerInput | None = None
 
 
 @dataclass(frozen=True)
-class Answered:
-    """The answer's text, and what is said beside it about how a page was read."""
+class EngineResponse:
+    """The answer's text, and an extension that says how a page was read."""
 
     text: str
     extension: Mapping[str, Any] | None = None
 
 
-class Readers:
+class ReaderPool:
     """Loads the models. `threads` requests are answered at once; others wait in `answer`."""
 
     def __init__(self, threads: int) -> None:
@@ -58,7 +60,7 @@ class Readers:
         self._places = asyncio.Semaphore(threads)
         self.running = self.waiting = 0
 
-    async def answer(self, asked: Asked) -> Answered:
+    async def answer(self, request: EngineRequest) -> EngineResponse:
         """Raises BadImageError."""
         self.waiting += 1
         try:
@@ -68,7 +70,7 @@ class Readers:
         self.running += 1
         try:
             loop = asyncio.get_running_loop()
-            work = loop.run_in_executor(self._threads, self._answer, asked)
+            work = loop.run_in_executor(self._threads, self._answer, request)
             # A client that left gives its place up only when its page is done: the thread is busy.
             work.add_done_callback(lambda _: self._done())
         except BaseException:
@@ -80,34 +82,33 @@ class Readers:
         self.running -= 1
         self._places.release()
 
-    def _answer(self, asked: Asked) -> Answered:
-        if asked.image is None:
-            return Answered(guided_by_text(asked.schema or {}, asked.prompt))
-        image = decoded(asked.image)
-        reading = self._reader.read(image, asked.given)
-        prompt = asked.prompt.lower()
-        if asked.schema is None and not asked.choices and "<|grounding|>" in prompt:
-            return Answered(grounded(reading), extension(reading))
-        return Answered(self._about(asked, prompt, reading.image, reading))
+    def _answer(self, request: EngineRequest) -> EngineResponse:
+        if request.image is None:
+            return EngineResponse(guided_by_text(request.schema or {}, request.prompt))
+        image = decode_image(request.image)
+        reading = self._reader.read(image, request.text_layer)
+        if request.schema is None and not request.choices and request.task is Task.DOCUMENT:
+            return EngineResponse(to_grounding_markup(reading), extension(reading))
+        return EngineResponse(self._about(request, reading.image, reading))
 
     @staticmethod
-    def _about(asked: Asked, prompt: str, image: Image, reading: Reading) -> str:
-        if asked.choices:
-            return classify(image, reading, asked.choices)
-        if "data in this figure" in prompt:
+    def _about(request: EngineRequest, image: Image, reading: Reading) -> str:
+        if request.choices:
+            return classify(image, reading, request.choices)
+        if request.task is Task.DATA:
             return data(image, reading)
-        if asked.schema is not None:
-            return guided_by_lines(asked.schema, reading.lines)
-        if "free ocr" in prompt:
+        if request.schema is not None:
+            return guided_by_lines(request.schema, reading.lines)
+        if request.task is Task.FREE_OCR:
             return free_ocr(reading)
-        if "parse the figure" in prompt:
+        if request.task is Task.FIGURE:
             return data(image, reading) or description(image, reading)
-        if "alternative text" in prompt:
+        if request.task is Task.CAPTION:
             return caption(image, reading)
         return description(image, reading)
 
 
-def decoded(data: bytes) -> Image:
+def decode_image(data: bytes) -> Image:
     """An encoded image as pixels (height x width x 3, BGR)."""
     import io
 

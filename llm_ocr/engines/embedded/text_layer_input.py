@@ -18,7 +18,7 @@ from llm_ocr.inference.replies import EXTENSION
 
 
 @dataclass(frozen=True)
-class Given:
+class TextLayerInput:
     """The lines of a text layer and the page's pictures; `verify` is whether the lines are held
     against the image first."""
 
@@ -27,7 +27,7 @@ class Given:
     verify: bool = True
 
 
-def given_in(body: Mapping[str, Any]) -> Given | None:
+def parse_text_layer(body: Mapping[str, Any]) -> TextLayerInput | None:
     """The text layer in a request's body, if there is one. Raises ValueError for another form."""
     layer = (body.get(EXTENSION) or {}).get("text_layer")
     if layer is None:
@@ -35,7 +35,7 @@ def given_in(body: Mapping[str, Any]) -> Given | None:
     try:
         lines = tuple(_line(one) for one in layer["lines"] if one["words"])
         pictures = tuple(_rect(one) for one in layer.get("pictures", ()))
-        return Given(lines, pictures, bool(layer.get("verify", True)))
+        return TextLayerInput(lines, pictures, bool(layer.get("verify", True)))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(
             f"llm_ocr.text_layer is not of the form it should have: {error!r}"

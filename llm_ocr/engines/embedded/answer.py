@@ -97,9 +97,8 @@ def _said(block: PageBlock, level: int, image: Image) -> SerializedBlock:
     found = paragraphs(block.lines)
     line = " ".join(one.text for one in found)
     if level:
-        return SerializedBlock(
-            *("title" if level == 1 else "sub_title", block.rect, heading(level, line))
-        )
+        label = "title" if level == 1 else "sub_title"
+        return SerializedBlock(label, block.rect, heading(level, line))
     if block.label in ("image_caption", "table_caption"):
         return SerializedBlock(block.label, block.rect, f"<center>{inline(line)} </center>")
     if block.label in FURNITURE:

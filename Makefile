@@ -5,7 +5,7 @@ OUT := out/demo
 # Where this is set, each of the processes that tests start compiles all it imports anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help setup demo demo-invoices test vllm-cpu test-vllm test-ray test-container test-long lint docs executed examples \
+.PHONY: help setup demo demo-invoices test vllm-cpu test-vllm test-ray test-container test-long lint reference docs executed examples \
 	goldens pictures
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo "make test-long  jobs, READMEs and notebooks whole, against local servers; kills at random"
 	@echo "make lint       style, types and import rules"
 	@echo "make docs       build docs/ into site/, with links checked"
+	@echo "make reference  write the settings into docs/cli.md, as they are declared"
 	@echo "make executed   run all notebooks, those of platforms against the tests' servers, into docs/executed/"
 	@echo "make goldens    read the examples and generated pages again; git diff shows what changed"
 	@echo "make pictures   the viewer's pictures in docs/images (needs Chromium)"
@@ -67,7 +68,10 @@ lint: setup
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 
-docs: setup
+reference: setup
+	.venv/bin/python -m llm_ocr.cli.reference docs/cli.md
+
+docs: setup reference
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
 
 executed: setup

@@ -1,18 +1,31 @@
-"""One typed object for everything that can be set: defaults < env file < environment < arguments.
+"""Settings of a run: each is declared once, with its type, bounds, default and description.
 
-Environment variables are the field's name behind `LLM_OCR_`, for instance `LLM_OCR_BASE_URL`. An
-env file is read only where its user names it: with `--env-file` (`_env_file` in Python), or once
-and for all as `LLM_OCR_ENV_FILE`. See `llm_ocr.env_file` for what such a file may not set.
+Values come from defaults, an env file, the environment and arguments; later sources win. The
+environment variable of a setting is its name behind `LLM_OCR_`, for instance `LLM_OCR_BASE_URL`. An
+env file is read only if the user names it: with `--env-file` (`_env_file` in Python), or as
+`LLM_OCR_ENV_FILE`. `llm_ocr.env_file` says what such a file may not set.
+
+The groups (`RenderSettings`, `EngineSettings`, ...) are base classes of `Settings`, so that names
+are flat everywhere: in Python, in the environment, as options and in a run's plan. The command line
+(`llm_ocr.cli.options`) and its reference (`docs/cli.md`) are generated from them. A description may
+link to a page of docs/ and ends with `(default: ...)` where the default value doesn't say it.
 """
 
 import os
 import re
 from collections.abc import Mapping
-from enum import StrEnum
+from enum import Enum, StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     DotEnvSettingsSource,
@@ -23,18 +36,19 @@ from pydantic_settings import (
 
 from llm_ocr.env_file import PREFIX, named_env_file, read_env_file, say_unread, variable_of
 from llm_ocr.inference.address import BASIC, split_credentials
-from llm_ocr.models.catalog import profile_named
 from llm_ocr.parsing.schema import InputMode, RecordScope
 from llm_ocr.records import TextLayerUse
-from llm_ocr.sources.open import PageSelection, parse_pages
-from llm_ocr.storage.local_files import local_file
+
+if TYPE_CHECKING:
+    from llm_ocr.sources.open import PageSelection
 
 DEFAULT_MODEL = "deepseek-ocr"
 _SCHEMA_FILE = re.compile(r"(.+\.(?:json|py))(:[\w.]+)?")
 
 
 class EngineChoice(StrEnum):
-    """Which engine is launched; `auto`: vLLM where it and a GPU are, else the embedded one."""
+    """The engine to start; `auto`: vLLM if it is installed and there is a GPU, else the embedded
+    one."""
 
     AUTO = "auto"
     VLLM = "vllm"
@@ -42,7 +56,7 @@ class EngineChoice(StrEnum):
 
 
 class Fallback(StrEnum):
-    """Who reads a page that the model can't; `auto`: the PDF's text, else the embedded engine."""
+    """What reads a page that the model can't; `auto`: the PDF's text, else the embedded engine."""
 
     AUTO = "auto"
     TEXT_LAYER = "text-layer"
@@ -50,115 +64,72 @@ class Fallback(StrEnum):
     NONE = "none"
 
 
-class Settings(BaseSettings):
-    """How a run is done. Fields with "decides rows" below are part of a run's identity: a run
-    goes on only with the same values of them."""
+class Trait(Enum):
+    """What the type of a setting doesn't say."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True
-    )
+    IDENTITY = "a run resumes only with the same value"
+    NO_OPTION = "set in the environment or an env file only"
+    REPEATABLE = "a comma-separated list, whose option may be repeated"
+
+
+class SettingsGroup(BaseModel):
+    """Settings that belong together; `title` is that of their section in help and docs."""
+
+    title: ClassVar[str]
+
+
+class ModelSettings(SettingsGroup):
+    """Which model reads."""
+
+    title = "Model"
 
     model: Annotated[
-        str, Field(description="Model profile, by name or as a TOML or YAML file. Decides rows.")
+        str,
+        Field(
+            description="[Model profile](models.md): a name, or a TOML or YAML file (default: "
+            "deepseek-ocr; of retry and reparse: the run's)."
+        ),
+        Trait.IDENTITY,
     ] = DEFAULT_MODEL
-    describe_model: Annotated[
-        str | None, Field(description="Another profile for the figures. Decides rows.")
-    ] = None
-    parse_model: Annotated[str | None, Field(description="Another profile for the records.")] = None
     revision: Annotated[
-        str | None, Field(description="Commit of the weights on the Hub. Decides rows.")
+        str | None,
+        Field(description="Commit of the weights on the Hub (default: the profile's)."),
+        Trait.IDENTITY,
     ] = None
-    served_model: Annotated[
-        str | None, Field(description="The model's name on the server, if it differs.")
-    ] = None
+
+
+class PageSettings(SettingsGroup):
+    """Which pages are read, and what a PDF's own text is used for."""
+
+    title = "Pages"
+
     pages: Annotated[
-        str | None, Field(description="Pages of each document, as 1-5,9. Decides rows.")
+        str | None,
+        Field(description="Pages to read of each document, such as 1-5,9 or 3- (default: all)."),
+        Trait.IDENTITY,
     ] = None
     limit: Annotated[
-        int | None, Field(ge=1, description="Documents to read, the first ones. Decides rows.")
+        int | None,
+        Field(
+            ge=1,
+            description="Read only the first N documents or "
+            "[rows](datasets.md#reading-some-of-the-rows) (default: all).",
+        ),
+        Trait.IDENTITY,
     ] = None
     sample: Annotated[
-        int | None, Field(ge=1, description="Documents to read, by chance. Decides rows.")
+        int | None,
+        Field(ge=1, description="Read N documents or rows, chosen at random (default: all)."),
+        Trait.IDENTITY,
     ] = None
-    seed: Annotated[int, Field(description="Another choice of `sample`. Decides rows.")] = 0
-    password: Annotated[SecretStr | None, Field(description="Opens encrypted PDFs.")] = None
-    describe: Annotated[bool, Field(description="Run the describe stage.")] = True
-
-    describe_task: Annotated[
-        str | None,
-        Field(description="What is asked about figures: describe, caption, data, classify."),
-    ] = None
-    task_prompt: Annotated[
-        str | None, Field(description="The prompt of a task of one's own, as text or @FILE.")
-    ] = None
-    task_schema: Annotated[
-        str | None,
-        Field(description="Its answer's schema: a file, or module:Class of pydantic."),
-    ] = None
-    classes: Annotated[
-        str | None, Field(description="The classes of the task classify, with commas.")
-    ] = None
-    min_figure_area: Annotated[
-        float,
-        Field(ge=0, le=1, description="Share of its page below which a figure is skipped."),
-    ] = 0.01
-
-    record_schema: Annotated[
-        str | None, Field(description="What parse fills in: a built-in schema, a file or a module.")
-    ] = None
-    record_per: Annotated[
-        RecordScope, Field(description="Whether a record is of a document or of a page.")
-    ] = RecordScope.DOCUMENT
-    input_mode: Annotated[
-        InputMode, Field(description="What the model is shown: image, text, or both.")
-    ] = InputMode.BOTH
-    drop_unverified: Annotated[
-        bool, Field(description="Leave values out of records that the page does not show.")
-    ] = False
-    redo: Annotated[
-        str | None,
-        Field(description="Statuses of records that are made again, as failed,truncated."),
-    ] = None
-
-    base_url: Annotated[
-        str | None, Field(description="A server that runs already, such as http://host:8000/v1.")
-    ] = None
-    api_key: Annotated[SecretStr | None, Field(description="Sent to `base_url`.")] = None
-    engine: Annotated[
-        EngineChoice, Field(description="The engine that is launched without `base_url`.")
-    ] = EngineChoice.AUTO
-    vllm: Annotated[str, Field(description="vLLM's command, by name or path.")] = "vllm"
-    vllm_args: Annotated[
-        str, Field(description="Arguments for `vllm serve`; they win over llm_ocr's own.")
-    ] = ""
-    weights: Annotated[
-        Path | None, Field(description="Folder with the model's weights, instead of the Hub.")
-    ] = None
-    tensor_parallel: Annotated[
-        int, Field(ge=1, description="GPUs that share one copy of the model.")
-    ] = 1
-    ready_timeout: Annotated[
-        float | None,
-        Field(gt=0, description="Seconds for an engine or server to answer (1800 or 120)."),
-    ] = None
-    skip_model_check: Annotated[
-        bool, Field(description="Start without asking the model about known pages first.")
-    ] = False
-    fallback_base_url: Annotated[
-        str | None, Field(description="A server that is asked about pages the model can't read.")
-    ] = None
-    fallback_model: Annotated[
-        str | None, Field(description="Profile of the model at `fallback_base_url`.")
-    ] = None
-    fallback_api_key: Annotated[
-        SecretStr | None, Field(description="Sent to `fallback_base_url`.")
-    ] = None
-    fallback: Annotated[Fallback, Field(description="Who reads a page that no model can.")] = (
-        Fallback.AUTO
-    )
+    seed: Annotated[int, Field(description="Random seed for --sample."), Trait.IDENTITY] = 0
     text_layer: Annotated[
         TextLayerUse,
-        Field(description="Use of a PDF's own text: auto, off, only. Decides rows."),
+        Field(
+            description="Use of a [PDF's own text](how-it-works.md#the-pdfs-own-text): auto (where "
+            "it can be trusted), off, or only: no model is asked."
+        ),
+        Trait.IDENTITY,
     ] = TextLayerUse.AUTO
     # Of 253 pages read from their pixels, beside their own text layers, 5 are accused: of 3 nothing
     # was read, of the others half (a cover, handwriting). Of answers beside the layers of other
@@ -167,101 +138,488 @@ class Settings(BaseSettings):
     min_agreement: Annotated[
         float,
         Field(
-            ge=0, le=1, description="Agreement with the page below which to ask again; 0: never."
+            ge=0,
+            le=1,
+            description="Retry an answer that agrees less than this with the PDF's own text; 0 "
+            "turns [all checks of answers](how-it-works.md#judging-answers) off.",
         ),
     ] = 0.5
-    metrics_port: Annotated[
-        int | None, Field(ge=0, description="Port of the run's Prometheus metrics; 0: a free one.")
-    ] = None
-    metrics_host: Annotated[
-        str, Field(description="Where `metrics_port` listens; 0.0.0.0 for all interfaces.")
-    ] = "127.0.0.1"
-    engine_threads: Annotated[
-        int | None, Field(ge=1, description="Cores of the embedded engine (default: all).")
-    ] = None
-    concurrency: Annotated[
-        int | None,
-        Field(ge=1, description="Requests in flight (default: found while running)."),
-    ] = None
-    request_timeout: Annotated[float, Field(gt=0, description="Seconds for one answer.")] = 600.0
-    busy_timeout: Annotated[
-        float,
-        Field(ge=0, description="Seconds to wait for a server that says it is busy (429, 503)."),
-    ] = 600.0
 
-    render_workers: Annotated[
-        int | None, Field(ge=1, description="Processes that draw pages (default: cores, up to 8).")
+
+class RenderSettings(SettingsGroup):
+    """How pages become images."""
+
+    title = "Rendering"
+
+    password: Annotated[
+        SecretStr | None,
+        Field(description="Password of encrypted PDFs; prefer LLM_OCR_PASSWORD (default: none)."),
     ] = None
-    render_timeout: Annotated[float, Field(gt=0, description="Seconds to draw one page.")] = 120.0
+    render_workers: Annotated[
+        int | None,
+        Field(ge=1, description="Processes that render pages (default: one per core, up to 8)."),
+    ] = None
+    render_timeout: Annotated[
+        float, Field(gt=0, description="Seconds allowed for rendering one page.")
+    ] = 120.0
     max_pixels: Annotated[
         int,
-        Field(gt=0, description="Pixels that a page's images may decode to, checked before."),
+        Field(
+            gt=0,
+            description="Largest size, in pixels, that the images on a page may decode to; larger "
+            "ones are refused before decoding.",
+        ),
     ] = 178_956_970
     keep_metadata: Annotated[
-        bool, Field(description="Store JPEGs with their EXIF, which may say where they were taken.")
+        bool,
+        Field(
+            description="Store JPEGs with their EXIF and other metadata, which may include where "
+            "they were taken."
+        ),
+        Trait.NO_OPTION,
     ] = False
 
+
+class DescribeSettings(SettingsGroup):
+    """What is asked about figures."""
+
+    title = "Figures"
+
+    describe: Annotated[bool, Field(description="Describe the figures.")] = True
+    describe_model: Annotated[
+        str | None,
+        Field(description="Model profile for the figures (default: --model)."),
+        Trait.IDENTITY,
+    ] = None
+    describe_task: Annotated[
+        str | None,
+        Field(
+            description="What to [ask about figures](figures.md): describe, caption, data, "
+            "classify, or the name of your own task; comma-separated, or repeat the option "
+            "(default: describe)."
+        ),
+        Trait.REPEATABLE,
+    ] = None
+    task_prompt: Annotated[
+        str | None,
+        Field(
+            description="Prompt of [your own task](figures.md#your-own-tasks) about each "
+            "figure: text or @FILE (default: none)."
+        ),
+    ] = None
+    task_schema: Annotated[
+        str | None,
+        Field(
+            description="Schema of the answers to --task-prompt: a JSON Schema file, a Python file "
+            "or module:Class (default: none)."
+        ),
+    ] = None
+    classes: Annotated[
+        str | None,
+        Field(
+            description="Classes of the task classify, comma-separated (default: chart, table, "
+            "diagram, photo, logo, other)."
+        ),
+        Trait.REPEATABLE,
+    ] = None
+    min_figure_area: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=1,
+            description="Skip figures that cover a [smaller share](figures.md#small-figures) of "
+            "their page than this.",
+        ),
+    ] = 0.01
+
+
+class ParseSettings(SettingsGroup):
+    """How documents become records."""
+
+    title = "Records"
+
+    record_schema: Annotated[
+        str | None,
+        Field(
+            description="[Schema](parse.md#a-schema) of the records: a built-in's name, "
+            "module:Class, a Python file or a JSON Schema file (default: none)."
+        ),
+        Trait.NO_OPTION,
+    ] = None
+    parse_model: Annotated[
+        str | None, Field(description="Model profile for the records (default: --model).")
+    ] = None
+    record_per: Annotated[
+        RecordScope, Field(description="Make one record per document or per page.")
+    ] = RecordScope.DOCUMENT
+    input_mode: Annotated[
+        InputMode,
+        Field(
+            description="What the model receives: the page image, the text that was read on it, or "
+            "both."
+        ),
+    ] = InputMode.BOTH
+    drop_unverified: Annotated[
+        bool, Field(description="Leave out values that were not found on the page.")
+    ] = False
+    redo: Annotated[
+        str | None,
+        Field(
+            description="Redo the records with these statuses, such as failed,truncated "
+            "(default: none)."
+        ),
+        Trait.REPEATABLE,
+    ] = None
+
+
+class ServerSettings(SettingsGroup):
+    """A server that is already running."""
+
+    title = "Server"
+
+    base_url: Annotated[
+        str | None,
+        Field(
+            description="Address of a running server, such as http://host:8000/v1 (default: none; "
+            "an engine is started)."
+        ),
+    ] = None
+    api_key: Annotated[
+        SecretStr | None,
+        Field(description="API key for --base-url; prefer LLM_OCR_API_KEY (default: none)."),
+    ] = None
+    served_model: Annotated[
+        str | None,
+        Field(description="The model's name on the server (default: the profile's model)."),
+        Trait.IDENTITY,
+    ] = None
+
+
+class EngineSettings(SettingsGroup):
+    """An engine that is started for the run."""
+
+    title = "Engine"
+
+    engine: Annotated[
+        EngineChoice,
+        Field(
+            description="Engine to start without --base-url: vllm, embedded (runs on the CPU), or "
+            "auto: vLLM if it is installed and a GPU is present, else embedded."
+        ),
+        Trait.IDENTITY,
+    ] = EngineChoice.AUTO
+    engine_threads: Annotated[
+        int | None, Field(ge=1, description="CPU cores of the embedded engine (default: all).")
+    ] = None
+    ready_timeout: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            description="Seconds allowed for an engine or server to become ready (default: 1800 "
+            "for vLLM, else 120).",
+        ),
+    ] = None
+    vllm: Annotated[str, Field(description="The vLLM command: a name or a path.")] = "vllm"
+    vllm_args: Annotated[
+        str,
+        Field(
+            description="More arguments for `vllm serve`; they override llm_ocr's own "
+            "(default: none)."
+        ),
+    ] = ""
+    weights: Annotated[
+        Path | None,
+        Field(description="Local folder with the model's weights (default: from the Hub)."),
+    ] = None
+    tensor_parallel: Annotated[
+        int,
+        Field(
+            ge=1,
+            description="Number of GPUs that share one copy of the model; further GPUs get copies "
+            "of their own.",
+        ),
+    ] = 1
+
+
+class RequestSettings(SettingsGroup):
+    """How a server is asked."""
+
+    title = "Requests"
+
+    concurrency: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            description="Maximum number of concurrent requests (default: "
+            "[adapts to the server](how-it-works.md#the-window)).",
+        ),
+    ] = None
+    request_timeout: Annotated[
+        float, Field(gt=0, description="Seconds allowed for one answer.")
+    ] = 600.0
+    busy_timeout: Annotated[
+        float,
+        Field(
+            ge=0,
+            description="Seconds to keep retrying a server that reports that it is busy "
+            "(429, 503).",
+        ),
+    ] = 600.0
+    skip_model_check: Annotated[
+        bool,
+        Field(
+            description="Start without [testing the server](how-it-works.md#the-check) on known "
+            "pages."
+        ),
+    ] = False
+
+
+class FallbackSettings(SettingsGroup):
+    """What reads the pages that the model can't read."""
+
+    title = "Fallback"
+
+    fallback: Annotated[
+        Fallback,
+        Field(
+            description="Fallback for pages that no model can read: text-layer (the PDF's own "
+            "text), embedded, none, or auto: text-layer, else embedded if it is installed."
+        ),
+    ] = Fallback.AUTO
+    fallback_base_url: Annotated[
+        str | None,
+        Field(
+            description="Address of a second server, which gets the pages that the model can't "
+            "read (default: none)."
+        ),
+    ] = None
+    fallback_model: Annotated[
+        str | None, Field(description="Model profile of --fallback-base-url (default: --model).")
+    ] = None
+    fallback_api_key: Annotated[
+        SecretStr | None,
+        Field(description="API key for --fallback-base-url (default: none)."),
+        Trait.NO_OPTION,
+    ] = None
+
+
+class MetricsSettings(SettingsGroup):
+    """Where a running run can be watched."""
+
+    title = "Metrics"
+
+    metrics_port: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            description="Port for Prometheus [metrics](how-it-works.md#metrics); 0 picks a free "
+            "one (default: no metrics).",
+        ),
+    ] = None
+    metrics_host: Annotated[
+        str, Field(description="Address that the metrics listen on; 0.0.0.0 for all interfaces.")
+    ] = "127.0.0.1"
+
+
+class RunSettings(SettingsGroup):
+    """How the work is split among workers, saved, and stopped."""
+
+    title = "Workers, saving and stopping"
+
     shard_index: Annotated[
-        int | None, Field(ge=0, description="Which of `shard_count` workers this is, from 0.")
+        int | None,
+        Field(
+            ge=0,
+            description="This [worker's](stores.md#several-workers) number, from 0 (default: the "
+            "platform's, else 0).",
+        ),
     ] = None
     shard_count: Annotated[
-        int | None, Field(ge=1, description="Workers that share the run's shards.")
+        int | None,
+        Field(
+            ge=1,
+            description="Number of workers that share the run (default: the platform's, else 1).",
+        ),
     ] = None
     steal_work: Annotated[
-        bool, Field(description="Having done one's own shards, do what others have not done yet.")
+        bool,
+        Field(
+            description="After finishing its own shards, take over unfinished shards of other "
+            "workers."
+        ),
     ] = False
     shard_pages: Annotated[
-        int, Field(ge=1, description="Pages in a shard; a larger document is one alone.")
+        int,
+        Field(
+            ge=1,
+            description="Pages per shard, the unit of work that is committed; a larger document is "
+            "a shard of its own.",
+        ),
     ] = 512
     flush_pages: Annotated[
-        int, Field(ge=1, description="Finished pages that are held before they are staged.")
+        int,
+        Field(ge=1, description="Save finished pages when there are this many of them."),
+        Trait.NO_OPTION,
     ] = 64
     flush_seconds: Annotated[
-        float, Field(gt=0, description="Seconds after which finished pages are staged.")
+        float, Field(gt=0, description="Save finished pages after this many seconds.")
     ] = 60.0
-    stop_seconds: Annotated[
-        float, Field(gt=0, description="Seconds from SIGTERM to the end of the process, at most.")
-    ] = 25.0
     time_limit: Annotated[
         float | None,
-        Field(gt=0, description="Seconds after which the run stops, as by SIGTERM."),
+        Field(
+            gt=0,
+            description="[Stop gracefully](cli.md#interruptions) after this many "
+            "seconds; the run can be resumed (default: none).",
+        ),
     ] = None
+    stop_seconds: Annotated[
+        float,
+        Field(
+            gt=0,
+            description="Seconds from SIGTERM to the end of the process, "
+            "[at most](cli.md#interruptions).",
+        ),
+        Trait.NO_OPTION,
+    ] = 25.0
+    max_failed_ratio: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=1,
+            description="Exit with code 1 if a larger share of the pages, or of the records, "
+            "failed.",
+        ),
+    ] = 0.01
+    public: Annotated[
+        bool, Field(description="Create a new hf://datasets/ repository as public, not private.")
+    ] = False
+
+
+class OutputSettings(SettingsGroup):
+    """What a run writes beside its tables."""
+
+    title = "Output"
+
     staging: Annotated[
         str | None,
-        Field(description="Where a run to hf://datasets/ORG/NAME keeps its plan and shards."),
+        Field(
+            description="Where a run to [hf://datasets/...](stores.md#the-hugging-face-hub) keeps "
+            "its plan and shards (default: a bucket next to the repository)."
+        ),
     ] = None
-    public: Annotated[
-        bool, Field(description="Make a dataset repository that isn't there yet a public one.")
-    ] = False
     markdown: Annotated[
         bool | None,
-        Field(description="A Markdown file for each document (default: of up to 10,000)."),
+        Field(
+            description="Write one Markdown file per document (default: if there are at most "
+            "10,000 documents)."
+        ),
     ] = None
     viewer_pages: Annotated[
-        int, Field(ge=0, description="Pages shown in index.html, problems first; 0 for no viewer.")
+        int,
+        Field(ge=0, description="Pages in index.html, problems first; 0 writes no viewer."),
     ] = 300
     source_license: Annotated[
-        str | None, Field(description="The documents' license, for the dataset card.")
+        str | None,
+        Field(
+            description="License of the documents, for the "
+            "[dataset card](outputs.md#the-dataset-card) (default: none)."
+        ),
     ] = None
+    log_dir: Annotated[
+        Path | None,
+        Field(description="Folder of the engine's log (default: `logs` in --out)."),
+        Trait.NO_OPTION,
+    ] = None
+
+
+class CostSettings(SettingsGroup):
+    """What the run may cost."""
+
+    title = "Cost"
+
     price_per_hour: Annotated[
-        float | None, Field(ge=0, description="US dollars that an hour of this machine costs.")
+        float | None,
+        Field(
+            ge=0,
+            description="Hourly price of this machine in US dollars; enables cost reporting "
+            "(default: none).",
+        ),
     ] = None
     max_cost: Annotated[
         float | None,
-        Field(gt=0, description="US dollars after which the run stops, all workers together."),
+        Field(
+            gt=0,
+            description="[Budget](costs.md#a-budget-for-a-run) in US dollars, for all workers "
+            "together: the run stops when it is spent. Requires --price-per-hour "
+            "(default: none).",
+        ),
     ] = None
+
+
+class EstimateSettings(SettingsGroup):
+    """What cost estimates are computed from."""
+
+    title = "Prices and speeds"
+
     prices: Annotated[
-        Path | None, Field(description="TOML file of prices, over those of the package.")
+        Path | None,
+        Field(
+            description="TOML file of [prices](costs.md#prices-and-speeds-are-files) that override "
+            "the built-in ones (default: none)."
+        ),
     ] = None
     throughput: Annotated[
-        Path | None, Field(description="TOML file of speeds, over those of the package.")
+        Path | None,
+        Field(
+            description="TOML file of [speeds](costs.md#prices-and-speeds-are-files) that override "
+            "the built-in ones (default: none)."
+        ),
     ] = None
-    max_failed_ratio: Annotated[
-        float, Field(ge=0, le=1, description="Share of failed pages that makes the run fail.")
-    ] = 0.01
-    log_dir: Annotated[
-        Path | None, Field(description="Where the engine's log goes (default: OUT/logs).")
-    ] = None
+
+
+# In the order of the help pages and of docs/cli.md.
+GROUPS: tuple[type[SettingsGroup], ...] = (
+    ModelSettings,
+    PageSettings,
+    RenderSettings,
+    DescribeSettings,
+    ParseSettings,
+    ServerSettings,
+    EngineSettings,
+    RequestSettings,
+    FallbackSettings,
+    MetricsSettings,
+    RunSettings,
+    OutputSettings,
+    CostSettings,
+    EstimateSettings,
+)
+
+
+# pydantic takes the fields of the last base class first.
+class Settings(
+    EstimateSettings,
+    CostSettings,
+    OutputSettings,
+    RunSettings,
+    MetricsSettings,
+    FallbackSettings,
+    RequestSettings,
+    EngineSettings,
+    ServerSettings,
+    ParseSettings,
+    DescribeSettings,
+    RenderSettings,
+    PageSettings,
+    ModelSettings,
+    BaseSettings,
+):
+    """All settings of a run. Those with `Trait.IDENTITY` are part of its identity: a run is resumed
+    only with the same values of them."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True
+    )
 
     @classmethod
     def settings_customise_sources(
@@ -272,7 +630,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """As pydantic-settings has them, but for the env file. Raises EnvFileError."""
+        """The usual sources, but for our own reader of env files. Raises EnvFileError."""
         assert isinstance(dotenv_settings, DotEnvSettingsSource)
         given = dotenv_settings.env_file
         assert given is None or isinstance(given, str | Path)
@@ -281,8 +639,9 @@ class Settings(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _credentials_apart(cls, values: object) -> object:
-        """A name and password within an address are sent as the key is; see `split_credentials`."""
+    def _split_credentials(cls, values: object) -> object:
+        """Move a user name and password within an address into the key's setting; see
+        `split_credentials`."""
         if not isinstance(values, dict):
             return values
         changes: dict[str, object] = {}
@@ -300,28 +659,32 @@ class Settings(BaseSettings):
                 set_before = set_before.get_secret_value()
             if set_before and not str(set_before).startswith(BASIC):
                 raise ValueError(
-                    f"{url}: it holds a user's name or password, and {key} is set too, but only "
-                    "one of them can be sent: leave the other out"
+                    f"{url}: it contains a user name or password, and {key} is set too, but only "
+                    "one of them can be sent: remove the other"
                 )
             changes |= {url: address, key: credentials}
         return {**values, **changes}
 
     @field_validator("model", "describe_model", "parse_model", "fallback_model")
     @classmethod
-    def _known_model(cls, value: str | None) -> str | None:
+    def _check_profile(cls, value: str | None) -> str | None:
+        from llm_ocr.models.catalog import profile_named
+
         if value is not None:
             profile_named(value)
         return value
 
     @field_validator("describe_task", "classes", "redo", mode="before")
     @classmethod
-    def _listed(cls, value: object) -> object:
+    def _join_list(cls, value: object) -> object:
         return ",".join(map(str, value)) if isinstance(value, list | tuple) else value
 
     @field_validator("task_prompt")
     @classmethod
-    def _read(cls, value: str | None) -> str | None:
-        """What stands in @FILE: the file may not be where the task is done."""
+    def _read_prompt_file(cls, value: str | None) -> str | None:
+        """The content of @FILE: the file may not exist where the task is done."""
+        from llm_ocr.storage.local_files import local_file
+
         if value is None or not value.startswith("@"):
             return value
         try:
@@ -332,14 +695,14 @@ class Settings(BaseSettings):
 
     @field_validator("weights", "log_dir", "prices", "throughput")
     @classmethod
-    def _at_home(cls, value: Path | None) -> Path | None:
-        """A shell leaves `--weights=~/model` and `LLM_OCR_WEIGHTS='~/model'` as they are."""
+    def _expand_home(cls, value: Path | None) -> Path | None:
+        """A shell doesn't expand `--weights=~/model` or `LLM_OCR_WEIGHTS='~/model'`."""
         return None if value is None else Path(os.path.expanduser(value))
 
     @field_validator("task_schema")
     @classmethod
-    def _from_anywhere(cls, value: str | None) -> str | None:
-        """A file, which may be followed by a class, as an absolute path; a module as it is."""
+    def _absolute_schema_file(cls, value: str | None) -> str | None:
+        """A file, which may be followed by a class, as an absolute path; a module unchanged."""
         found = _SCHEMA_FILE.fullmatch(value or "")
         if found is None or "://" in found[1]:
             return value
@@ -347,37 +710,41 @@ class Settings(BaseSettings):
 
     @field_validator("record_schema")
     @classmethod
-    def _from_anywhere_if_there(cls, value: str | None) -> str | None:
-        """As `task_schema`; a file that isn't here may be where the task is done."""
+    def _absolute_schema_file_if_present(cls, value: str | None) -> str | None:
+        """Like `task_schema`, but a file that isn't here may exist where the task is done."""
         found = _SCHEMA_FILE.fullmatch(value or "")
         if found is None or "://" in found[1] or not os.path.isfile(os.path.expanduser(found[1])):
             return value
-        return cls._from_anywhere(value)
+        return cls._absolute_schema_file(value)
 
     @field_validator("pages")
     @classmethod
-    def _valid_pages(cls, value: str | None) -> str | None:
+    def _check_pages(cls, value: str | None) -> str | None:
+        from llm_ocr.sources.open import parse_pages
+
         if value is not None:
             parse_pages(value)
         return value
 
     @field_validator("max_cost")
     @classmethod
-    def _with_a_price(cls, value: float | None, info: ValidationInfo) -> float | None:
+    def _require_price(cls, value: float | None, info: ValidationInfo) -> float | None:
         if value is not None and info.data.get("price_per_hour") is None:
             raise ValueError(
-                "give --price-per-hour too, what an hour of this machine costs: without it nobody "
-                "knows what is spent"
+                "it requires --price-per-hour, the hourly price of this machine, to know what has "
+                "been spent"
             )
         return value
 
     @property
-    def selection(self) -> PageSelection | None:
+    def selection(self) -> "PageSelection | None":
+        from llm_ocr.sources.open import parse_pages
+
         return None if self.pages is None else parse_pages(self.pages)
 
 
 def from_env_file(given: str | Path | None = None) -> Mapping[str, str]:
-    """The fields that the env file sets: the file `given`, or else that of `LLM_OCR_ENV_FILE`.
+    """Settings from the env file `given`, or else from that of `LLM_OCR_ENV_FILE`.
 
     Logs once what was read. Raises EnvFileError for a file that can't be read.
     """
@@ -388,9 +755,10 @@ def from_env_file(given: str | Path | None = None) -> Mapping[str, str]:
     return read_env_file(path, Settings.model_fields).values
 
 
-def gathered(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that are set anywhere, not checked yet: `given` before the environment before the
-    env file. `Settings(**gathered(given))` is `Settings(**given)`. Raises EnvFileError."""
+def gather_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are set anywhere, not validated yet: `given` before the environment before
+    the env file. `Settings(**gather_settings(given))` is `Settings(**given)`. Raises EnvFileError.
+    """
     environment = {name.lower(): value for name, value in os.environ.items()}
     names = {name: variable_of(name).lower() for name in Settings.model_fields}
     from_environment = {

@@ -1,11 +1,11 @@
-"""`run-batch-job`: the command of a job on AWS Batch that is told everything by variables."""
+"""`run-batch-job`: the command of a job on AWS Batch, configured by environment variables."""
 
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from llm_ocr.cli.options import ENV_FILE, JsonLogs, Version, takes
-from llm_ocr.cli.showing import errors, show
+from llm_ocr.cli.options import ENV_FILE, JsonLogs, Version, with_options
+from llm_ocr.cli.output import handle_errors, run_command
 
 if TYPE_CHECKING:
     from llm_ocr.pipeline.events import Notify
@@ -16,20 +16,20 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 
 
 @app.command()
-@takes(ENV_FILE)
+@with_options(ENV_FILE)
 def run_batch_job(
     given: dict[str, Any], json_logs: JsonLogs = False, version: Version = False
 ) -> None:
-    """A job told by variables: images in S3 to records, as JSON lines in S3.
+    """Make records of images in S3, as a job configured by environment variables.
 
-    Takes S3_BUCKET, S3_PREPROCESSED_IMAGES_DIR_PREFIX and S3_PROCESSED_DATASET_PREFIX from the
-    environment, and, if they are set, MODEL_NAME, SCHEMA, RECORD_PER, DROP_UNVERIFIED, BATCH_SIZE,
-    GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS, MAX_MODEL_LEN, MAX_TOKENS, TEMPERATURE and LLM_OCR_…;
-    ends with llm-ocr's exit codes.
+    Required variables: S3_BUCKET, S3_PREPROCESSED_IMAGES_DIR_PREFIX and
+    S3_PROCESSED_DATASET_PREFIX. Optional: MODEL_NAME, SCHEMA, RECORD_PER, DROP_UNVERIFIED,
+    BATCH_SIZE, GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS, MAX_MODEL_LEN, MAX_TOKENS, TEMPERATURE and
+    LLM_OCR_…. The records are written to S3 as JSON lines. Exit codes are those of llm-ocr.
     """
     from llm_ocr.platforms.batch_job import read_job
 
-    with errors():
+    with handle_errors():
         job = read_job()
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
@@ -42,7 +42,7 @@ def run_batch_job(
             notify=notify,
         )
 
-    show(job.given, json_logs, work)
+    run_command(job.given, json_logs, work)
 
 
 def main() -> None:

@@ -1,11 +1,10 @@
-"""The command line: thin, no logic of its own. Heavy imports wait for the command that needs them.
+"""The commands of `llm-ocr`. Each imports what only it needs, so that all start quickly.
 
-Exit codes: 0 everything balanced (failed pages are reported), 1 more than --max-failed-ratio of
-the pages failed, or some of the tests that `eval` was given can't be used, 2 wrong usage, no input,
-or a server that refuses every page or answers otherwise than the model's profile says, 3 the
-engine, the cluster or the platform failed, 4 storage failed or counts don't balance, 5 --max-cost
-is spent, 130 stopped by Ctrl-C, 143 preempted by SIGTERM.
-Platforms retry 3, 4 and 143.
+Exit codes: 0 success (failed pages are reported), 1 more than --max-failed-ratio of the pages
+failed, or `eval` can't use some of the tests, 2 wrong usage, no input, or a server that refuses
+every page or doesn't answer as the model's profile requires, 3 the engine, the cluster or the
+platform failed, 4 storage failed or counts don't add up, 5 --max-cost is spent, 130 interrupted by
+Ctrl-C, 143 preempted by SIGTERM. Platforms retry 3, 4 and 143.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,34 +12,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from llm_ocr.cli.batch_job import run_batch_job
-from llm_ocr.cli.evaluating import evaluate
+from llm_ocr.cli.engine import check, engine
+from llm_ocr.cli.evaluate import evaluate
 from llm_ocr.cli.help import Commands
-from llm_ocr.cli.launching import jobs, launch
+from llm_ocr.cli.launch import jobs, launch
+from llm_ocr.cli.listings import models, schemas
 from llm_ocr.cli.options import (
-    ASKING,
     CLUSTER,
     DESCRIBE,
+    ENGINE,
     ENV_FILE,
-    LAUNCH,
     MODEL,
     OUTPUT,
     PAGES,
+    REQUESTS,
     RETRY,
     RUN,
     SERVER,
     TASK,
-    VLLM,
     JsonLogs,
     Version,
     cluster_options,
     print_version,
-    takes,
+    with_options,
 )
-from llm_ocr.cli.parsing import parse
-from llm_ocr.cli.planning import plan
-from llm_ocr.cli.schemas import schemas
-from llm_ocr.cli.serving import check, engine
-from llm_ocr.cli.showing import errors, listed, show, terminal
+from llm_ocr.cli.output import handle_errors, parse_list, run_command, stdout
+from llm_ocr.cli.parse import parse
+from llm_ocr.cli.plan import plan
 from llm_ocr.messages import counted
 
 if TYPE_CHECKING:
@@ -50,9 +48,9 @@ if TYPE_CHECKING:
 
 app = Commands(
     name="llm-ocr",
-    help="Document pages to Markdown, figures with captions, and documents, with open models.",
-    epilog="`llm-ocr COMMAND --help` shows a command's options. Settings can also stand in the "
-    "environment, as LLM_OCR_MODEL, or in --env-file.",
+    help="Turn document pages into Markdown, figures and structured records, with open models.",
+    epilog="`llm-ocr COMMAND --help` shows a command's options. Settings can also be environment "
+    "variables, such as LLM_OCR_MODEL, or lines of an --env-file.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -63,25 +61,27 @@ Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="INPUT...",
-        help="Files, folders, datasets, globs in quotes, or lists as @files.txt.",
+        help="Files, folders, datasets, quoted globs, or lists of paths as @files.txt.",
     ),
 ]
 Run = Annotated[
     str,
-    typer.Argument(metavar="RUN", help="An earlier run's --out: a folder, s3://, gs:// or hf://."),
+    typer.Argument(
+        metavar="RUN", help="The --out of an existing run: a folder, s3://, gs:// or hf://."
+    ),
 ]
 Out = Annotated[
     str,
     typer.Option(
-        "--out", "-o", help="Where the run is kept, or resumed: a folder, s3://, gs://, hf://."
+        "--out", "-o", help="Output location, new or existing run: a folder, s3://, gs:// or hf://."
     ),
 ]
 Given = dict[str, Any]
-# What the commands are for: the titles of their sections in `llm-ocr --help`.
+# Sections of commands in `llm-ocr --help`.
 READ = "Read documents"
-LATER = "Work on a run"
-LOOK = "Look at a run"
-CLOUD = "Costs and clouds"
+REWORK = "Continue or rework a run"
+INSPECT = "Inspect a run"
+CLOUD = "Costs and cloud jobs"
 MODELS = "Models, engines and schemas"
 
 
@@ -91,52 +91,52 @@ def _main(version: Version = False) -> None:
 
 
 @app.command(section=READ)
-@takes(PAGES, MODEL, DESCRIBE, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT, CLUSTER, ENV_FILE)
+@with_options(PAGES, MODEL, DESCRIBE, SERVER, ENGINE, REQUESTS, RUN, OUTPUT, CLUSTER, ENV_FILE)
 def run(
     inputs: Inputs,
     out: Out,
     given: Given,
     update: Annotated[
-        bool, typer.Option("--update", help="Add the documents that are new in the inputs.")
+        bool, typer.Option("--update", help="Add new documents found in the inputs.")
     ] = False,
     json_logs: JsonLogs = False,
 ) -> None:
-    """Read documents: extract, describe, assemble; the same command resumes a stopped run."""
+    """Extract, describe and assemble documents; run the same command again to resume."""
     stages = ("extract", "describe", "assemble")
     _execute(given, json_logs, inputs=inputs, out=out, stages=stages, update=update)
 
 
 @app.command(section=READ)
-@takes(PAGES, MODEL, SERVER, LAUNCH, VLLM, ASKING, RUN, OUTPUT, CLUSTER, ENV_FILE)
+@with_options(PAGES, MODEL, SERVER, ENGINE, REQUESTS, RUN, OUTPUT, CLUSTER, ENV_FILE)
 def extract(inputs: Inputs, out: Out, given: Given, json_logs: JsonLogs = False) -> None:
-    """Read pages only: Markdown, blocks and figure crops, no descriptions or documents."""
+    """Extract pages only: Markdown, blocks and figures, without descriptions and documents."""
     _execute(given, json_logs, inputs=inputs, out=out, stages=("extract",))
 
 
-@app.command(section=LATER)
-@takes(TASK, MODEL, SERVER, LAUNCH, VLLM, ASKING, OUTPUT, CLUSTER, ENV_FILE)
+@app.command(section=REWORK)
+@with_options(TASK, MODEL, SERVER, ENGINE, REQUESTS, OUTPUT, CLUSTER, ENV_FILE)
 def describe(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
-    """Ask about the figures of an earlier run; `assemble` then adds it to the documents."""
+    """Describe the figures of an existing run; `assemble` then adds the texts to its documents."""
     _execute(given, json_logs, inputs=None, out=out, stages=("describe",))
 
 
 app.command(section=READ)(parse)
 
 
-@app.command(section=LATER)
-@takes(OUTPUT, CLUSTER, ENV_FILE)
+@app.command(section=REWORK)
+@with_options(OUTPUT, CLUSTER, ENV_FILE)
 def assemble(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
-    """Join the pages of an earlier run into documents, with their figures' descriptions."""
+    """Join the pages of an existing run into documents, using the descriptions available so far."""
     _execute(given, json_logs, inputs=None, out=out, stages=("assemble",))
 
 
-@app.command(section=LATER)
-@takes(MODEL, SERVER, LAUNCH, VLLM, ASKING, RETRY, RUN, OUTPUT, CLUSTER, ENV_FILE)
+@app.command(section=REWORK)
+@with_options(MODEL, SERVER, ENGINE, REQUESTS, RETRY, RUN, OUTPUT, CLUSTER, ENV_FILE)
 def retry(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
-    """Ask again about pages that failed or were cut; the better of both readings is kept."""
+    """Retry failed or low-quality pages; the better result is kept."""
     from llm_ocr.pipeline import maintenance
 
-    statuses, errors = listed(given, "status", "failed"), listed(given, "error", "")
+    statuses, errors = parse_list(given, "status", "failed"), parse_list(given, "error", "")
     cluster = cluster_options(given)
 
     def work(settings: "Settings", notify: "Notify") -> "Summary":
@@ -147,13 +147,13 @@ def retry(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
                 out, chosen, statuses=statuses, errors=errors, notify=notify, executor=executor
             )
 
-    show(given, json_logs, work)
+    run_command(given, json_logs, work)
 
 
-@app.command(section=LATER)
-@takes(MODEL, RUN, OUTPUT, CLUSTER, ENV_FILE)
+@app.command(section=REWORK)
+@with_options(MODEL, RUN, OUTPUT, CLUSTER, ENV_FILE)
 def reparse(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
-    """Parse the stored answers again with this version's parsers, without a model or a GPU."""
+    """Parse the stored answers again with newer parsers, without a model or a GPU."""
     from llm_ocr.pipeline import maintenance
 
     cluster = cluster_options(given)
@@ -164,24 +164,24 @@ def reparse(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
         with select_executor(cluster, out, settings, notify, asks=False) as (chosen, executor):
             return maintenance.reparse(out, chosen, notify=notify, executor=executor)
 
-    show(given, json_logs, work)
+    run_command(given, json_logs, work)
 
 
-@app.command(section=LATER)
-@takes({"staging": OUTPUT["staging"]}, ENV_FILE)
+@app.command(section=REWORK)
+@with_options({"staging": OUTPUT["staging"]}, ENV_FILE)
 def compact(
     out: Run,
     given: Given,
-    file_mb: Annotated[int, typer.Option(min=1, help="Largest size of a file, in MB.")] = 512,
+    file_mb: Annotated[int, typer.Option(min=1, help="Maximum size of a file, in MB.")] = 512,
     json_logs: JsonLogs = False,
 ) -> None:
-    """Merge the small files of a finished run's tables into larger ones."""
+    """Merge the small Parquet files of a finished run into larger ones."""
     from llm_ocr.pipeline.compacting import compact_run
     from llm_ocr.pipeline.progress import watch
     from llm_ocr.settings import Settings
 
-    console = terminal()
-    with errors():
+    console = stdout()
+    with handle_errors():
         with watch(console, json_logs) as notify:
             done = compact_run(out, Settings(**given), file_mb=file_mb, notify=notify)
         for table, files in ({} if json_logs else done.before).items():
@@ -190,7 +190,7 @@ def compact(
             )
 
 
-app.command("eval", section=LOOK)(evaluate)
+app.command("eval", section=INSPECT)(evaluate)
 app.command(section=MODELS)(check)
 app.command(section=MODELS)(engine)
 app.command(section=CLOUD)(plan)
@@ -199,65 +199,48 @@ app.command("run-batch-job", section=CLOUD)(run_batch_job)
 app.add_typer(jobs, name="jobs", rich_help_panel=CLOUD)
 
 
-@app.command(section=MODELS)
-def models(
-    json_output: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
-) -> None:
-    """List the model profiles: parameters, license, GPU memory, and what each returns."""
-    import json
-
-    from llm_ocr.models.catalog import all_profiles
-    from llm_ocr.report.models import profile_facts, render_profiles
-
-    with errors():
-        profiles = all_profiles()
-        if json_output:
-            typer.echo(json.dumps([profile_facts(one) for one in profiles.values()], indent=2))
-        else:
-            terminal().print(render_profiles(profiles))
-
-
+app.command(section=MODELS)(models)
 app.command(section=MODELS)(schemas)
 
 
-@app.command(section=LOOK)
-@takes({"staging": OUTPUT["staging"]}, ENV_FILE)
+@app.command(section=INSPECT)
+@with_options({"staging": OUTPUT["staging"]}, ENV_FILE)
 def status(
     out: Run,
     given: Given,
-    json_output: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show a run's progress, pages by status, speed and time left, from any machine."""
+    """Show the progress of a run, pages by status, speed and time left; works on any machine."""
     import json
     from dataclasses import asdict
 
     from llm_ocr.report.status import read_status, render_status
     from llm_ocr.settings import Settings
 
-    with errors():
-        found = read_status(out, Settings(**given).staging)
+    with handle_errors():
+        status_of_run = read_status(out, Settings(**given).staging)
         if json_output:
-            typer.echo(json.dumps(asdict(found), indent=2))
+            typer.echo(json.dumps(asdict(status_of_run), indent=2))
         else:
-            terminal().print(render_status(found))
+            stdout().print(render_status(status_of_run))
 
 
-@app.command(section=LOOK)
+@app.command(section=INSPECT)
 def view(
     out: Run,
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 0,
-    browser: Annotated[bool, typer.Option(help="Open the browser.")] = True,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the viewer in a browser.")] = True,
 ) -> None:
-    """Serve a run's folder on 127.0.0.1 and open its viewer; Ctrl-C ends it."""
+    """Serve a run's folder on 127.0.0.1 and open its viewer; press Ctrl-C to stop."""
     from llm_ocr.report.viewer_server import serve
 
-    with errors():
-        serve(out, port, browser, terminal().print)
+    with handle_errors():
+        serve(out, port, browser, stdout().print)
 
 
 @app.command(section=MODELS)
 def version() -> None:
-    """Print the version, as --version does."""
+    """Print the version, like --version."""
     print_version(True)
 
 
@@ -284,7 +267,7 @@ def _execute(
                 inputs, out, chosen, stages=stages, update=update, notify=notify, executor=executor
             )
 
-    show(given, json_logs, work)
+    run_command(given, json_logs, work)
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ from llm_ocr.platforms.costs.estimates import price_per_hour
 from llm_ocr.platforms.costs.prices import UnknownPriceError
 from llm_ocr.platforms.uploads import UploadedFile, plan_uploads
 from llm_ocr.report.sessions import read_sessions, total_cost
-from llm_ocr.settings import Settings, gathered
+from llm_ocr.settings import Settings, gather_settings
 from llm_ocr.storage.hub_address import run_uri
 from llm_ocr.storage.store import StorageError, open_store
 
@@ -114,7 +114,7 @@ def create_job(
     read or write.
     """
     check_launch(request)
-    given = gathered(settings)
+    given = gather_settings(settings)
     # `parse` takes it as an argument.
     given.pop("record_schema", None)
     chosen = Settings(**given, record_schema=request.schema)
@@ -161,7 +161,7 @@ def job_spec(
     """
     for uri in (*inputs, out):
         _check_reachable(uri)
-    given = gathered(settings)
+    given = gather_settings(settings)
     chosen = Settings(**given).model_copy(update=dict(changes))
     # Settings turns a password within an address into a key.
     names = dict.fromkeys([*given, "api_key", "fallback_api_key"])
@@ -191,7 +191,7 @@ def with_price_per_hour(
     `prices` is a user's file. Raises TomlFileError, and UnknownPriceError if a budget needs the
     price.
     """
-    settings = gathered(settings)
+    settings = gather_settings(settings)
     if settings.get("price_per_hour") is not None:
         return dict(settings)
     prices = prices or (Path(settings["prices"]) if settings.get("prices") else None)
@@ -207,7 +207,7 @@ def with_price_per_hour(
 def check_budget(out: str, settings: Mapping[str, Any]) -> None:
     """Raises BudgetExceededError if the run at `out` has used up its budget, as far as this
     machine can see; the workers check it themselves."""
-    chosen = Settings(**gathered(settings))
+    chosen = Settings(**gather_settings(settings))
     limit = chosen.max_cost
     if limit is None:
         return

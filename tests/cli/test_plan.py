@@ -112,8 +112,8 @@ def test_a_broken_pdf_among_others_is_told(inputs: Path) -> None:
         (["IN", "--model", "olmocr-2"], "the speed of olmocr-2 is not known"),
         (["IN", "--prices", "nowhere.toml"], "nowhere.toml: can't be read"),
         (["IN", "--pages", "7-9"], "no page that --pages selects"),
-        ([], "name what to read"),
-        (["--update-throughput", "IN"], "needs the file to write"),
+        ([], "give an INPUT to estimate"),
+        (["--update-throughput", "IN"], "requires --throughput, the file to write"),
         (["--update-throughput", "IN", "--throughput", "OUT"], "holds no run with sessions"),
     ],
 )

@@ -121,11 +121,11 @@ def test_the_command_exits_with_5_and_with_a_larger_budget_goes_on(
     assert summary["pages_by_status"]["ok"] == PAGES
     refused = llm_ocr("run", inputs, "--out", tmp_path / "other", "--max-cost", "5")
     assert refused.returncode == 2
-    assert "--max-cost: give --price-per-hour too" in refused.stderr
+    assert "--max-cost: it requires --price-per-hour" in refused.stderr
 
 
 def test_without_a_price_it_is_refused() -> None:
-    with pytest.raises(ValidationError, match="give --price-per-hour too"):
+    with pytest.raises(ValidationError, match="it requires --price-per-hour"):
         Settings(max_cost=3.0)
     with pytest.raises(ValidationError, match="greater than 0"):
         Settings(max_cost=0.0, price_per_hour=1.0)

@@ -7,15 +7,11 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from llm_ocr.cli import options
+from llm_ocr.cli.options import settings_options
 from llm_ocr.pipeline.command import WITHOUT_OPTION, reproduce_command
-from llm_ocr.settings import Settings
+from llm_ocr.settings import GROUPS, Settings
 
 ALL = ("extract", "describe", "assemble")
-GROUPS = (
-    options.PAGES, options.MODEL, options.DESCRIBE, options.SERVER, options.LAUNCH,
-    options.VLLM, options.RECORD, options.ASKING, options.RUN, options.OUTPUT, options.PRICES,
-)  # fmt: skip
 
 
 def command(*inputs: str, **settings: Any) -> str:  # noqa: ANN401
@@ -33,7 +29,7 @@ def test_what_was_chosen_is_said_and_nothing_else() -> None:
 
 
 def test_every_setting_is_an_option_of_run_or_known_to_be_none() -> None:
-    known = {name for group in GROUPS for name in group}
+    known = {name for group in GROUPS for name in settings_options(group)}
     secret = {
         name for name, one in Settings.model_fields.items() if "SecretStr" in str(one.annotation)
     }

@@ -67,7 +67,7 @@ def test_a_job_that_is_waited_for_elsewhere_and_its_log_followed(
     with serving_beside() as engine:
         with_engine(batch.account, engine.base_url)
         launch = ("launch", "aws-batch", place, "--out", out, "--gpu", "none", *SHARED)
-        printed(llm_ocr(*launch), ["is submitted"])
+        printed(llm_ocr(*launch), ["submitted"])
         (made,) = batch.submissions.values()
         followed = llm_ocr("jobs", "logs", "aws-batch", made.id, "--follow")
         assert llm_ocr("jobs", "wait", "aws-batch", made.id).returncode == 0

@@ -127,7 +127,7 @@ def test_who_may_not_or_cannot_ask_is_told(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--gpu", "h100"], "--gpu h100: aws-batch has l4, l40s; or give none"),
+        (["--gpu", "h100"], "--gpu h100: aws-batch has l4, l40s, or none"),
         (["--gpu", "l40s"], "llm-ocr-l40s: there is no such queue in us-east-1"),
         (["--queue", "other"], "other: there is no such queue"),
         (["--definition", "other"], "other: there is no such job definition"),

@@ -95,7 +95,7 @@ def test_the_commands_do_what_they_say(platform: str, tmp_path: Path) -> None:
             continue
         done = aws(*arguments) if program == "aws" else llm_ocr(*arguments)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
-        if found := re.match(r"(\S+) is submitted", done.stdout):
+        if found := re.match(r"(\S+) submitted", done.stdout):
             values["JOB"] = found[1]
         if arguments[:2] == ["batch", "submit-job"]:
             values["JOB"] = done.stdout.strip()

@@ -67,7 +67,7 @@ def test_the_commands_of_the_readme_do_a_run_whose_killed_task_is_begun_again(
         done = cloud.shell(command, **given)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         printed[command] = done.stdout
-        if " is submitted" in done.stdout:
+        if " submitted. " in done.stdout:
             given["JOB"] = done.stdout.split()[0]
             # The job that has done it all is what the rest is about.
             cloud.shell("llm-ocr jobs wait cloud-run $JOB", **given)

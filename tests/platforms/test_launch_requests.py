@@ -160,7 +160,7 @@ def test_settings_go_along_wherever_they_come_from(nobody: Path, platform: str) 
     }
     for name in ("PASSWORD", "API_KEY", "BASE_URL", "VLLM_ARGS"):
         # On AWS Batch the job definition names them, and a launch is held against that.
-        assert f"LLM_OCR_{name}" in (secrets or done.stderr.partition("secrets that the tasks")[2])
+        assert f"LLM_OCR_{name}" in (secrets or done.stderr.partition("Secrets that the tasks")[2])
     assert not [one for one in SECRETS if one in done.stdout + done.stderr]
     assert f"{file}: read LLM_OCR_SHARD_PAGES" in done.stderr
 

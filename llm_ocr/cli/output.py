@@ -1,9 +1,8 @@
-"""What a command shows of its work, and how it ends when that fails."""
+"""What a command prints, and the exit code it ends with."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -16,80 +15,60 @@ if TYPE_CHECKING:
     from llm_ocr.settings import Settings
 
 
-def listed(given: dict[str, Any], name: str, default: str) -> list[str]:
-    """The values of an option that takes several, with commas or given again."""
+def parse_list(given: dict[str, Any], name: str, default: str) -> list[str]:
+    """The values of a repeatable option, each of which may be comma-separated; removes it from
+    `given`."""
     values: list[str] = given.pop(name, None) or [default]
-    return [one.strip() for value in values for one in value.split(",") if one.strip()]
+    return [item.strip() for value in values for item in value.split(",") if item.strip()]
 
 
-def show(
+def run_command(
     given: dict[str, Any], json_logs: bool, work: "Callable[[Settings, Notify], Summary]"
 ) -> None:
-    """Do `work` with the settings that were given, show it, and the summary it ends with."""
+    """Do `work` with the given settings; show its progress, its summary and its outputs."""
     from llm_ocr.pipeline.progress import watch
     from llm_ocr.report.summary import render_summary
     from llm_ocr.settings import Settings
 
-    _load_pyarrow_without_pandas()
-    console = terminal()
-    with errors():
+    console = stdout()
+    with handle_errors():
         settings = Settings(**given)
         with watch(console, json_logs) as notify:
             summary = work(settings, notify)
         if not json_logs:
             console.print(render_summary(summary))
-            for place, what in _outputs(summary.out):
-                console.print(f"{place}  {what}", highlight=False, soft_wrap=True)
+            for place, content in _outputs(summary.out):
+                console.print(f"{place}  {content}", highlight=False, soft_wrap=True)
     if summary.failed_ratio > settings.max_failed_ratio:
         raise typer.Exit(1)
 
 
-def _load_pyarrow_without_pandas() -> None:
-    """Load pyarrow such that its first array does not load pandas, which takes a second where it is
-    installed. What imports pandas later, as a user's schema may, still gets it."""
-    import pyarrow
-
-    if "pandas" not in sys.modules:
-        sys.meta_path.insert(0, _NoPandas)
-        try:
-            pyarrow.array([], pyarrow.null())
-        finally:
-            sys.meta_path.remove(_NoPandas)
-
-
-class _NoPandas(MetaPathFinder):
-    """Finds no pandas, whether it is installed or not."""
-
-    @classmethod
-    def find_spec(cls, name: str, *_: object) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name=name)
-
-
 def _outputs(out: str) -> Iterator[tuple[str, str]]:
-    """What a run left for people to open."""
+    """The outputs of a run that people open, and what each is."""
     from llm_ocr.storage.store import open_store
 
     store = open_store(out)
-    for name, what in (
-        ("index.html", "the viewer: pages beside their Markdown"),
-        ("markdown", "one Markdown file a document, with its figures"),
-        ("records", "the records, as JSON lines, CSV and Parquet"),
-        ("data", "the tables, as Parquet"),
+    for name, content in (
+        ("index.html", "viewer: pages next to their Markdown"),
+        ("markdown", "one Markdown file per document, plus its figures"),
+        ("records", "records as JSON lines, CSV and Parquet"),
+        ("data", "tables as Parquet"),
     ):
         if store.exists(name) or any(True for _ in store.list(name)):
-            yield f"{store.uri}/{name}", what
+            yield f"{store.uri}/{name}", content
 
 
-def terminal() -> "Console":
+def stdout() -> "Console":
+    """A console on standard output."""
     from rich.console import Console
 
     return Console(stderr=False)
 
 
 @contextmanager
-def errors() -> Iterator[None]:
-    """Expected errors as one message and an exit code; anything else is a bug and shows whole."""
+def handle_errors() -> Iterator[None]:
+    """Print expected errors as one message and exit with their code; an unexpected one is a bug,
+    and its traceback is shown."""
     from pydantic import ValidationError
 
     from llm_ocr.env_file import EnvFileError
@@ -118,13 +97,13 @@ def errors() -> Iterator[None]:
     except ValidationError as error:
         for problem in error.errors():
             option = "--" + "-".join(str(part) for part in problem["loc"]).replace("_", "-")
-            said = problem["msg"].removeprefix("Value error, ")
-            # What several options say together names them itself.
-            say(f"{option}: {said}" if problem["loc"] else said)
+            message = problem["msg"].removeprefix("Value error, ")
+            # A problem of several options together names them itself.
+            warn(f"{option}: {message}" if problem["loc"] else message)
         raise typer.Exit(2) from error
     except MissingExtraError as error:
-        # Before the errors of engines, stores and platforms, of which each kind is one.
-        say(str(error))
+        # First: it may also be an error of an engine, a store or a platform.
+        warn(str(error))
         raise typer.Exit(2) from error
     except (
         BatchJobError,
@@ -144,36 +123,36 @@ def errors() -> Iterator[None]:
         TomlFileError,
         RunInUseError,
     ) as error:
-        say(str(error))
+        warn(str(error))
         raise typer.Exit(2) from error
     except WrongServerError as error:
-        say(str(error))
+        warn(str(error))
         raise typer.Exit(2) from error
     except EngineFailedError as error:
-        say(f"The engine failed: {error}")
+        warn(f"The engine failed: {error}")
         raise typer.Exit(3) from error
     except (ClusterError, PlatformError) as error:
-        say(str(error))
+        warn(str(error))
         raise typer.Exit(3) from error
     except (StorageError, CountMismatchError) as error:
-        say(f"Stopped: {error}")
+        warn(f"Stopped: {error}")
         raise typer.Exit(4) from error
     except BudgetExceededError as error:
-        say(f"Stopped: {error}")
+        warn(f"Stopped: {error}")
         raise typer.Exit(5) from error
     except KeyboardInterrupt as error:
-        say("Stopped: the same command goes on")
+        warn("Interrupted: run the same command again to resume.")
         raise typer.Exit(130) from error
     except StoppedError as error:
-        say(f"Stopped: {error}")
+        warn(f"Stopped: {error}")
         raise typer.Exit(143 if error.preempted else 130) from error
 
 
-def note(event: object) -> None:
-    """Show an event where nothing else is shown."""
-    say(str(getattr(event, "text", event)))
+def warn_event(event: object) -> None:
+    """Print an event on standard error, where no progress is shown."""
+    warn(str(getattr(event, "text", event)))
 
 
-def say(message: str) -> None:
-    """Tell a message on standard error."""
+def warn(message: str) -> None:
+    """Print a message on standard error."""
     print(message, file=sys.stderr)  # noqa: T201

@@ -1,0 +1,66 @@
+"""`llm-ocr check` and `llm-ocr engine`: a server or an engine without a run."""
+
+from typing import Annotated, Any
+
+import typer
+
+from llm_ocr.cli.options import ENGINE, ENV_FILE, MODEL, SERVER, with_options
+from llm_ocr.cli.output import handle_errors, stdout, warn_event
+
+
+@with_options(MODEL, SERVER, ENGINE, ENV_FILE)
+def check(given: dict[str, Any]) -> None:
+    """Test a server, or an engine started for the test, on known pages."""
+    from llm_ocr.pipeline.engine_commands import check_target
+    from llm_ocr.pipeline.progress import watch
+    from llm_ocr.settings import Settings
+
+    console = stdout()
+    with handle_errors():
+        with watch(console, False) as notify:
+            target, findings = check_target(Settings(**given), notify)
+        console.print(target)
+        for finding in findings:
+            result = (
+                f"[red]{finding.problem}[/]"
+                if finding.problem
+                else f"as expected, {finding.seconds:.1f} s"
+            )
+            console.print(f"  {finding.probe}: {result}", highlight=False)
+    if any(finding.problem for finding in findings):
+        raise typer.Exit(2)
+
+
+@with_options(MODEL, ENGINE, ENV_FILE)
+def engine(
+    given: dict[str, Any],
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 127.0.0.1 accepts only this machine.")
+    ] = "127.0.0.1",
+    model_name: Annotated[
+        str | None, typer.Option(help="Model name that the embedded engine reports.")
+    ] = None,
+    print_command: Annotated[
+        bool,
+        typer.Option(
+            "--print-command",
+            help="Print the engine's command, with a reason for each argument, and exit.",
+        ),
+    ] = False,
+) -> None:
+    """Start an engine alone, for curl or --base-url; press Ctrl-C to stop it."""
+    import os
+
+    from llm_ocr.pipeline.engine_commands import describe_command, engine_command
+    from llm_ocr.settings import Settings
+
+    with handle_errors():
+        settings = Settings(**given)
+        if print_command:
+            typer.echo(describe_command(settings, host, port))
+            return
+        command = engine_command(settings, warn_event, model_name)
+    argv = [*command.argv, "--host", host, "--port", str(port)]
+    stdout().print(f"{command.name} will be available at http://{host}:{port}/v1.")
+    os.execve(argv[0], argv, {**os.environ, **command.env})

@@ -11,6 +11,7 @@ import pytest
 from llm_ocr.env_file import REFUSED, variable_of
 from llm_ocr.settings import Settings
 from tests import documents
+from tests.processes import run_module
 from tests.servers.chat import serving_beside
 
 # Not what the tests' own environment has.
@@ -18,17 +19,11 @@ SECRET = "planted-key-0123456789"
 
 
 def llm_ocr(
-    folder: Path, *arguments: object, command: str = "llm-ocr", **environment: str
+    folder: Path, *arguments: object, **environment: str
 ) -> "subprocess.CompletedProcess[str]":
     """What a user types in a folder."""
-    return subprocess.run(
-        [str(Path(sys.executable).with_name(command)), *map(str, arguments)],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    settings = {**os.environ, **environment}
+    return run_module("llm_ocr", *arguments, cwd=folder, env=settings, timeout=240)
 
 
 @pytest.fixture
@@ -84,8 +79,9 @@ def test_no_python_beside_the_scans_is_run(scans: Path, tmp_path: Path, command:
     """Not in place of a module that the engine, its supervisor or a page's worker imports."""
     for name in ("signal", "queue", "aiohttp", "PIL", "llm_ocr"):
         (scans / f"{name}.py").write_text(f"open({str(tmp_path / 'was_run')!r}, 'w')\n")
+    program = Path(sys.executable).with_name(command)
     words = ("run", "page.png", "--engine", "embedded", "--no-describe", "--out", tmp_path / "out")
-    done = llm_ocr(scans, *words, command=command)
+    done = subprocess.run([program, *words], cwd=scans, capture_output=True, text=True, timeout=240)
     assert not (tmp_path / "was_run").exists(), done.stderr
     assert done.returncode == 0, done.stderr
 

@@ -18,20 +18,15 @@ import pytest
 from aiohttp import web
 
 from tests import documents
+from tests.processes import run_module
 from tests.servers.chat import ChatServer, answer, at_once, prompt_of, refusal, serving_beside
 
 LLM_OCR = [sys.executable, "-m", "llm_ocr"]
 
 
 def llm_ocr(*arguments: object, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*LLM_OCR, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120", **environment},
-    )
+    settings = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120", **environment}
+    return run_module("llm_ocr", *arguments, env=settings)
 
 
 @pytest.fixture

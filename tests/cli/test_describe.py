@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from aiohttp import web
 
 from llm_ocr import load_descriptions
 from tests import documents
+from tests.processes import run_module
 from tests.servers.chat import FIGURE, ChatServer, answer, prompt_of, serving_beside
 
 TABLE = "<table><tr><td>River</td><td>m</td></tr><tr><td>Inn</td><td>2</td></tr></table>"
@@ -40,14 +40,8 @@ def inputs(tmp_path: Path) -> Path:
 
 
 def llm_ocr(*arguments: object, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "llm_ocr", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "160", **environment},
-    )
+    settings = {**os.environ, "NO_COLOR": "1", "COLUMNS": "160", **environment}
+    return run_module("llm_ocr", *arguments, env=settings)
 
 
 def said(done: "subprocess.CompletedProcess[str]") -> str:

@@ -2,13 +2,12 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from llm_ocr.parsing.loading import BUILT_IN, load_schema
+from tests.processes import run_module
 
 PAGE = (Path(__file__).parents[2] / "docs" / "parse.md").read_text("utf-8")
 
@@ -44,14 +43,7 @@ def test_its_own_check_of_the_number_is_made(file: Path) -> None:
 
 
 def test_the_command_of_the_page_shows_the_schema(file: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "llm_ocr", "schemas", file.name],
-        cwd=file.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = run_module("llm_ocr", "schemas", file.name, cwd=file.parent)
     assert done.returncode == 0, done.stderr
     assert "Versanddatum" in done.stdout
     assert "A delivery note of our warehouse." in done.stdout

@@ -1,8 +1,6 @@
 """Runs whose small files were merged: the same rows, and everything else can still be done."""
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from llm_ocr.settings import Settings
 from llm_ocr.storage.store import RunInUseError, open_store
 from llm_ocr.tables.schema import SCHEMAS
 from tests import documents
+from tests.processes import run_module
 from tests.runs import files, tables
 from tests.servers.chat import ChatServer, serving_beside
 from tests.servers.moody import Moody
@@ -171,8 +170,7 @@ DIES = [
 
 @pytest.mark.parametrize("point", DIES)
 def test_killed_it_loses_nothing_and_the_next_ends_it(small: Path, out: Path, point: str) -> None:
-    command = [sys.executable, "-m", "tests.pipeline.dying_compact", str(out), point]
-    killed = subprocess.run(command, capture_output=True, text=True, check=False)
+    killed = run_module("tests.pipeline.dying_compact", out, point)
     assert killed.returncode == -9, killed.stderr
     assert tables(str(out)) == tables(str(small))
     compact_run(out)
@@ -197,14 +195,8 @@ def test_a_retry_that_is_killed_as_it_splits_files(
     compact_run(out)
     moody.refused = set()
     try:
-        command = [sys.executable, "-m", "tests.pipeline.dying_retry"]
         for now, ends in ((point, -9), ("never", 0)):
-            done = subprocess.run(
-                [*command, str(out), server.base_url, now],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            done = run_module("tests.pipeline.dying_retry", out, server.base_url, now)
             assert done.returncode == ends, done.stderr
     finally:
         moody.refused = {4}

@@ -1,8 +1,6 @@
 """Runs over datasets: the same pages from anywhere, each once, and no more read than is due."""
 
 import json
-import subprocess
-import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from llm_ocr.storage.store import open_store
 from llm_ocr.tables.plan import SettingsMismatchError
 from llm_ocr.tables.schema import Row
 from tests import documents, shards
+from tests.processes import run_module
 from tests.servers.chat import ChatServer, prompt_of, serving_beside
 from tests.servers.front import in_front_of
 
@@ -120,9 +119,8 @@ def test_a_run_that_is_killed_is_gone_on_with(tmp_path: Path, point: str) -> Non
     shards.samples(source / "b.tar", 7)
 
     def once(out: str, server: ChatServer, point: str) -> int:
-        command = [sys.executable, "-m", "tests.pipeline.dying_run", str(source)]
-        command += [str(tmp_path / out), server.base_url, point]
-        return subprocess.run(command, check=False, timeout=120).returncode
+        to = (tmp_path / out, server.base_url, point)
+        return run_module("tests.pipeline.dying_run", source, *to).returncode
 
     with serving_beside() as server:
         assert once("killed", server, point) == -9

@@ -2,8 +2,6 @@
 
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from llm_ocr.report.status import read_status
 from llm_ocr.storage.store import open_store
 from llm_ocr.tables.read import read_table
 from tests.documents import pdf
+from tests.processes import run_module
 from tests.servers.chat import ChatServer, prompt_of, serving_beside
 
 # What differs between two runs over the same pages: times, and how often was asked.
@@ -46,10 +45,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_once(documents: Path, out: Path, server: ChatServer, point: str) -> int:
-    command = [sys.executable, "-m", "tests.pipeline.dying_run", str(documents), str(out)]
-    done = subprocess.run(
-        [*command, server.base_url, point], capture_output=True, text=True, check=False, timeout=120
-    )
+    done = run_module("tests.pipeline.dying_run", documents, out, server.base_url, point)
     assert done.returncode in (0, -9), done.stderr
     return done.returncode
 

@@ -1,8 +1,5 @@
 """Pages that ended badly are asked about again, and nothing else is."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ from llm_ocr.settings import Settings
 from llm_ocr.storage.store import open_store
 from llm_ocr.tables.commits import latest_generations
 from tests import documents
+from tests.processes import run_module
 from tests.servers.chat import (
     ChatServer,
     answer,
@@ -199,9 +197,8 @@ def test_a_retry_that_is_killed_goes_on_and_repeats_nothing(
 ) -> None:
     moody.refused = {4}
     moody.asked.clear()
-    command = [sys.executable, "-m", "tests.pipeline.dying_retry", str(out), server.base_url]
     for point in POINTS:
-        done = subprocess.run([*command, point], check=False, timeout=120, env={**os.environ})
+        done = run_module("tests.pipeline.dying_retry", out, server.base_url, point)
         assert done.returncode == -9, point
     again(out, server)
     assert moody.asked.count(1) + moody.asked.count(4) <= 4, "one is in flight at two of the kills"

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from llm_ocr.platforms.base import Job, JobSpec, Platform, wait
 from llm_ocr.report.status import read_status
 from llm_ocr.storage.store import open_store
 from tests import documents
+from tests.processes import run_module
 from tests.servers.aws import Account
 from tests.servers.chat import at_once
 
@@ -87,14 +87,8 @@ def assert_whole(out: str, count: int, pages: int = 1) -> None:
 
 
 def llm_ocr(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "llm_ocr", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200", **environment},
-    )
+    settings = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200", **environment}
+    return run_module("llm_ocr", *arguments, env=settings, timeout=240)
 
 
 def spec(*command: str, **fields: Any) -> JobSpec:  # noqa: ANN401

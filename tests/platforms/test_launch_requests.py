@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from llm_ocr import __version__
+from tests.processes import run_module
 
 PLATFORMS = ("hf-jobs", "sagemaker", "cloud-run", "aws-batch")
 # A key, a password and what is within an address, none of which may be seen anywhere.
@@ -49,14 +49,8 @@ def launch(
     clean = {name: value for name, value in os.environ.items() if not name.startswith(mine)}
     nowhere = {"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
     words = () if any(one.startswith("s3://") for one in arguments) else BOTH
-    return subprocess.run(
-        [sys.executable, "-m", "llm_ocr", "launch", platform, *words, *arguments],
-        cwd=home,
-        env={**clean, **nowhere, "NO_PROXY": "", "HOME": str(home), **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    settings = {**clean, **nowhere, "NO_PROXY": "", "HOME": str(home), **environment}
+    return run_module("llm_ocr", "launch", platform, *words, *arguments, cwd=home, env=settings)
 
 
 def requests_of(done: "subprocess.CompletedProcess[str]") -> list[dict[str, Any]]:

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +15,7 @@ from llm_ocr.tables.commits import Commit
 from llm_ocr.tables.counts import Counts, ItemResult
 from llm_ocr.tables.plan import Plan, PlannedDocument, Shard, write_plan
 from llm_ocr.tables.shards import ShardWriter
+from tests.processes import run_module
 
 
 @pytest.fixture
@@ -91,8 +90,7 @@ def test_it_is_printed(store: Store) -> None:
     commit(store, "extract", 0, 110)
     stage(store, 2, 5, 10)
     stage(store, 3, 1, STALLED_SECONDS + 10)
-    command = [sys.executable, "-m", "llm_ocr", "status", store.uri]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    said = run_module("llm_ocr", "status", store.uri).stdout
     assert "1 shard under way" in said
     assert "1 shard stalled" in said
     assert "pages/s, about 15 min left" in said

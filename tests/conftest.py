@@ -32,6 +32,18 @@ ENVIRONMENT = {
 settings.register_profile("patient", deadline=None, derandomize=True)
 settings.load_profile("patient")
 
+# Rooms whose tests take longest. They begin first: no worker shall be alone with one at the end.
+LONGEST = ("goldens", "pipeline", "cli", "platforms", "engines", "benchmarks")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        room = item.path.relative_to(ROOT / "tests").parts[0]
+        return LONGEST.index(room) if room in LONGEST else len(LONGEST)
+
+    items.sort(key=place)
+
+
 # A shell that runs this in the background has Ctrl-C ignored, and all that is started here would
 # ignore it too.
 signal.signal(signal.SIGINT, signal.default_int_handler)

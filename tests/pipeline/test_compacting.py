@@ -76,7 +76,7 @@ def visible(out: Path) -> dict[str, list[str]]:
 
 
 def test_the_files_are_few_and_the_rows_the_same(small: Path, out: Path) -> None:
-    done = CliRunner().invoke(app, ["compact", str(out)])
+    done = CliRunner().invoke(app, ["compact", str(out)], env={"COLUMNS": "200"})
     assert done.exit_code == 0, done.output
     assert f"{out}/data/pages: 6 files, now 1" in done.output.replace("\n", "")
     assert names(out, "pages") == names(out, "documents") == ["000000-to-000005.parquet"]

@@ -12,7 +12,7 @@ from llm_ocr.pipeline.partition import WorkerPartition
 from llm_ocr.report.sessions import SessionRecord
 from llm_ocr.settings import Settings
 
-# Seconds for pages that were asked about when the budget was used up, before they are dropped.
+# Seconds for pages in flight when the budget was used up, before they are dropped.
 DRAIN_SECONDS = 300.0
 # Seconds between two looks at the clock: a long sleep would not notice that the machine slept too.
 LOOK_SECONDS = 1.0

@@ -1,4 +1,4 @@
-"""One document in memory: a run of its own in a temporary folder, read back and removed."""
+"""Convert one document in memory: a run in a temporary folder, read back and removed."""
 
 import io
 import tempfile

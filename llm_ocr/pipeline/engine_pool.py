@@ -16,12 +16,12 @@ from llm_ocr.pipeline.retry_ladder import Endpoint, FallbackEndpoint, RetryLadde
 from llm_ocr.settings import Fallback, Settings
 from llm_ocr.stages.stage import ModelRef
 
-# A stand-in is no reason to wait long.
+# A fallback is not worth a long wait.
 STAND_IN_READY_SECONDS = 120.0
 
 
 class EnginePool:
-    """Holds the engine_session of the stage that runs, and the stand-ins once they were needed.
+    """Holds the session of the stage that runs, and fallbacks once they were needed.
 
     Two engines don't fit one GPU: that of the last stage ends before another starts.
     """

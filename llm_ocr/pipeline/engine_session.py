@@ -62,7 +62,7 @@ class EngineSession:
             timeout=settings.request_timeout,
             retry=RetryPolicy(busy_seconds=settings.busy_timeout),
             recover=self._recover,
-            # A server that somebody else started sends each token by itself.
+            # A server that the run did not start sends each token separately.
             streams=target.kind is EngineKind.VLLM,
         )
         self.engine: Engine | None = None
@@ -82,7 +82,7 @@ class EngineSession:
 
     @property
     def is_starting(self) -> bool:
-        """Whether nobody is there to ask yet, or again."""
+        """Whether the engine is starting, or being restarted."""
         return self._is_starting or (self.engine is not None and self.engine.is_down)
 
     @property
@@ -234,8 +234,8 @@ class EngineSession:
                 since = time.monotonic()
 
     async def _restart_if_frozen(self, engine: Engine) -> None:
-        """As `_restart_if_stalled`, for the embedded engine, which makes no tokens: a page may take
-        it long on a slow machine, and then it still answers whoever asks for its metrics."""
+        """As `_restart_if_stalled`, for the embedded engine, which counts no tokens: a page may
+        take long on a slow machine, and the engine still serves its metrics then."""
         traffic, before, since = self.client.traffic, (-1, -1), time.monotonic()
         while True:
             await asyncio.sleep(WATCH_SECONDS)

@@ -26,7 +26,7 @@ class ItemsDone:
 
 @dataclass(frozen=True)
 class ShardDone:
-    """A shard was committed and published; its items were told of before."""
+    """A shard was committed and published; its items were reported before."""
 
     stage: str
     shard: str

@@ -34,7 +34,7 @@ FOLDER = "tasks"
 # What a shard was asked whose commit is from before there were tasks: nothing was skipped.
 BEFORE: Mapping[str, str] = {Task.DESCRIBE.value: "@0"}
 OWN = "own"
-# Names stand in ids and file names, and sort as words.
+# Names are part of ids and file names, and sort as words.
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 TaskVersions = Mapping[str, str]
@@ -114,7 +114,7 @@ def committed_tasks(entry: CommitSummary) -> TaskVersions:
 
 
 def with_tasks(before: TaskVersions, wanted: TaskVersions) -> dict[str, str]:
-    """What a shard is to be asked by now; equal to `before` if nothing is new.
+    """What a shard has to be asked now; equal to `before` if nothing is new.
 
     The same question is new only if smaller figures are wanted than before.
     """

@@ -72,9 +72,9 @@ def reparse(
     progress: bool = True,
     executor: ExecutorFactory = LocalExecutor,
 ) -> Summary:
-    """Read the stored answers of the run at `out` with the parsers of this version; ask nobody.
+    """Parse the stored answers of the run at `out` with this version's parsers, without a model.
 
-    Pages that are read otherwise are written anew, and documents joined anew from them. Figures
+    Pages whose result changes are written again, and so are their documents. Figures
     whose boxes changed are cut from the sources, or else from the page images. Raises NoRunError.
     """
     given = settings or Settings()

@@ -53,7 +53,7 @@ def requested_records(settings: Settings) -> ParseSpec:
 
 
 def parse_stage(store: Store, settings: Settings, read_rows: ReadShard) -> ParseStage:
-    """The stage; what its records' columns are of is kept in the run."""
+    """The stage; the schema of its records' columns is stored in the run."""
     wanted = requested_records(settings)
     schema = wanted.schema
     save_user_schema(store, schema.schema_hash, schema.name, _author_schema(schema))

@@ -82,14 +82,14 @@ def parse(
 
 
 def _run_in(place: str, settings: Settings) -> Store | None:
-    """Where the run at a place is kept, if there is one."""
+    """The store of the run at a location, if there is one."""
     if not is_remote(place) and not os.path.isdir(os.path.expanduser(place)):
         return None
     try:
         store = open_destination(place, settings).store
         return store if store.exists(PLAN_PATH) else None
     except StorageError:
-        # No place of a run, such as the configuration of a dataset, or no bucket beside one.
+        # Not a run's location, such as the configuration of a dataset, or one without a bucket.
         if is_repository(place):
             return None
         raise

@@ -133,7 +133,7 @@ def _ready_shards(
 def _unchanged_descriptions(
     name: str, entry: CommitSummary, made_of: dict[str, int], asked: TaskVersions, store: Store
 ) -> frozenset[str]:
-    """Descriptions that answer what is asked, of pages that are what they were by then."""
+    """Descriptions that answer what is asked, of pages that have not changed since."""
     was, now = entry.inputs["extract"], made_of["extract"]
     pages = None if was == now else unchanged_since(store, "extract", name, was, now)
     before = committed_tasks(entry)
@@ -152,7 +152,7 @@ def _unchanged_descriptions(
 def _unchanged_records(
     name: str, entry: CommitSummary, made_of: dict[str, int], again: Collection[str], store: Store
 ) -> frozenset[str]:
-    """Records that are not to be made again, of pages that are what they were by then."""
+    """Records to keep, of pages that have not changed since."""
     was, now = entry.inputs["extract"], made_of["extract"]
     changed: set[str] = set()
     if was != now:
@@ -173,7 +173,7 @@ def read_shard(
 ) -> Iterator[Row]:
     """The rows of a shard in the generation that is known here, or else the newest.
 
-    Descriptions are left out that are of figures as they were before their page was read anew.
+    Descriptions of figures whose page was read again since are left out.
     """
     stage = TABLE_STAGE[table]
     generation = commit_index.committed(stage).get(shard)

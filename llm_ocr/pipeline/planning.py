@@ -74,7 +74,7 @@ async def make_plan(
 async def updated_plan(
     store: Store, settings: Settings, inputs: list[str], pool: RenderPool, notify: Notify
 ) -> Plan:
-    """As `make_plan`, with the documents that the inputs hold by now and the plan does not.
+    """As `make_plan`, plus the documents in the inputs that are not in the plan yet.
 
     Raises SettingsMismatchError with a choice of documents, which what is new would change.
     """

@@ -1,5 +1,5 @@
-"""A run's progress, for whoever watches it: bars on a terminal, lines by the clock where there is
-none, JSON lines, or a block of text in a notebook."""
+"""Show a run's progress: bars on a terminal, timed lines elsewhere, JSON lines, or a block of text
+in a notebook."""
 
 import json
 import logging
@@ -187,7 +187,7 @@ class Bars:
 
 
 class _Watched:
-    """What is going on, told by events and by the clock. Events come from several threads."""
+    """The state of a run from its events and the clock. Events come from several threads."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -74,7 +74,7 @@ class Reparsing:
         self._done.update(shards)
 
     def _choose(self, shard: str, plan: Plan, store: Store) -> frozenset[str] | None:
-        """Read the shard's answers anew; the pages that stay, or None if all do."""
+        """Parse the shard's answers again; returns the unchanged pages, or None if all are."""
         self._done.add(shard)
         kept: set[str] = set()
         chosen: list[ReparsedPage] = []

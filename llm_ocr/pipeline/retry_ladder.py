@@ -49,7 +49,7 @@ class Endpoint:
     ask: Ask
 
 
-# The stand-ins of a stage, each started when it is first needed. None: the item's own
+# The fallbacks of a stage, each started when it is first needed. None: the item's own
 # `read_without_model` at this place.
 FallbackEndpoint = Callable[[], Awaitable[Endpoint]] | None
 
@@ -110,7 +110,7 @@ class RetryLadder:
         return best
 
     def _is_acceptable(self, best: ModelResult) -> bool:
-        """Whether no stand-in could do better.
+        """Whether no fallback could do better.
 
         Without boxes an answer's text may be all there. An engine that generates nothing has held
         the page's own text against the page itself.
@@ -181,7 +181,7 @@ async def _ask(
     if not prompt_requests:
         return None
     asking = [_answer(one, endpoint, usage, priority) for one in prompt_requests]
-    # All of them end before the first failure is told, so that all are counted.
+    # All of them end before the first failure is raised, so that all are counted.
     ended = await asyncio.gather(*asking, return_exceptions=True)
     failures = [one for one in ended if isinstance(one, BaseException)]
     if failures:
@@ -217,7 +217,7 @@ def _is_full(best: ModelResult) -> bool:
 def _told(
     fallback: ModelResult, best: ModelResult | None, refused: PageError | None
 ) -> ParsedAnswer:
-    """The stand-in's reading, with a note on why it was needed."""
+    """The fallback's result, with a note on why it was needed."""
     why = refused.message if refused else best.verdict.why if best else ""
     parsed = fallback.parsed
     return ParsedAnswer(parsed.blocks, (f"the model's own answer: {why}", *parsed.notes))

@@ -1,10 +1,10 @@
-"""Retries: which pages of a finished or unfinished run are asked about again.
+"""Plan retries: which pages of a finished or unfinished run are read again.
 
     retries/NUMBER.json            what was asked for, and which generation of which shards it found
     retries/NUMBER/WORKER          of several workers, one that took part
 
 A retry is done when all its shards have moved on from those generations, and later stages with
-them; until then the same command goes on with it, and afterwards it begins another one.
+them. Until then the same command resumes it; afterwards the command starts another one.
 """
 
 import json
@@ -97,7 +97,7 @@ class Retry:
 def open_retry(
     store: Store, commit_index: CommitIndex, plan: Plan, wanted: PageFilter, share: WorkerPartition
 ) -> Retry | None:
-    """The retry to go on with, or a new one; None where there is nothing to retry."""
+    """The retry to resume, or a new one; None where there is nothing to retry."""
     while True:
         last = _last(store)
         if (
@@ -118,7 +118,7 @@ def open_retry(
 
 
 def _may_join(store: Store, retry: Retry, is_done: bool, share: WorkerPartition) -> bool:
-    """Whether this worker goes on with the retry; one that comes late finds it done.
+    """Whether this worker joins the retry; one that comes late finds it done.
 
     A worker who took part in a finished one wants another.
     """
@@ -175,7 +175,7 @@ class Retrying:
         ]
 
     def expected(self, work: ShardTask) -> int:
-        """How many pages of a shard are asked about, as its commit says."""
+        """How many pages of a shard are retried, according to its commit."""
         counts, wanted = (
             self._commit_index.entries("extract")[work.shard.name].counts,
             self._retry.wanted,

@@ -179,7 +179,7 @@ class RemoteShardWorker:
 
 
 def _nothing_left(store: Store) -> None:
-    """`ShardTask.kept` of a shard with nothing left to do."""
+    """`ShardTask.unchanged_ids` of a shard with nothing left to do."""
 
 
 class _WarningsAsNotes(logging.Handler):

@@ -234,7 +234,7 @@ class StageRunner(Generic[AnyItem]):
                     await opened.stage()
 
     async def _flush(self) -> None:
-        """Rows that are there go first: nobody knows how long a platform waits."""
+        """Stage finished rows first: platforms don't say how long they wait."""
         finishing = set(self._finishing)
         try:
             await self._stage_all()
@@ -259,7 +259,7 @@ class _ShardState:
         self._staging = asyncio.Lock()
 
     async def stage(self) -> None:
-        """Write what is held as a part; to its end, also when the one who waits is cancelled."""
+        """Write the pending rows as a part, completely even if the caller is cancelled."""
         await asyncio.shield(_watched(self._stage()))
 
     async def _stage(self) -> None:

@@ -104,7 +104,7 @@ def resume(
     progress: bool = True,
     executor: ExecutorFactory = LocalExecutor,
 ) -> Summary:
-    """Run stages over the run that stands in `out`; raises NoRunError where there is none."""
+    """Run stages over the existing run in `out`; raises NoRunError where there is none."""
     with shown(notify, progress) as tell:
         return Worker(str(out), settings or Settings(), tell, executor).run(None, stages)
 
@@ -135,7 +135,7 @@ class Worker:
         self._wanted: RequestedTasks = {}
 
     def run(self, inputs: list[str] | None, stages: Sequence[str]) -> Summary:
-        """Do what is due of `stages`; `inputs` None takes the plan that stands."""
+        """Do what is pending of `stages`; `inputs` None uses the existing plan."""
         self._wanted = requested_tasks(self._settings, stages)
         alone = self._store.exclusive_lock() if self._share.count == 1 else nullcontext()
         with alone:
@@ -176,7 +176,7 @@ class Worker:
         return await asyncio.to_thread(self._account, plan, ordered)
 
     async def _within(self, stop: CancellationToken) -> AbstractAsyncContextManager[None]:
-        """What --max-cost leaves for this session, kept to."""
+        """Enforce what --max-cost leaves for this session."""
         budget: Budget | None = None
         if self._settings.max_cost is not None:
             sessions = await asyncio.to_thread(read_sessions, self._store)

@@ -65,7 +65,7 @@ class DescribeStage:
 
 
 def _share(figure: Row, page_area: float) -> float:
-    """How much of its page a figure takes, 0..1; all of a page whose size nobody knows."""
+    """The share of its page that a figure takes, 0..1; 1 where the page's size is unknown."""
     across, down = figure["x2"] - figure["x1"], figure["y2"] - figure["y1"]
     return float(across * down / page_area) if page_area else 1.0
 

@@ -1,4 +1,4 @@
-"""A page on its way: rendered, asked about, read and cut, then rows."""
+"""Process one page: render it, ask the model, read the answer, cut figures, build rows."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Pages put one after another: paragraphs and tables that a page break cut are made whole."""
+"""Join pages: make paragraphs and tables whole that a page break cut."""
 
 import math
 import re
@@ -123,7 +123,7 @@ def _extent(page: Sequence[MarkdownBlock]) -> tuple[float, float]:
 
 
 def _join_text(whole: list[MarkdownBlock], page: list[MarkdownBlock]) -> bool:
-    """Append `page` to `whole` if its first paragraph goes on from the last one's end."""
+    """Append `page` to `whole`, joining its first paragraph if it continues the last one."""
     last = _past_floats(whole, range(len(whole) - 1, -1, -1))
     first = _past_floats(page, range(1, len(page)))
     if last is None or first is None:

@@ -1,4 +1,4 @@
-"""One document, or one page, on its way to a record."""
+"""Parse one document, or one page, into a record."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ from llm_ocr.stages.stage import (
 from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.schema import Row
 
-# Who asks about a part, as well as can be.
+# Gets the best result for a chunk.
 Best = Callable[[ModelItem, Usage], Awaitable[ModelResult | None]]
 
 
@@ -77,7 +77,7 @@ class ParseSpec:
 
     @cached_property
     def defaults(self) -> Mapping[str, object]:
-        """Values that stand in every record of which nothing else is known, by path."""
+        """The schema's default values, by path."""
         return dict(leaves(self.schema.validate({}).fields))
 
 
@@ -90,7 +90,7 @@ class RecordResult(ModelResult):
 
 
 class RecordItem:
-    """One document, or one page, on its way to a record."""
+    """Parse one document, or one page, into a record."""
 
     def __init__(self, record_id: str, pages: Iterable[Row], wanted: ParseSpec) -> None:
         self._record_id, self._wanted = record_id, wanted
@@ -106,9 +106,9 @@ class RecordItem:
     async def read(
         self, best: Best, places: Window, profile: ModelProfile, usage: Usage
     ) -> ModelResult:
-        """Each part asked about in a place of its own, as `best` does it, and made one record.
+        """Ask about each chunk in its own slot, through `best`, and merge the answers to a record.
 
-        A part about which nobody could be asked is missing in it. Raises PageError where all are.
+        A chunk that got no answer is missing from it. Raises PageError where all are.
         """
 
         async def one(part: Chunk) -> ModelResult | None:
@@ -124,7 +124,7 @@ class RecordItem:
         if len(parts) == 1:
             ended: list[ModelResult | BaseException | None] = [await one(parts[0])]
         else:
-            # All of them end before a failure is told, so that all are counted.
+            # All of them end before a failure is raised, so that all are counted.
             ended = await asyncio.gather(*map(one, parts), return_exceptions=True)
         failures = [one for one in ended if isinstance(one, BaseException)]
         grave = [one for one in failures if not isinstance(one, PageError)]

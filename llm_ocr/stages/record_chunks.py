@@ -45,7 +45,7 @@ class ChunkResult(ModelResult):
 
 
 class ChunkItem:
-    """A part that a model is asked about."""
+    """A chunk that a model is asked about."""
 
     def __init__(self, part: Chunk, schema: Schema) -> None:
         self.part = part
@@ -89,7 +89,7 @@ class ChunkItem:
         return self._last is not None and self._last.verdict.flaw is Flaw.CUT
 
     def _room(self, profile: ModelProfile, wanted: int) -> int:
-        """Tokens for an answer, beside the prompt as the server counted it."""
+        """Tokens left for an answer, after the prompt as the server counted it."""
         taken = self._last.answer.prompt_tokens if self._last and self._last.answer else 0
         return min(wanted, profile.serving.max_model_len - taken - _SPARE)
 
@@ -121,7 +121,7 @@ class ChunkItem:
 
 
 def text_budget(profile: ModelProfile) -> int:
-    """Characters of text that a model can be shown beside a page's image, and answer about."""
+    """Characters of text that fit a request with a page's image and leave room for an answer."""
     left = profile.serving.max_model_len - profile.prompt(Task.PARSE).max_tokens - _BESIDE
     return max(2_000, min(CHUNK_CHARACTERS, left * _TOKEN_CHARACTERS))
 

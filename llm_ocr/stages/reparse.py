@@ -1,4 +1,4 @@
-"""Reparse: stored answers are read anew by a newer parser, without asking anyone."""
+"""Reparse: parse stored answers again with a newer parser, without a model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -146,7 +146,7 @@ class ReparsedItem:
         return item_result(self.item_id, rows["pages"][0], rows)
 
     def failure(self, error: PageError, usage: Usage) -> ItemResult:
-        """What stood stands."""
+        """Keep the old rows."""
         before = self.reading.before
         return replace(item_result(self.item_id, before, {}), is_unimproved=True)
 

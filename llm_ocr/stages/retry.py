@@ -1,4 +1,4 @@
-"""Retry: pages that ended badly are asked about again, and the better of both readings stands."""
+"""Retry: read pages that failed or are doubtful again; keep the better of both results."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -45,7 +45,7 @@ class RetryStage:
         for row in await asyncio.to_thread(self.chosen, shard.name):
             chosen.setdefault(row["doc_id"], {})[row["page_number"]] = row
         for planned in shard.documents:
-            # Of rows those alone are read anew that have such a page.
+            # Only the rows of a dataset that have such a page are read again.
             wanted = chosen.keys()
             async for document, wrong in self.extract.pool.rows(planned.document, wanted):
                 async for item in self._again(document, wrong, chosen[document.doc_id], done):
@@ -81,7 +81,7 @@ class RetryStage:
 
 @dataclass(frozen=True)
 class RetriedItem:
-    """A page that was asked about before, and the row that came of it."""
+    """A page that was read before, and the row of that result."""
 
     page: PageItem
     before: Row

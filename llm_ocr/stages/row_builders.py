@@ -105,7 +105,7 @@ def block_of(row: Row) -> Block:
 
 
 def evidence_row(one: Evidence) -> dict[str, object]:
-    """Where a value of a record stands, as the table has it."""
+    """The location of a record's value, as a row."""
     box = vars(one.box) if one.box else dict.fromkeys(("x1", "y1", "x2", "y2"))
     plain = {key: value for key, value in vars(one).items() if key != "box"}
     return {**plain, "matched": one.matched.value if one.matched else None, **box}

@@ -194,7 +194,7 @@ def outcome_columns(
 
 
 def item_result(item_id: str, row: Row, rows: dict[str, Sequence[Row]]) -> ItemResult:
-    """The result whose status and costs stand in `row`, the item's own row."""
+    """The result with the status and usage in `row`, the item's own row."""
     return ItemResult(
         item_id=item_id,
         status=row["status"],

@@ -1,4 +1,4 @@
-"""What can be asked about a figure: how the question goes, and how the answer is read."""
+"""Define the tasks for figures: the prompt of each, and how its answer is read."""
 
 import hashlib
 import json
@@ -119,7 +119,7 @@ def _read_data(answer: Answer) -> FigureAnswer:
 
 
 def _noted(notes: Sequence[str]) -> tuple[FieldError, ...]:
-    """What was mended in an answer, as errors of the whole."""
+    """The repairs of an answer, as errors of the whole."""
     return tuple(FieldError("", None, note) for note in notes)
 
 

@@ -99,7 +99,7 @@ def swap_sides(question: PromptRequest) -> PromptRequest:
 
 
 def rotate_page(page: PageImage, degrees: int, quality: int) -> PageImage:
-    """The page turned clockwise by 90, 180 or 270 degrees, encoded anew."""
+    """The page rotated clockwise by 90, 180 or 270 degrees, and encoded again."""
     with Image.open(io.BytesIO(page.jpeg)) as stored:
         image = turned(stored.convert("RGB"), degrees)
     points = (page.width_pt, page.height_pt)

@@ -1,8 +1,8 @@
 """Mend spaces, hyphens and line breaks of a model's answer from the PDF's own text.
 
 Vision models write `220- 240V` for `220-240V`, `1 234.50` for `1234.50`, and the items of a list in
-one line. Where a trusted text layer has the same words spaced otherwise, its spacing is used; no word
-is added or removed.
+one line. Where a trusted text layer has the same words spaced otherwise, its spacing is used;
+no word is added or removed.
 """
 
 import re

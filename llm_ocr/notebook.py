@@ -3,10 +3,11 @@
 Needs the extra `notebooks`.
 """
 
+import base64
 import io
 import json
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -14,7 +15,7 @@ import matplotlib.pyplot as plt
 from IPython.display import Markdown, display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from PIL import Image
+from PIL import Image, ImageDraw
 from rich.console import Console
 
 from llm_ocr.engines.embedded.command import EMBEDDED
@@ -32,15 +33,17 @@ from llm_ocr.platforms.costs.page_estimate import PageEstimate
 from llm_ocr.platforms.costs.price_files import load_prices
 from llm_ocr.platforms.costs.prices import Citation, Interval
 from llm_ocr.platforms.costs.throughput import load_throughput
-from llm_ocr.report.pictures import page_with_boxes, with_figures
-from llm_ocr.report.sessions import SessionRecord, read_sessions, total_cost
+from llm_ocr.report.sessions import SessionLog, read_sessions, total_cost
 from llm_ocr.sources.names import safe_name
 from llm_ocr.storage.hub_address import run_uri
 from llm_ocr.storage.store import open_store
 from llm_ocr.tables.read import load_descriptions, load_documents, load_figures, load_pages
+from llm_ocr.tables.schema import Row
 
 # Pages that costs are compared for: enough that machines' starts don't decide.
 MANY_PAGES = 100_000
+LABEL_COLORS = {"table": "seagreen", "image": "darkorange", "image_caption": "goldenrod"}
+OTHER_COLOR = "steelblue"
 
 
 def steps(*commands: str, do: bool) -> None:
@@ -247,7 +250,7 @@ def show_against_plan(out: str, offer: MachineEstimate) -> None:
         print(line)  # noqa: T201
 
 
-def explained_counts(reading: Sequence[SessionRecord], pages: int) -> list[str]:
+def explained_counts(reading: Sequence[SessionLog], pages: int) -> list[str]:
     """How the pages that sessions counted make the run's `pages`, though some were killed, and
     some pages read twice."""
     ended = [one for one in reading if one.seconds is not None]
@@ -291,11 +294,11 @@ def show_held_back(out: str) -> None:
     display(Markdown("\n".join(["| held back by | of the time |", "| --- | --- |", *rows])))
 
 
-def _on_cpu(session: SessionRecord) -> bool:
+def _on_cpu(session: SessionLog) -> bool:
     return session.readers.get("extract", {}).get("profile") == EMBEDDED.id
 
 
-def _speeds(axes: Axes, reading: Sequence[SessionRecord], planned: Interval | None) -> None:
+def _speeds(axes: Axes, reading: Sequence[SessionLog], planned: Interval | None) -> None:
     names = [f"session {number}, task {one.worker}" for number, one in enumerate(reading)]
     bars = axes.barh(names, [60 * one.pages / one.seconds if one.seconds else 0 for one in reading])
     said = [counted(one.pages, "page") if one.seconds else "killed: no count" for one in reading]
@@ -322,3 +325,26 @@ def _show(figure: Figure) -> None:
     figure.tight_layout()
     display(figure)
     plt.close(figure)
+
+
+def page_with_boxes(page: Row, longest_side: int = 1000) -> Image.Image:
+    """The page image with its blocks as labeled boxes."""
+    picture = Image.open(io.BytesIO(page["image"]["bytes"])).convert("RGB")
+    draw = ImageDraw.Draw(picture)
+    for block in page["blocks"]:
+        if block["x1"] is not None:
+            color = LABEL_COLORS.get(block["label"], OTHER_COLOR)
+            box = (block["x1"], block["y1"], block["x2"], block["y2"])
+            draw.rectangle(box, outline=color, width=4)
+            draw.text((block["x1"], block["y1"] - 24), block["label"], fill=color, font_size=22)
+    picture.thumbnail((longest_side, longest_side))
+    return picture
+
+
+def with_figures(markdown: str, figures: Iterable[Row]) -> str:
+    """A document's Markdown with figures as data URIs."""
+    for figure in figures:
+        data = base64.b64encode(figure["image"]["bytes"]).decode()
+        name = f"](figures/{figure['name']})"
+        markdown = markdown.replace(name, f"](data:image/jpeg;base64,{data})")
+    return markdown

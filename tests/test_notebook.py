@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from llm_ocr.notebook import explained_counts, steps
-from llm_ocr.report.sessions import SessionRecord
+from llm_ocr.report.sessions import SessionLog
 
 ROOT = Path(__file__).parents[1]
 
 
-def session(seconds: float | None, pages: int = 0) -> SessionRecord:
-    return SessionRecord(
+def session(seconds: float | None, pages: int = 0) -> SessionLog:
+    return SessionLog(
         "2026-11-22T10:00:00.000", "llm-ocr run", "0.1.0", ["extract"], seconds=seconds, pages=pages
     )
 

@@ -232,10 +232,10 @@ def view(
     browser: Annotated[bool, typer.Option(help="Open the viewer in a browser.")] = True,
 ) -> None:
     """Serve a run's folder on 127.0.0.1 and open its viewer; press Ctrl-C to stop."""
-    from llm_ocr.report.viewer_server import serve
+    from llm_ocr.report.viewer_server import serve_viewer
 
     with handle_errors():
-        serve(out, port, browser, stdout().print)
+        serve_viewer(out, port, browser, stdout().print)
 
 
 @app.command(section=MODELS)

@@ -13,7 +13,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def models(json_output: Json = False) -> None:
     """List the model profiles: parameters, license, GPU memory, and what each returns."""
     from llm_ocr.models.catalog import all_profiles
-    from llm_ocr.report.models import profile_facts, render_profiles
+    from llm_ocr.report.listings import profile_facts, render_profiles
 
     with handle_errors():
         profiles = all_profiles()
@@ -43,7 +43,7 @@ def schemas(
 ) -> None:
     """List the built-in schemas, or the fields of one schema and the labels that mark them."""
     from llm_ocr.parsing.loading import BUILT_IN, load_schema
-    from llm_ocr.report.schemas import render_schema, render_schemas, schema_facts
+    from llm_ocr.report.listings import render_schema, render_schemas, schema_facts
 
     with handle_errors():
         if schema is None and source:

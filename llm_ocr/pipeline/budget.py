@@ -9,7 +9,7 @@ from time import monotonic
 from llm_ocr.pipeline.events import Note, Notify
 from llm_ocr.pipeline.interruption import BudgetExceededError, CancellationToken
 from llm_ocr.pipeline.partition import WorkerPartition
-from llm_ocr.report.sessions import SessionRecord
+from llm_ocr.report.sessions import SessionLog
 from llm_ocr.settings import Settings
 
 # Seconds for pages in flight when the budget was used up, before they are dropped.
@@ -44,7 +44,7 @@ class Budget:
 
 
 def remaining_budget(
-    settings: Settings, share: WorkerPartition, sessions: Sequence[SessionRecord]
+    settings: Settings, share: WorkerPartition, sessions: Sequence[SessionLog]
 ) -> Budget | None:
     """The budget of a session that begins now; None: there is no limit.
 

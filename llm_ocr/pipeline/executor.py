@@ -25,7 +25,7 @@ from llm_ocr.pipeline.pending import read_shard
 from llm_ocr.pipeline.rework import Rework
 from llm_ocr.pipeline.stage_runner import ReadItem, ShardTask, StageLimits, StageRunner
 from llm_ocr.pipeline.telemetry import Telemetry
-from llm_ocr.report.summary import Session
+from llm_ocr.report.summary import SessionStats
 from llm_ocr.settings import Settings
 from llm_ocr.sources.pool import RenderLimits, RenderPool
 from llm_ocr.stages.assemble import AssembleStage
@@ -48,7 +48,7 @@ class RunContext:
     commit_index: CommitIndex
     settings: Settings
     pool: RenderPool
-    session: Session
+    session: SessionStats
     stop: CancellationToken
     notify: Notify
 

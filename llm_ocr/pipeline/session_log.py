@@ -16,8 +16,8 @@ from llm_ocr.pipeline.executor import Executor
 from llm_ocr.pipeline.figure_tasks import select_tasks
 from llm_ocr.pipeline.interruption import BudgetExceededError
 from llm_ocr.pipeline.partition import WorkerPartition
-from llm_ocr.report.sessions import SessionRecord, delete_session, write_session
-from llm_ocr.report.summary import Session
+from llm_ocr.report.sessions import SessionLog, delete_session, write_session
+from llm_ocr.report.summary import SessionStats
 from llm_ocr.settings import Settings
 from llm_ocr.stages.stage import ModelRef
 from llm_ocr.stages.tasks import task_of
@@ -32,9 +32,9 @@ def new_session_record(
     stages: Sequence[str],
     share: WorkerPartition,
     command: str | None = None,
-) -> SessionRecord:
+) -> SessionLog:
     """What is known before the work starts. Raises EngineFailedError as `resolve_engine`."""
-    return SessionRecord(
+    return SessionLog(
         started=datetime.now(UTC).isoformat(timespec="milliseconds"),
         command=reproduce_command(inputs, out, settings, stages, command),
         version=__version__,
@@ -77,7 +77,7 @@ def _facts(reader: ModelRef, prompt: Prompt) -> Row:
 
 @asynccontextmanager
 async def log_session(
-    store: Store, record: SessionRecord, session: Session, executor: Executor
+    store: Store, record: SessionLog, session: SessionStats, executor: Executor
 ) -> AsyncIterator[None]:
     """Write the record now, and when the block ends, however it does; none if nothing was done,
     unless what the run may cost is spent: then its time counts too.

@@ -16,7 +16,7 @@ from llm_ocr.pipeline.pending import STAGES
 from llm_ocr.pipeline.planning import load_plan
 from llm_ocr.pipeline.rework import Rework, ReworkFactory
 from llm_ocr.pipeline.stage_runner import ShardTask
-from llm_ocr.report.summary import Session
+from llm_ocr.report.summary import SessionStats
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import StorageError, Store, open_store
 from llm_ocr.tables.commit_index import CommitIndex
@@ -34,7 +34,7 @@ class WorkerReport:
 
     events: tuple[Event, ...]
     started: int
-    session: Session
+    session: SessionStats
     error: WorkerError | None = None
 
 
@@ -61,7 +61,7 @@ class RemoteShardWorker:
 
     def __init__(self, out: str, settings: Settings) -> None:
         self._store, self._settings = open_store(out), settings
-        self._session = Session(monotonic())
+        self._session = SessionStats(monotonic())
         self._stop = CancellationToken()
         self._assigned: asyncio.Queue[ShardAssignment | None] = asyncio.Queue()
         self._lookahead: list[ShardAssignment | None] = []
@@ -207,7 +207,7 @@ def _merge_items(events: Iterable[Event]) -> Iterator[Event]:
     yield from others
 
 
-def merge_sessions(session: Session, several: Iterable[Session]) -> None:
+def merge_sessions(session: SessionStats, several: Iterable[SessionStats]) -> None:
     """Make the session the sum of the sessions of several processes."""
     parts = list(several)
     session.counts = {}

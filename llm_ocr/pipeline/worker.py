@@ -44,7 +44,7 @@ from llm_ocr.pipeline.session_log import log_session, new_session_record
 from llm_ocr.pipeline.stage_runner import ShardTask
 from llm_ocr.report.outputs import records_as_written, write_outputs
 from llm_ocr.report.sessions import read_sessions
-from llm_ocr.report.summary import SUMMARY_PATH, Session, Summary, summarize
+from llm_ocr.report.summary import SUMMARY_PATH, SessionStats, Summary, summarize
 from llm_ocr.settings import Settings
 from llm_ocr.sources.pool import RenderPool
 from llm_ocr.stages.stage import AnyItem, Stage
@@ -127,7 +127,7 @@ class Worker:
         self._destination = open_destination(out, settings)
         self._store = self._destination.store
         self._executor = executor
-        self._session = Session(time.monotonic())
+        self._session = SessionStats(time.monotonic())
         self._share = worker_partition(settings, os.environ)
         self._commit_index = CommitIndex(self._store, STAGES)
         self._prepare, self._make_plan = prepare, plan

@@ -44,7 +44,7 @@ from llm_ocr.platforms.worker_config import (
     create_worker_config,
     preflight_error,
 )
-from llm_ocr.report.summary import Session
+from llm_ocr.report.summary import SessionStats
 from llm_ocr.settings import Settings
 from llm_ocr.stages.stage import Stage
 from llm_ocr.tables.counts import Counts
@@ -125,7 +125,7 @@ class RayExecutor:
         self._is_closing = False
         self._engine_tasks: list[asyncio.Task[None]] = []
         self._failures: list[EngineFailedError] = []
-        self._sessions: dict[Any, Session] = {}
+        self._sessions: dict[Any, SessionStats] = {}
         self._stage: Stage[Any] | None = None
         self._again: ReworkFactory | None = None
         self._unchanged: set[str] = set()

@@ -1,20 +1,24 @@
-"""A run's dataset card, `README.md`: what is in it, how it was made, how to load it.
+"""Write a run's dataset card, `README.md`: its contents, how to load it, and how it was made.
 
-Its YAML head is what `datasets` and the Hugging Face Hub read: the configs, one a table.
+The YAML metadata is what `datasets` and the Hugging Face Hub read: the configs, one per table.
+Every run writes a card, also without the extra `hub`: so huggingface_hub's `DatasetCard`, which
+renders templates in the same way, is not used.
 """
 
 import json
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice
+from functools import cache
+from itertools import islice
 from pathlib import PurePosixPath
 
 import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from llm_ocr.messages import counted
-from llm_ocr.report.record_counts import WHOLE
-from llm_ocr.report.sessions import SessionRecord, read_sessions, total_cost
+from llm_ocr.report.record_counts import WHOLE_RECORD
+from llm_ocr.report.sessions import SessionLog, read_sessions, total_cost
 from llm_ocr.report.summary import Summary
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.schema import SCHEMAS, Row
@@ -22,20 +26,21 @@ from llm_ocr.tables.schema import SCHEMAS, Row
 log = logging.getLogger(__name__)
 
 CARD_PATH = "README.md"
-# Without it a README.md was written, or taken over, by a person.
-MARK = "<!-- Written by llm_ocr at the end of each run. Without this line it is left alone. -->"
-SHOWN = 10
+# A README.md without it was written, or taken over, by a person.
+MARKER = "<!-- Written by llm_ocr at the end of each run. Delete this line to keep your edits. -->"
+# The number of inputs, commands and fields that are listed.
+MAX_ITEMS = 10
 TABLES = {
-    "pages": "a row a page: its image, Markdown, blocks with boxes, status, and what it cost",
-    "figures": "a row a figure: its image, cut from the source, box and caption",
-    "descriptions": "a row a figure and task: what it shows, in words, as data or as a class",
-    "documents": "a row a document: its pages joined to one Markdown text",
-    "records": "a row a document or page: its fields as JSON, what is wrong in them, and evidence",
+    "pages": "one row per page: its image, Markdown, blocks with boxes, status, and cost",
+    "figures": "one row per figure: its image, cropped from the page, box and caption",
+    "descriptions": "one row per figure and task: a description, data or a class",
+    "documents": "one row per document: the Markdown of all its pages",
+    "records": "one row per document or page: its fields as JSON, errors, and evidence",
 }
-# Files that are derived from a table, as a config beside it.
+# Configs of files that are derived from a table.
 DERIVED = {"records": ("records_typed", "records/records.parquet")}
-DERIVED_ROWS = {"records_typed": "the same records, a column a field, of the field's type"}
-# Names of licenses that the Hub takes; any other is `other` there, with its name beside it.
+DERIVED_ROWS = {"records_typed": "the same records, with one typed column per field"}
+# License names that the Hub accepts; any other is `other`, with its name in `license_name`.
 _LICENSES = """
 afl-3.0 agpl-3.0 apache-2.0 bsd-2-clause bsd-3-clause bsl-1.0 c-uda cc cc-by-2.0 cc-by-2.5 cc-by-3.0
 cc-by-4.0 cc-by-nc-2.0 cc-by-nc-3.0 cc-by-nc-4.0 cc-by-nc-nd-3.0 cc-by-nc-nd-4.0 cc-by-nc-sa-2.0
@@ -46,77 +51,107 @@ mpl-2.0 odbl odc-by pddl unknown unlicense wtfpl
 
 
 def write_card(store: Store, summary: Summary, planned_with: Mapping[str, object]) -> None:
-    """Write the card, unless a person's own stands there."""
+    """Write the card, unless a person wrote or edited it."""
     try:
-        standing = store.get(CARD_PATH).decode(errors="replace")
+        existing = store.get(CARD_PATH).decode(errors="replace")
     except FileNotFoundError:
-        standing = MARK
-    if is_own(standing):
+        existing = MARKER
+    if is_generated(existing):
         card = render_card(summary, planned_with, read_sessions(store))
         store.put(CARD_PATH, card.encode())
     else:
         log.warning(
-            "%s/%s is not llm_ocr's and is left as it is; `datasets` finds the tables by their "
-            "configs, which then have to be in it",
+            "%s/%s was not written by llm_ocr and is left unchanged; for `datasets` to find the "
+            "tables, add their configs to it",
             store.uri,
             CARD_PATH,
         )
 
 
-def is_own(card: str) -> bool:
+def is_generated(card: str) -> bool:
     """Whether a card was written by llm_ocr and not taken over by a person."""
-    return MARK in card
+    return MARKER in card
 
 
 def render_card(
-    summary: Summary, planned_with: Mapping[str, object], sessions: Sequence[SessionRecord]
+    summary: Summary, planned_with: Mapping[str, object], sessions: Sequence[SessionLog]
 ) -> str:
-    """The card's text. `sessions` are those that worked on the run, the first one first."""
-    # `datasets` fails on a config without any rows.
+    """The text of the card. `sessions` are all sessions of the run in order."""
+    # `datasets` fails on a config without rows.
     tables = [name for name in SCHEMAS if summary.rows.get(name)]
-    licenses = [one.source_license for one in sessions if one.source_license]
+    licenses = [session.source_license for session in sessions if session.source_license]
     license_ = licenses[-1] if licenses else None
-    sections = (
-        _head(summary, tables, license_),
-        [MARK, "", f"# {_escaped(_name(summary.out))}", "", _opening(summary)],
-        ["## Tables", "", *_table(("Config", "Rows", ""), _contents(summary, tables))],
-        ["## Load it", "", *_loading(summary.out, tables)],
-        ["## What became of the pages", "", *_outcomes(summary)],
-        *_records(summary),
-        ["## Source", "", *_source(summary, planned_with, license_)],
-        ["## How it was made", "", *_making(planned_with, sessions)],
-        ["## Speed and cost", "", *_spending(summary, sessions)],
-        ["## Make it again", "", *_commands(sessions)],
+    inputs = planned_with.get("inputs")
+    field_errors = islice(summary.records.errors_by_field.items(), MAX_ITEMS)
+    metadata = _metadata(summary, tables, license_)
+    text = _environment().get_template("dataset_card.md")
+    return text.render(
+        metadata=yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True).strip(),
+        marker=MARKER,
+        name=_name(summary.out),
+        summary=summary,
+        tables=list(_tables(summary, tables)),
+        loading_code=_loading_code(summary.out, tables),
+        page_statuses={name: n for name, n in summary.pages_by_status.items() if n},
+        field_errors={name or WHOLE_RECORD: count for name, count in field_errors},
+        inputs=[str(uri) for uri in inputs] if isinstance(inputs, list) else [],
+        license=license_,
+        facts=list(_facts(planned_with, sessions)),
+        readers=_readers(sessions),
+        costs=list(_costs(summary, sessions)),
+        commands=list(dict.fromkeys(session.command for session in sessions))[:MAX_ITEMS],
+        max_items=MAX_ITEMS,
     )
-    return "\n".join(chain.from_iterable([*lines, ""] for lines in sections))
 
 
-def _head(summary: Summary, tables: Sequence[str], license_: str | None) -> list[str]:
-    known = license_ is not None and license_.lower() in _LICENSES.split()
-    head: dict[str, object] = {"pretty_name": _name(summary.out)}
+@cache
+def _environment() -> Environment:
+    """Without autoescape: the template is Markdown, and its filters escape."""
+    environment = Environment(
+        loader=PackageLoader("llm_ocr.report"),
+        autoescape=False,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "code": _code,
+        "counted": counted,
+        "escaped": _escaped,
+        "fenced": _fenced,
+        "settings": lambda values: ", ".join(f"{key} = {value}" for key, value in values.items()),
+        "thousands": "{:,}".format,
+    }
+    return environment
+
+
+def _metadata(summary: Summary, tables: Sequence[str], license_: str | None) -> dict[str, object]:
+    is_known = license_ is not None and license_.lower() in _LICENSES.split()
+    metadata: dict[str, object] = {"pretty_name": _name(summary.out)}
     if license_ is not None:
-        head["license"] = license_.lower() if known else "other"
-    if license_ is not None and not known:
-        head["license_name"] = license_
-    head |= {
+        metadata["license"] = license_.lower() if is_known else "other"
+    if license_ is not None and not is_known:
+        metadata["license_name"] = license_
+    return {
+        **metadata,
         "task_categories": ["image-to-text"],
         "tags": ["ocr", "documents", "markdown", "llm_ocr"],
-        "size_categories": [_size(summary.pages)],
+        "size_categories": [_size_category(summary.pages)],
         "configs": [
             {"config_name": name, "data_files": files} | ({"default": True} if k == 0 else {})
             for k, (name, files) in enumerate(_configs(tables))
         ],
     }
-    return ["---", yaml.safe_dump(head, sort_keys=False, allow_unicode=True).strip(), "---"]
 
 
 def _configs(tables: Sequence[str]) -> list[tuple[str, str]]:
-    """Each config's name and files."""
+    """The name and files of each config."""
     derived = [DERIVED[name] for name in tables if name in DERIVED]
     return [*((name, f"data/{name}/*.parquet") for name in tables), *derived]
 
 
-def _size(rows: int) -> str:
+def _size_category(rows: int) -> str:
     """The Hub's category of a number of rows."""
     steps = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
     for k, step in enumerate(steps):
@@ -129,23 +164,17 @@ def _name(out: str) -> str:
     return PurePosixPath(out.partition("://")[2] or out).name or "llm_ocr run"
 
 
-def _opening(summary: Summary) -> str:
-    return (
-        f"{counted(summary.pages, 'page')} of {counted(summary.documents, 'document')}, read by "
-        f"{_code(summary.model)} with llm_ocr {summary.version}."
-    )
+def _tables(summary: Summary, tables: Sequence[str]) -> Iterator[tuple[str, int, str]]:
+    """The config, number of rows and content of each table."""
+    for name in tables:
+        yield name, summary.rows[name], TABLES[name]
+    for name in tables:
+        if name in DERIVED:
+            config, _ = DERIVED[name]
+            yield config, summary.rows[name], DERIVED_ROWS[config]
 
 
-def _contents(summary: Summary, tables: Sequence[str]) -> list[Sequence[str]]:
-    rows: list[Sequence[str]]
-    rows = [(_code(name), f"{summary.rows[name]:,}", TABLES[name]) for name in tables]
-    for name in (one for one in tables if one in DERIVED):
-        config, _ = DERIVED[name]
-        rows.append((_code(config), f"{summary.rows[name]:,}", DERIVED_ROWS[config]))
-    return rows
-
-
-def _loading(out: str, tables: Sequence[str]) -> list[str]:
+def _loading_code(out: str, tables: Sequence[str]) -> str:
     scheme = out.partition("://")[0]
     table = tables[0] if tables else "pages"
     if scheme in ("s3", "gs"):
@@ -157,143 +186,77 @@ def _loading(out: str, tables: Sequence[str]) -> list[str]:
             f'{table} = load_dataset("parquet", data_files={files}, split="train")',
         ]
     else:
-        place = json.dumps(out.removeprefix("hf://datasets/"), ensure_ascii=False)
-        lines = ["", f'{table} = load_dataset({place}, "{table}", split="train")']
-    return _fenced("python", ["from datasets import load_dataset", *lines])
+        path = json.dumps(out.removeprefix("hf://datasets/"), ensure_ascii=False)
+        lines = ["", f'{table} = load_dataset({path}, "{table}", split="train")']
+    return "\n".join(["from datasets import load_dataset", *lines])
 
 
-def _outcomes(summary: Summary) -> list[str]:
-    statuses = {status: count for status, count in summary.pages_by_status.items() if count}
-    return [
-        *_counts("Status", "Pages", statuses),
-        *_counts("Doubted for", "Pages", summary.doubts),
-        *_counts("Error", "Pages", summary.errors),
-    ]
-
-
-def _records(summary: Summary) -> Iterator[list[str]]:
-    counts = summary.records
-    fields = {name or WHOLE: n for name, n in islice(counts.errors_by_field.items(), SHOWN)}
-    if counts.total:
-        statuses = _counts("Status", "Records", counts.by_status)
-        yield ["## What became of the records", "", *statuses, *_counts("Field", "Errors", fields)]
-
-
-def _counts(what: str, of: str, counts: Mapping[str, int]) -> list[str]:
-    """A table of counts, with a line before the next; nothing where nothing was counted."""
-    rows = [(_code(name), f"{count:,}") for name, count in counts.items()]
-    return [*_table((what, of), rows), ""] if rows else []
-
-
-def _source(
-    summary: Summary, planned_with: Mapping[str, object], license_: str | None
-) -> list[str]:
-    given = planned_with.get("inputs")
-    inputs = [str(one) for one in given] if isinstance(given, list) else []
-    more = len(inputs) - SHOWN
-    lines = [f"- {_code(one)}" for one in inputs[:SHOWN]]
-    lines += [f"- and {more:,} more"] if more > 0 else []
-    said = (
-        f"The documents' license, as stated by whoever made this: {_escaped(license_)}."
-        if license_
-        else "The documents' own license applies to all that was read from them; llm_ocr does not "
-        "know it."
-    )
-    return [*lines, "", said] if lines else [said]
-
-
-def _making(planned_with: Mapping[str, object], sessions: Sequence[SessionRecord]) -> Iterator[str]:
-    versions = dict.fromkeys(one.version for one in sessions)
-    engines = dict.fromkeys(engine for one in sessions for engine in one.engines)
-    facts: list[Sequence[str]] = [
-        ("Model", _code(str(planned_with.get("model")))),
-        ("Revision", _code(str(planned_with.get("model_revision") or "not known"))),
-        ("Profile", _code(str(planned_with.get("profile")))),
-        ("Engine", _escaped(", ".join(engines) or "not known")),
-        ("llm_ocr", ", ".join(versions)),
-    ]
-    known = {"inputs", "model", "model_revision", "profile", "prompts", "describe_prompt"}
+def _facts(
+    planned_with: Mapping[str, object], sessions: Sequence[SessionLog]
+) -> Iterator[tuple[str, str]]:
+    """The names and values, as Markdown, of what decides the result."""
+    versions = dict.fromkeys(session.version for session in sessions)
+    engines = dict.fromkeys(engine for session in sessions for engine in session.engines)
+    yield "Model", _code(str(planned_with.get("model")))
+    yield "Revision", _code(str(planned_with.get("model_revision") or "not known"))
+    yield "Profile", _code(str(planned_with.get("profile")))
+    yield "Engine", _escaped(", ".join(engines) or "not known")
+    yield "llm_ocr", ", ".join(versions)
+    listed = {"inputs", "model", "model_revision", "profile", "prompts", "describe_prompt"}
     for name, value in planned_with.items():
-        if name not in known and value not in (None, [], {}):
-            said = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            facts.append((name.replace("_", " ").capitalize(), _code(said)))
-    yield from _table(("", ""), facts)
-    for stage, reader in _readers(sessions):
-        yield from ["", *_asking(stage, reader)]
+        if name not in listed and value not in (None, [], {}):
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            yield name.replace("_", " ").capitalize(), _code(text)
 
 
-def _readers(sessions: Sequence[SessionRecord]) -> list[tuple[str, Row]]:
-    """Who was asked in each stage, and how; each only once."""
-    found: list[tuple[str, Row]] = []
+def _readers(sessions: Sequence[SessionLog]) -> list[tuple[str, Row]]:
+    """The models of each stage with their prompts and sampling, without duplicates."""
+    readers: list[tuple[str, Row]] = []
     for session in sessions:
         for stage, reader in session.readers.items():
-            if (stage, reader) not in found:
-                found.append((stage, reader))
-    return found
+            if (stage, reader) not in readers:
+                readers.append((stage, reader))
+    return readers
 
 
-def _asking(stage: str, reader: Row) -> list[str]:
-    sampling = ", ".join(f"{key} = {value}" for key, value in reader["sampling"].items())
-    told = f"with {_code(sampling)}" if sampling else "with the server's own sampling"
-    return [
-        f"To {stage}, {_code(reader['model'])} (license: {_escaped(reader['license'])}) was asked, "
-        f"for at most {reader['max_tokens']:,} tokens, {told}:",
-        "",
-        *_fenced("text", [reader["prompt"]]),
-    ]
-
-
-def _spending(summary: Summary, sessions: Sequence[SessionRecord]) -> list[str]:
-    timed = [one for one in sessions if one.seconds is not None]
-    hours = sum(one.seconds or 0.0 for one in timed) / 3600
+def _costs(summary: Summary, sessions: Sequence[SessionLog]) -> Iterator[str]:
+    timed = [session for session in sessions if session.seconds is not None]
+    hours = sum(session.seconds or 0.0 for session in timed) / 3600
+    pages = sum(session.pages for session in timed)
+    speed = f", {pages / hours / 3600:,.2f} pages/s per session" if hours and pages else ""
+    yield f"{counted(len(sessions), 'session')}, {_format_hours(hours)} in total{speed}"
+    generated = summary.completion_tokens
+    yield f"{summary.prompt_tokens:,} prompt tokens, {generated:,} completion tokens"
     untimed = len(sessions) - len(timed)
-    pages = sum(one.pages for one in timed)
-    speed = f", {pages / hours / 3600:,.2f} pages a second in each" if hours and pages else ""
-    lines = [
-        f"- {counted(len(sessions), 'session')}, {_hours(hours)} of work{speed}",
-        f"- {summary.prompt_tokens:,} tokens in, {summary.completion_tokens:,} out",
-    ]
     if untimed:
-        lines.append(f"- the time of {untimed:,} is not known: killed, or still at work")
+        yield f"duration not known: {counted(untimed, 'session')}, killed or still running"
     cost = total_cost(sessions)
     if cost is not None:
-        priced = sum(one.pages for one in sessions if one.cost is not None)
+        priced = sum(session.pages for session in sessions if session.cost is not None)
         each = f", ${1000 * cost / priced:,.2f} per 1,000 pages" if priced else ""
-        lines.append(f"- ${cost:,.2f}{each}, at the machines' price an hour that was given")
-    return lines
+        yield f"${cost:,.2f}{each}, at the hourly price given for the machines"
 
 
-def _hours(hours: float) -> str:
+def _format_hours(hours: float) -> str:
     return f"{hours:,.1f} hours" if hours >= 1 else f"{60 * hours:,.1f} minutes"
 
 
-def _commands(sessions: Sequence[SessionRecord]) -> list[str]:
-    commands = list(dict.fromkeys(one.command for one in sessions))
-    return _fenced("shell", commands[:SHOWN]) if commands else ["The command is not known."]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [head, ["---"] * len(head), *rows]
-    return [f"| {' | '.join(line)} |" for line in lines]
-
-
-def _fenced(language: str, lines: Sequence[str]) -> list[str]:
-    text = "\n".join(lines)
-    fence = "`" * max(3, 1 + _longest_ticks(text))
-    return [f"{fence}{language}", text, fence]
+def _fenced(text: str, language: str) -> str:
+    fence = "`" * max(3, 1 + _longest_backticks(text))
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def _code(text: str) -> str:
-    """Text as a code span that fits into a table."""
+    """Text as a code span that is valid in a table."""
     line = " ".join(text.split()).replace("|", "\\|")
-    ticks = "`" * (1 + _longest_ticks(line))
+    ticks = "`" * (1 + _longest_backticks(line))
     return f"{ticks}{line}{ticks}" if len(ticks) == 1 else f"{ticks} {line} {ticks}"
 
 
-def _longest_ticks(text: str) -> int:
+def _longest_backticks(text: str) -> int:
     return max((len(run) for run in re.findall("`+", text)), default=0)
 
 
 def _escaped(text: str) -> str:
-    """Text that Markdown shows as it is."""
+    """Text without Markdown syntax."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(text.split()))

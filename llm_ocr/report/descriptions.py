@@ -1,4 +1,4 @@
-"""What people are shown of descriptions: in the viewer, and in counts."""
+"""Format descriptions for people: as Markdown, and as counts."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from llm_ocr.tables.schema import Row
 
 
 def description_markdown(row: Row) -> str:
-    """A row's text; data as a table, fields as JSON, a class with how sure the model was."""
+    """The text of a description; data as a table, fields as JSON, a class with its confidence."""
     data, confidence = row.get("data"), row.get("confidence")
     if data and row["task"] == Task.DATA:
         return figure_html(load_figure_data(data))
@@ -20,26 +20,28 @@ def description_markdown(row: Row) -> str:
     return f"{text} ({confidence:.0%})" if text and confidence is not None else text
 
 
-def why_empty(row: Row) -> str:
-    """Why there is nothing to show."""
+def missing_description_reason(row: Row) -> str:
+    """Why a description is empty."""
     if row.get("status") == PageStatus.SKIPPED:
         return "Skipped, because it is small."
     if row.get("status") == PageStatus.BLANK:
-        return "There is nothing of that in it."
+        return "The figure has none."
     return str(row.get("error") or "")
 
 
-def told(figures: int, described: int, tasks: Mapping[str, Mapping[str, int]]) -> str:
-    """The figures of a run and what was said of them: `described` are the rows that are ok, which
-    is all there is to tell where nothing is counted by task."""
-    found = dict(tasks)
-    plain = found.pop(Task.DESCRIBE, {})
-    others = (f"; {task}: {by_status(statuses)}" for task, statuses in found.items())
+def summarize_descriptions(
+    figures: int, described: int, tasks: Mapping[str, Mapping[str, int]]
+) -> str:
+    """The numbers of figures and descriptions of a run. `described` counts the descriptions that
+    are ok, for runs without counts by task."""
+    others = dict(tasks)
+    plain = others.pop(Task.DESCRIBE, {})
+    parts = (f"; {task}: {format_statuses(statuses)}" for task, statuses in others.items())
     skipped = plain.get(PageStatus.SKIPPED, 0)
     small = f", {skipped:,} skipped as small" if skipped else ""
     count = plain.get(PageStatus.OK, 0) if tasks else described
-    return f"{figures:,}, {count:,} described{small}{''.join(others)}"
+    return f"{figures:,}, {count:,} described{small}{''.join(parts)}"
 
 
-def by_status(statuses: Mapping[str, int]) -> str:
+def format_statuses(statuses: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {status}" for status, count in statuses.items())

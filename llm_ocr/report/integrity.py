@@ -1,4 +1,4 @@
-"""Whether what went into a run's stages came out of them."""
+"""Verify that the counts of a run's stages match."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from llm_ocr.tables.plan import Plan
 BEFORE_TASKS = ("describe",)
 
 
-def check_run(
+def verify_counts(
     plan: Plan,
     extract: Mapping[str, CommitSummary],
     describe: Mapping[str, CommitSummary],

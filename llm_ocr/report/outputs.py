@@ -10,9 +10,15 @@ from pathlib import Path, PurePath
 from llm_ocr.models.profile import Task
 from llm_ocr.records import PageStatus
 from llm_ocr.report.dataset_card import write_card
-from llm_ocr.report.doubts import doubt_in
-from llm_ocr.report.figure_data import DATA_COLUMNS, RowsOf, with_data
-from llm_ocr.report.markdown_export import Write, export_markdown, into
+from llm_ocr.report.doubts import doubt_message
+from llm_ocr.report.markdown_export import (
+    DATA_COLUMNS,
+    RowsOf,
+    Write,
+    export_into,
+    export_markdown,
+    with_data_files,
+)
 from llm_ocr.report.record_counts import RecordCounts
 from llm_ocr.report.record_files import write_records
 from llm_ocr.report.summary import SUMMARY_PATH, Summary
@@ -45,7 +51,7 @@ def write_outputs(
                 files_of: RowsOf = figures.of
                 if Task.DATA in summary.tasks:
                     described = read_table(store, "descriptions", DATA_COLUMNS)
-                    files_of = with_data(figures.of, _InStep(described, "doc_id").of)
+                    files_of = with_data_files(figures.of, _InStep(described, "doc_id").of)
                 export_markdown(read_table(store, "documents"), files_of, write)
         summary = summary.with_records(write_records(store))
         if viewer_pages:
@@ -71,7 +77,7 @@ def records_as_written(store: Store) -> RecordCounts:
 @contextmanager
 def _markdown(store: Store) -> Iterator[Write]:
     if store.folder is not None:
-        yield into(store.folder / "markdown")
+        yield export_into(store.folder / "markdown")
         return
     held: dict[str, bytes | Path] = {}
 
@@ -117,7 +123,7 @@ def _pages_to_show(store: Store, limit: int) -> Collection[str]:
     fine: list[str] = []
     problems: list[str] = []
     for row in read_table(store, "pages", ["page_id", "status", "flaw"]):
-        good = row["status"] in (PageStatus.OK, PageStatus.BLANK) and not doubt_in(row)
+        good = row["status"] in (PageStatus.OK, PageStatus.BLANK) and not doubt_message(row)
         into = fine if good else problems
         if len(into) < limit:
             into.append(row["page_id"])

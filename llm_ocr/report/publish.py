@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from llm_ocr.messages import counted
-from llm_ocr.report.dataset_card import CARD_PATH, is_own
+from llm_ocr.report.dataset_card import CARD_PATH, is_generated
 from llm_ocr.report.outputs import VIEWER_PATH
 from llm_ocr.report.summary import SUMMARY_PATH
 from llm_ocr.storage.hub import Addition, Deletion, HubDatasetStore, Operation, possible_versions
@@ -70,7 +70,7 @@ class _Publication:
         self._parent = repository.head_commit()
         self._theirs = _files(repository.at_commit(self._parent).list(""))
         self._ours = _files(_outputs(run))
-        if CARD_PATH in self._theirs and not is_own(self._card_there()):
+        if CARD_PATH in self._theirs and not is_generated(self._card_there()):
             self._ours.pop(CARD_PATH, None)
         self._record = _read_record(run)
         self._operations: list[Operation] = []

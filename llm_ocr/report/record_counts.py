@@ -1,4 +1,4 @@
-"""What became of a run's records, counted while they are read."""
+"""Count the records of a run by status, and their errors by field."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,16 +8,16 @@ from itertools import islice
 from llm_ocr.messages import counted
 from llm_ocr.parsing.schema import FieldError
 
-# Names of fields that a schema doesn't have are made up by models, without end.
-MOST_FIELDS = 200
-OTHERS = "(others)"
-WHOLE = "the whole record"
-FIELDS_SAID = 5
+# Models invent any number of field names that the schema doesn't have.
+MAX_FIELDS = 200
+OTHER_FIELDS = "(others)"
+WHOLE_RECORD = "the whole record"
+MAX_FIELDS_SHOWN = 5
 
 
 @dataclass(frozen=True)
 class RecordCounts:
-    """Records by status, and errors by field: a place in a list stands as `*`."""
+    """Records by status, and errors by field, in which `*` replaces the index in a list."""
 
     by_status: Mapping[str, int] = field(default_factory=dict)
     errors_by_field: Mapping[str, int] = field(default_factory=dict)
@@ -26,20 +26,20 @@ class RecordCounts:
     def total(self) -> int:
         return sum(self.by_status.values())
 
-    def said(self) -> Iterator[tuple[str, str]]:
-        """The account in words, with what each line is about; nothing where there is no record."""
+    def summary_rows(self) -> Iterator[tuple[str, str]]:
+        """Labels and texts of the printed summary; none without records."""
         if self.by_status:
             statuses = (f"{count:,} {status}" for status, count in self.by_status.items())
             yield "Records", f"{self.total:,}  {'  '.join(statuses)}"
         if self.errors_by_field:
-            fields = (f"{name or WHOLE} {n:,}" for name, n in self.errors_by_field.items())
-            more = len(self.errors_by_field) - FIELDS_SAID
+            fields = (f"{name or WHOLE_RECORD} {n:,}" for name, n in self.errors_by_field.items())
+            more = len(self.errors_by_field) - MAX_FIELDS_SHOWN
             others = [counted(more, "more field")] if more > 0 else []
-            yield "Errors in", ", ".join([*islice(fields, FIELDS_SAID), *others])
+            yield "Errors in", ", ".join([*islice(fields, MAX_FIELDS_SHOWN), *others])
 
 
-class RecordTally:
-    """`tally.add(status, errors)` for each record, then `tally.counts`."""
+class RecordCounter:
+    """Call `add(status, errors)` for each record, then read `counts`."""
 
     def __init__(self) -> None:
         self._statuses: Counter[str] = Counter()
@@ -50,8 +50,8 @@ class RecordTally:
         for error in errors:
             steps = error.path.split(".")
             name = ".".join("*" if step.isdigit() else step for step in steps)
-            is_one_more = name not in self._errors and len(self._errors) >= MOST_FIELDS
-            self._errors[OTHERS if is_one_more else name] += 1
+            is_one_more = name not in self._errors and len(self._errors) >= MAX_FIELDS
+            self._errors[OTHER_FIELDS if is_one_more else name] += 1
 
     @property
     def counts(self) -> RecordCounts:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from llm_ocr.parsing.schema import FieldError
-from llm_ocr.report.record_counts import RecordCounts, RecordTally
+from llm_ocr.report.record_counts import RecordCounter, RecordCounts
 from llm_ocr.report.record_csv import CsvFiles
 from llm_ocr.report.record_types import Json, arrow_type, as_json, encodable, fitted
 from llm_ocr.storage.store import Store
@@ -118,7 +118,7 @@ def _write(folder: Path, json_schema: Json | None, rows: Iterator[Row]) -> Recor
         kind = arrow_type(_UNKNOWN)
     names = _names(kind) if is_known else {}
     own = [*_FIRST, *_LAST]
-    tally = RecordTally()
+    tally = RecordCounter()
     with ExitStack() as files:
         lines = files.enter_context((folder / "records.jsonl").open("w", encoding="utf-8"))
         tables = files.enter_context(CsvFiles(folder, kind, own, names))

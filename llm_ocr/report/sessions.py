@@ -15,7 +15,7 @@ FOLDER = "sessions"
 
 
 @dataclass(frozen=True)
-class SessionRecord:
+class SessionLog:
     """One process's part in a run.
 
     `started` is UTC in ISO 8601; `command` has no secrets; `readers` say by stage who was asked
@@ -46,7 +46,7 @@ class SessionRecord:
         return self.price_per_hour * self.seconds / 3600
 
 
-def write_session(store: Store, name: str, record: SessionRecord) -> None:
+def write_session(store: Store, name: str, record: SessionLog) -> None:
     store.put(f"{FOLDER}/{name}.json", json.dumps(asdict(record), indent=2).encode())
 
 
@@ -54,18 +54,18 @@ def delete_session(store: Store, name: str) -> None:
     store.delete([f"{FOLDER}/{name}.json"])
 
 
-def read_sessions(store: Store) -> list[SessionRecord]:
+def read_sessions(store: Store) -> list[SessionLog]:
     """All sessions of a run, the first one first."""
     paths = [thing.path for thing in store.list(FOLDER) if thing.path.endswith(".json")]
-    records: list[SessionRecord] = []
+    records: list[SessionLog] = []
     for path in paths:
         # One that found nothing to do takes its record back.
         with suppress(FileNotFoundError):
-            records.append(SessionRecord(**json.loads(store.get(path))))
+            records.append(SessionLog(**json.loads(store.get(path))))
     return sorted(records, key=lambda record: record.started)
 
 
-def total_cost(sessions: Sequence[SessionRecord]) -> float | None:
+def total_cost(sessions: Sequence[SessionLog]) -> float | None:
     """US dollars of the sessions whose cost is known; None if it is of none."""
     costs = [session.cost for session in sessions if session.cost is not None]
     return sum(costs) if costs else None

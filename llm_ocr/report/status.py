@@ -15,8 +15,8 @@ from rich.console import Group
 from rich.table import Table
 
 from llm_ocr.messages import counted
-from llm_ocr.report.descriptions import by_status
-from llm_ocr.report.doubts import doubted
+from llm_ocr.report.descriptions import format_statuses
+from llm_ocr.report.doubts import format_doubts
 from llm_ocr.report.summary import SUMMARY_PATH
 from llm_ocr.storage.hub_address import is_repository, run_uri
 from llm_ocr.storage.store import StorageError, Store, StoredObject, open_store
@@ -271,8 +271,8 @@ def render_status(status: RunStatus) -> Group:
 def _by_status(stage: StageStatus) -> str:
     """By task too, where there are others than to describe."""
     if set(stage.tasks) <= {"describe"}:
-        return by_status(stage.statuses)
-    return "; ".join(f"{task}: {by_status(found)}" for task, found in stage.tasks.items())
+        return format_statuses(stage.statuses)
+    return "; ".join(f"{task}: {format_statuses(found)}" for task, found in stage.tasks.items())
 
 
 def _remarks(status: RunStatus) -> list[str]:
@@ -289,7 +289,7 @@ def _remarks(status: RunStatus) -> list[str]:
         ):
             if count:
                 said.append(f"{name}: {counted(count, 'shard')} {what}")
-        said += [f"{name}: {one}" for one in doubted(stage.doubts)]
+        said += [f"{name}: {one}" for one in format_doubts(stage.doubts)]
     if status.pages_per_second is not None:
         said.append(f"{status.pages_per_second:.2f} pages/s, {_duration(status.seconds_left or 0)}")
     return said

@@ -12,9 +12,9 @@ from rich.text import Text
 from llm_ocr import __version__
 from llm_ocr.messages import counted
 from llm_ocr.records import PageStatus
-from llm_ocr.report.descriptions import told
-from llm_ocr.report.doubts import DOUBTED, doubt_in, doubted, shown_status
-from llm_ocr.report.integrity import check_run
+from llm_ocr.report.descriptions import summarize_descriptions
+from llm_ocr.report.doubts import DOUBTED, displayed_status, doubt_message, format_doubts
+from llm_ocr.report.integrity import verify_counts
 from llm_ocr.report.record_counts import RecordCounts
 from llm_ocr.report.sessions import read_sessions, total_cost
 from llm_ocr.storage.store import Store
@@ -41,7 +41,7 @@ OF_PAGES = [status for status in PageStatus if status is not PageStatus.SKIPPED]
 
 
 @dataclass(frozen=True)
-class Problem:
+class PageProblem:
     """Something to look at first: a page (number 0: the whole document), and what is wrong."""
 
     source_uri: str
@@ -89,7 +89,7 @@ class Summary:
     cost: float | None
     model: str
     version: str
-    look_at: tuple[Problem, ...]
+    look_at: tuple[PageProblem, ...]
     doubts: Mapping[str, int] = field(default_factory=dict)
     records: RecordCounts = field(default_factory=RecordCounts)
 
@@ -110,7 +110,7 @@ class Summary:
 
 
 @dataclass
-class Session:
+class SessionStats:
     """What one process did of a run: `counts` by stage, since `started` (`time.monotonic()`);
     `engines` answered."""
 
@@ -130,13 +130,15 @@ class Session:
         return any(counts.items for counts in self.counts.values())
 
 
-def summarize(store: Store, commit_index: CommitIndex, plan: Plan, session: Session) -> Summary:
+def summarize(
+    store: Store, commit_index: CommitIndex, plan: Plan, session: SessionStats
+) -> Summary:
     """Summarize the run in `store` from its commits. Raises CountMismatchError."""
     stages = {
         name: _planned(commit_index, name, plan)
         for name in ("extract", "describe", "assemble", "parse")
     }
-    check_run(plan, **stages)
+    verify_counts(plan, **stages)
     pages, described, assembled, parsed = (
         total(entry.counts for entry in stages[name].values()) for name in stages
     )
@@ -191,7 +193,7 @@ def _planned(commit_index: CommitIndex, stage: str, plan: Plan) -> dict[str, Com
     return {shard.name: found[shard.name] for shard in plan.shards if shard.name in found}
 
 
-def _problem_pages(store: Store, shards: Mapping[str, CommitSummary]) -> Iterator[Problem]:
+def _problem_pages(store: Store, shards: Mapping[str, CommitSummary]) -> Iterator[PageProblem]:
     """Pages to look at, of the shards that have such: others are not read."""
     columns = ["source_uri", "page_number", "status", "error", "flaw", "agreement"]
     fine = (PageStatus.OK, PageStatus.BLANK)
@@ -203,9 +205,11 @@ def _problem_pages(store: Store, shards: Mapping[str, CommitSummary]) -> Iterato
     pieces = published_ranges(store, "pages") if doubtful else {}
     for name in doubtful:
         for row in read_range(store, pieces[name], columns) if name in pieces else ():
-            if row["status"] not in fine or doubt_in(row):
-                said = row["error"] or _of(row, doubt_in(row))
-                yield Problem(row["source_uri"], row["page_number"], shown_status(row), said)
+            if row["status"] not in fine or doubt_message(row):
+                said = row["error"] or _of(row, doubt_message(row))
+                yield PageProblem(
+                    row["source_uri"], row["page_number"], displayed_status(row), said
+                )
 
 
 def _of(row: Row, doubt: str) -> str:
@@ -219,9 +223,11 @@ def render_summary(summary: Summary) -> Group:
     copies = f", {summary.duplicates:,} of them {are_copies}" if summary.duplicates else ""
     grid.add_row("Documents", f"{summary.documents:,}{copies}")
     grid.add_row("Pages", Text.assemble(f"{summary.pages:,}  ", *_statuses(summary)))
-    for said in doubted(summary.doubts):
+    for said in format_doubts(summary.doubts):
         grid.add_row("", Text(said, DOUBTED_STYLE))
-    grid.add_row("Figures", told(summary.figures, summary.descriptions, summary.tasks))
+    grid.add_row(
+        "Figures", summarize_descriptions(summary.figures, summary.descriptions, summary.tasks)
+    )
     grid.add_row("Tokens", f"{summary.prompt_tokens:,} in, {summary.completion_tokens:,} out")
     grid.add_row("This session", _speed(summary))
     if summary.retries or summary.engine_restarts:
@@ -231,7 +237,7 @@ def render_summary(summary: Summary) -> Group:
         grid.add_row("Retries", f"{counted(summary.retries, 'request')}, {restarts}")
     if summary.cost is not None:
         grid.add_row("Cost", f"${summary.cost:,.2f}")
-    for pair in summary.records.said():
+    for pair in summary.records.summary_rows():
         grid.add_row(*pair)
     if summary.held_back and summary.pages_done:
         grid.add_row("Held back by", _brakes(summary))

@@ -1,8 +1,7 @@
-"""A run as one HTML file: page images with their boxes beside the text, to look at offline.
+"""Write the viewer: one HTML file with page images and boxes beside the text, for offline use.
 
-The text of documents is untrusted: it is cleaned with nh3, data sits in script tags with every `<`
-escaped, and a content security policy lets nothing run but the viewer's own script and nothing be
-fetched.
+The text of documents is untrusted: it is sanitized with nh3, data is in script tags with every `<`
+escaped, and a content security policy lets only the viewer's own script run and nothing be fetched.
 """
 
 import base64
@@ -10,7 +9,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
 from importlib.resources import files
@@ -19,15 +18,17 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import nh3
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
 from PIL import Image
 
 from llm_ocr.markdown import FORMULA, hidden, shown, uncentered
+from llm_ocr.parsing.leaves import leaves
 from llm_ocr.records import CAPTION_LABELS, FIGURE_LABELS
-from llm_ocr.report.descriptions import description_markdown, why_empty
-from llm_ocr.report.doubts import doubt_in, shown_status
-from llm_ocr.report.viewer_records import shown_record
+from llm_ocr.report.descriptions import description_markdown, missing_description_reason
+from llm_ocr.report.doubts import displayed_status, doubt_message
+from llm_ocr.report.record_types import as_json, encodable
 from llm_ocr.storage.local_files import atomic_write
 from llm_ocr.tables.schema import Row
 
@@ -44,9 +45,12 @@ _PAGE_KEYS = (
     "model", "attempts", "seconds", "completion_tokens", "finish_reason",
 )  # fmt: skip
 
+_RECORD_KEYS = ("record_id", "schema", "status", "error_code", "error")
+_EVIDENCE_KEYS = ("page_id", "page_number", "quote", "confidence", "matched")
+
 RowsOf = Callable[[str], Iterable[Row]]
 
-# No `img`: a document's own would be fetched. Figures are put in place from their table.
+# No `img`: images of documents would be fetched. Figures are inserted from their table.
 _TAGS = {
     "a", "b", "blockquote", "br", "caption", "center", "code", "col", "colgroup", "dd", "del",
     "div", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "ins", "kbd",
@@ -57,7 +61,7 @@ _SPANS = {"colspan", "rowspan"}
 _ATTRIBUTES = {"a": {"href"}, "td": _SPANS, "th": _SPANS, "ol": {"start"}}
 
 
-def _none(_: str) -> Iterable[Row]:
+def _no_rows(_: str) -> Iterable[Row]:
     return ()
 
 
@@ -68,136 +72,176 @@ def write_viewer(
     summary: Mapping[str, object],
     out: Path | BinaryIO,
     *,
-    records_of: RowsOf = _none,
+    records_of: RowsOf = _no_rows,
     max_pages: int = 300,
 ) -> int:
-    """Writes the first `max_pages` of `pages` and returns how many that were.
+    """Write the first `max_pages` of `pages`; returns how many those were.
 
-    `figures_of` and `descriptions_of` give the rows of a `page_id`, `records_of` those of a
-    `doc_id`; pages are read, written and forgotten one by one. Of `summary` (see
-    `Summary.as_dict`) it shows what is there of `out`, `model`, `documents`, `pages`,
-    `pages_by_status`, `figures`, `records` and `pages_per_second`; `pages` is the number of pages
-    of the whole run. A file at `out` appears only when it is complete.
+    `figures_of` and `descriptions_of` return the rows of a `page_id`, `records_of` those of a
+    `doc_id`; pages are read and written one by one, so that memory is bounded. Of `summary` (see
+    `Summary.as_dict`) the viewer shows `out`, `model`, `documents`, `pages`, `pages_by_status`,
+    `figures`, `records` and `pages_per_second`, if present; `pages` is the number of pages of the
+    whole run. A file at `out` appears only when it is complete.
     """
+    script, style = _bundle()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    index: list[dict[str, object]] = []
+    shown = itertools.islice(pages, max_pages)
+    # A template writes what it is given; this is consumed while the file is written.
+    data = itertools.chain(
+        _page_data(shown, figures_of, descriptions_of, records_of, index),
+        _run_data(summary, index),
+    )
+    template = _environment().get_template("viewer.html")
+    texts = template.generate(style=style, script=script, script_hash=digest, data=data)
     with atomic_write(out) if isinstance(out, Path) else nullcontext(out) as target:
-        template = files("llm_ocr.report")
-        parts = ("viewer_record.js", "viewer_page.js", "viewer.js")
-        script = "".join(template.joinpath(part).read_text("utf-8") for part in parts)
-        style = template.joinpath("viewer.css").read_text("utf-8")
-        head, tail = template.joinpath("viewer.html").read_text("utf-8").split("<!--pages-->")
-        policy = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        _put(target, head.replace("/*style*/", style).replace("SCRIPT_HASH", policy))
-        index = []
-        records = _Records(target, records_of)
-        for k, page in enumerate(itertools.islice(pages, max_pages)):
-            shown = records.of(page)
-            _write_page(target, k, page, list(figures_of(page["page_id"])), descriptions_of, shown)
-            named = {key: page[key] for key in ("doc_id", "name", "page_number")}
-            index.append({**named, "status": shown_status(page)})
-        told = {key: summary[key] for key in _SUMMARY_KEYS if key in summary}
-        run = {"summary": told, "total": summary.get("pages", len(index)), "pages": index}
-        _put(target, _data("run", run) + tail.replace("/*script*/", script))
+        for text in texts:
+            target.write(text.encode("utf-8", "replace"))
     return len(index)
 
 
-class _Records:
-    """Records as `r12`, each written once, before the first page that it is shown at."""
-
-    def __init__(self, target: BinaryIO, records_of: RowsOf) -> None:
-        self._target, self._records_of = target, records_of
-        self._document: str | None = None
-        self._places: dict[str, int] = {}
-        self._written = 0
-
-    def of(self, page: Row) -> list[int]:
-        """The numbers of the records of a page, and of its document."""
-        if page["doc_id"] != self._document:
-            self._document, self._places = page["doc_id"], {}
-            for row in self._records_of(page["doc_id"]):
-                _put(self._target, _data(f"r{self._written}", shown_record(row)))
-                self._places[row["record_id"]] = self._written
-                self._written += 1
-        ids = (page["doc_id"], page["page_id"])
-        return [self._places[one] for one in ids if one in self._places]
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("llm_ocr.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    # `tojson` escapes what could end the script tag that carries the data.
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
+    return environment
 
 
-def _put(target: BinaryIO, text: str) -> None:
-    target.write(text.encode("utf-8", "replace"))
+@cache
+def _bundle() -> tuple[str, str]:
+    """The viewer's own script and style."""
+    folder = files("llm_ocr.report").joinpath("templates")
+    parts = ("viewer_record.js", "viewer_page.js", "viewer.js")
+    script = "".join(folder.joinpath(part).read_text("utf-8") for part in parts)
+    return script, folder.joinpath("viewer.css").read_text("utf-8")
 
 
-def _data(element_id: str, value: object) -> str:
-    """A script tag that only carries data. Without `<`, no text can end it or open another."""
-    text = json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
-    return f'<script type="application/json" id="{element_id}">{text}</script>\n'
+# An element's id and its content.
+Data = tuple[str, object]
 
 
-def _write_page(
-    target: BinaryIO,
-    k: int,
-    page: Row,
-    figures: Sequence[Row],
+def _page_data(
+    pages: Iterable[Row],
+    figures_of: RowsOf,
     descriptions_of: RowsOf,
-    records: Sequence[int],
-) -> None:
-    """Text as `p12` and pictures as `i12`: a search reads all texts and decodes no picture."""
-    descriptions = list(descriptions_of(page["page_id"])) if figures else []
-    record = {key: page.get(key) for key in _PAGE_KEYS}
-    record |= {"status": shown_status(page), "doubt": doubt_in(page)}
-    record["missing"] = list(page.get("missing") or ())
-    record["blocks"] = _shown_blocks(page, figures)
+    records_of: RowsOf,
+    index: list[dict[str, object]],
+) -> Iterator[Data]:
+    """The texts as `p12`, images as `i12` (a search reads all texts and decodes no image), and
+    records as `r12` before the first page that they are shown at. Adds the pages to `index`."""
+    records = _Records(records_of)
+    for k, page in enumerate(pages):
+        yield from records.read(page)
+        figures = list(figures_of(page["page_id"]))
+        descriptions = list(descriptions_of(page["page_id"])) if figures else []
+        yield f"p{k}", _page_view(page, figures, descriptions, records.numbers(page))
+        yield (
+            f"i{k}",
+            {
+                "page": _image(page.get("image"), PAGE_SIDE),
+                "figures": [_image(figure.get("image"), FIGURE_SIDE) for figure in figures],
+            },
+        )
+        named = {key: page[key] for key in ("doc_id", "name", "page_number")}
+        index.append({**named, "status": displayed_status(page)})
+
+
+def _run_data(
+    summary: Mapping[str, object], index: Sequence[Mapping[str, object]]
+) -> Iterator[Data]:
+    values = {key: summary[key] for key in _SUMMARY_KEYS if key in summary}
+    yield "run", {"summary": values, "total": summary.get("pages", len(index)), "pages": index}
+
+
+class _Records:
+    """The records of documents, each read once, and their numbers."""
+
+    def __init__(self, records_of: RowsOf) -> None:
+        self._records_of = records_of
+        self._document: str | None = None
+        self._numbers: dict[str, int] = {}
+        self._count = 0
+
+    def read(self, page: Row) -> Iterator[Data]:
+        """The records of a page's document, if it is a new one."""
+        if page["doc_id"] == self._document:
+            return
+        self._document, self._numbers = page["doc_id"], {}
+        for row in self._records_of(page["doc_id"]):
+            yield f"r{self._count}", record_view(row)
+            self._numbers[row["record_id"]] = self._count
+            self._count += 1
+
+    def numbers(self, page: Row) -> list[int]:
+        """The numbers of the records of a page, and of its document."""
+        ids = (page["doc_id"], page["page_id"])
+        return [self._numbers[record_id] for record_id in ids if record_id in self._numbers]
+
+
+def _page_view(
+    page: Row, figures: Sequence[Row], descriptions: Sequence[Row], records: Sequence[int]
+) -> dict[str, object]:
+    view = {key: page.get(key) for key in _PAGE_KEYS}
+    view |= {"status": displayed_status(page), "doubt": doubt_message(page)}
+    view["missing"] = list(page.get("missing") or ())
+    view["blocks"] = _block_views(page, figures)
     if records:
         size = (page.get("width"), page.get("height"))
-        record |= {"records": records, "size": size if all(size) else None}
-    record["figures"] = [_shown_figure(page, figure, descriptions) for figure in figures]
-    pictures = {
-        "page": _picture(page.get("image"), PAGE_SIDE),
-        "figures": [_picture(figure.get("image"), FIGURE_SIDE) for figure in figures],
-    }
-    _put(target, _data(f"p{k}", record) + _data(f"i{k}", pictures))
+        view |= {"records": records, "size": size if all(size) else None}
+    view["figures"] = [_figure_view(page, figure, descriptions) for figure in figures]
+    return view
 
 
-def _shown_blocks(page: Row, figures: Sequence[Row]) -> list[dict[str, object]]:
-    """Blocks in reading order; `figure` is a place in `figures`. One block if the page has none."""
+def _block_views(page: Row, figures: Sequence[Row]) -> list[dict[str, object]]:
+    """Blocks in reading order; `figure` is an index of `figures`. A page without blocks has one."""
     blocks = list(page.get("blocks") or ())
     if not blocks and page.get("markdown"):
         blocks = [{"label": "text", "text": page["markdown"]}]
-    left = dict(enumerate(figures))
-    shown: list[dict[str, object]] = []
+    remaining = dict(enumerate(figures))
+    views: list[dict[str, object]] = []
     for block in blocks:
-        entry: dict[str, object] = {
+        view: dict[str, object] = {
             "label": block["label"],
-            "box": _percent(_box(block), page),
+            "box": _to_percent(_box(block), page),
             "html": safe_html(_block_markdown(block)),
         }
         if block["label"] in FIGURE_LABELS:
-            place = next((j for j, figure in left.items() if _box(figure) == _box(block)), None)
-            if place is not None:
-                entry["figure"] = place
-                del left[place]
-        shown.append(entry)
-    # A figure whose block is not there (a page without blocks) comes at the end, not never.
-    for j, figure in left.items():
-        label, box = figure["label"], _percent(_box(figure), page)
-        shown.append({"label": label, "box": box, "html": "", "figure": j})
-    return shown
+            matches = (j for j, figure in remaining.items() if _box(figure) == _box(block))
+            match = next(matches, None)
+            if match is not None:
+                view["figure"] = match
+                del remaining[match]
+        views.append(view)
+    # Figures without a block (on a page without blocks) follow at the end.
+    for j, figure in remaining.items():
+        label, box = figure["label"], _to_percent(_box(figure), page)
+        views.append({"label": label, "box": box, "html": "", "figure": j})
+    return views
 
 
-def _shown_figure(page: Row, figure: Row, descriptions: Sequence[Row]) -> dict[str, object]:
+def _figure_view(page: Row, figure: Row, descriptions: Sequence[Row]) -> dict[str, object]:
     captions = {
-        _words(block["text"] or "")
+        _normalized_words(block["text"] or "")
         for block in page.get("blocks") or ()
         if block["label"] in CAPTION_LABELS
     }
     caption = figure.get("caption") or ""
     return {
         "name": figure["name"],
-        # A caption with a block of its own is there already, right beside the figure.
-        "caption": "" if _words(caption) in captions else caption,
+        # A caption that is a block is shown as such, next to the figure.
+        "caption": "" if _normalized_words(caption) in captions else caption,
         "descriptions": [
             {
                 "task": row["task"],
                 "html": safe_html(description_markdown(row)),
-                "error": why_empty(row),
+                "error": missing_description_reason(row),
             }
             for row in descriptions
             if row["figure_id"] == figure["figure_id"]
@@ -206,12 +250,12 @@ def _shown_figure(page: Row, figure: Row, descriptions: Sequence[Row]) -> dict[s
 
 
 def _block_markdown(block: Mapping[str, Any]) -> str:
-    """Within the tags that center a caption, Markdown would be read as HTML."""
+    """Remove the tags that center a caption: Markdown within them would be taken for HTML."""
     text = str(block["text"] or "")
     return uncentered(text) if block["label"] in CAPTION_LABELS else text
 
 
-def _words(markdown: str) -> str:
+def _normalized_words(markdown: str) -> str:
     text = re.sub(r"<[^>]*>", " ", hidden(markdown))
     return " ".join(re.sub(r"[*_]", " ", shown(text)).split()).casefold()
 
@@ -224,7 +268,7 @@ def _box(row: Row) -> tuple[float, float, float, float] | None:
     return x1, y1, x2, y2
 
 
-def _percent(box: tuple[float, float, float, float] | None, page: Row) -> list[float] | None:
+def _to_percent(box: tuple[float, float, float, float] | None, page: Row) -> list[float] | None:
     """Left, top, width and height in percent of the page image."""
     if box is None or not page.get("width") or not page.get("height"):
         return None
@@ -234,8 +278,8 @@ def _percent(box: tuple[float, float, float, float] | None, page: Row) -> list[f
     return [round(side, 2) for side in sides]
 
 
-def _picture(image: Mapping[str, Any] | None, side: int) -> str | None:
-    """A data URI, at most `side` pixels long; None without a picture or with a damaged one."""
+def _image(image: Mapping[str, Any] | None, side: int) -> str | None:
+    """A data URI, downscaled to `side` pixels; None without an image, or for a damaged one."""
     if not image or not image.get("bytes"):
         return None
     try:
@@ -265,8 +309,8 @@ def _markdown() -> MarkdownIt:
 
 
 def _latex_as_text(state: StateInline, silent: bool) -> bool:
-    r"""Leaves `$x$`, `$$x$$`, `\(x\)` and `\[x\]` as they are; Markdown would take backslashes
-    away, and read emphasis."""
+    r"""Keep `$x$`, `$$x$$`, `\(x\)` and `\[x\]` as they are; Markdown would remove backslashes and
+    parse emphasis."""
     formula = FORMULA.match(state.src, state.pos, state.posMax)
     if formula is None and state.src[state.pos : state.pos + 2] not in (r"\(", r"\["):
         return False
@@ -275,3 +319,47 @@ def _latex_as_text(state: StateInline, silent: bool) -> bool:
         state.push("text", "", 0).content = state.src[state.pos : stop]
     state.pos = stop
     return True
+
+
+def record_view(row: Row) -> dict[str, object]:
+    """A record as the viewer shows it: the values in the order of the schema, then the errors at
+    paths without a value.
+
+    Boxes are in pixels of the page image; an `unverified` value was not found on the page.
+    """
+    fields = None if row["fields"] is None else json.loads(row["fields"], parse_constant=str)
+    values = dict(leaves(fields, empty=True)) if fields is not None else {}
+    errors: dict[str, list[Row]] = {}
+    for error in row["errors"] or ():
+        errors.setdefault(error["path"], []).append(error)
+    evidence = {item["path"]: item for item in row["evidence"] or ()}
+    paths = dict.fromkeys([*values, *errors])
+    view = {key: row.get(key) for key in _RECORD_KEYS}
+    view["fields"] = [
+        _field_view(path, values.get(path), evidence.get(path), errors.get(path, ()))
+        for path in paths
+        if path
+    ]
+    view["errors"] = _error_views(errors.get("", ()))
+    view["raw"] = row["raw_answer"] if fields is None else None
+    return view
+
+
+def _field_view(
+    path: str, value: object, evidence: Row | None, errors: Sequence[Row]
+) -> dict[str, object]:
+    if value is not None and not isinstance(value, str):
+        value = as_json(value)
+    field: dict[str, object] = {"path": path, "value": value and encodable(value)}
+    if errors:
+        field["errors"] = _error_views(errors)
+    if evidence is not None:
+        field |= {name: evidence[name] for name in _EVIDENCE_KEYS if evidence[name] is not None}
+        box = [evidence[corner] for corner in ("x1", "y1", "x2", "y2")]
+        field["box"] = None if None in box else box
+        field["unverified"] = evidence["matched"] is None
+    return field
+
+
+def _error_views(errors: Sequence[Row]) -> list[dict[str, object]]:
+    return [{"value": error["value"], "reason": error["reason"]} for error in errors]

@@ -98,7 +98,7 @@ def test_stages_one_by_one_end_like_a_run(inputs: Path, tmp_path: Path, server: 
         (["run", "IN"], "--out"),
         (["describe", "OUT"], "holds no run"),
         (["status", "OUT"], "holds no run"),
-        (["view", "OUT"], "holds no viewer"),
+        (["view", "OUT"], "has no viewer"),
     ],
 )
 def test_wrong_usage_exits_with_2(

@@ -17,7 +17,7 @@ from llm_ocr.pipeline.budget import remaining_budget
 from llm_ocr.pipeline.events import Event, Note
 from llm_ocr.pipeline.interruption import BudgetExceededError
 from llm_ocr.pipeline.partition import WorkerPartition
-from llm_ocr.report.sessions import SessionRecord, read_sessions
+from llm_ocr.report.sessions import SessionLog, read_sessions
 from llm_ocr.report.status import read_status
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import open_store
@@ -131,10 +131,10 @@ def test_without_a_price_it_is_refused() -> None:
         Settings(max_cost=0.0, price_per_hour=1.0)
 
 
-def spent(dollars: float | None, worker: int = 0, workers: int = 1) -> SessionRecord:
+def spent(dollars: float | None, worker: int = 0, workers: int = 1) -> SessionLog:
     """A session that cost so much (None: it was killed)."""
     seconds = None if dollars is None else dollars * 3600
-    return SessionRecord(
+    return SessionLog(
         "2026-11-21",
         "",
         "",
@@ -161,7 +161,7 @@ def spent(dollars: float | None, worker: int = 0, workers: int = 1) -> SessionRe
         (WorkerPartition(0, 1), [spent(None)], 20.0),
     ],
 )
-def test_a_workers_part(share: WorkerPartition, sessions: list[SessionRecord], left: float) -> None:
+def test_a_workers_part(share: WorkerPartition, sessions: list[SessionLog], left: float) -> None:
     settings = Settings(max_cost=20.0, price_per_hour=4.0)
     budget = remaining_budget(settings, share, sessions)
     assert budget is not None

@@ -12,7 +12,7 @@ import yaml
 from llm_ocr import load_pages, run
 from llm_ocr.pipeline.worker import resume
 from llm_ocr.report.dataset_card import render_card
-from llm_ocr.report.sessions import SessionRecord, read_sessions
+from llm_ocr.report.sessions import SessionLog, read_sessions
 from llm_ocr.report.summary import Summary
 from llm_ocr.storage.store import open_store
 from tests import documents
@@ -50,7 +50,7 @@ def test_the_head_names_the_tables_that_have_rows(folder: Path) -> None:
     assert [one["config_name"] for one in found["configs"] if one.get("default")] == ["pages"]
     assert found["size_categories"] == ["n<1K"]
     assert "license" not in found
-    assert "The documents' own license applies" in card
+    assert "The license of the source documents applies" in card
     with serving_beside(lambda _: answer(NO_FIGURE)) as server:
         run(folder / "in", folder / "bare", base_url=server.base_url)
     bare = (folder / "bare" / "README.md").read_text("utf-8")
@@ -65,7 +65,7 @@ def test_people_read_what_was_done(folder: Path) -> None:
     assert re.search(r"`failed` \| 1 ", card)
     assert re.search(r"`corrupt_document` \| 1 ", card)
     assert head(card)["license"] == "cc-by-4.0"
-    assert "as stated by whoever made this: CC-BY-4.0." in card
+    assert "as stated by the author of this dataset: CC-BY-4.0." in card
     assert "```text\n<|grounding|>Convert the document to markdown.\n```" in card
     assert "```text\nDescribe this image in detail.\n```" in card
     [session] = read_sessions(open_store(str(folder / "out")))
@@ -136,7 +136,7 @@ def test_a_readme_that_a_person_wrote_is_left_alone(
     (folder / "out" / "README.md").write_text("# Mine\n")
     with serving_beside() as server:
         assert done(server, folder) == "# Mine\n"
-    assert "is not llm_ocr's and is left as it is" in caplog.text
+    assert "was not written by llm_ocr and is left unchanged" in caplog.text
 
 
 def summary_of(folder: Path) -> Summary:
@@ -148,7 +148,7 @@ def test_strange_names_and_long_lists_keep_their_shape(folder: Path) -> None:
     summary = replace(summary_of(folder), out="/tmp/a: [b] #c", pages=12_345)
     inputs = [f"/in/{k:05d}.pdf" for k in range(5000)]
     inputs[0] = "/in/`tick`|pipe\nline.pdf"
-    record = SessionRecord("2026", "llm-ocr run '```'", "0.1.0", ("extract",))
+    record = SessionLog("2026", "llm-ocr run '```'", "0.1.0", ("extract",))
     card = render_card(summary, {"model": "a|b", "inputs": inputs}, [record])
     assert head(card)["pretty_name"] == "a: [b] #c"
     assert head(card)["size_categories"] == ["10K<n<100K"]
@@ -156,7 +156,7 @@ def test_strange_names_and_long_lists_keep_their_shape(folder: Path) -> None:
     assert "- and 4,990 more" in card
     assert "````shell\nllm-ocr run '```'\n````" in card
     assert r"| Model | `a\|b` |" in card
-    assert "- the time of 1 is not known" in card
+    assert "- duration not known: 1 session" in card
     assert "- 1 session, " in card
     assert len(card.splitlines()) < 150
 

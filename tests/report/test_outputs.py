@@ -62,7 +62,7 @@ def test_summary_and_card_say_what_became_of_the_records(out: Path) -> None:
     }
     assert summary["rows"]["records"] == 2
     card = (out / "README.md").read_text("utf-8")
-    assert "## What became of the records" in card
+    assert "## Record statuses" in card
     assert "| `due` | 1 |" in card
 
 
@@ -77,7 +77,7 @@ def test_who_asks_again_is_told_the_same(out: Path) -> None:
 
 def test_a_run_without_records_says_nothing_of_them(out: Path) -> None:
     assert "records" not in configs(out)
-    assert "What became of the records" not in (out / "README.md").read_text("utf-8")
+    assert "Record statuses" not in (out / "README.md").read_text("utf-8")
     assert not (out / "records").exists()
     assert json.loads((out / "summary.json").read_text())["records"]["by_status"] == {}
 

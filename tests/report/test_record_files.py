@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from llm_ocr import load_records
-from llm_ocr.report.record_counts import MOST_FIELDS, OTHERS, RecordCounts
+from llm_ocr.report.record_counts import MAX_FIELDS, OTHER_FIELDS, RecordCounts
 from llm_ocr.report.record_files import write_records
 from llm_ocr.report.record_types import arrow_type
 from llm_ocr.storage.store import Store, create_repository, open_store
@@ -277,17 +277,17 @@ def test_what_is_wrong_is_counted_by_field(store: Store) -> None:
     first = sheet(store)[0]
     assert (first["errors"], first["unverified"]) == ("3", "1")
     assert typed(store)["unverified"].to_pylist() == [["total"], [], []]
-    assert dict(counts.said()) == {
+    assert dict(counts.summary_rows()) == {
         "Records": "3  1 failed  2 ok",
         "Errors in": "lines.*.amount 2, the whole record 1",
     }
 
 
 def test_made_up_fields_are_not_counted_without_end(store: Store) -> None:
-    many = [error(f"made_up_{k}", "1", "no such field") for k in range(MOST_FIELDS + 10)]
+    many = [error(f"made_up_{k}", "1", "no such field") for k in range(MAX_FIELDS + 10)]
     counts = written(store, [record("d", invoice(), errors=many)])
-    assert len(counts.errors_by_field) == MOST_FIELDS + 1
-    assert counts.errors_by_field[OTHERS] == 10
+    assert len(counts.errors_by_field) == MAX_FIELDS + 1
+    assert counts.errors_by_field[OTHER_FIELDS] == 10
 
 
 def test_records_of_pages_say_which(store: Store) -> None:

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from llm_ocr.report.sessions import SessionRecord, delete_session, read_sessions, write_session
+from llm_ocr.report.sessions import SessionLog, delete_session, read_sessions, write_session
 from llm_ocr.storage.objects import ObjectStore
 from llm_ocr.storage.store import StoredObject, open_store
 
 
-def record(started: str) -> SessionRecord:
-    return SessionRecord(started, "llm-ocr run in --out out", "0.1.0", ["extract"])
+def record(started: str) -> SessionLog:
+    return SessionLog(started, "llm-ocr run in --out out", "0.1.0", ["extract"])
 
 
 def test_one_that_takes_its_record_back_as_another_reads_is_left_out(

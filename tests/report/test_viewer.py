@@ -155,7 +155,7 @@ def test_each_task_shows_what_came_of_it() -> None:
     assert shown["classify"][0] == "<p>chart (93%)</p>\n"
     assert "<tr><th>River</th><th>" in shown["data"][0]
     assert "<tr><td>Inn</td><td>2</td></tr>" in shown["data"][0]
-    assert shown["levels"] == ("", "There is nothing of that in it.")
+    assert shown["levels"] == ("", "The figure has none.")
     assert '"name": "Inn"' in shown["own"][0].replace("&quot;", '"')
     assert shown["own2"] == ("", "the server was away")
     for html, _ in shown.values():

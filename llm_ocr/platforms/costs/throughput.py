@@ -20,7 +20,7 @@ from llm_ocr.platforms.costs.toml_files import (
     read_toml,
     validate,
 )
-from llm_ocr.report.sessions import SessionRecord, read_sessions
+from llm_ocr.report.sessions import SessionLog, read_sessions
 from llm_ocr.report.status import NoRunError
 from llm_ocr.settings import Settings
 
@@ -183,7 +183,7 @@ def _read(table: ThroughputToml, where: str) -> list[Throughput]:
     return known
 
 
-def _measurements(record: SessionRecord, run: str, gpu: str | None) -> Iterable[_Measurement]:
+def _measurements(record: SessionLog, run: str, gpu: str | None) -> Iterable[_Measurement]:
     if not record.seconds or record.pages < LEAST_PAGES or "extract" not in record.readers:
         return
     count, kind = _gpus(record, gpu)
@@ -193,7 +193,7 @@ def _measurements(record: SessionRecord, run: str, gpu: str | None) -> Iterable[
         yield _Measurement(kind, model, record.pages, minutes, run)
 
 
-def _gpus(record: SessionRecord, default: str | None) -> tuple[int, str | None]:
+def _gpus(record: SessionLog, default: str | None) -> tuple[int, str | None]:
     """How many GPUs read, and of which kind; None if there were several kinds, or it is unknown."""
     counts: dict[str, int] = {}
     for engine in record.engines:

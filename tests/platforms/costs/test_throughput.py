@@ -12,7 +12,7 @@ from llm_ocr.platforms.costs.throughput import (
     observed_throughput,
 )
 from llm_ocr.platforms.costs.toml_files import TomlFileError
-from llm_ocr.report.sessions import SessionRecord, write_session
+from llm_ocr.report.sessions import SessionLog, write_session
 from llm_ocr.report.status import NoRunError
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import open_store
@@ -21,7 +21,7 @@ A100 = "vLLM 0.32.0 on 1 x NVIDIA A100-SXM4-80GB"
 
 
 def session(run: Path, name: str, pages: int, seconds: float | None, *engines: str) -> None:
-    record = SessionRecord(
+    record = SessionLog(
         started=f"2026-11-21T10:00:00.{name}",
         command="llm-ocr run",
         version="0.1.0",

@@ -1,0 +1,124 @@
+"""List model profiles and schemas: as tables, and as facts for --json."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from llm_ocr.models.profile import ModelProfile
+from llm_ocr.parsing.schema import Schema
+
+Node = Mapping[str, Any]
+
+
+def profile_facts(profile: ModelProfile) -> dict[str, object]:
+    """The facts of a profile for `llm-ocr models --json`."""
+    serving, card = profile.serving, profile.card
+    return {
+        "id": profile.id,
+        "model": profile.model,
+        "revision": serving.revision,
+        "parameters": card.parameters,
+        "license": card.license,
+        "weights_gib": serving.weights_gib,
+        "vllm": [".".join(str(part) for part in version) for version in serving.versions],
+        "gives": sorted(card.gives),
+        "verified": card.verified,
+        "sources": list(card.sources),
+    }
+
+
+def render_profiles(profiles: Mapping[str, ModelProfile]) -> Table:
+    """One row per profile."""
+    caption = "Names on the Hub, revisions, vLLM versions and sources: llm-ocr models --json"
+    table = Table(box=None, pad_edge=False, caption=caption, caption_justify="left")
+    table.add_column("profile", no_wrap=True)
+    table.add_column("weights", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for column in ("gives", "parameters", "license"):
+        table.add_column(column, overflow="fold")
+    for name, profile in profiles.items():
+        table.add_row(
+            name,
+            f"{profile.serving.weights_gib:g} GiB",
+            "verified" if profile.card.verified else "experimental",
+            ", ".join(sorted(profile.card.gives)) or "text",
+            profile.card.parameters,
+            profile.card.license,
+        )
+    return table
+
+
+def schema_facts(schema: Schema) -> dict[str, object]:
+    """The facts of a schema for `llm-ocr schemas --json`."""
+    return {
+        "name": schema.name,
+        "description": schema.json_schema.get("description", ""),
+        "fields": [path for path, _ in _fields(schema.json_schema, "")],
+        "merge": {name: rule.value for name, rule in schema.rules.items()},
+        "json_schema": schema.json_schema,
+    }
+
+
+def render_schemas(schemas: Sequence[Schema]) -> Table:
+    """One row per schema."""
+    caption = "Fields: llm-ocr schemas NAME. Source file, as a start for your own: --source"
+    table = Table(box=None, pad_edge=False, caption=caption, caption_justify="left")
+    table.add_column("schema", no_wrap=True)
+    table.add_column("fields", overflow="fold")
+    for schema in schemas:
+        table.add_row(schema.name, ", ".join(schema.json_schema["properties"]))
+    return table
+
+
+def render_schema(schema: Schema) -> Table:
+    """One row per field, followed by the fields of inner objects and lists."""
+    table = Table(
+        box=None,
+        pad_edge=False,
+        title=schema.json_schema.get("description"),
+        title_justify="left",
+        title_style="",
+    )
+    table.add_column("field", no_wrap=True)
+    table.add_column("kind", no_wrap=True)
+    for column in ("merge", "also called"):
+        table.add_column(column, overflow="fold")
+    for path, node in _fields(schema.json_schema, ""):
+        rule = schema.rules.get(path, "")
+        table.add_row(path, _kind(node), str(rule), ", ".join(node.get("aliases", ())))
+    return table
+
+
+def _fields(node: Node, path: str) -> Iterator[tuple[str, Node]]:
+    """The fields of an object with their paths; `[]` follows the name of a list."""
+    for name, one in node.get("properties", {}).items():
+        inner = _without_null(one)
+        here = f"{path}{name}"
+        items = _without_null(inner.get("items", {}))
+        yield here, one
+        if items:
+            yield from _fields(items, f"{here}[].")
+        else:
+            yield from _fields(inner, f"{here}.")
+
+
+def _without_null(node: Node) -> Node:
+    """The schema of a value that isn't null, if there is only one."""
+    given = [one for one in node.get("anyOf", ()) if one.get("type") != "null"]
+    return given[0] if len(given) == 1 else node
+
+
+def _kind(node: Node) -> str:
+    inner = _without_null(node)
+    if "enum" in inner:
+        return " | ".join(str(one) for one in inner["enum"])
+    if "const" in inner:
+        return str(inner["const"])
+    if "anyOf" in inner:
+        return " | ".join(dict.fromkeys(_kind(one) for one in inner["anyOf"]))
+    if inner.get("type") == "array":
+        return f"list of {_kind(inner.get('items', {}))}"
+    if "$ref" in inner:
+        return str(inner["$ref"]).rsplit("/", 1)[-1]
+    return str(inner.get("format") or inner.get("type") or "any")

@@ -17,9 +17,9 @@
 # # From a bucket to a dataset, with AWS Batch
 #
 # Documents in S3 become Markdown, figures with captions, and tables, read on spot instances with
-# an L4 each.
+# one L4 each.
 #
-# This notebook as it was executed, against the tests' server for the platform:
+# This notebook with its output, executed against the tests' server for the platform:
 # [docs/executed/batch-jobs-pipeline.md](../docs/executed/batch-jobs-pipeline.md).
 
 # %%
@@ -48,8 +48,8 @@ from llm_ocr.platforms.registry import PlatformConfig, open_platform
 # %% [markdown]
 # ## Parameters
 #
-# The only cell to change. As it is, it reads a sample of public documents: the first `LIMIT` of
-# FineVision's subset olmOCR-mix, an image a page.
+# This is the only cell to change. As it is, it reads a sample of public documents: the first
+# `LIMIT` documents of FineVision's subset olmOCR-mix, one image per page.
 
 # %% tags=["parameters"]
 INPUT = "hf://datasets/HuggingFaceM4/FineVision?config=olmOCR-mix-0225-documents&split=train"
@@ -67,11 +67,11 @@ CLEAN_UP = False  # remove the results at the end
 SET_UP = False  # do what the next section shows
 
 # %% [markdown]
-# ## Set-up
+# ## Setup
 #
-# Once. With `SET_UP` the cells do what they show.
+# Only needed once. The cells run only if `SET_UP` is true.
 #
-# **Authentication.** This opens a browser; `aws configure sso` comes first where it was never done.
+# **Authentication.** This opens a browser; run `aws configure sso` first if you have never done so.
 
 # %%
 steps("aws sso login", "aws sts get-caller-identity --query Account --output text", do=SET_UP)
@@ -93,8 +93,8 @@ steps(
 )
 
 # %% [markdown]
-# **Queues, job definitions and roles**, with Terraform: it shows what it will make. There are no
-# machines, and nothing is paid, until there is a job.
+# **Queues, job definitions and roles**, with Terraform, which shows what it will create. Until
+# there is a job, there are no machines and no cost.
 
 # %%
 steps(
@@ -104,8 +104,8 @@ steps(
 )
 
 # %% [markdown]
-# **Quota**: vCPUs of spot instances with a GPU, 8 for each task at the same time. New accounts have
-# 0; more is asked for under Service Quotas, Amazon EC2.
+# **Quota**: vCPUs of spot instances with a GPU, 8 for each concurrent task. New accounts have 0;
+# request more under Service Quotas, Amazon EC2.
 
 # %%
 steps(
@@ -130,27 +130,29 @@ boto3.client("s3", region_name=REGION).head_bucket(Bucket=BUCKET)["ResponseMetad
 show_first_pages(INPUT)
 
 # %% [markdown]
-# ## What it will cost
+# ## Cost estimate
 #
-# Pages counted in a sample of all documents, whatever `LIMIT` is, and priced for every platform.
-# Your own prices: `estimate_costs(..., Settings(prices=Path("my-prices.toml")))`.
+# The pages of a sample of all documents are counted, whatever `LIMIT` is, and their cost is
+# estimated for every platform. To use your own prices: `estimate_costs(...,
+# Settings(prices=Path("my-prices.toml")))`.
 
 # %%
 estimate = estimate_costs(INPUT, gpus=[GPU], tasks=TASKS)
 show_plan(estimate)
 
 # %% [markdown]
-# The same for many pages, so that starts don't decide: published speeds of GPUs at their platforms'
-# prices, beside commercial APIs. Nothing in it is measured here.
+# The same for many pages, so that start-up costs matter less: published GPU speeds at the
+# platforms' prices, next to commercial APIs. Nothing in it is measured here.
 
 # %%
 show_costs()
 
 # %% [markdown]
-# ## What is asked for
+# ## The request
 #
-# The request, as AWS Batch would get it: image, roles and secrets are the job definition's.
-# Nothing is sent yet. The price in it is today's for spot machines, as `llm-ocr plan` has it.
+# The request as it would be sent to AWS Batch: image, roles and secrets are part of the job
+# definition. Nothing is sent yet. The price in it is today's spot price in the price list, as used
+# by `llm-ocr plan`.
 
 
 # %%
@@ -170,8 +172,8 @@ for request in platform.requests(extract):
 # %% [markdown]
 # ## Extract, describe, assemble
 #
-# Each stage is a job; `extract` and `describe` are arrays. A task whose machine is taken back is
-# started again by AWS Batch, and goes on with what was staged.
+# Each stage is a job; `extract` and `describe` are arrays. A task whose machine is reclaimed is
+# restarted by AWS Batch and continues from what was staged.
 
 # %%
 extracted = finish(platform, extract)
@@ -183,8 +185,8 @@ described = finish(platform, spec("describe", []))
 assembled = finish(platform, spec("assemble", [], gpu=None, tasks=1))
 
 # %% [markdown]
-# Where the run stands can be seen at any time, from any machine; so can what each task printed, in
-# all of its tries.
+# The status of the run can be queried at any time, from any machine; so can the output of each
+# task, over all of its attempts.
 
 # %%
 # !llm-ocr status {out}
@@ -197,7 +199,7 @@ for task in extracted.tasks:
 # %% [markdown]
 # ## The results
 #
-# Every page ends in exactly one status and is a row.
+# Every page ends in exactly one status and one row.
 
 # %%
 summary = summary_of(out)
@@ -223,37 +225,38 @@ show_document(out)
 show_figures(out)
 
 # %% [markdown]
-# ## What it took
+# ## Time and cost
 #
-# A session is one start of a task. One that is killed leaves no count; what it had staged is in the
-# tables all the same. Below the chart is how the sessions' counts make the run's.
+# A session is one start of a task. A killed session reports no count, but what it had staged is in
+# the tables. The summary below the chart shows how the counts of the sessions add up to those of
+# the run.
 
 # %%
 show_against_plan(out, estimate.cheapest("aws-batch"))
 
 # %% [markdown]
 # EC2 bills a machine from its start until AWS Batch ends it, some minutes after its last job. The
-# spot price changes; `aws ec2 describe-spot-price-history` has today's.
+# spot price changes; `aws ec2 describe-spot-price-history` shows today's.
 #
 # ## Tuning for the L4
 #
-# - 24 GB hold the model, with a narrow window: long pages wait. The 8 CPUs of g6.2xlarge draw pages
-#   faster than an L4 reads them.
-# - Each task fetches image and weights, some minutes: give it half an hour of work or more.
-# - With `SHARD_PAGES` of 128 tasks end at about the same time, and a machine that is taken back
-#   costs little; for large runs take 512.
-# - Many tasks are no matter: those for which there is no machine wait in the queue. `max_vcpus`
-#   of the module says how many run at once (64: eight of g6.2xlarge).
+# - 24 GB hold the model with a narrow window: long pages wait. The 8 CPUs of g6.2xlarge render
+#   pages faster than an L4 reads them.
+# - Each task downloads image and weights, which takes some minutes: give it half an hour of work or
+#   more.
+# - With a `SHARD_PAGES` of 128, tasks end at about the same time, and a reclaimed machine loses
+#   little work; for large runs use 512.
+# - More tasks than machines are fine: they wait in the queue. The module's `max_vcpus` limits how
+#   many run at once (64: eight g6.2xlarge).
 
 # %%
 show_held_back(out)
 
 # %% [markdown]
-# ## Cleaning up
+# ## Clean up
 #
-# An empty queue costs nothing: without jobs there are no machines. What is stored does. This
-# removes the results, not the documents; `make aws-batch-destroy` removes queues, roles and
-# images.
+# An empty queue costs nothing, because without jobs there are no machines; storage does. This
+# removes the results, not the documents; `make aws-batch-destroy` removes queues, roles and images.
 
 # %%
 if CLEAN_UP:

@@ -16,10 +16,10 @@
 # %% [markdown]
 # # From a bucket to a dataset, on Cloud Run
 #
-# Documents in a Cloud Storage bucket become pages, figures with captions, and whole documents,
-# read by several tasks with an L4 each. Three jobs: extract, describe, assemble.
+# Documents in a Cloud Storage bucket become pages, figures with captions, and whole documents, read
+# by several tasks with one L4 each. There are three jobs: extract, describe, assemble.
 #
-# This notebook as it was executed, against the tests' server for the platform:
+# This notebook with its output, executed against the tests' server for the platform:
 # [docs/executed/cloudrun-jobs-pipeline.md](../docs/executed/cloudrun-jobs-pipeline.md).
 
 # %%
@@ -49,8 +49,8 @@ from llm_ocr.platforms.registry import PlatformConfig, open_platform
 # %% [markdown]
 # ## Parameters
 #
-# The only cell to change. As it is, it reads a sample of public documents: the first `LIMIT` of
-# FineVision's subset olmOCR-mix, an image a page.
+# This is the only cell to change. As it is, it reads a sample of public documents: the first
+# `LIMIT` documents of FineVision's subset olmOCR-mix, one image per page.
 
 # %% tags=["parameters"]
 INPUT = "hf://datasets/HuggingFaceM4/FineVision?config=olmOCR-mix-0225-documents&split=train"
@@ -70,9 +70,9 @@ CLEAN_UP = False  # delete the jobs at the end, not the results
 SET_UP = False  # do what the next section shows
 
 # %% [markdown]
-# ## Set-up
+# ## Setup
 #
-# Once. With `SET_UP` the cells do what they show.
+# Only needed once. The cells run only if `SET_UP` is true.
 #
 # **Authentication.** These open a browser; the second is for this notebook.
 
@@ -126,8 +126,8 @@ steps(
 )
 
 # %% [markdown]
-# **Quota**: as many L4 as `TASKS`. It is called "Total Nvidia L4 GPU allocation without zonal
-# redundancy, per project per region", and more is asked for on this page:
+# **Quota**: one L4 per task (`TASKS`). It is called "Total Nvidia L4 GPU allocation without zonal
+# redundancy, per project per region"; request more on this page:
 
 # %%
 print(f"https://console.cloud.google.com/iam-admin/quotas?project={PROJECT}")
@@ -148,26 +148,27 @@ bucket.exists()
 show_first_pages(INPUT)
 
 # %% [markdown]
-# ## What it will cost
+# ## Cost estimate
 #
-# Pages counted in a sample of all documents, whatever `LIMIT` is, and priced for every platform.
-# Your own prices: `estimate_costs(..., Settings(prices=Path("my-prices.toml")))`.
+# The pages of a sample of all documents are counted, whatever `LIMIT` is, and their cost is
+# estimated for every platform. To use your own prices: `estimate_costs(...,
+# Settings(prices=Path("my-prices.toml")))`.
 
 # %%
 estimate = estimate_costs(INPUT, gpus=[GPU], tasks=TASKS)
 show_plan(estimate)
 
 # %% [markdown]
-# The same for many pages, so that starts don't decide: published speeds of GPUs at their platforms'
-# prices, beside commercial APIs. Nothing in it is measured here.
+# The same for many pages, so that start-up costs matter less: published GPU speeds at the
+# platforms' prices, next to commercial APIs. Nothing in it is measured here.
 
 # %%
 show_costs()
 
 # %% [markdown]
-# ## What is asked for
+# ## The request
 #
-# The job and its execution, as Cloud Run would get them. Nothing is sent yet.
+# The job and its execution as they would be sent to Cloud Run. Nothing is sent yet.
 
 
 # %%
@@ -187,8 +188,8 @@ for request in platform.requests(extract):
 # %% [markdown]
 # ## Extract, describe, assemble
 #
-# A GPU's task gets 50 minutes at a time; Cloud Run begins it again, and it goes on with what it has
-# staged, until its `MINUTES` are over. Joining pages to documents needs no GPU.
+# A task with a GPU gets 50 minutes per attempt; Cloud Run restarts it, and it continues from what
+# it has staged, until its `MINUTES` are used up. Joining pages into documents needs no GPU.
 
 # %%
 extracted = finish(platform, extract)
@@ -200,8 +201,8 @@ described = finish(platform, spec("describe", []))
 assembled = finish(platform, spec("assemble", [], gpu=None, tasks=1))
 
 # %% [markdown]
-# Where the run stands can be seen at any time, from any machine; so can what each task printed, in
-# all of its tries.
+# The status of the run can be queried at any time, from any machine; so can the output of each
+# task, over all of its attempts.
 
 # %%
 # !llm-ocr status {out}
@@ -214,7 +215,7 @@ for task in extracted.tasks:
 # %% [markdown]
 # ## The results
 #
-# Every page ends in exactly one status and is a row.
+# Every page ends in exactly one status and one row.
 
 # %%
 summary = summary_of(out)
@@ -240,10 +241,11 @@ show_document(out)
 show_figures(out)
 
 # %% [markdown]
-# ## What it took
+# ## Time and cost
 #
-# A session is one start of a task. One that is killed leaves no count; what it had staged is in the
-# tables all the same. Below the chart is how the sessions' counts make the run's.
+# A session is one start of a task. A killed session reports no count, but what it had staged is in
+# the tables. The summary below the chart shows how the counts of the sessions add up to those of
+# the run.
 
 # %%
 show_against_plan(out, estimate.cheapest("cloud-run"))
@@ -251,13 +253,13 @@ show_against_plan(out, estimate.cheapest("cloud-run"))
 # %% [markdown]
 # ## Tuning for the L4
 #
-# - Few long tasks waste less than many short ones: each attempt fetches the weights and starts
-#   the engine.
+# - Few long tasks waste less time than many short ones: each attempt downloads the weights and
+#   starts the engine.
 # - `SHARD_PAGES` of 128 or less keeps all tasks busy in small runs.
-# - 24 GB hold models of up to about 8 billion parameters; what is left is the cache, and so the
-#   width of the window.
-# - Where rendering is what holds it back, `PlatformConfig(instance=…)` gives the tasks other CPUs
-#   and memory than `8x32Gi`.
+# - 24 GB hold models of up to about 8 billion parameters; the rest is the cache, which determines
+#   the width of the window.
+# - If rendering is the bottleneck, `PlatformConfig(instance=…)` gives the tasks other CPUs and memory than
+#   `8x32Gi`.
 
 # %%
 show_held_back(out)
@@ -265,7 +267,7 @@ show_held_back(out)
 # %% [markdown]
 # ## Clean up
 #
-# Finished jobs cost nothing, what is stored does: `gcloud storage rm -r gs://BUCKET/RUN`.
+# Finished jobs cost nothing, but storage does: `gcloud storage rm -r gs://BUCKET/RUN`.
 
 # %%
 if CLEAN_UP:

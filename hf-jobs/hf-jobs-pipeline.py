@@ -17,9 +17,10 @@
 # # Documents to a dataset, with Hugging Face Jobs
 #
 # Documents in a dataset repository become Markdown, figures with captions, and a dataset that
-# `datasets.load_dataset` opens. GPUs of Hugging Face Jobs read them; a CPU joins the pages.
+# `datasets.load_dataset` opens. They are read on the GPUs of Hugging Face Jobs; a CPU joins the
+# pages.
 #
-# This notebook as it was executed, against the tests' server for the platform:
+# This notebook with its output, executed against the tests' server for the platform:
 # [docs/executed/hf-jobs-pipeline.md](../docs/executed/hf-jobs-pipeline.md).
 
 # %%
@@ -49,8 +50,8 @@ from llm_ocr.storage.hub_address import run_uri
 # %% [markdown]
 # ## Parameters
 #
-# The only cell to change. As it is, it reads a sample of public documents: the first `LIMIT` of
-# FineVision's subset olmOCR-mix, an image a page.
+# This is the only cell to change. As it is, it reads a sample of public documents: the first
+# `LIMIT` documents of FineVision's subset olmOCR-mix, one image per page.
 
 # %% tags=["parameters"]
 INPUT = "hf://datasets/HuggingFaceM4/FineVision?config=olmOCR-mix-0225-documents&split=train"
@@ -68,28 +69,30 @@ CLEAN_UP = False  # remove what a finished run needs no more
 SET_UP = False  # do what the next section shows
 
 # %% [markdown]
-# ## Set-up
+# ## Setup
 #
-# Once. With `SET_UP` the cells do what they show; without it they only say what is there.
+# Only needed once. If `SET_UP` is true, the cells do what they show; otherwise they only print what
+# exists.
 #
-# **Authentication.** A [token](https://huggingface.co/settings/tokens) that may write to your
-# repositories and start jobs; in a terminal `hf auth login` asks for it, here `HF_TOKEN` names it.
+# **Authentication.** You need a [token](https://huggingface.co/settings/tokens) that may write to
+# your repositories and start jobs; log in with `hf auth login` in a terminal, or set `HF_TOKEN`
+# here.
 
 # %%
 assert get_token(), "nobody is signed in: hf auth login, or set HF_TOKEN"
 whoami()["name"]
 
 # %% [markdown]
-# **A bucket or dataset for documents**, if they are not on the Hub yet: here those of the folder
-# `scans`, private. The result's repository, and the bucket for what the run needs on the way, are
-# made by the run.
+# **A bucket or dataset for documents**, if they are not on the Hub yet: this uploads the folder
+# `scans` as a private dataset. The run creates the repository for the result, and the bucket for
+# its working files.
 
 # %%
 steps("hf upload ORG/scans ./scans . --repo-type dataset --private", do=SET_UP)
 
 # %% [markdown]
 # **The image** is vLLM's own, `vllm/vllm-openai`, and needs no building: tasks install llm_ocr in
-# it. As long as that is not on PyPI they take the wheel of your clone.
+# it. Until llm_ocr is on PyPI, they use the wheel of your clone.
 
 # %%
 steps("uv build --wheel", do=SET_UP)
@@ -98,8 +101,9 @@ WHEEL = WHEEL or (str(built[-1]) if built else None)
 WHEEL or "no wheel: tasks install the release"
 
 # %% [markdown]
-# **Quota** is credit, of whoever pays: [billing](https://huggingface.co/settings/billing). These
-# machines there are, and no limit of how many but that of the account.
+# **Quota** is the credit of the account that pays:
+# [billing](https://huggingface.co/settings/billing). These are the available machines; their number
+# is only limited by the account.
 
 # %%
 [machine.name for machine in list_jobs_hardware()]
@@ -116,27 +120,28 @@ platform = open_platform("hf-jobs", PlatformConfig(namespace=NAMESPACE, wheel=WH
 show_first_pages(INPUT)
 
 # %% [markdown]
-# ## What it will cost
+# ## Cost estimate
 #
-# Pages counted in a sample of all documents, whatever `LIMIT` is, and priced for every platform.
-# Your own prices: `estimate_costs(..., Settings(prices=Path("my-prices.toml")))`.
+# The pages of a sample of all documents are counted, whatever `LIMIT` is, and their cost is
+# estimated for every platform. To use your own prices: `estimate_costs(...,
+# Settings(prices=Path("my-prices.toml")))`.
 
 # %%
 estimate = estimate_costs(INPUT, gpus=[GPU], tasks=TASKS)
 show_plan(estimate)
 
 # %% [markdown]
-# The same for many pages, so that starts don't decide: published speeds of GPUs at their platforms'
-# prices, beside commercial APIs. Nothing in it is measured here.
+# The same for many pages, so that start-up costs matter less: published GPU speeds at the
+# platforms' prices, next to commercial APIs. Nothing in it is measured here.
 
 # %%
 show_costs()
 
 # %% [markdown]
-# ## What is asked for
+# ## The request
 #
-# The requests, as commands for a shell. Nothing is sent yet. Secrets are left out here; the Hub
-# keeps them encrypted.
+# The requests, as shell commands. Nothing is sent yet. Secrets are left out here; the Hub stores
+# them encrypted.
 
 
 # %%
@@ -156,8 +161,8 @@ for request in platform.requests(extract):
 # %% [markdown]
 # ## Extract, describe, assemble
 #
-# Each stage is a job of its own; `extract` and `describe` share their work among tasks. A task that
-# dies is started again by the platform and goes on where it was.
+# Each stage is a job; `extract` and `describe` divide their work among tasks. A task that dies is
+# restarted by the platform and continues where it was.
 
 # %%
 extracted = finish(platform, extract)
@@ -169,8 +174,8 @@ described = finish(platform, spec("describe", []))
 assembled = finish(platform, spec("assemble", [], gpu=None, tasks=1))
 
 # %% [markdown]
-# Where the run stands can be seen at any time, from any machine; so can what each task printed, in
-# all of its tries.
+# The status of the run can be queried at any time, from any machine; so can the output of each
+# task, over all of its attempts.
 
 # %%
 # !llm-ocr status {OUT}
@@ -183,7 +188,7 @@ for task in extracted.tasks:
 # %% [markdown]
 # ## The results
 #
-# Every page ends in exactly one status and is a row.
+# Every page ends in exactly one status and one row.
 
 # %%
 summary = summary_of(OUT)
@@ -209,26 +214,27 @@ show_document(OUT)
 show_figures(OUT)
 
 # %% [markdown]
-# ## What it took
+# ## Time and cost
 #
-# A session is one start of a task. One that is killed leaves no count; what it had staged is in the
-# tables all the same. Below the chart is how the sessions' counts make the run's.
+# A session is one start of a task. A killed session reports no count, but what it had staged is in
+# the tables. The summary below the chart shows how the counts of the sessions add up to those of
+# the run.
 
 # %%
 show_against_plan(OUT, estimate.cheapest("hf-jobs"))
 
 # %% [markdown]
-# Beside it the platform charges for the minutes that a machine takes to start: the image is
-# fetched, llm_ocr installed, the model's weights loaded. The dataset is there for everybody whom
-# you let read it: `datasets.load_dataset("ORG/read", "pages")`.
+# In addition, the platform charges for the minutes that a machine takes to start: downloading the
+# image, installing llm_ocr, loading the model's weights. Everyone with read access can open the
+# dataset: `datasets.load_dataset("ORG/read", "pages")`.
 #
 # ## Tuning
 #
-# - **Tasks.** Each pays for its start once. Plan few tasks for few pages, so that each has an
-#   hour's work; with more pages, more tasks cost the same and end earlier.
+# - **Tasks.** Each pays for its start once. Use few tasks for few pages, so that each has an hour's
+#   work; with more pages, more tasks cost the same and finish earlier.
 # - **Which GPU.** `llm-ocr plan` compares what a page costs. An A100 (80 GB) and an L40S (48 GB)
 #   hold DeepSeek-OCR with room for many pages at once; an L4 (24 GB) for fewer.
-# - **What holds it back** is below. If it is rendering, the machine has too few CPU cores for its
+# - **The bottleneck** is shown below. If it is rendering, the machine has too few CPU cores for its
 #   GPU: choose one with more.
 # - **Larger machines.** `PlatformConfig(instance="l40sx4")` has four GPUs, a model each.
 # - **Shards.** Lower `SHARD_PAGES` if there are fewer shards than tasks, or tasks end unevenly.
@@ -237,10 +243,10 @@ show_against_plan(OUT, estimate.cheapest("hf-jobs"))
 show_held_back(OUT)
 
 # %% [markdown]
-# ## Cleaning up
+# ## Clean up
 #
-# Jobs that are over cost nothing. The bucket beside the repository holds the run's plan and its
-# shards; without it the dataset stays whole, but `retry` and `--update` have nothing to go on from.
+# Finished jobs cost nothing. The bucket that belongs to the repository contains the run's plan and
+# its shards; without it the dataset stays complete, but `retry` and `--update` no longer work.
 
 # %%
 if CLEAN_UP:

@@ -14,13 +14,13 @@
 # ---
 
 # %% [markdown]
-# # Runs side by side
+# # Compare runs
 #
-# Reads what several runs say of themselves, wherever they are, and compares speed, cost and
-# quality. Costs are known of runs that had a `--price-per-hour`; those that `llm-ocr launch`
-# submits have the one of the price list.
+# Reads the records of several runs, wherever they are, and compares speed, cost and quality. The
+# cost is known for runs that had a `--price-per-hour`; those submitted by `llm-ocr launch` use the
+# price list.
 #
-# This notebook as it was executed:
+# This notebook with its output:
 # [docs/executed/compare-platforms.md](../docs/executed/compare-platforms.md).
 
 # %%
@@ -35,7 +35,7 @@ from llm_ocr.storage.hub_address import run_uri
 from llm_ocr.storage.store import open_store
 
 # %% tags=["parameters"]
-# Name -> where the run is: s3://, gs://, hf:// or a folder.
+# Name -> location of the run: s3://, gs://, hf:// or a folder.
 RUNS = {
     "Hugging Face Jobs": "hf://datasets/my-org/letters",
     "SageMaker": "s3://my-bucket/runs/first",
@@ -78,9 +78,9 @@ for name, run in runs.items():
 Markdown("\n".join(f"| {' | '.join(row)} |" for row in rows))
 
 # %% [markdown]
-# ## What became of the pages
+# ## Pages by status
 #
-# Speeds and costs of different documents, or with different shares of failed pages, say little
+# Speeds and costs for different documents, or with different shares of failed pages, say little
 # about the machines.
 
 # %%

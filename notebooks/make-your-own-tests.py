@@ -16,18 +16,18 @@
 # %% [markdown]
 # # Twenty tests for your own documents, in ten minutes
 #
-# How good a model reads your documents can't be told from a benchmark of others. Twenty small
-# tests can: a sentence that must be there, a running header that must not, two paragraphs in
-# order, a table's cell below its heading. They are in [olmOCR-bench's
-# format](https://github.com/allenai/olmocr), a line of JSON each.
+# A benchmark of other documents doesn't show how well a model reads yours. Twenty small tests do: a
+# sentence that must be there, a running header that must not, two paragraphs in order, a table cell
+# below its heading. They are in [olmOCR-bench's format](https://github.com/allenai/olmocr), one
+# JSON object per line.
 #
-# Here they are made for two of the `examples/`: read once, tests are proposed from what was read
-# and from the PDF's own text, and you look at the pages, strike what is wrong and put right what
-# is misread. The embedded engine reads, on the CPU and without a download; if `LLM_OCR_BASE_URL`
-# is set, that server is asked instead. For your own documents, put their place in `inputs`: five
-# to ten pages, the difficult ones among them.
+# This notebook creates tests for two of the `examples/`: it reads them once and proposes tests from
+# the result and from the PDF's own text; you look at the pages, delete wrong tests and correct
+# misread text. The embedded engine reads the pages, on the CPU and without a download; if
+# `LLM_OCR_BASE_URL` is set, that server is used instead. For your own documents, put their location
+# into `inputs`: five to ten pages, including difficult ones.
 #
-# This notebook as it was executed:
+# This notebook with its output:
 # [docs/executed/make-your-own-tests.md](../docs/executed/make-your-own-tests.md).
 
 # %%
@@ -51,9 +51,10 @@ print(summary.pages_by_status)
 # %% [markdown]
 # ## Proposals
 #
-# By chance, and of every kind that the pages allow. `seed` draws others. Below each page stands
-# what is proposed of it, and why: read alone, or found in the PDF's own text too. What the PDF
-# says and the model did not is proposed as well: it will fail, if you confirm it.
+# The proposals are random and cover every type that the pages allow; another `seed` gives others.
+# Below each page are its proposed tests and their source: read by the model only, or also found in
+# the PDF's own text. Text that is in the PDF but was not read is proposed as well: if you confirm
+# it, this test will fail.
 
 # %%
 proposals = propose_tests(out, count=20, seed=0)
@@ -62,20 +63,20 @@ show_proposals(out, proposals)
 # %% [markdown]
 # ## Confirm them
 #
-# A test says what stands on the page, not what was read: look at each. Most can stay. Leave out
-# what is wrong or says nothing, put right what is misread, and add what matters to you.
-# `max_diffs` is how many characters may differ; take 0 for numbers and names.
+# A test states what is on the page, not what was read: look at each. Most can be kept. Leave out
+# wrong or meaningless ones, correct misread text, and add what matters to you. `max_diffs` is the
+# number of characters that may differ; use 0 for numbers and names.
 
 # %%
-# What is wrong, by id; such as {"report_order_07"}.
+# Ids of wrong tests, such as {"report_order_07"}.
 wrong: set[str] = set()
 kept = [one for one in proposals if one.test["id"] not in wrong]
 
-# A misread text is put right like this:
+# Misread text is corrected like this:
 first = next(one for one in kept if one.test["type"] == "present")
 kept[kept.index(first)] = first.with_fields(text=first.test["text"].strip(), max_diffs=1)
 
-# And a test of your own is a few words:
+# And your own test is a few words:
 mine = {"id": "title", "pdf": "report.pdf", "page": 1, "type": "present", "text": "The River Arle"}
 kept.append(Proposal(mine, "my own"))
 
@@ -84,21 +85,21 @@ write_tests(tests, [one.with_fields(checked="verified") for one in kept])
 print(tests.read_text()[:600], "…")
 
 # %% [markdown]
-# The file can be edited as well: a line a test. `"checked": "rejected"` leaves one out.
+# The file can also be edited: it has one test per line. `"checked": "rejected"` excludes one.
 #
 # ## How good is the run?
 #
 # `llm-ocr eval OUT --tests tests.jsonl` prints the same, and writes `evaluation/tests.html` into
-# the run's folder: each failure beside its page. With twenty tests the interval is wide. It is
-# narrow enough to tell a model that reads your tables from one that doesn't.
+# the run's folder: each failure next to its page. With twenty tests the confidence interval is
+# wide, but narrow enough to distinguish a model that reads your tables from one that doesn't.
 
 # %%
 show_evaluation(out, str(tests))
 
 # %% [markdown]
-# Every document gets a `baseline` test too: there is text, it doesn't end in a loop, and it is in
-# the script that it should be.
+# Every document also gets a `baseline` test: there is text, it doesn't end in a loop, and it is in
+# the expected script.
 #
-# The same tests then judge any other model or version: run it into another folder, and compare
-# them page by page with `llm-ocr eval OUT --against OTHER --tests tests.jsonl`. What the scores
-# mean is in the documentation's page on accuracy.
+# The same tests can be used for any other model or version: run it into another folder, and compare
+# the two runs page by page with `llm-ocr eval OUT --against OTHER --tests tests.jsonl`. The
+# documentation's page on accuracy explains the scores.

@@ -16,13 +16,12 @@
 # %% [markdown]
 # # From a folder of invoices to a table
 #
-# Six invoices of `examples/invoices`, PDFs, scans and photographs in two languages, become rows of
-# the schema `invoice`, each value with the place it came from. Two more have mistakes in them,
-# which the schema's checks find. The embedded engine reads them, on the CPU and without a
-# download; if `LLM_OCR_BASE_URL` is set in the environment, that server is
-# asked instead.
+# Six invoices of `examples/invoices` (PDFs, scans and photographs in two languages) become rows of
+# the schema `invoice`, each value with its place on the page. Two more contain mistakes, which the
+# schema's checks find. The embedded engine reads them, on the CPU and without a download; if
+# `LLM_OCR_BASE_URL` is set in the environment, that server is used instead.
 #
-# This notebook as it was executed:
+# This notebook with its output:
 # [docs/executed/structured-extraction.md](../docs/executed/structured-extraction.md).
 
 # %%
@@ -53,8 +52,8 @@ folder, out = Path(scratch.name) / "invoices", Path(scratch.name) / "out"
 # %% [markdown]
 # ## The invoices, and two with mistakes
 #
-# Those of two of the four layouts are enough here. The examples are drawn by a program, and so are
-# two more: one whose total is 90 too high, and one that was due before it was written.
+# The invoices of two of the four layouts are enough here. The examples are drawn by a program, and
+# so are two more: one whose total is 90 too high, and one that was due before it was issued.
 
 # %%
 folder.mkdir()
@@ -98,8 +97,8 @@ for what, said in summary.records.said():
 # %% [markdown]
 # ## The table
 #
-# `records/records.parquet` has a column a field, of the field's type. The same is there as
-# `records.csv`, with the lines of all invoices in `lines.csv`, and as `records.jsonl`.
+# `records/records.parquet` has one column per field, with the field's type. The same data is in
+# `records.csv`, with the lines of all invoices in `lines.csv`, and in `records.jsonl`.
 
 # %%
 columns = ["name", "seller", "invoice_number", "invoice_date", "currency", "total", "errors"]
@@ -128,8 +127,8 @@ table(
 # %% [markdown]
 # ## What is wrong
 #
-# A value that fails a check is listed with what stood on the page, and the reason. Nothing else of
-# its record is lost.
+# A value that fails a check is listed with the text from the page and the reason. Everything else
+# in its record is kept.
 
 # %%
 wrong = [(row["name"], error) for row in rows for error in row["errors"]]
@@ -143,7 +142,7 @@ found = {name for name, _ in wrong}
 assert {"overcharged", "overdue"} <= found, f"the checks found only {found}"
 
 # %% [markdown]
-# Where these values stand on their pages:
+# The places of these values on their pages:
 
 # %%
 pages = {row["page_id"]: row["image"]["bytes"] for row in load_pages(out)}
@@ -160,7 +159,8 @@ for record in load_records(out):
 # %% [markdown]
 # ## Totals by month
 #
-# Without the records that have errors: a total that isn't the sum of its parts counts for nothing.
+# Without the records that have errors, because a total that isn't the sum of its parts can't be
+# used.
 
 # %%
 totals: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -185,5 +185,5 @@ figure.tight_layout()
 plt.show()
 
 # %% [markdown]
-# `index.html` in the run's folder shows each record beside its page, and lights up the box of the
+# `index.html` in the run's folder shows each record next to its page, and highlights the box of the
 # field under the mouse.

@@ -16,10 +16,10 @@
 # %% [markdown]
 # # From a bucket to a dataset, with SageMaker
 #
-# Documents in S3 become Markdown, figures with captions, and tables, read on several instances
-# with a GPU each.
+# Documents in S3 become Markdown, figures with captions, and tables, read on several instances with
+# one GPU each.
 #
-# This notebook as it was executed, against the tests' server for the platform:
+# This notebook with its output, executed against the tests' server for the platform:
 # [docs/executed/sm-jobs-pipeline.md](../docs/executed/sm-jobs-pipeline.md).
 
 # %%
@@ -48,8 +48,8 @@ from llm_ocr.platforms.registry import PlatformConfig, open_platform
 # %% [markdown]
 # ## Parameters
 #
-# The only cell to change. As it is, it reads a sample of public documents: the first `LIMIT` of
-# FineVision's subset olmOCR-mix, an image a page.
+# This is the only cell to change. As it is, it reads a sample of public documents: the first
+# `LIMIT` documents of FineVision's subset olmOCR-mix, one image per page.
 
 # %% tags=["parameters"]
 INPUT = "hf://datasets/HuggingFaceM4/FineVision?config=olmOCR-mix-0225-documents&split=train"
@@ -68,19 +68,19 @@ CLEAN_UP = False  # remove the results at the end
 SET_UP = False  # do what the next section shows
 
 # %% [markdown]
-# ## Set-up
+# ## Setup
 #
-# Once. With `SET_UP` the cells do what they show.
+# Only needed once. The cells run only if `SET_UP` is true.
 #
-# **Authentication.** In SageMaker Studio you are signed in; elsewhere this opens a browser.
+# **Authentication.** In SageMaker Studio you are already logged in; elsewhere this opens a browser.
 
 # %%
 steps("aws sso login", "aws sts get-caller-identity --query Account --output text", do=SET_UP)
 
 # %% [markdown]
-# **A bucket**, in the same region as the jobs, and **a role** for them: it may read `scans/` in
-# the bucket, write and delete in `runs/`, and nothing else. In Studio, or with a role of your own,
-# leave it out.
+# **A bucket** in the same region as the jobs, and **a role** for them: it may read `scans/` in the
+# bucket, write and delete in `runs/`, and nothing else. In Studio, or if you have a role, skip
+# this.
 
 # %%
 steps(
@@ -104,8 +104,8 @@ steps(
 )
 
 # %% [markdown]
-# **Quota**: as many of the instance, for processing jobs, as `TASKS`. New accounts have 0; more is
-# asked for under Service Quotas, Amazon SageMaker.
+# **Quota**: one instance per task (`TASKS`), for processing jobs. New accounts have 0; request more
+# under Service Quotas, Amazon SageMaker.
 
 # %%
 steps(
@@ -137,27 +137,28 @@ boto3.client("s3", region_name=REGION).head_bucket(Bucket=BUCKET)["ResponseMetad
 show_first_pages(INPUT)
 
 # %% [markdown]
-# ## What it will cost
+# ## Cost estimate
 #
-# Pages counted in a sample of all documents, whatever `LIMIT` is, and priced for every platform.
-# Your own prices: `estimate_costs(..., Settings(prices=Path("my-prices.toml")))`.
+# The pages of a sample of all documents are counted, whatever `LIMIT` is, and their cost is
+# estimated for every platform. To use your own prices: `estimate_costs(...,
+# Settings(prices=Path("my-prices.toml")))`.
 
 # %%
 estimate = estimate_costs(INPUT, gpus=[GPU], tasks=TASKS)
 show_plan(estimate)
 
 # %% [markdown]
-# The same for many pages, so that starts don't decide: published speeds of GPUs at their platforms'
-# prices, beside commercial APIs. Nothing in it is measured here.
+# The same for many pages, so that start-up costs matter less: published GPU speeds at the
+# platforms' prices, next to commercial APIs. Nothing in it is measured here.
 
 # %%
 show_costs()
 
 # %% [markdown]
-# ## What is asked for
+# ## The request
 #
-# The request, as SageMaker would get it. The first type of `InstancePreferences` that is to be
-# had is taken. Nothing is sent yet.
+# The request as it would be sent to SageMaker. The first available type of `InstancePreferences` is
+# used. Nothing is sent yet.
 
 
 # %%
@@ -177,9 +178,9 @@ for request in platform.requests(extract):
 # %% [markdown]
 # ## Extract, describe, assemble
 #
-# Each stage is a processing job. SageMaker itself tries nothing again: within its container a
-# worker that dies is started again, and goes on with what it had staged. Should an instance be
-# lost, the job fails; run the cell once more, and it goes on.
+# Each stage is a processing job. SageMaker never retries; within its container, a worker that dies
+# is restarted and continues from what it had staged. If an instance is lost, the job fails; run the
+# cell again to resume.
 
 # %%
 extracted = finish(platform, extract)
@@ -191,8 +192,8 @@ described = finish(platform, spec("describe", []))
 assembled = finish(platform, spec("assemble", [], gpu=None, tasks=1))
 
 # %% [markdown]
-# Where the run stands can be seen at any time, from any machine; so can what each task printed, in
-# all of its tries.
+# The status of the run can be queried at any time, from any machine; so can the output of each
+# task, over all of its attempts.
 
 # %%
 # !llm-ocr status {out}
@@ -205,7 +206,7 @@ for task in extracted.tasks:
 # %% [markdown]
 # ## The results
 #
-# Every page ends in exactly one status and is a row.
+# Every page ends in exactly one status and one row.
 
 # %%
 summary = summary_of(out)
@@ -231,33 +232,34 @@ show_document(out)
 show_figures(out)
 
 # %% [markdown]
-# ## What it took
+# ## Time and cost
 #
-# A session is one start of a task. One that is killed leaves no count; what it had staged is in the
-# tables all the same. Below the chart is how the sessions' counts make the run's.
+# A session is one start of a task. A killed session reports no count, but what it had staged is in
+# the tables. The summary below the chart shows how the counts of the sessions add up to those of
+# the run.
 
 # %%
 show_against_plan(out, estimate.cheapest("sagemaker"))
 
 # %% [markdown]
-# SageMaker bills an instance from its start to the job's end: fetching the image and starting vLLM
-# come on top, and so do instances that wait for the last one.
+# SageMaker bills an instance from its start to the job's end: this includes downloading the image,
+# starting vLLM, and waiting for the last instance.
 #
 # ## Tuning for the L40S
 #
-# - 48 GB hold the model with room for a wide window; the 8 CPUs of ml.g6e.2xlarge draw pages for
-#   it. If `held_back` below names rendering, take ml.g6e.4xlarge (`PlatformConfig(instance=...)`).
+# - 48 GB hold the model with room for a wide window; the 8 CPUs of ml.g6e.2xlarge render pages for
+#   it. If `held_back` below names rendering, use ml.g6e.4xlarge (`PlatformConfig(instance=...)`).
 # - Each instance pays for its start, about ten minutes: give it an hour of work or more.
-# - With `SHARD_PAGES` of 128 the instances end at about the same time; for large runs take 512.
-# - Quota is counted for each type: ask for all those in `InstancePreferences`.
+# - With a `SHARD_PAGES` of 128, the instances end at about the same time; for large runs use 512.
+# - Quota is counted for each instance type: request it for all types in `InstancePreferences`.
 
 # %%
 show_held_back(out)
 
 # %% [markdown]
-# ## Cleaning up
+# ## Clean up
 #
-# Jobs that are over cost nothing; what is stored does. This removes the results, not the documents.
+# Finished jobs cost nothing, but storage does. This removes the results, not the documents.
 
 # %%
 if CLEAN_UP:

@@ -258,8 +258,8 @@ show_against_plan(out, estimate.cheapest("cloud-run"))
 # - `SHARD_PAGES` of 128 or less keeps all tasks busy in small runs.
 # - 24 GB hold models of up to about 8 billion parameters; the rest is the cache, which determines
 #   the width of the window.
-# - If rendering is the bottleneck, `PlatformConfig(instance=…)` gives the tasks other CPUs and memory than
-#   `8x32Gi`.
+# - If rendering is the bottleneck, `PlatformConfig(instance=…)` gives the tasks other CPUs and
+#   memory than `8x32Gi`.
 
 # %%
 show_held_back(out)

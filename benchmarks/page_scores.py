@@ -25,7 +25,6 @@ from llm_ocr.evaluation.headings import (
     find_headings,
     match_headings,
 )
-from llm_ocr.evaluation.page_tables import read_html_tables, read_tables
 from llm_ocr.evaluation.reading_order import MIN_LENGTH, measure_reading_order
 from llm_ocr.evaluation.table_similarity import match_tables
 from llm_ocr.evaluation.text_similarity import (
@@ -34,6 +33,7 @@ from llm_ocr.evaluation.text_similarity import (
     character_accuracy,
     plain,
 )
+from llm_ocr.text.table_markup import read_html_tables, read_tables
 
 # Texts with an order of their own: where a figure, a table or a note goes, nobody can say.
 _ORDERED = frozenset({TITLE, HEADING, PARAGRAPH, LIST})

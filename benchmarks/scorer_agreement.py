@@ -25,8 +25,8 @@ from pathlib import Path
 from llm_ocr.evaluation.olmocr_bench.page_tests import load_tests
 from llm_ocr.evaluation.olmocr_bench.rules import RuleVerdict
 from llm_ocr.evaluation.olmocr_bench.scoring import evaluate
-from llm_ocr.evaluation.page_tables import TableGrid, read_html_tables
 from llm_ocr.evaluation.predictions import FolderPredictions, open_predictions
+from llm_ocr.text.table_markup import TableGrid, read_html_tables
 
 THEIRS = Path(__file__).with_name("olmocr_verdicts.py")
 TABLE = re.compile(r"<table\b.*?</table\s*>", re.DOTALL | re.IGNORECASE)

@@ -10,7 +10,6 @@ from typing import Any
 
 from llm_ocr.evaluation.headings import HeadingScore, score_headings
 from llm_ocr.evaluation.intervals import Mean, estimate_mean
-from llm_ocr.evaluation.page_tables import read_tables
 from llm_ocr.evaluation.predictions import (
     DocumentMatches,
     InputProblem,
@@ -22,7 +21,7 @@ from llm_ocr.evaluation.predictions import (
 from llm_ocr.evaluation.reading_order import find_paragraphs, measure_reading_order
 from llm_ocr.evaluation.table_similarity import match_tables
 from llm_ocr.evaluation.text_similarity import edit_distance, plain
-from llm_ocr.text.table_markup import is_markdown_row, split_at_tables
+from llm_ocr.text.table_markup import is_markdown_row, read_tables, split_at_tables
 
 # Categories that OmniDocBench does not evaluate as text: headers, footers and what is not text.
 _IGNORED_CATEGORIES = frozenset(

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from llm_ocr.evaluation.page_tables import TableGrid, read_tables
 from llm_ocr.evaluation.text_similarity import plain
+from llm_ocr.text.table_markup import TableGrid, read_tables
 
 # Letters and digits on either side of a line break that must be adjacent in the Markdown. With half
 # as many, numbers of a table match by coincidence; with twice as many, most lines are too short.

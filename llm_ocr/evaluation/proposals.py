@@ -19,7 +19,6 @@ from rapidfuzz import fuzz
 from llm_ocr.evaluation.diagnostics import draw_sample
 from llm_ocr.evaluation.ground_truth import without_tables
 from llm_ocr.evaluation.olmocr_bench.fuzzy_search import find_nearest
-from llm_ocr.evaluation.page_tables import TableCell, TableGrid, read_tables
 from llm_ocr.evaluation.predictions import body_markdown
 from llm_ocr.evaluation.text_similarity import normalized, plain
 from llm_ocr.markdown import unescaped
@@ -28,6 +27,7 @@ from llm_ocr.sources.text_layer import PageText
 from llm_ocr.storage.store import open_snapshot
 from llm_ocr.tables.read import read_table
 from llm_ocr.tables.schema import Row
+from llm_ocr.text.table_markup import TableCell, TableGrid, read_tables
 
 # Sentences long enough to be unique, and short enough to be checked by eye.
 MIN_LENGTH, MAX_LENGTH = 30, 120

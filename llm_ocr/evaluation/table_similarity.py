@@ -14,13 +14,13 @@ from functools import lru_cache
 from apted import APTED, Config
 from rapidfuzz.distance import Levenshtein
 
-from llm_ocr.evaluation.page_tables import (
+from llm_ocr.evaluation.text_similarity import normalized
+from llm_ocr.text.table_markup import (
     TableCell,
     TableGrid,
     read_html_tables,
     read_markdown_tables,
 )
-from llm_ocr.evaluation.text_similarity import normalized
 
 # The exact distance takes a second for two trees of 200 nodes, and grows with the product.
 MAX_NODE_PAIRS = 40_000

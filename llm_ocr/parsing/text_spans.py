@@ -22,8 +22,8 @@ from llm_ocr.text.table_markup import (
     TableCell,
     TableRows,
     is_markdown_row,
-    read_html_table,
-    read_markdown_table,
+    read_html_rows,
+    read_markdown_rows,
     split_at_tables,
 )
 
@@ -154,7 +154,7 @@ def _split_block(text: str) -> list[str | TableRows]:
     parts: list[str | TableRows] = []
     for is_table, span in split_at_tables(hidden(text)):
         if is_table:
-            parts.append(read_html_table(span))
+            parts.append(read_html_rows(span))
             continue
         table: list[str] = []
         for line in [*span.splitlines(), ""]:
@@ -162,7 +162,7 @@ def _split_block(text: str) -> list[str | TableRows]:
                 table.append(line)
                 continue
             if table:
-                parts.append(_unescape_cells(read_markdown_table(table)))
+                parts.append(_unescape_cells(read_markdown_rows(table)))
                 table = []
             if clean := _MARKDOWN_MARKUP.sub("", line).strip():
                 parts.append(shown(clean))

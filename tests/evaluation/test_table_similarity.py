@@ -1,12 +1,12 @@
 import pytest
 
-from llm_ocr.evaluation.page_tables import (
+from llm_ocr.evaluation.table_similarity import match_tables, table_similarity, teds
+from llm_ocr.text.table_markup import (
     TableGrid,
     read_html_tables,
     read_markdown_tables,
     read_tables,
 )
-from llm_ocr.evaluation.table_similarity import match_tables, table_similarity, teds
 
 SPANNED = (
     "<table><thead><tr><th colspan=2>Size</th><th rowspan=2>Price</th></tr>"

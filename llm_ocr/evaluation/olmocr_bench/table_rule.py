@@ -13,8 +13,8 @@ from llm_ocr.evaluation.olmocr_bench.rules import (
     failure,
     required_similarity,
 )
-from llm_ocr.evaluation.page_tables import TableGrid
 from llm_ocr.evaluation.text_similarity import normalized
+from llm_ocr.text.table_markup import TableGrid
 
 # The similarity required of a cell however many differences are allowed.
 MIN_SIMILARITY = 0.5

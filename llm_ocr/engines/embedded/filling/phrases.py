@@ -12,8 +12,8 @@ from llm_ocr.engines.embedded.geometry import Line, Rect, hull
 from llm_ocr.text.normalize import WordSpan, words_in
 from llm_ocr.text.table_markup import (
     is_markdown_row,
-    read_html_table,
-    read_markdown_table,
+    read_html_rows,
+    read_markdown_rows,
     split_at_tables,
 )
 
@@ -104,15 +104,15 @@ def paper_of_text(text: str) -> Paper:
     at = 0
     for is_table, piece in split_at_tables(text):
         lines = piece.splitlines()
-        grid = read_html_table(piece) if is_table else []
+        grid = read_html_rows(piece) if is_table else []
         if not is_table and all(map(is_markdown_row, filter(str.strip, lines))):
-            grid = read_markdown_table(lines)
+            grid = read_markdown_rows(lines)
         for row in grid:
             found += [_placed(c.text, c.column * COLUMN, at) for c in row if c.text]
             at += 1
         for line in [] if grid else lines:
             if is_markdown_row(line):
-                cells = read_markdown_table([line])
+                cells = read_markdown_rows([line])
                 found += [
                     _placed(c.text, c.column * COLUMN, at) for r in cells for c in r if c.text
                 ]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from llm_ocr.report.status import NoRunError
     from llm_ocr.report.summary import Summary
     from llm_ocr.settings import Settings
-    from llm_ocr.sources.open import NoInputError
+    from llm_ocr.sources.inputs import NoInputError
     from llm_ocr.storage.store import RunInUseError, StorageError
     from llm_ocr.tables.counts import CountMismatchError
     from llm_ocr.tables.plan import SettingsMismatchError
@@ -65,7 +65,7 @@ _HOME = {
     "BudgetExceededError": "llm_ocr.pipeline.interruption",
     "EngineFailedError": "llm_ocr.inference.replies",
     "MissingExtraError": "llm_ocr.messages",
-    "NoInputError": "llm_ocr.sources.open",
+    "NoInputError": "llm_ocr.sources.inputs",
     "NoRunError": "llm_ocr.report.status",
     "RunInUseError": "llm_ocr.storage.store",
     "SchemaError": "llm_ocr.parsing.schema",

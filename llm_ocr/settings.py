@@ -40,7 +40,7 @@ from llm_ocr.parsing.schema import InputMode, RecordScope
 from llm_ocr.records import TextLayerUse
 
 if TYPE_CHECKING:
-    from llm_ocr.sources.open import PageSelection
+    from llm_ocr.sources.inputs import PageSelection
 
 DEFAULT_MODEL = "deepseek-ocr"
 _SCHEMA_FILE = re.compile(r"(.+\.(?:json|py))(:[\w.]+)?")
@@ -720,7 +720,7 @@ class Settings(
     @field_validator("pages")
     @classmethod
     def _check_pages(cls, value: str | None) -> str | None:
-        from llm_ocr.sources.open import parse_pages
+        from llm_ocr.sources.inputs import parse_pages
 
         if value is not None:
             parse_pages(value)
@@ -738,7 +738,7 @@ class Settings(
 
     @property
     def selection(self) -> "PageSelection | None":
-        from llm_ocr.sources.open import parse_pages
+        from llm_ocr.sources.inputs import parse_pages
 
         return None if self.pages is None else parse_pages(self.pages)
 

@@ -87,7 +87,7 @@ def handle_errors() -> Iterator[None]:
     from llm_ocr.platforms.costs.throughput import NoThroughputError
     from llm_ocr.platforms.costs.toml_files import TomlFileError
     from llm_ocr.report.status import NoRunError
-    from llm_ocr.sources.open import NoInputError
+    from llm_ocr.sources.inputs import NoInputError
     from llm_ocr.storage.store import RunInUseError, StorageError
     from llm_ocr.tables.counts import CountMismatchError
     from llm_ocr.tables.plan import SettingsMismatchError

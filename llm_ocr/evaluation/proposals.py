@@ -23,7 +23,7 @@ from llm_ocr.evaluation.predictions import body_markdown
 from llm_ocr.evaluation.text_similarity import normalized, plain
 from llm_ocr.markdown import unescaped
 from llm_ocr.records import FURNITURE_LABELS, PageStatus
-from llm_ocr.sources.text_layer import PageText
+from llm_ocr.sources.text_layer import PdfTextPage
 from llm_ocr.storage.store import open_snapshot
 from llm_ocr.tables.read import read_table
 from llm_ocr.tables.schema import Row
@@ -128,7 +128,7 @@ def _read_text_layer(row: Row) -> str | None:
         return None
     try:
         page = document[row["page_number"] - 1]
-        text = PageText(page)
+        text = PdfTextPage(page)
         layer = text.layer(0, (round(page.get_width()), round(page.get_height())), with_lines=False)
         text.close()
     except (pdfium.PdfiumError, IndexError):

@@ -15,7 +15,7 @@ from llm_ocr.pipeline.events import Notify
 from llm_ocr.pipeline.planning import absolute
 from llm_ocr.records import Block, Box, PageStatus
 from llm_ocr.settings import Settings
-from llm_ocr.sources.open import NoInputError, list_documents
+from llm_ocr.sources.inputs import NoInputError, list_documents
 from llm_ocr.tables.read import load_descriptions, load_documents, load_figures, load_pages
 from llm_ocr.tables.schema import Row
 

@@ -27,7 +27,7 @@ from llm_ocr.pipeline.stage_runner import ReadItem, ShardTask, StageLimits, Stag
 from llm_ocr.pipeline.telemetry import Telemetry
 from llm_ocr.report.summary import SessionStats
 from llm_ocr.settings import Settings
-from llm_ocr.sources.pool import RenderLimits, RenderPool
+from llm_ocr.sources.render_pool import RenderLimits, RenderPool
 from llm_ocr.stages.assemble import AssembleStage
 from llm_ocr.stages.deduplication import DeduplicatedExtractStage
 from llm_ocr.stages.extract import ExtractStage

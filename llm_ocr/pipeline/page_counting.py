@@ -12,11 +12,11 @@ from llm_ocr.documents import Document
 from llm_ocr.pipeline.events import ItemsDone, Notify, StageEnded, StageStarted
 from llm_ocr.records import ErrorCode, PageError, PageStatus
 from llm_ocr.settings import Settings
-from llm_ocr.sources.files import is_remote
-from llm_ocr.sources.names import BYTES_A_PAGE, DATASET_KINDS
-from llm_ocr.sources.open import NoInputError
-from llm_ocr.sources.pool import RenderPool
-from llm_ocr.sources.units import Counted, count_rows, units
+from llm_ocr.sources.inputs import NoInputError
+from llm_ocr.sources.listing import is_remote
+from llm_ocr.sources.names import BYTES_PER_PAGE, DATASET_KINDS
+from llm_ocr.sources.render_pool import RenderPool
+from llm_ocr.sources.row_batches import RowCount, count_rows, iter_batches
 from llm_ocr.storage.store import StorageError
 from llm_ocr.tables.plan import PlannedDocument
 
@@ -29,7 +29,7 @@ class _Looked:
     """A listed file: itself the document, or with its rows counted, or why they can't be."""
 
     document: Document
-    counted: Counted | None = None
+    counted: RowCount | None = None
     error: PageError | None = None
 
     @property
@@ -66,8 +66,8 @@ async def _planned(
     notify: Notify,
 ) -> list[PlannedDocument]:
     if looked.counted is not None:
-        cut = units(looked.counted, rows, settings.shard_pages)
-        return [PlannedDocument(*unit) for unit in cut]
+        batches = iter_batches(looked.counted, rows, settings.shard_pages)
+        return [PlannedDocument(*batch) for batch in batches]
     if rows is not None and not rows:
         return []
     if looked.error is not None:
@@ -145,7 +145,7 @@ async def _count(
     if is_remote(document.source_uri):
         # To count them it would have to be fetched.
         notify(ItemsDone("plan", PageStatus.OK, 1, fresh=True))
-        return PlannedDocument(document, max(1, document.size // BYTES_A_PAGE))
+        return PlannedDocument(document, max(1, document.size // BYTES_PER_PAGE))
     try:
         pages = await pool.count_pages(document)
     except PageError:

@@ -15,8 +15,8 @@ from llm_ocr.pipeline.progress import shown
 from llm_ocr.records import PageStatus
 from llm_ocr.report.summary import Summary
 from llm_ocr.settings import Settings
-from llm_ocr.sources.files import is_remote
-from llm_ocr.sources.open import NoInputError, raise_for_scheme
+from llm_ocr.sources.inputs import NoInputError, raise_for_scheme
+from llm_ocr.sources.listing import is_remote
 from llm_ocr.storage.hub_address import is_repository
 from llm_ocr.storage.store import StorageError, Store, StoredObject
 from llm_ocr.tables.plan import PLAN_FOLDER as PLANS

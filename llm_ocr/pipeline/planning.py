@@ -13,11 +13,11 @@ from llm_ocr.pipeline.events import Note, Notify
 from llm_ocr.pipeline.page_counting import count_documents
 from llm_ocr.report.status import NoRunError
 from llm_ocr.settings import Settings
-from llm_ocr.sources.files import is_remote
+from llm_ocr.sources.duplicates import duplicate_groups
+from llm_ocr.sources.inputs import NoInputError, deduplicate_names, list_documents, raise_for_scheme
+from llm_ocr.sources.listing import is_remote
 from llm_ocr.sources.names import DATASET_KINDS
-from llm_ocr.sources.open import NoInputError, list_documents, raise_for_scheme, uniquely_named
-from llm_ocr.sources.pool import RenderPool
-from llm_ocr.sources.twins import families
+from llm_ocr.sources.render_pool import RenderPool
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.plan import (
     Plan,
@@ -110,7 +110,7 @@ def _unseen(plan: Plan, inputs: list[str]) -> list[Document]:
         with suppress(NoInputError):
             found |= {one.doc_id: one for one in list_documents([source])}
     unseen = [one for doc_id, one in found.items() if doc_id not in seen]
-    return list(uniquely_named(unseen, (document.name for document in plan.documents)))
+    return list(deduplicate_names(unseen, (document.name for document in plan.documents)))
 
 
 async def _counted(
@@ -120,7 +120,7 @@ async def _counted(
     planned = await count_documents(documents, settings, pool, notify)
     files = [one.document for one in planned if one.document.kind not in DATASET_KINDS.values()]
     firsts: dict[str, str] = {}
-    for first, *others in await asyncio.to_thread(lambda: list(families(files))):
+    for first, *others in await asyncio.to_thread(lambda: list(duplicate_groups(files))):
         firsts |= {one.doc_id: first.doc_id for one in others}
     behind: dict[str, list[PlannedDocument]] = {}
     for one in planned:

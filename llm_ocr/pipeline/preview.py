@@ -10,7 +10,7 @@ from llm_ocr.pipeline.interruption import CancellationToken, run_until_stopped
 from llm_ocr.pipeline.planning import absolute
 from llm_ocr.records import Page, PageError
 from llm_ocr.settings import Settings
-from llm_ocr.sources.open import list_documents
+from llm_ocr.sources.inputs import list_documents
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ from llm_ocr.report.outputs import records_as_written, write_outputs
 from llm_ocr.report.sessions import read_sessions
 from llm_ocr.report.summary import SUMMARY_PATH, SessionStats, Summary, summarize
 from llm_ocr.settings import Settings
-from llm_ocr.sources.pool import RenderPool
+from llm_ocr.sources.render_pool import RenderPool
 from llm_ocr.stages.stage import AnyItem, Stage
 from llm_ocr.tables.commit_index import CommitIndex
 from llm_ocr.tables.compact import presplit_shards

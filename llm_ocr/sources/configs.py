@@ -1,4 +1,4 @@
-"""Which of a dataset's files are those of a config and a split, as the Hub sees it."""
+"""The configs and splits of a dataset, by the Hub's rules, and their files."""
 
 import logging
 import re
@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from llm_ocr.sources.files import matcher
+from llm_ocr.sources.listing import glob_matcher
 from llm_ocr.sources.names import DATASET_KINDS
 
 _log = logging.getLogger(__name__)
@@ -24,38 +24,40 @@ _WORDS = re.compile(r"[^a-z]+")
 _FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n---\s*(?:\n|\Z)", re.DOTALL)
 
 
-class NoSuchPartError(ValueError):
-    """A config or split of which there is none, or more than one; the message lists them."""
+class UnknownSplitError(ValueError):
+    """A config or split that does not exist, or must be chosen; the message lists the options."""
 
 
-def choose(configs: Configs, config: str | None, split: str | None, usual: str) -> list[str]:
-    """The paths of one config, `usual` unless another is named, and split. Raises
-    NoSuchPartError."""
-    splits = configs[_one("config", configs, config, usual)]
+def select_files(
+    configs: Configs, config: str | None, split: str | None, default: str
+) -> list[str]:
+    """The paths of one config, `default` unless another is named, and split. Raises
+    UnknownSplitError."""
+    splits = configs[_one("config", configs, config, default)]
     return sorted(splits[_one("split", splits, SPLITS.get(split or "", split), None)])
 
 
-def _one(what: str, there: Mapping[str, object], wanted: str | None, usual: str | None) -> str:
+def _one(what: str, there: Mapping[str, object], wanted: str | None, default: str | None) -> str:
     if wanted is not None and wanted in there:
         return wanted
     if wanted is None and len(there) == 1:
         return next(iter(there))
-    if wanted is None and usual in there:
-        return str(usual)
+    if wanted is None and default in there:
+        return str(default)
     told = ", ".join(sorted(there)[:200])
     if wanted is None:
-        raise NoSuchPartError(f"choose a {what} with ?{what}=: {told}")
-    raise NoSuchPartError(f"there is no {what} {wanted!r}; there are: {told}")
+        raise UnknownSplitError(f"choose a {what} with ?{what}=; options: {told}")
+    raise UnknownSplitError(f"{what} {wanted!r} does not exist; options: {told}")
 
 
-def configs_of(paths: Sequence[str], readme: str) -> Configs:
+def find_configs(paths: Sequence[str], readme: str) -> Configs:
     """The configs of a repository: those its README names, else those its folders are named by."""
     known = [path for path in paths if PurePosixPath(path).suffix.lower() in DATASET_KINDS]
     named = _named(known, readme)
     return named or _by_folder(known)
 
 
-def usual_config(readme: str) -> str:
+def default_config(readme: str) -> str:
     """The config that is meant where none is named."""
     entries = (one for one in _entries(readme) if one.get("default") is True)
     return str(next(entries, {}).get("config_name", "default"))
@@ -80,7 +82,7 @@ def _entries(readme: str) -> list[Mapping[str, Any]]:
     try:
         said = yaml.safe_load(match[1]) if match else None
     except yaml.YAMLError as error:
-        _log.warning("the dataset's README.md can't be understood, folders decide (%s)", error)
+        _log.warning("the dataset's README.md can't be parsed (%s); using its folder names", error)
         return []
     entries = said.get("configs") if isinstance(said, dict) else None
     return [one for one in entries or [] if isinstance(one, dict)]
@@ -101,7 +103,7 @@ def _given(given: Any, paths: Sequence[str], folder: str) -> dict[str, list[str]
     splits: dict[str, list[str]] = {}
     for split, patterns in pairs:
         for pattern in [patterns] if isinstance(patterns, str) else patterns:
-            matches = matcher(f"{folder}/{pattern}" if folder else str(pattern))
+            matches = glob_matcher(f"{folder}/{pattern}" if folder else str(pattern))
             found = splits.setdefault(SPLITS.get(split, split), [])
             found += [path for path in paths if matches(path) and path not in found]
     return {split: found for split, found in splits.items() if found}

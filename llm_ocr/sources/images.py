@@ -1,4 +1,4 @@
-"""Image files -> upright pages and crops. A TIFF's frames are its pages."""
+"""Rendering image files as upright pages and crops. Each frame of a TIFF is a page."""
 
 import re
 import struct
@@ -13,14 +13,15 @@ from PIL import Image, ImageOps, JpegImagePlugin, PngImagePlugin, TiffImagePlugi
 from PIL import UnidentifiedImageError as NoImageError
 
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError, PageImage
+from llm_ocr.sources.dataset_rows import page_path
 from llm_ocr.sources.raster import (
     FIGURE_QUALITY,
     Crop,
     encode,
-    enlarged,
-    ink,
-    pixels_of,
-    turned,
+    ink_ratio,
+    rotate,
+    to_pixels,
+    upscale,
 )
 
 FORMATS = tuple(
@@ -35,7 +36,7 @@ FORMATS = tuple(
 # EXIF orientations that turn the page, clockwise. 2 and 4 only mirror it (4 after a half turn).
 ROTATIONS = {3: 180, 4: 180, 5: 90, 6: 90, 7: 270, 8: 270}
 ORIENTATION, PHOTOMETRIC, WHITE_IS_ZERO = 0x0112, 262, 0
-ADVICE = "copy or make it again"
+ADVICE = "copy it again or recreate it"
 GRAY_RANGES = (255.0, 1023.0, 4095.0, 65_535.0)
 # A frame of a TIFF with more pixels than this is let go at once, not with the file.
 PIXELS_KEPT = 16_000_000
@@ -74,16 +75,15 @@ class ImageFile:
         if page.sendable and policy.smallest_side <= max(page.full_size) <= side:
             image, stored = page.image, self._stored()
         else:
-            image = enlarged(_shrunk(page.image, side), policy.smallest_side)
+            image = upscale(_shrunk(page.image, side), policy.smallest_side)
         jpeg = encode(image, policy.jpeg_quality) if stored is None else stored
-        return PageImage(jpeg, *image.size, ink(image), *page.points, page.rotation)
+        return PageImage(jpeg, *image.size, ink_ratio(image), *page.points, page.rotation)
 
     def _stored(self) -> bytes | None:
-        """The file's JPEG as it is, without what doesn't show: metadata, and whatever lies behind
-        its end. None where that can't be told."""
+        """The file's JPEG data without metadata and trailing bytes; None if it can't be parsed."""
         with self._path.open("rb") as file:
             body = file.read(LARGEST_JPEG)
-        return image_alone(body, keep_metadata=self._keep_metadata)
+        return strip_metadata(body, keep_metadata=self._keep_metadata)
 
     def crop(
         self,
@@ -98,7 +98,7 @@ class ImageFile:
         page = self._decode(number, None)
         width_pt = page.points[0]
         scale = min(1.0, dpi * width_pt / 72 / page.image.width) if width_pt else 1.0
-        image = turned(page.image, 0 if rotation is None else rotation - page.rotation)
+        image = rotate(page.image, 0 if rotation is None else rotation - page.rotation)
         return [_cut(image, size, box, scale, max_side) for box in boxes]
 
     def _decode(self, number: int, side: int | None) -> "_Decoded":
@@ -145,8 +145,8 @@ class ImageFile:
         if width * height > self._max_pixels:
             raise PageError(
                 ErrorCode.TOO_LARGE,
-                f"{self._path}: {width:,} x {height:,} pixels are more than the "
-                f"{self._max_pixels:,} that are decoded; raise --max-pixels to read it",
+                f"{self._path}: {width:,} x {height:,} pixels exceed the limit of "
+                f"{self._max_pixels:,}; raise --max-pixels to read it",
             )
 
     @contextmanager
@@ -163,7 +163,53 @@ class ImageFile:
             raise PageError(code, f"{self._path}: {said}") from error
 
 
-def image_alone(jpeg: bytes, *, keep_metadata: bool = False) -> bytes | None:
+class MultiImageDocument:
+    """A dataset row with several images: a folder with one image file per page, opened one at a
+    time, so that a broken image affects one page only."""
+
+    def __init__(self, folder: Path, max_pixels: int, *, keep_metadata: bool = False) -> None:
+        self._folder, self._max_pixels, self._keep_metadata = folder, max_pixels, keep_metadata
+        self.page_count = sum(1 for _ in folder.iterdir())
+
+    def close(self) -> None:
+        """Nothing to close: no file stays open."""
+
+    def render(self, number: int, policy: ImagePolicy) -> PageImage:
+        with self._page(number) as image:
+            return image.render(1, policy)
+
+    def crop(
+        self,
+        number: int,
+        size: tuple[int, int],
+        boxes: Sequence[Box],
+        dpi: int,
+        max_side: int,
+        rotation: int | None = None,
+    ) -> list[Crop]:
+        with self._page(number) as image:
+            return image.crop(1, size, boxes, dpi, max_side, rotation)
+
+    @contextmanager
+    def _page(self, number: int) -> Iterator[ImageFile]:
+        path = page_path(self._folder, number)
+        try:
+            if path.stat().st_size == 0:
+                raise PageError(
+                    ErrorCode.EMPTY_FILE, f"{path}: the image is empty; exclude the row"
+                )
+            image = ImageFile(path, self._max_pixels, keep_metadata=self._keep_metadata)
+            try:
+                yield image
+            finally:
+                image.close()
+        except PageError as error:
+            # Name the row and the page's number, not the temporary file.
+            message = error.message.replace(str(path), f"{self._folder}, image {number}")
+            raise PageError(error.code, message) from error
+
+
+def strip_metadata(jpeg: bytes, *, keep_metadata: bool = False) -> bytes | None:
     """A JPEG up to its end, without segments that don't bear on how it looks (EXIF, XMP, comments):
     not decoded, and so not a bit worse. None for what is cut off or no JPEG."""
     kept = [jpeg[:2]]
@@ -236,7 +282,7 @@ def _fitting(size: tuple[int, int], side: int) -> tuple[int, int]:
 
 
 def _cut(image: Image.Image, size: tuple[int, int], box: Box, scale: float, max_side: int) -> Crop:
-    pixels = pixels_of(box, size, image.size)
+    pixels = to_pixels(box, size, image.size)
     cut = image.crop(pixels)
     side = min(max_side, max(1, round(max(cut.size) * scale)))
     small = _shrunk(cut, side)

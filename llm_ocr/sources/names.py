@@ -1,4 +1,4 @@
-"""What documents are called, what kinds there are, and which version of one lies there."""
+"""Names, kinds and versions of documents."""
 
 import hashlib
 import re
@@ -16,13 +16,13 @@ KINDS = {
 }
 # Files that hold many documents.
 DATASET_KINDS = {".parquet": "parquet", ".tar": "webdataset"}
-# What a page of a document takes, where its pages are not counted: a scan's JPEG.
-BYTES_A_PAGE = 100_000
+# Estimated bytes per page where pages are not counted: those of a scan's JPEG.
+BYTES_PER_PAGE = 100_000
 # Bytes of a folder's or a document's name. File systems take 255, and behind it come the numbers of
 # a row, a page and a figure, and an ending: `-000123-p12345-12.json`.
-LONGEST_PART, SHORTENED = 210, 180
+MAX_PART_BYTES, SHORTENED_BYTES = 210, 180
 # Bytes of a whole name; buckets take 1,024 for the folder of the run and all that is in it.
-LONGEST_NAME = 700
+MAX_NAME_BYTES = 700
 _ESCAPED_BYTE = re.compile(r"\\udc[89a-f][0-9a-f]")
 _UNSAFE = re.compile(r"[^\w.()+ -]")
 
@@ -41,16 +41,16 @@ def safe_name(relative: PurePath) -> str:
     return _with_fewer_folders(safe) if safe else "_"
 
 
-def folded(name: str) -> str:
-    """The same for names that are one file where case or the form of accents does not count, as on
-    macOS and Windows."""
+def name_key(name: str) -> str:
+    """A key that is equal for names of the same file on file systems that ignore case or normalize
+    Unicode (macOS, Windows)."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())
 
 
 def _shortened(name: str, whole: str) -> str:
-    if len(name.encode()) <= LONGEST_PART:
+    if len(name.encode()) <= MAX_PART_BYTES:
         return name
-    cut = name.encode()[: SHORTENED - 9].decode(errors="ignore").rstrip(". ")
+    cut = name.encode()[: SHORTENED_BYTES - 9].decode(errors="ignore").rstrip(". ")
     return f"{cut}-{_digest(whole)}"
 
 
@@ -58,7 +58,7 @@ def _with_fewer_folders(parts: list[str]) -> str:
     """The parts as a path; of one that is too long, the inner folders are one that is called by
     their hash."""
     path = PurePosixPath(*parts)
-    if len(str(path).encode()) <= LONGEST_NAME:
+    if len(str(path).encode()) <= MAX_NAME_BYTES:
         return str(path)
     return str(PurePosixPath(parts[0], _digest("/".join(parts[1:-1])), parts[-1]))
 
@@ -73,11 +73,11 @@ def path_uri(path: Path) -> str:
     return str(path).encode(errors="backslashreplace").decode()
 
 
-def not_there(uri: str) -> str:
-    """What is wrong with a file that isn't found by its URI, and what to do."""
+def missing_file_message(uri: str) -> str:
+    """The problem of a file that isn't found at its URI, and what to do."""
     if _ESCAPED_BYTE.search(uri):
-        return "its name is no UTF-8, so that it can't be read; rename it"
-    return "the file is not there (any more); put it back"
+        return "its name is not valid UTF-8, so it can't be read; rename it"
+    return "the file does not exist (any more); restore it"
 
 
 def file_version(path: Path) -> tuple[str, int]:

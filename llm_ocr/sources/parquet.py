@@ -13,8 +13,8 @@ from pyarrow import types
 
 from llm_ocr.documents import Document, Range
 from llm_ocr.records import ErrorCode, PageError, valid_text
-from llm_ocr.sources.files import open_as_listed
-from llm_ocr.sources.row import BATCH_BYTES, Row, metadata
+from llm_ocr.sources.dataset_rows import BATCH_BYTES, DatasetRow, metadata
+from llm_ocr.sources.listing import open_unchanged
 from llm_ocr.storage.store import StorageError
 
 # Of each column that is read, so much is fetched at a time.
@@ -72,7 +72,7 @@ def read_footer(document: Document) -> Footer:
         return Footer(column, _is_pdf(file.schema_arrow, column), tuple(groups))
 
 
-def rows_of_parquet(document: Document) -> Iterator[Row]:
+def read_parquet_rows(document: Document) -> Iterator[DatasetRow]:
     """The rows that `document` stands for, a few in memory at a time. Raises PageError."""
     with _opened(document) as file:
         column = _column(document, file.schema_arrow)
@@ -93,14 +93,14 @@ def _understood(uri: str) -> Iterator[None]:
     try:
         yield
     except DAMAGE as error:
-        said = f"its footer can't be understood ({error}); copy or make it again"
+        said = f"its footer can't be understood ({error}); copy it again or recreate it"
         raise PageError(ErrorCode.CORRUPT_DOCUMENT, f"{uri}: {said}") from error
 
 
 @contextmanager
 def _opened(document: Document) -> Iterator[pq.ParquetFile]:
     uri = document.file_uri
-    with open_as_listed(uri, document.version) as source:
+    with open_unchanged(uri, document.version) as source:
         yield _parquet(uri, source)
 
 
@@ -110,7 +110,7 @@ def _parquet(uri: str, source: BinaryIO) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(exact, buffer_size=BUFFER, pre_buffer=False)
     except (pa.ArrowException, ValueError) as error:
-        said = f"it is no Parquet file, or cut off ({error}); copy or make it again"
+        said = f"it is no Parquet file, or cut off ({error}); copy it again or recreate it"
         raise PageError(ErrorCode.CORRUPT_DOCUMENT, f"{uri}: {said}") from error
 
 
@@ -125,7 +125,7 @@ def _inside(wanted: Sequence[Range], first: int, last: int) -> list[int]:
 
 def _rows(
     document: Document, file: pq.ParquetFile, k: int, column: str, first: int, wanted: list[int]
-) -> Iterator[Row]:
+) -> Iterator[DatasetRow]:
     """Wanted rows of row group `k`, which begins with row `first`. What can't be read is told of
     each row that it concerns."""
     left = list(reversed(wanted))
@@ -137,7 +137,7 @@ def _rows(
         for number in wanted:
             row = document.row(number)
             error = PageError(ErrorCode.TOO_LARGE, f"{row.source_uri}: {said} compression")
-            yield Row(row, error)
+            yield DatasetRow(row, error)
         return
     others = [field.name for field in file.schema_arrow if _is_plain(field.type)]
     rows = min(BATCH_ROWS, BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))
@@ -167,10 +167,12 @@ def _rows(
                 code, said = ErrorCode.TOO_LARGE, "there is not enough memory to read it"
             else:
                 code, said = ErrorCode.CORRUPT_DOCUMENT, f"the file is damaged there ({error})"
-            yield Row(row, PageError(code, f"{row.source_uri}: {said}"))
+            yield DatasetRow(row, PageError(code, f"{row.source_uri}: {said}"))
 
 
-def _row(document: Document, batch: pa.RecordBatch, column: str, number: int, first: int) -> Row:
+def _row(
+    document: Document, batch: pa.RecordBatch, column: str, number: int, first: int
+) -> DatasetRow:
     row = document.row(number)
     values: dict[str, Any] = {}
     for name, some in zip(batch.schema.names, batch.columns, strict=True):
@@ -180,10 +182,10 @@ def _row(document: Document, batch: pa.RecordBatch, column: str, number: int, fi
             # A date that no calendar has, text that is no UTF-8.
             said = f"the value in column {name} can't be read ({error}); mend it or leave the row"
             damage = PageError(ErrorCode.CORRUPT_DOCUMENT, valid_text(f"{row.source_uri}: {said}"))
-            return Row(row, damage)
+            return DatasetRow(row, damage)
     value = values.pop(column)
     row = replace(row, metadata=metadata(values))
-    return Row(row, _content(f"{row.source_uri}, column {column}", value))
+    return DatasetRow(row, _content(f"{row.source_uri}, column {column}", value))
 
 
 def _content(where: str, value: Any) -> bytes | tuple[bytes, ...] | PageError:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""PDF files -> pages and crops, drawn by pdfium; by poppler where pdfium can't."""
+"""Rendering PDF pages and crops with pdfium, or with poppler where pdfium fails."""
 
 import ctypes
 import math
@@ -14,8 +14,8 @@ import pypdfium2.raw as pdfium_c
 from PIL import Image
 
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError, PageImage
-from llm_ocr.sources.raster import FIGURE_QUALITY, Crop, encode, ink, pixels_of, turned
-from llm_ocr.sources.text_layer import PageText
+from llm_ocr.sources.raster import FIGURE_QUALITY, Crop, encode, ink_ratio, rotate, to_pixels
+from llm_ocr.sources.text_layer import PdfTextPage
 
 POINTS_PER_INCH = 72
 # Images nested deeper than this in form objects are not looked for when pixels are estimated.
@@ -57,7 +57,7 @@ class PdfFile:
             except pdfium.PdfiumError:
                 continue
             return number + 1
-        said = f"the PDF claims {self._claimed:,} pages and has none; make it again, or leave it"
+        said = f"the PDF claims {self._claimed:,} pages but has none; recreate it or exclude it"
         raise PageError(ErrorCode.CORRUPT_DOCUMENT, f"{self._path}: {said}")
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class PdfFile:
         """The page upright, its longest side exactly what the policy wants."""
         try:
             with self._page(number) as page:
-                with closing(PageText(page)) as text:
+                with closing(PdfTextPage(page)) as text:
                     turn = text.turn()
                     points = _upright(page.get_size(), turn)
                     # pdfium rounds up: a little less keeps the longest side from being one more.
@@ -77,7 +77,7 @@ class PdfFile:
         except pdfium.PdfiumError:
             return self._render_with_poppler(number, policy)
         jpeg = encode(image, policy.jpeg_quality)
-        return PageImage(jpeg, *image.size, ink(image), *points, rotation, layer)
+        return PageImage(jpeg, *image.size, ink_ratio(image), *points, rotation, layer)
 
     def crop(
         self,
@@ -94,14 +94,14 @@ class PdfFile:
                 turn = _turn(page) if rotation is None else rotation - int(page.get_rotation())
                 return [_draw_box(page, turn, size, box, dpi, max_side) for box in boxes]
         except pdfium.PdfiumError:
-            image = turned(self._poppler(number, max(size)), rotation or 0)
-            cuts = [image.crop(pixels_of(box, size, image.size)) for box in boxes]
+            image = rotate(self._render_damaged(number, max(size)), rotation or 0)
+            cuts = [image.crop(to_pixels(box, size, image.size)) for box in boxes]
             return [Crop(encode(cut, FIGURE_QUALITY), *cut.size) for cut in cuts]
 
     @contextmanager
     def _page(self, number: int) -> Iterator[Any]:
         if number == self.page_count < self._claimed:
-            said = f"the PDF claims {self._claimed:,} pages, and {number - 1:,} are there"
+            said = f"the PDF claims {self._claimed:,} pages but has only {number - 1:,}"
             raise PageError(ErrorCode.CORRUPT_PAGE, f"{self._path}, page {number}: {said}")
         page = self._document[number - 1]
         try:
@@ -109,7 +109,7 @@ class PdfFile:
             if min(page.get_size()) <= 0:
                 page.set_cropbox(*page.get_mediabox())
             if min(page.get_size()) <= 0:
-                said = "the page has no area; mend its MediaBox, or leave the page"
+                said = "the page has no area; correct its MediaBox or exclude the page"
                 raise PageError(ErrorCode.CORRUPT_PAGE, f"{self._path}, page {number}: {said}")
             self._check_pixels(page, number)
             yield page
@@ -125,34 +125,34 @@ class PdfFile:
         if pixels > self._max_pixels:
             raise PageError(
                 ErrorCode.TOO_LARGE,
-                f"{self._path}, page {number}: its images hold {pixels:,} pixels, more than the "
-                f"{self._max_pixels:,} that are decoded; raise --max-pixels to read it",
+                f"{self._path}, page {number}: its images have {pixels:,} pixels, more than the "
+                f"limit of {self._max_pixels:,}; raise --max-pixels to read it",
             )
 
     def _render_with_poppler(self, number: int, policy: ImagePolicy) -> PageImage:
-        image = self._poppler(number, policy.longest_side)
+        image = self._render_damaged(number, policy.longest_side)
         jpeg = encode(image, policy.jpeg_quality)
-        return PageImage(jpeg, *image.size, ink(image), None, None, 0)
+        return PageImage(jpeg, *image.size, ink_ratio(image), None, None, 0)
 
-    def _poppler(self, number: int, longest_side: int) -> Image.Image:
-        said = f"{self._path}, page {number}: the page is damaged and can't be drawn"
+    def _render_damaged(self, number: int, longest_side: int) -> Image.Image:
+        said = f"{self._path}, page {number}: the page is damaged and can't be rendered"
         if self._password is not None:
             # Poppler would take the password on its command line, where others can see it.
-            said = f"{said}; save the PDF without its password, and poppler can try"
+            said = f"{said}; save the PDF without a password so that poppler can try"
             raise PageError(ErrorCode.CORRUPT_PAGE, said)
         if shutil.which("pdftoppm") is None:
-            advice = "install poppler-utils, which draws some pages that pdfium can't"
+            advice = "install poppler-utils, which renders some pages that pdfium can't"
             raise PageError(ErrorCode.CORRUPT_PAGE, f"{said}; {advice}")
-        image = self._drawn_by_poppler(number, longest_side)
+        image = self._render_poppler_page(number, longest_side)
         # Poppler counts on where it finds no page: without a last page its numbers are not ours,
         # and its page would be another one.
-        has_last = self._drawn_by_poppler(self.page_count, LAST_PAGE_SIDE) is not None
+        has_last = self._render_poppler_page(self.page_count, LAST_PAGE_SIDE) is not None
         if image is None or not has_last:
-            neither = f"{said}, nor by poppler; save the PDF anew, or leave the page"
+            neither = f"{said}, not even by poppler; save the PDF again or exclude the page"
             raise PageError(ErrorCode.CORRUPT_PAGE, neither)
         return image
 
-    def _drawn_by_poppler(self, number: int, longest_side: int) -> Image.Image | None:
+    def _render_poppler_page(self, number: int, longest_side: int) -> Image.Image | None:
         from pdf2image import convert_from_path
         from pdf2image.exceptions import PDFPageCountError
 
@@ -178,10 +178,12 @@ class PdfFile:
 
     def _why_not_open(self, error: pdfium.PdfiumError) -> PageError:
         if _can_be_loaded(self._path, self._password):
-            said = "the PDF has no pages; make it again, or leave it out"
+            said = "the PDF has no pages; recreate it or exclude it"
             return PageError(ErrorCode.NO_PAGES, f"{self._path}: {said}")
         if error.err_code != pdfium_c.FPDF_ERR_PASSWORD:
-            said = "the PDF can't be opened; it is damaged or cut off; copy or make it again"
+            said = (
+                "the PDF can't be opened: it is damaged or truncated; copy it again or recreate it"
+            )
             return PageError(ErrorCode.CORRUPT_DOCUMENT, f"{self._path}: {said}")
         if self._password is None:
             said = "the PDF is encrypted; pass its password with --password"
@@ -225,7 +227,7 @@ def _image_sizes(
 
 
 def _turn(page: Any) -> int:  # noqa: ANN401
-    with closing(PageText(page)) as text:
+    with closing(PdfTextPage(page)) as text:
         return text.turn()
 
 
@@ -260,7 +262,7 @@ def _draw_box(
     # One pixel less than allowed, as both edges are rounded.
     scale = min(dpi / POINTS_PER_INCH, max(1, max_side - 1) / max(*sides_pt, 1e-6))
     width, height = math.ceil(width_pt * scale), math.ceil(height_pt * scale)
-    left, top, right, bottom = pixels_of(box, size, (width, height))
+    left, top, right, bottom = to_pixels(box, size, (width, height))
     # pypdfium2 takes margins in points and rounds them up to pixels: half a pixel less than
     # meant gives what is meant.
     margins = [(one - 0.5) / scale for one in (left, height - bottom, width - right, top)]

@@ -1,4 +1,4 @@
-"""Pixels of a page, whatever drew them: JPEG encoding, ink, crops."""
+"""Operations on page images: JPEG encoding, scaling, rotation, ink ratio, crops."""
 
 import io
 import math
@@ -9,7 +9,7 @@ from PIL import Image
 from llm_ocr.records import Box
 
 FIGURE_QUALITY = 92
-# Pages with less ink than this share of their pixels have nothing to read: about 40 pixels of a
+# Pages with a lower ink ratio than this are blank: about 40 pixels of a
 # page of 1,400 x 1,900, less than one printed digit.
 BLANK_INK = 1.5e-5
 # How far from the background's luminance a pixel must be to count as ink.
@@ -18,7 +18,7 @@ INK_CONTRAST = 48
 
 # Bytes of address space that a worker may take: a worker that has drawn nothing has about 300 MB,
 # of which 60 are in use, and an image of the most pixels is held twice while it is converted.
-BASE_MEMORY, MEMORY_A_PIXEL = 512 << 20, 8
+BASE_MEMORY, MEMORY_PER_PIXEL = 512 << 20, 8
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class RenderLimits:
 
     @property
     def memory(self) -> int:
-        return BASE_MEMORY + MEMORY_A_PIXEL * self.max_pixels
+        return BASE_MEMORY + MEMORY_PER_PIXEL * self.max_pixels
 
 
 def encode(image: Image.Image, quality: int) -> bytes:
@@ -57,8 +57,8 @@ def encode(image: Image.Image, quality: int) -> bytes:
     return sink.getvalue()
 
 
-def enlarged(image: Image.Image, smallest_side: int) -> Image.Image:
-    """The image with a longest side of at least `smallest_side` pixels."""
+def upscale(image: Image.Image, smallest_side: int) -> Image.Image:
+    """The image, enlarged if needed to a longest side of `smallest_side` pixels."""
     scale = smallest_side / max(image.size)
     if scale <= 1:
         return image
@@ -73,15 +73,15 @@ QUARTERS = {
 }
 
 
-def turned(image: Image.Image, degrees: int) -> Image.Image:
-    """The image turned clockwise by a multiple of 90 degrees."""
+def rotate(image: Image.Image, degrees: int) -> Image.Image:
+    """The image rotated clockwise by a multiple of 90 degrees."""
     turn = QUARTERS.get(degrees % 360)
     return image if turn is None else image.transpose(turn)
 
 
-def ink(image: Image.Image) -> float:
-    """The share of pixels (0..1) whose luminance is far from the commonest one."""
-    # Every third pixel of every third row is enough to tell, and nine times as fast.
+def ink_ratio(image: Image.Image) -> float:
+    """The share of pixels (0..1) whose luminance is far from the most frequent one."""
+    # Every third pixel of every third row is enough, and nine times as fast.
     size = (max(1, image.width // 3), max(1, image.height // 3))
     counts = image.resize(size, Image.Resampling.NEAREST).convert("L").histogram()
     paper = counts.index(max(counts))
@@ -89,8 +89,9 @@ def ink(image: Image.Image) -> float:
     return 1 - sum(counts[low:high]) / (size[0] * size[1])
 
 
-def pixels_of(box: Box, size: tuple[int, int], full: tuple[int, int]) -> tuple[int, int, int, int]:
-    """A box on an image of `size` in whole pixels of one of `full`: inside it, at least one."""
+def to_pixels(box: Box, size: tuple[int, int], full: tuple[int, int]) -> tuple[int, int, int, int]:
+    """A box on an image of `size` in whole pixels of an image of size `full`: inside it, and at
+    least one pixel."""
     left, right = _span(box.x1, box.x2, full[0] / size[0], full[0])
     top, bottom = _span(box.y1, box.y2, full[1] / size[1], full[1])
     return left, top, right, bottom

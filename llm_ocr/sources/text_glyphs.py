@@ -1,8 +1,8 @@
-"""The characters of a PDF's text page in the order in which they are read.
+"""The characters of a PDF page in reading order.
 
-pdfium tells characters as the PDF draws them. Three things about that order are mended here: the
-letters of one glyph in text that runs to the left, marks that such text has before their letter,
-and accents that are drawn as signs of their own, as TeX does it.
+pdfium returns characters in drawing order. Three cases are repaired here: the letters of a ligature
+in right-to-left text, marks that precede their letter in such text, and accents that are drawn as
+separate characters, as TeX does.
 """
 
 import ctypes
@@ -16,8 +16,8 @@ from typing import Any
 import pypdfium2.raw as pdfium_c
 
 from llm_ocr.records import Box
-from llm_ocr.sources.text_frame import Frame
-from llm_ocr.sources.text_trust import SOFT_HYPHENS
+from llm_ocr.sources.page_transform import PageTransform
+from llm_ocr.sources.text_layer_quality import SOFT_HYPHENS
 
 SOFT_HYPHEN = "\u00ad"
 # Smaller than this, in pixels of a page, no text is read by anybody.
@@ -67,7 +67,7 @@ _TURNED = {"هللا": "الله"}
 
 @dataclass(frozen=True)
 class Glyph:
-    """A character and where it stands on the drawn page; `way` is its direction as `Frame` tells
+    """A character and its box on the rendered page; `way` is its direction as PageTransform returns
     it. A space has the text " "; `is_generated` is one that is not in the PDF."""
 
     text: str
@@ -93,13 +93,13 @@ class Glyph:
 Stream = list[Glyph | None]
 
 
-def may_be_mended(text: str) -> bool:
-    """Whether pdfium's text of a page has signs that may stand otherwise on it."""
+def may_need_repair(text: str) -> bool:
+    """Whether pdfium's text of a page has characters whose order may need repair."""
     return _MENDABLE.search(text) is not None
 
 
-def glyphs_of(raw: Any, frame: Frame) -> tuple[Stream, bool]:  # noqa: ANN401
-    """What stands on the page, and whether that is otherwise than pdfium tells it."""
+def read_glyphs(raw: Any, frame: PageTransform) -> tuple[Stream, bool]:  # noqa: ANN401
+    """The characters of the page, and whether they differ from what pdfium returns."""
     told = list(_characters(raw, frame))
     read = told
     if any(one is not None and one.runs_left for one in told):
@@ -109,7 +109,7 @@ def glyphs_of(raw: Any, frame: Frame) -> tuple[Stream, bool]:  # noqa: ANN401
     return read, read != told
 
 
-def text_of(stream: Stream) -> str:
+def join_text(stream: Stream) -> str:
     """The characters as one text."""
     pieces: list[str] = []
     for one in stream:
@@ -120,7 +120,7 @@ def text_of(stream: Stream) -> str:
     return "".join(pieces)
 
 
-def _characters(raw: Any, frame: Frame) -> Iterator[Glyph | None]:  # noqa: ANN401
+def _characters(raw: Any, frame: PageTransform) -> Iterator[Glyph | None]:  # noqa: ANN401
     unicode, angle = pdfium_c.FPDFText_GetUnicode, pdfium_c.FPDFText_GetCharAngle
     loose, edges = pdfium_c.FPDFText_GetLooseCharBox, pdfium_c.FS_RECTF()
     ways: dict[float, int | None] = {}
@@ -224,7 +224,7 @@ def _is_over(mark: Box, letter: Box) -> bool:
     return letter.x1 <= (mark.x1 + mark.x2) / 2 <= letter.x2
 
 
-def _composed(raw: Any, frame: Frame, stream: Stream) -> Stream:  # noqa: ANN401
+def _composed(raw: Any, frame: PageTransform, stream: Stream) -> Stream:  # noqa: ANN401
     """Letters with the accents that are drawn at them."""
     read = list(stream)
     k = 0
@@ -254,7 +254,7 @@ def _with_mark(letter: str, mark: str) -> str:
 
 def _letter_of(
     raw: Any,  # noqa: ANN401
-    frame: Frame,
+    frame: PageTransform,
     stream: Stream,
     k: int,
     mark: str,
@@ -292,7 +292,7 @@ def _around(stream: Stream, k: int) -> Iterator[int]:
             place += step
 
 
-def _ink(raw: Any, frame: Frame, glyph: Glyph) -> Box | None:  # noqa: ANN401
+def _ink(raw: Any, frame: PageTransform, glyph: Glyph) -> Box | None:  # noqa: ANN401
     edges = [ctypes.c_double() for _ in range(4)]
     if not pdfium_c.FPDFText_GetCharBox(raw, glyph.index, *edges):
         return None

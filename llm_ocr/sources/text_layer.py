@@ -1,4 +1,4 @@
-"""The text that a PDF holds for a page: its words with boxes, and how far it can be trusted."""
+"""A PDF page's own text: words with boxes, and a score of its quality."""
 
 import ctypes
 from typing import Any
@@ -6,10 +6,16 @@ from typing import Any
 import pypdfium2.raw as pdfium_c
 
 from llm_ocr.records import Box, TextLayer, TextLine, valid_text
-from llm_ocr.sources.text_frame import Frame, turn_of
-from llm_ocr.sources.text_glyphs import glyphs_of, may_be_mended, text_of
-from llm_ocr.sources.text_lines import lines_of
-from llm_ocr.sources.text_trust import Findings, damage, is_shown, overlapping, unseen
+from llm_ocr.sources.page_transform import PageTransform, detect_text_rotation
+from llm_ocr.sources.text_glyphs import join_text, may_need_repair, read_glyphs
+from llm_ocr.sources.text_layer_quality import (
+    TextLayerReport,
+    garbled_share,
+    invisible_share,
+    is_shown,
+    overlapping_share,
+)
+from llm_ocr.sources.text_lines import build_lines
 
 # The share of a page that an image covers if the text is under it.
 PAGE_SIZED = 0.7
@@ -17,7 +23,7 @@ PAGE_SIZED = 0.7
 SMALLEST_PICTURE = 0.005
 
 
-class PageText:
+class PdfTextPage:
     """The text page of an open page; close it after use."""
 
     def __init__(self, page: Any) -> None:  # noqa: ANN401
@@ -29,25 +35,27 @@ class PageText:
 
     def turn(self) -> int:
         """The clockwise turn in degrees by which (nearly) all of the text would be upright."""
-        return turn_of(self._page, self._raw)
+        return detect_text_rotation(self._page, self._raw)
 
     def layer(self, turn: int, size: tuple[int, int], *, with_lines: bool) -> TextLayer | None:
         """The page's text, placed on the page as it is drawn turned by `turn`, `size` in pixels."""
         text = valid_text(str(self._opened.get_text_bounded()))
         if not text.strip():
             return None
-        frame = Frame(self._page, size, turn)
+        frame = PageTransform(self._page, size, turn)
         pictures, under_image = self._pictures(frame)
         lines: tuple[TextLine, ...] = ()
-        if with_lines or may_be_mended(text):
-            glyphs, is_mended = glyphs_of(self._raw, frame)
-            text = text_of(glyphs) if is_mended else text
-            lines = lines_of(self._raw, glyphs) if with_lines else ()
-        found = Findings(damage(text), unseen(self._raw), under_image, overlapping(lines))
+        if with_lines or may_need_repair(text):
+            glyphs, is_mended = read_glyphs(self._raw, frame)
+            text = join_text(glyphs) if is_mended else text
+            lines = build_lines(self._raw, glyphs) if with_lines else ()
+        found = TextLayerReport(
+            garbled_share(text), invisible_share(self._raw), under_image, overlapping_share(lines)
+        )
         kept = tuple(pictures) if with_lines else ()
         return TextLayer(text, under_image, found.damage, found.trust, found.doubts, lines, kept)
 
-    def _pictures(self, frame: Frame) -> tuple[list[Box], bool]:
+    def _pictures(self, frame: PageTransform) -> tuple[list[Box], bool]:
         """The page's own images, and whether one of them covers the page and its text.
 
         Text that is drawn after such an image, and can be seen, is printed on it.

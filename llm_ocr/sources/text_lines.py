@@ -38,8 +38,8 @@ class _Piece:
     size: float
 
 
-def lines_of(raw: Any, glyphs: Stream) -> tuple[TextLine, ...]:  # noqa: ANN401
-    """What stands on the drawn page, in the PDF's order; each text once."""
+def build_lines(raw: Any, glyphs: Stream) -> tuple[TextLine, ...]:  # noqa: ANN401
+    """The lines of the rendered page, in the PDF's order, without repeated ones."""
     upright: list[_Piece] = []
     others: list[TextLine] = []
     for way, run in _runs(glyphs):

@@ -14,9 +14,9 @@ from typing import BinaryIO
 
 from llm_ocr.documents import Document
 from llm_ocr.records import ErrorCode, PageError
-from llm_ocr.sources.files import open_as_listed
+from llm_ocr.sources.dataset_rows import DatasetRow, metadata
+from llm_ocr.sources.listing import open_unchanged
 from llm_ocr.sources.names import KINDS
-from llm_ocr.sources.row import Row, metadata
 from llm_ocr.storage.store import StorageError
 
 TEXTS = (".txt", ".cls", ".caption")
@@ -71,7 +71,7 @@ def count_samples(document: Document, limit: int | None = None) -> int:
     Where it breaks off counts as one more, as it will be told of. Raises PageError.
     """
     count = 0
-    with open_as_listed(document.file_uri, document.version) as source:
+    with open_unchanged(document.file_uri, document.version) as source:
         try:
             for _ in _samples(document, source):
                 count += 1
@@ -82,10 +82,10 @@ def count_samples(document: Document, limit: int | None = None) -> int:
     return count
 
 
-def rows_of_tar(document: Document) -> Iterator[Row]:
+def read_tar_rows(document: Document) -> Iterator[DatasetRow]:
     """The samples that `document` stands for, one in memory at a time. Raises PageError."""
     number = 0
-    with open_as_listed(document.file_uri, document.version) as source:
+    with open_unchanged(document.file_uri, document.version) as source:
         try:
             for sample in _samples(document, source):
                 if not _ahead(document, number):
@@ -156,7 +156,7 @@ def _members(document: Document, source: BinaryIO) -> Iterator[_Member]:
                 wrong = f"it is no tar ({error}; compressed ones can't be read)"
                 raise PageError(
                     ErrorCode.CORRUPT_DOCUMENT,
-                    f"{document.file_uri}: {wrong}; copy or make it again",
+                    f"{document.file_uri}: {wrong}; copy it again or recreate it",
                 ) from error
             raise _CutShortError(f"at byte {at:,} there is no header ({error})") from error
         start = at + BLOCK
@@ -239,7 +239,7 @@ def _ahead(document: Document, number: int) -> bool:
     return any(last is None or last >= number for _, last in document.ranges)
 
 
-def _unread(document: Document, number: int, error: Exception) -> Iterator[Row]:
+def _unread(document: Document, number: int, error: Exception) -> Iterator[DatasetRow]:
     """Of the wanted samples from `number` on, as far as they were counted, that they are lost."""
     if isinstance(error, StorageError):
         code, said = ErrorCode.READ_ERROR, f"it can't be fetched from here on ({error})"
@@ -252,21 +252,23 @@ def _unread(document: Document, number: int, error: Exception) -> Iterator[Row]:
     for first, last in document.ranges:
         for one in range(max(first, number), (number if last is None else last) + 1):
             row = document.row(one)
-            yield Row(row, PageError(code, f"{row.source_uri}: {said}; copy or make it again"))
+            yield DatasetRow(
+                row, PageError(code, f"{row.source_uri}: {said}; copy it again or recreate it")
+            )
 
 
-def _row(document: Document, source: BinaryIO, number: int, sample: _Sample) -> Row:
+def _row(document: Document, source: BinaryIO, number: int, sample: _Sample) -> DatasetRow:
     row = document.row(number)
     try:
         values = {"__key__": sample.key, **_texts(source, sample)}
         content = _content(row.source_uri, source, sample, document.column)
     except StorageError as error:
         said = f"{row.source_uri}: it can't be fetched ({error})"
-        return Row(row, PageError(ErrorCode.READ_ERROR, said))
+        return DatasetRow(row, PageError(ErrorCode.READ_ERROR, said))
     except RecursionError:
         said = f"{row.source_uri}: the JSON of sample {sample.key} is nested too deep; leave it out"
-        return Row(row, PageError(ErrorCode.CORRUPT_DOCUMENT, said))
-    return Row(replace(row, metadata=metadata(values)), content)
+        return DatasetRow(row, PageError(ErrorCode.CORRUPT_DOCUMENT, said))
+    return DatasetRow(replace(row, metadata=metadata(values)), content)
 
 
 def _content(

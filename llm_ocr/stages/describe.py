@@ -13,7 +13,7 @@ from llm_ocr.inference.request import ChatRequest
 from llm_ocr.markdown import with_dollars
 from llm_ocr.models.profile import ModelProfile, Rung, Task
 from llm_ocr.records import Block, ErrorCode, ImagePolicy, PageError, PageStatus, ParsedAnswer
-from llm_ocr.sources.raster import encode, enlarged
+from llm_ocr.sources.raster import encode, upscale
 from llm_ocr.stages.engine_extension import request_extension
 from llm_ocr.stages.stage import (
     ModelRef,
@@ -191,4 +191,4 @@ def _ended(answer: Answer) -> bool:
 def _fitted(jpeg: bytes, policy: ImagePolicy) -> bytes:
     with Image.open(io.BytesIO(jpeg)) as image:
         image.thumbnail((policy.longest_side, policy.longest_side))
-        return encode(enlarged(image, policy.smallest_side), policy.jpeg_quality)
+        return encode(upscale(image, policy.smallest_side), policy.jpeg_quality)

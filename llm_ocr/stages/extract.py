@@ -7,8 +7,8 @@ from llm_ocr.documents import Document
 from llm_ocr.messages import counted
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.records import ErrorCode, Page, PageError, TextLayerUse
-from llm_ocr.sources.open import PageSelection
-from llm_ocr.sources.pool import DocumentInfo, RenderPool
+from llm_ocr.sources.inputs import PageSelection
+from llm_ocr.sources.render_pool import DocumentInfo, RenderPool
 from llm_ocr.stages.page import ExtractOptions, PageItem
 from llm_ocr.tables.plan import Shard
 

@@ -8,7 +8,7 @@ from PIL import Image
 
 from llm_ocr.markdown import uncentered
 from llm_ocr.records import CAPTION_LABELS, FIGURE_LABELS, Block, Box, Figure
-from llm_ocr.sources.raster import FIGURE_QUALITY, Crop, encode, pixels_of
+from llm_ocr.sources.raster import FIGURE_QUALITY, Crop, encode, to_pixels
 
 # Smaller boxes are specks: a crop of them shows nothing.
 MIN_SIDE = 8.0
@@ -53,7 +53,7 @@ def crops_of(jpeg: bytes, boxes: Sequence[Box]) -> list[Crop]:
     had any more."""
     with Image.open(io.BytesIO(jpeg)) as stored:
         page = stored.convert("RGB")
-    parts = [page.crop(pixels_of(box, page.size, page.size)) for box in boxes]
+    parts = [page.crop(to_pixels(box, page.size, page.size)) for box in boxes]
     return [Crop(encode(part, FIGURE_QUALITY), part.width, part.height) for part in parts]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from llm_ocr.records import FIGURE_LABELS, Block, ParsedAnswer, TextLayer
-from llm_ocr.sources.text_trust import SOFT_HYPHENS
+from llm_ocr.sources.text_layer_quality import SOFT_HYPHENS
 
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 _WORD = re.compile(r"[^\s<>]+")

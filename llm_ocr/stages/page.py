@@ -33,8 +33,8 @@ from llm_ocr.records import (
     TextLayer,
     TextLayerUse,
 )
-from llm_ocr.sources.pool import DocumentInfo, RenderPool
 from llm_ocr.sources.raster import BLANK_INK
+from llm_ocr.sources.render_pool import DocumentInfo, RenderPool
 from llm_ocr.stages.engine_extension import (
     check_text,
     is_language,

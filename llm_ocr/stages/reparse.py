@@ -17,8 +17,8 @@ from llm_ocr.records import (
     ParsedAnswer,
     TextLayer,
 )
-from llm_ocr.sources.pool import RenderPool
 from llm_ocr.sources.raster import Crop
+from llm_ocr.sources.render_pool import RenderPool
 from llm_ocr.stages.engine_extension import LAYER_IS_WRONG
 from llm_ocr.stages.figures import crops_of, figure_blocks, figures_of
 from llm_ocr.stages.mending import mended_from

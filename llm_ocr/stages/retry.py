@@ -8,7 +8,7 @@ from llm_ocr.documents import Document
 from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import ModelProfile, Rung
 from llm_ocr.records import Page, PageError, PageStatus
-from llm_ocr.sources.pool import DocumentInfo
+from llm_ocr.sources.render_pool import DocumentInfo
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.stages.page import PageItem
 from llm_ocr.stages.stage import ModelRef, ModelResult, PromptRequest, Usage

@@ -11,7 +11,7 @@ from PIL import Image, ImageChops
 from llm_ocr.inference.replies import Answer
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.records import Box, ImagePolicy, PageImage, ParsedAnswer
-from llm_ocr.sources.raster import BLANK_INK, encode, enlarged, ink, turned
+from llm_ocr.sources.raster import BLANK_INK, encode, ink_ratio, rotate, upscale
 from llm_ocr.stages.stage import PromptRequest
 
 # How far from the even cut a gap between lines is looked for, as a share of the page's height.
@@ -42,14 +42,14 @@ def tile_page(
     rows = [0, *_gaps(page, bands), page.height]
     edges = [(top, bottom) for top, bottom in pairwise(rows) if bottom > top]
     parts = [(top, page.crop((0, top, page.width, bottom))) for top, bottom in edges]
-    inked = [(top, part) for top, part in parts if ink(part) >= BLANK_INK]
+    inked = [(top, part) for top, part in parts if ink_ratio(part) >= BLANK_INK]
     return [_strip(part, top, scale, policy) for top, part in inked or parts]
 
 
 def _strip(part: Image.Image, top: int, scale: float, policy: ImagePolicy) -> Tile:
     size = (max(1, round(part.width * scale)), max(1, round(part.height * scale)))
     shown = part if scale == 1.0 else part.resize(size, Image.Resampling.LANCZOS)
-    shown = enlarged(shown, policy.smallest_side)
+    shown = upscale(shown, policy.smallest_side)
     jpeg = encode(shown, policy.jpeg_quality)
     return Tile(jpeg, *shown.size, top, part.width / shown.width)
 
@@ -101,7 +101,7 @@ def swap_sides(question: PromptRequest) -> PromptRequest:
 def rotate_page(page: PageImage, degrees: int, quality: int) -> PageImage:
     """The page rotated clockwise by 90, 180 or 270 degrees, and encoded again."""
     with Image.open(io.BytesIO(page.jpeg)) as stored:
-        image = turned(stored.convert("RGB"), degrees)
+        image = rotate(stored.convert("RGB"), degrees)
     points = (page.width_pt, page.height_pt)
     width_pt, height_pt = points if degrees % 180 == 0 else points[::-1]
     return replace(

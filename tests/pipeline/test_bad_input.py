@@ -18,7 +18,7 @@ from llm_ocr import load_documents, load_pages, run
 from llm_ocr.inference.replies import EngineFailedError
 from llm_ocr.records import PageStatus
 from llm_ocr.report.summary import Summary
-from llm_ocr.sources.open import NoInputError
+from llm_ocr.sources.inputs import NoInputError
 from llm_ocr.storage.store import RunInUseError, StorageError
 from llm_ocr.tables.plan import SettingsMismatchError
 from tests import documents
@@ -94,7 +94,9 @@ def test_no_input(tmp_path: Path, server: ChatServer) -> None:
 def test_a_file_of_zero_bytes(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
     (inputs / "empty.pdf").write_bytes(b"")
     summary = read(inputs, tmp_path / "out", server)
-    check(tmp_path / "out", summary, "empty", "empty_file", "is empty", "copy or make it again")
+    check(
+        tmp_path / "out", summary, "empty", "empty_file", "is empty", "copy it again or recreate it"
+    )
 
 
 def test_text_named_pdf(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
@@ -107,7 +109,7 @@ def test_a_truncated_pdf(inputs: Path, tmp_path: Path, server: ChatServer) -> No
     whole = documents.pdf(tmp_path / "whole.pdf", pages=3).read_bytes()
     (inputs / "cut.pdf").write_bytes(whole[: len(whole) // 4])
     summary = read(inputs, tmp_path / "out", server)
-    check(tmp_path / "out", summary, "cut", "corrupt_document", "damaged or cut off")
+    check(tmp_path / "out", summary, "cut", "corrupt_document", "damaged or truncated")
 
 
 def test_an_encrypted_pdf(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
@@ -142,7 +144,7 @@ def test_a_corrupt_page_among_good_ones(inputs: Path, tmp_path: Path, server: Ch
     documents.corrupt_page_pdf(inputs / "torn.pdf")
     out = tmp_path / "out"
     summary = read(inputs, out, server)
-    check(out, summary, "torn", "corrupt_page", "page 2", "can't be drawn", number=2)
+    check(out, summary, "torn", "corrupt_page", "page 2", "can't be rendered", number=2)
     assert [row_of(out, "torn", number)["status"] for number in (1, 3)] == ["ok", "ok"]
     document = next(row for row in load_documents(str(out)) if row["name"] == "torn")
     assert (document["status"], document["page_count"]) == ("truncated", 3)
@@ -192,7 +194,7 @@ def test_a_file_that_vanishes_while_running(tmp_path: Path) -> None:
     balanced(summary, out)
     gone = [row for row in load_pages(str(out)) if row["name"] == "late"]
     assert {row["error_code"] for row in gone} == {"not_found"}
-    assert all("late.pdf: the file is not there" in row["error"] for row in gone)
+    assert all("late.pdf: the file does not exist" in row["error"] for row in gone)
     assert summary.pages_by_status[PageStatus.OK] == 12
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from llm_ocr import load_documents, load_pages, run
 from llm_ocr.report.status import read_status
-from llm_ocr.sources.open import NoInputError
+from llm_ocr.sources.inputs import NoInputError
 from llm_ocr.storage.store import open_store
 from llm_ocr.tables.plan import SettingsMismatchError
 from llm_ocr.tables.schema import Row

@@ -310,7 +310,7 @@ def read(inputs, out):
 
 
 def test_figures_are_not_lost_with_their_file(tmp_path: Path) -> None:
-    """They are cut from the page image where the file can't be drawn from any more."""
+    """They are cut from the page image where the file can't be rendered from any more."""
     path = documents.pdf(tmp_path / "in" / "odd.pdf")
 
     def reply(body: dict[str, Any]) -> web.Response:
@@ -322,7 +322,7 @@ def test_figures_are_not_lost_with_their_file(tmp_path: Path) -> None:
     row = rows(tmp_path / "out")["odd"]
     [figure] = load_figures(str(tmp_path / "out"))
     assert row["status"] == "ok"
-    assert any("odd.pdf: the file is not there" in note for note in row["notes"])
+    assert any("odd.pdf: the file does not exist" in note for note in row["notes"])
     assert documents.decoded(figure["image"]["bytes"]).size == (figure["width"], figure["height"])
     assert figure["width"] > 0.5 * row["width"]
 

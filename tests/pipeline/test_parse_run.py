@@ -18,7 +18,7 @@ from llm_ocr.pipeline.maintenance import retry
 from llm_ocr.pipeline.parse_run import parse
 from llm_ocr.report.status import read_status
 from llm_ocr.settings import Fallback, Settings
-from llm_ocr.sources.open import NoInputError
+from llm_ocr.sources.inputs import NoInputError
 from llm_ocr.tables.plan import SettingsMismatchError
 from llm_ocr.tables.schema import Row
 from tests import documents

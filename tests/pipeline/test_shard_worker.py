@@ -16,8 +16,8 @@ from llm_ocr.pipeline.pending import publish_committed, uncommitted_shards
 from llm_ocr.pipeline.shard_worker import RemoteShardWorker, ShardAssignment, WorkerReport
 from llm_ocr.pipeline.stage_runner import ShardTask
 from llm_ocr.settings import Settings
-from llm_ocr.sources.open import list_documents
-from llm_ocr.sources.pool import RenderPool
+from llm_ocr.sources.inputs import list_documents
+from llm_ocr.sources.render_pool import RenderPool
 from llm_ocr.stages.extract import ExtractStage
 from llm_ocr.storage.store import open_store
 from llm_ocr.tables.plan import PlannedDocument, cut_shards

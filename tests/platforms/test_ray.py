@@ -129,7 +129,12 @@ def processes_of(out: str) -> list[str]:
 
 def engines_alive() -> list[str]:
     """Engines' processes on any node, and what they have started."""
-    marks = ("ray::EngineActor", "llm_ocr.sources.worker", "llm_ocr.engines", "tests.servers.chat")
+    marks = (
+        "ray::EngineActor",
+        "llm_ocr.sources.render_worker",
+        "llm_ocr.engines",
+        "tests.servers.chat",
+    )
     titles = []
     for process in psutil.Process().children(recursive=True):
         try:

@@ -9,8 +9,8 @@ from PIL import Image
 
 from llm_ocr.documents import Document
 from llm_ocr.records import Box, ImagePolicy, Page, PageImage
-from llm_ocr.sources.open import list_documents
-from llm_ocr.sources.pool import Crop, RenderLimits, RenderPool
+from llm_ocr.sources.inputs import list_documents
+from llm_ocr.sources.render_pool import Crop, RenderLimits, RenderPool
 from tests.documents import decoded
 
 SMALL = ImagePolicy(longest_side=640)

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from llm_ocr.sources.open import NoInputError, list_documents
+from llm_ocr.sources.inputs import NoInputError, list_documents
 from llm_ocr.storage.store import open_store
 
 # As `push_to_hub` writes it, and with patterns and folders as people do.
@@ -89,9 +89,9 @@ def test_folders_and_names_say_it_where_no_readme_does(
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("config=fourth", "there is no config 'fourth'; there are: first, second, third"),
-        ("config=first", r"choose a split with \?split=: test, train"),
-        ("config=first&split=dev", "there is no split 'validation'; there are: test, train"),
+        ("config=fourth", "config 'fourth' does not exist; options: first, second, third"),
+        ("config=first", r"choose a split with \?split=; options: test, train"),
+        ("config=first&split=dev", "split 'validation' does not exist; options: test, train"),
     ],
 )
 def test_what_there_is_none_of_is_told_with_what_there_is(query: str, said: str) -> None:

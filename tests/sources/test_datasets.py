@@ -13,8 +13,8 @@ from llm_ocr.documents import Document
 from llm_ocr.pipeline.page_counting import count_documents
 from llm_ocr.records import ErrorCode, ImagePolicy, Page, PageError
 from llm_ocr.settings import Settings
-from llm_ocr.sources.open import NoInputError, list_documents
-from llm_ocr.sources.pool import RenderPool
+from llm_ocr.sources.inputs import NoInputError, list_documents
+from llm_ocr.sources.render_pool import RenderPool
 from llm_ocr.storage.store import open_store
 from llm_ocr.tables.plan import Shard, cut_shards
 from tests import documents, shards
@@ -245,7 +245,7 @@ async def test_a_page_of_a_list_that_is_broken_is_one_page(
     (document, count), (_, empty) = await read(pool, await planned(path))
     assert count == 4
     assert "#row=1, column images: the list is empty" in str(empty)
-    for number, said in ((2, "image 2: there is nothing"), (3, "image 3: the image can't")):
+    for number, said in ((2, "image 2: the image is empty"), (3, "image 3: the image can't")):
         with pytest.raises(PageError, match=f"{path}#row=0, {said}"):
             await pool.render(Page(document, number), POLICY)
     assert (await pool.render(Page(document, 4), POLICY)).jpeg == shards.picture(4)
@@ -307,7 +307,7 @@ async def test_no_tar_at_all(tmp_path: Path, pool: RenderPool) -> None:
         ("", "left and right could hold the pages; add \\?column=left"),
         ("?column=middle", "column 'middle' is not there; .* Columns: left .binary."),
         ("?column=id", "column 'id' holds no bytes"),
-        ("?colum=left", r"\?colum= is not understood; there are \?config="),
+        ("?colum=left", r"unknown parameter \?colum=; use \?config="),
     ],
 )
 async def test_a_column_that_can_not_be_found_is_told(

@@ -10,7 +10,7 @@ from PIL import Image
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError
 from llm_ocr.sources import images
 from llm_ocr.sources.images import ImageFile
-from llm_ocr.sources.raster import Crop, ink, pixels_of
+from llm_ocr.sources.raster import Crop, ink_ratio, to_pixels
 from tests.documents import decoded, oriented_jpeg
 
 POLICY = ImagePolicy(longest_side=640)
@@ -206,11 +206,11 @@ def test_damage_of_any_kind_is_a_page_error(
 
 def test_ink_is_the_share_of_what_differs_from_the_paper() -> None:
     image = Image.new("RGB", (300, 300), "navy")
-    assert ink(image) == 0
+    assert ink_ratio(image) == 0
     image.paste("white", (0, 0, 150, 150))
-    assert ink(image) == pytest.approx(0.25, abs=0.01)
+    assert ink_ratio(image) == pytest.approx(0.25, abs=0.01)
     image.paste((20, 20, 140), (150, 150, 300, 300))  # too near to count
-    assert ink(image) == pytest.approx(0.25, abs=0.01)
+    assert ink_ratio(image) == pytest.approx(0.25, abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_ink_is_the_share_of_what_differs_from_the_paper() -> None:
     ],
 )
 def test_boxes_become_whole_pixels_inside(box: Box, pixels: tuple[int, int, int, int]) -> None:
-    assert pixels_of(box, (100, 50), (200, 100)) == pixels
+    assert to_pixels(box, (100, 50), (200, 100)) == pixels
 
 
 def test_crops_never_exceed_their_bound(tmp_path: Path) -> None:

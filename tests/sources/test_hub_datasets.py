@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llm_ocr import load_pages, run
-from llm_ocr.sources.open import NoInputError, list_documents
+from llm_ocr.sources.inputs import NoInputError, list_documents
 from llm_ocr.storage.store import StorageError, create_repository, open_store
 from tests import documents, shards
 from tests.servers.chat import serving_beside
@@ -66,9 +66,9 @@ def test_a_config_and_a_split(fine: str) -> None:
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("", r"choose a config with \?config=: other, small"),
-        ("?config=tiny", "there is no config 'tiny'; there are: other, small"),
-        ("?config=small&split=dev", "there is no split 'validation'; there are: test, train"),
+        ("", r"choose a config with \?config=; options: other, small"),
+        ("?config=tiny", "config 'tiny' does not exist; options: other, small"),
+        ("?config=small&split=dev", "split 'validation' does not exist; options: test, train"),
     ],
 )
 def test_what_there_is_to_choose_from_is_told(fine: str, query: str, said: str) -> None:

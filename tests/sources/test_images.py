@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError
-from llm_ocr.sources.pool import RenderLimits
+from llm_ocr.sources.render_pool import RenderLimits
 from tests.documents import (
     blank_image,
     bomb_png,
@@ -235,7 +235,7 @@ def test_a_file_that_vanished_is_said(tmp_path: Path) -> None:
     path = picture(tmp_path / "a.png")
     planned = page(path)
     path.unlink()
-    with pytest.raises(PageError, match=r"a\.png: the file is not there .*; ") as raised:
+    with pytest.raises(PageError, match=r"a\.png: the file does not exist .*; ") as raised:
         drawn(planned)
     assert raised.value.code == ErrorCode.NOT_FOUND
 
@@ -244,7 +244,7 @@ def test_a_file_that_changed_is_said(tmp_path: Path) -> None:
     path = picture(tmp_path / "a.png")
     planned = page(path)
     picture(path, text="other words")
-    with pytest.raises(PageError, match=r"a\.png: the file changed since .*; give") as raised:
+    with pytest.raises(PageError, match=r"a\.png: the file has changed since .*; choose") as raised:
         drawn(planned)
     assert raised.value.code == ErrorCode.SOURCE_CHANGED
 
@@ -252,7 +252,7 @@ def test_a_file_that_changed_is_said(tmp_path: Path) -> None:
 def test_a_folder_that_is_listed_as_a_file_is_said(tmp_path: Path) -> None:
     (tmp_path / "folder.pdf").mkdir()
     (tmp_path / "files.txt").write_text("folder.pdf\n")
-    with pytest.raises(PageError, match=r"folder\.pdf: this is a folder, no file; ") as raised:
+    with pytest.raises(PageError, match=r"folder\.pdf: this is a folder, not a file; ") as raised:
         drawn(page(Path(f"@{tmp_path}/files.txt")))
     assert raised.value.code == ErrorCode.READ_ERROR
 
@@ -267,7 +267,7 @@ def test_a_file_that_may_not_be_read_is_said(tmp_path: Path) -> None:
 def refused(
     code: ErrorCode, pattern: str, path: Path, number: int = 1, limits: RenderLimits | None = None
 ) -> str:
-    """What is said of a page that can't be drawn."""
+    """What is said of a page that can't be rendered."""
     with pytest.raises(PageError, match=pattern) as raised:
         drawn(page(path, number), ImagePolicy(640), limits=limits)
     assert raised.value.code == code

@@ -7,8 +7,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from llm_ocr.sources.inputs import NoInputError, list_documents
 from llm_ocr.sources.names import safe_name
-from llm_ocr.sources.open import NoInputError, list_documents
 
 
 def test_no_input_at_all_is_said() -> None:

@@ -8,7 +8,7 @@ import pytest
 from reportlab.lib.pdfencrypt import StandardEncryption
 
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError
-from llm_ocr.sources.pool import RenderLimits, RenderPool
+from llm_ocr.sources.render_pool import RenderLimits, RenderPool
 from tests.documents import (
     corrupt_page_pdf,
     encrypted_pdf,
@@ -149,7 +149,7 @@ def test_a_password_does_no_harm_to_a_pdf_without_one(tmp_path: Path) -> None:
 def test_a_pdf_that_is_cut_off_is_said(tmp_path: Path) -> None:
     path = pdf(tmp_path / "cut.pdf", pages=5)
     path.write_bytes(path.read_bytes()[:300])
-    refused(ErrorCode.CORRUPT_DOCUMENT, "cut.pdf: the PDF can't be opened; it is damaged", path)
+    refused(ErrorCode.CORRUPT_DOCUMENT, "cut.pdf: the PDF can't be opened: it is damaged", path)
 
 
 def test_text_named_pdf_is_said(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_page_that_poppler_can_not_draw_either_is_said(
 ) -> None:
     stand_in(tmp_path / "bin", "echo broken >&2; exit 1", monkeypatch)
     path = corrupt_page_pdf(tmp_path / "a.pdf")
-    said = refused(ErrorCode.CORRUPT_PAGE, "a.pdf, page 2: .* nor by poppler", path, 2)
+    said = refused(ErrorCode.CORRUPT_PAGE, "a.pdf, page 2: .* not even by poppler", path, 2)
     assert "; " in said
 
 
@@ -255,7 +255,7 @@ def is_running(pid: int) -> bool:
 def test_images_that_decode_to_too_much_are_refused_unseen(tmp_path: Path) -> None:
     # The stream is far too short for what it claims, so decoding it would fail otherwise.
     path = image_pdf(tmp_path / "bomb.pdf", (100_000, 100_000))
-    said = refused(ErrorCode.TOO_LARGE, "bomb.pdf, page 1: its images hold 10,000,000,000", path)
+    said = refused(ErrorCode.TOO_LARGE, "bomb.pdf, page 1: its images have 10,000,000,000", path)
     assert "raise --max-pixels" in said
 
 
@@ -274,7 +274,7 @@ def refused(
     password: str | None = None,
     limits: RenderLimits | None = None,
 ) -> str:
-    """What is said of a page that can't be drawn."""
+    """What is said of a page that can't be rendered."""
     with pytest.raises(PageError, match=pattern) as raised:
         drawn(page(path, number), password=password, limits=limits)
     assert raised.value.code == code

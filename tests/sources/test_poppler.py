@@ -41,7 +41,7 @@ def test_a_page_that_poppler_passes_over_is_not_the_next_one(tmp_path: Path, sec
     file = three_pages(tmp_path / "a.pdf", second)
     assert file.render(1, POLICY).width == 220
     assert file.render(3, POLICY).width == 260
-    with pytest.raises(PageError, match=r"a\.pdf, page 2: .* nor by poppler; save") as caught:
+    with pytest.raises(PageError, match=r"a\.pdf, page 2: .* not even by poppler; save") as caught:
         file.render(2, POLICY)
     assert caught.value.code is ErrorCode.CORRUPT_PAGE
 
@@ -53,7 +53,7 @@ def test_pages_that_are_only_counted_are_not_blank(tmp_path: Path, number: int) 
         b"<< /Type /Pages /Kids [3 0 R] /Count 3 >>",
         b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 100 200] >>",
     )
-    with pytest.raises(PageError, match="nor by poppler"):
+    with pytest.raises(PageError, match="not even by poppler"):
         PdfFile(tmp_path / "a.pdf", None, 10**8).render(number, POLICY)
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from llm_ocr.documents import Document
 from llm_ocr.records import ErrorCode, PageError
-from llm_ocr.sources.open import NoInputError, list_documents
-from llm_ocr.sources.pool import RenderPool
-from llm_ocr.sources.remote import Copies
+from llm_ocr.sources.inputs import NoInputError, list_documents
+from llm_ocr.sources.remote import LocalCache
+from llm_ocr.sources.render_pool import RenderPool
 from llm_ocr.storage.store import Store, open_store
 from tests import documents
 
@@ -95,15 +95,15 @@ async def test_copies_are_kept_while_they_are_read_and_as_long_as_there_is_room(
     for name in "abc":
         store.put(f"{name}.pdf", name.encode() * 1000)
     a, b, c = list_documents([place])
-    copies = Copies(limit=2000)
+    cache = LocalCache(limit=2000)
     try:
 
         async def path_of(document: Document) -> Path:
-            async with copies.of(document) as copy:
+            async with cache.open(document) as copy:
                 assert Path(copy.source_uri).read_bytes() == document.name.encode() * 1000
                 return Path(copy.source_uri)
 
-        async with copies.of(a) as copy:
+        async with cache.open(a) as copy:
             first = Path(copy.source_uri)
             second = await path_of(b)
             assert first.parent == second.parent
@@ -113,5 +113,5 @@ async def test_copies_are_kept_while_they_are_read_and_as_long_as_there_is_room(
         assert await path_of(a) == first
         await path_of(b)
     finally:
-        copies.close()
+        cache.close()
     assert not first.parent.exists()

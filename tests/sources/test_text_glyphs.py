@@ -8,7 +8,7 @@ import pytest
 from reportlab.pdfbase.pdfmetrics import stringWidth
 
 from llm_ocr.records import ImagePolicy, TextLayer
-from llm_ocr.sources.text_glyphs import may_be_mended
+from llm_ocr.sources.text_glyphs import may_need_repair
 from tests.documents import pdf_of
 from tests.sources.drawn import drawn
 
@@ -179,4 +179,4 @@ def test_marks_stand_behind_the_letters_that_they_are_drawn_over(tmp_path: Path)
     ],
 )
 def test_signs_beside_numbers_are_no_accents_to_look_for(text: str, may_be: bool) -> None:
-    assert may_be_mended(text) is may_be
+    assert may_need_repair(text) is may_be

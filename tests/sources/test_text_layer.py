@@ -9,7 +9,7 @@ from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen.canvas import Canvas
 
 from llm_ocr.records import Box, ImagePolicy, TextLayer
-from llm_ocr.sources.text_trust import damage
+from llm_ocr.sources.text_layer_quality import garbled_share
 from tests.documents import marked_pdf, misspelt_pdf, pdf_of
 from tests.sources.drawn import color, drawn
 
@@ -282,15 +282,15 @@ def test_a_page_without_text_has_no_layer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bad", ["\ue012", "\ufffd", "\x01"])
 def test_characters_that_mean_nothing_are_damage(bad: str) -> None:
     """As from a font without a character map."""
-    assert damage(bad * 40) == 1.0
-    assert damage(f"{bad} nine more") == pytest.approx(1 / 9)
+    assert garbled_share(bad * 40) == 1.0
+    assert garbled_share(f"{bad} nine more") == pytest.approx(1 / 9)
 
 
 @pytest.mark.parametrize(
     "text", ["Straße — 50 %, naïve…", "机器学习模型", "mea\ufffesured, mea\x02sure"]
 )
 def test_words_and_the_hyphens_of_pdfium_are_no_damage(text: str) -> None:
-    assert damage(text) == 0.0
+    assert garbled_share(text) == 0.0
 
 
 def test_a_layer_that_is_damaged_or_too_short_is_not_usable() -> None:

@@ -117,9 +117,9 @@ async def test_a_caption_for_the_blind_and_the_data_stand_at_the_figure() -> Non
 
 
 async def test_a_failed_page_is_said_in_a_comment_and_in_the_status() -> None:
-    failed = page(2, status="failed", error="page 2 can't be drawn --> mend it")
+    failed = page(2, status="failed", error="page 2 can't be rendered --> mend it")
     document = await assembled(pages=[page(1, block("text", "One.")), failed])
-    comment = "<!-- page 2 failed: page 2 can't be drawn - -> mend it -->"
+    comment = "<!-- page 2 failed: page 2 can't be rendered - -> mend it -->"
     assert (
         document["markdown"] == f'<a id="page-1"></a>\n\nOne.\n\n<a id="page-2"></a>\n\n{comment}\n'
     )

@@ -14,7 +14,7 @@ from llm_ocr.engines.embedded.geometry import Line, Rect, Word, area, hull, over
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.engines.embedded.text_layer_input import TextLayerInput
-from llm_ocr.sources.text_trust import damage
+from llm_ocr.sources.text_layer_quality import garbled_share
 
 # Lines that are read again to see whether the layer says what the page shows.
 WITNESSES = 4
@@ -191,7 +191,7 @@ def _patched_words(held: Sequence[Word], read: Sequence[str]) -> list[Word] | No
 
 
 def _is_rubbish(text: str) -> bool:
-    return damage(text) > RUBBISH
+    return garbled_share(text) > RUBBISH
 
 
 def _missing(

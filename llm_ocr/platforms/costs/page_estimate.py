@@ -16,11 +16,11 @@ from llm_ocr.pipeline.interruption import CancellationToken, run_until_stopped
 from llm_ocr.platforms.costs.prices import Interval
 from llm_ocr.records import ErrorCode, PageError, PageStatus
 from llm_ocr.settings import Settings
-from llm_ocr.sources.files import is_remote
+from llm_ocr.sources.inputs import NoInputError, list_documents
+from llm_ocr.sources.listing import is_remote
 from llm_ocr.sources.names import DATASET_KINDS
-from llm_ocr.sources.open import NoInputError, list_documents
-from llm_ocr.sources.pool import RenderPool
-from llm_ocr.sources.units import count_rows
+from llm_ocr.sources.render_pool import RenderPool
+from llm_ocr.sources.row_batches import count_rows
 from llm_ocr.storage.store import StorageError
 
 # Images that may hold more than one page; the others are not opened.
@@ -178,7 +178,7 @@ async def _count(
     try:
         if document.kind in DATASET_KINDS.values():
             rows = await asyncio.to_thread(count_rows, document, None)
-            count = sum(group.pages for group in rows.groups or ())
+            count = sum(batch.pages for batch in rows.batches or ())
         else:
             count = await pool.count_pages(document)
             pool.release(document)

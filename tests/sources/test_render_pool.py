@@ -17,8 +17,8 @@ from reportlab.pdfgen.canvas import Canvas
 
 from llm_ocr.documents import Document
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, Page, PageError, PageImage
-from llm_ocr.sources.open import list_documents
-from llm_ocr.sources.pool import RenderLimits, RenderPool
+from llm_ocr.sources.inputs import list_documents
+from llm_ocr.sources.render_pool import RenderLimits, RenderPool
 from tests import documents
 from tests.documents import decoded
 
@@ -41,7 +41,7 @@ async def drawn(pool: RenderPool, path: Path, number: int = 1) -> PageImage:
 
 def workers() -> list[psutil.Process]:
     children = psutil.Process().children(recursive=True)
-    return [child for child in children if "llm_ocr.sources.worker" in command_line(child)]
+    return [child for child in children if "llm_ocr.sources.render_worker" in command_line(child)]
 
 
 def command_line(process: psutil.Process) -> list[str]:
@@ -201,8 +201,8 @@ async def test_what_cannot_be_read_has_a_category_and_says_what_to_do(
     documents.zero_page_pdf(tmp_path / "none.pdf")
     documents.bomb_png(tmp_path / "bomb.png")
     for name, code, words in (
-        ("cut.pdf", ErrorCode.CORRUPT_DOCUMENT, "damaged or cut off"),
-        ("empty.pdf", ErrorCode.EMPTY_FILE, "copy or make it again"),
+        ("cut.pdf", ErrorCode.CORRUPT_DOCUMENT, "damaged or truncated"),
+        ("empty.pdf", ErrorCode.EMPTY_FILE, "copy it again or recreate it"),
         ("page.pdf", ErrorCode.UNSUPPORTED_FORMAT, "this is a web page"),
         ("office.pdf", ErrorCode.UNSUPPORTED_FORMAT, "this is a ZIP or Office file"),
         ("cut.png", ErrorCode.CORRUPT_PAGE, "damaged or cut off"),
@@ -248,7 +248,7 @@ async def test_a_corrupt_page_leaves_its_neighbors(pool: RenderPool, tmp_path: P
     error = await refusal(pool, path, 2)
     assert error.code is ErrorCode.CORRUPT_PAGE
     assert "page 2" in error.message
-    advice = "nor by poppler" if shutil.which("pdftoppm") else "install poppler-utils"
+    advice = "not even by poppler" if shutil.which("pdftoppm") else "install poppler-utils"
     assert advice in error.message
 
 
@@ -304,7 +304,7 @@ async def test_a_page_that_kills_every_worker_fails_alone(tmp_path: Path) -> Non
                     killed.add(worker.pid)
                     worker.kill()
             await asyncio.sleep(0)
-        with pytest.raises(PageError, match="page 2: drawing it crashes") as caught:
+        with pytest.raises(PageError, match="page 2: rendering crashed") as caught:
             await task
         assert caught.value.code is ErrorCode.RENDER_CRASHED
         assert len(killed) == 2
@@ -335,8 +335,8 @@ async def test_closing_leaves_no_process(tmp_path: Path) -> None:
 PARENT = """
 import asyncio, os, signal, sys
 from llm_ocr.records import ImagePolicy, Page
-from llm_ocr.sources.open import list_documents
-from llm_ocr.sources.pool import RenderPool
+from llm_ocr.sources.inputs import list_documents
+from llm_ocr.sources.render_pool import RenderPool
 
 async def main():
     async with RenderPool(1) as pool:
@@ -402,7 +402,7 @@ async def test_pages_that_a_pdf_only_claims_are_one_row(pool: RenderPool, tmp_pa
     assert (await drawn(pool, path, 2)).height == 600
     error = await refusal(pool, path, 3)
     assert error.code is ErrorCode.CORRUPT_PAGE
-    assert "claims 1,000,000 pages, and 2 are there" in error.message
+    assert "claims 1,000,000 pages but has only 2" in error.message
     documents.pdf_of(tmp_path / "none.pdf", b"<< /Type /Pages /Kids [] /Count 1000000 >>")
     error = await refusal(pool, tmp_path / "none.pdf")
     assert error.code in (ErrorCode.CORRUPT_DOCUMENT, ErrorCode.NO_PAGES)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_ocr.sources.open import NoInputError, list_documents, parse_pages
+from llm_ocr.sources.inputs import NoInputError, list_documents, parse_pages
 
 
 def made(folder: Path, *names: str) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Requests to draw, answered: a document is opened once and kept open for its next pages."""
+"""Rendering documents: each is opened once and kept open for its next pages."""
 
 import codecs
 import hashlib
@@ -9,13 +9,13 @@ from typing import Protocol
 
 from llm_ocr.documents import Document
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError, PageImage
-from llm_ocr.sources.names import DATASET_KINDS, file_version, not_there
+from llm_ocr.sources.names import DATASET_KINDS, file_version, missing_file_message
 from llm_ocr.sources.raster import Crop, RenderLimits
 
-OPEN_FILES = 4
-# pdfium keeps what it decoded for as long as a document is open.
-USES_OF_A_FILE = 40
-LIKENESSES = {
+MAX_OPEN_DOCUMENTS = 4
+# pdfium keeps decoded images for as long as a document is open.
+MAX_USES_PER_DOCUMENT = 40
+FILE_SIGNATURES = {
     b"PK\x03\x04": "a ZIP or Office file",
     b"\xd0\xcf\x11\xe0": "an old Office file",
     b"{\\rtf": "an RTF text",
@@ -37,8 +37,8 @@ class DocumentInfo:
     content_hash: str
 
 
-class OpenFile(Protocol):
-    """A document that is open for drawing."""
+class OpenDocument(Protocol):
+    """A document that is open for rendering."""
 
     page_count: int
 
@@ -53,29 +53,29 @@ class OpenFile(Protocol):
         max_side: int,
         rotation: int | None = None,
     ) -> list[Crop]:
-        """Parts of a page of `size`, which was turned by `rotation` (None: as it is rendered)."""
+        """Parts of a page of `size`, which was rotated by `rotation` (None: as rendered)."""
         ...
 
     def close(self) -> None: ...
 
 
-class Draughtsman:
-    """Answers requests; keeps the last few documents open, so that pages don't reopen them."""
+class DocumentRenderer:
+    """Renders pages and crops; keeps the last few documents open."""
 
     def __init__(self, password: str | None, limits: RenderLimits) -> None:
         self._password, self._limits = password, limits
-        self._open: OrderedDict[str, OpenFile] = OrderedDict()
+        self._open: OrderedDict[str, OpenDocument] = OrderedDict()
         self._uses: Counter[str] = Counter()
 
     def count_pages(self, document: Document) -> int:
-        return self._file(document).page_count
+        return self._document(document).page_count
 
     def inspect(self, document: Document) -> DocumentInfo:
-        page_count = self._file(document).page_count
+        page_count = self._document(document).page_count
         return DocumentInfo(page_count, _content_hash(Path(document.source_uri)))
 
     def render(self, document: Document, number: int, policy: ImagePolicy) -> PageImage:
-        return self._file(document).render(number, policy)
+        return self._document(document).render(number, policy)
 
     def crop(
         self,
@@ -87,21 +87,20 @@ class Draughtsman:
         rotation: int | None = None,
     ) -> list[Crop]:
         side = self._limits.max_figure_side
-        return self._file(document).crop(number, size, boxes, dpi, side, rotation)
+        return self._document(document).crop(number, size, boxes, dpi, side, rotation)
 
-    def _file(self, document: Document) -> OpenFile:
+    def _document(self, document: Document) -> OpenDocument:
         _check_version(document)
         doc_id = document.doc_id
-        if self._uses[doc_id] >= USES_OF_A_FILE:
+        if self._uses[doc_id] >= MAX_USES_PER_DOCUMENT:
             self._close(doc_id)
         if doc_id not in self._open:
-            while len(self._open) >= OPEN_FILES:
+            while len(self._open) >= MAX_OPEN_DOCUMENTS:
                 self._close(next(iter(self._open)))
             path = Path(document.source_uri)
-            # Of files, a folder is none.
             in_dataset = document.kind in DATASET_KINDS.values()
-            opened = self._album if in_dataset and path.is_dir() else self._opened
-            self._open[doc_id] = opened(path)
+            open_path = self._open_folder if in_dataset and path.is_dir() else self._open_file
+            self._open[doc_id] = open_path(path)
         self._open.move_to_end(doc_id)
         self._uses[doc_id] += 1
         return self._open[doc_id]
@@ -110,13 +109,15 @@ class Draughtsman:
         self._open.pop(doc_id).close()
         del self._uses[doc_id]
 
-    def _album(self, path: Path) -> OpenFile:
-        from llm_ocr.sources.album import Album
+    def _open_folder(self, path: Path) -> OpenDocument:
+        from llm_ocr.sources.images import MultiImageDocument
 
-        return Album(path, self._limits.max_pixels, keep_metadata=self._limits.keep_metadata)
+        return MultiImageDocument(
+            path, self._limits.max_pixels, keep_metadata=self._limits.keep_metadata
+        )
 
-    def _opened(self, path: Path) -> OpenFile:
-        # Each is imported where it is needed: a run over images never loads pdfium.
+    def _open_file(self, path: Path) -> OpenDocument:
+        # Imported on demand: a run over images never loads pdfium.
         if _looks_like_pdf(path):
             from llm_ocr.sources.pdf import PdfFile
 
@@ -129,8 +130,8 @@ class Draughtsman:
 def _content_hash(path: Path) -> str:
     """SHA-256 of a file's bytes, or of those of all files in a folder of pages."""
     digest = hashlib.sha256()
-    for one in sorted(path.iterdir()) if path.is_dir() else [path]:
-        with one.open("rb") as body:
+    for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+        with file.open("rb") as body:
             while chunk := body.read(1 << 20):
                 digest.update(chunk)
     return digest.hexdigest()
@@ -141,14 +142,18 @@ def _check_version(document: Document) -> None:
     try:
         version, size = file_version(path)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise PageError(ErrorCode.NOT_FOUND, f"{path}: {not_there(str(path))}") from error
+        raise PageError(
+            ErrorCode.NOT_FOUND, f"{path}: {missing_file_message(str(path))}"
+        ) from error
     if version != document.version:
         raise PageError(
             ErrorCode.SOURCE_CHANGED,
-            f"{path}: the file changed since the run was planned; give another --out to read it",
+            f"{path}: the file has changed since the run was planned; choose another --out",
         )
     if size == 0:
-        raise PageError(ErrorCode.EMPTY_FILE, f"{path}: the file is empty; copy or make it again")
+        raise PageError(
+            ErrorCode.EMPTY_FILE, f"{path}: the file is empty; copy it again or recreate it"
+        )
 
 
 def _looks_like_pdf(path: Path) -> bool:
@@ -157,7 +162,7 @@ def _looks_like_pdf(path: Path) -> bool:
         with path.open("rb") as body:
             head = body.read(1024)
     except IsADirectoryError as error:
-        said = "this is a folder, no file; name its files"
+        said = "this is a folder, not a file; list its files instead"
         raise PageError(ErrorCode.READ_ERROR, f"{path}: {said}") from error
     if b"%PDF-" in head:
         return True
@@ -165,16 +170,16 @@ def _looks_like_pdf(path: Path) -> bool:
         return False
     raise PageError(
         ErrorCode.UNSUPPORTED_FORMAT,
-        f"{path}: {_likeness(head)}, not a PDF, PNG, JPEG, WebP or TIFF; convert it first",
+        f"{path}: {_describe_format(head)}, not a PDF, PNG, JPEG, WebP or TIFF; convert it first",
     )
 
 
-def _likeness(head: bytes) -> str:
-    for magic, likeness in LIKENESSES.items():
+def _describe_format(head: bytes) -> str:
+    for magic, format_name in FILE_SIGNATURES.items():
         if head.startswith(magic):
-            return f"this is {likeness}"
+            return f"this is {format_name}"
     if head[4:8] == b"ftyp":
-        return "this is a HEIC or AVIF image, or a film"
+        return "this is a HEIC or AVIF image, or a video"
     if head[:5].lower() in (b"<html", b"<!doc") or b"<html" in head[:200].lower():
         return "this is a web page"
     try:

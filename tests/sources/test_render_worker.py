@@ -14,11 +14,11 @@ import pytest
 
 from llm_ocr.documents import Document
 from llm_ocr.records import ErrorCode, ImagePolicy, Page, PageError
-from llm_ocr.sources import pool as pool_module
-from llm_ocr.sources.drawing import Draughtsman
-from llm_ocr.sources.open import list_documents
-from llm_ocr.sources.pool import RenderLimits, RenderPool
-from llm_ocr.sources.worker import answer
+from llm_ocr.sources import render_pool as pool_module
+from llm_ocr.sources.inputs import list_documents
+from llm_ocr.sources.render_pool import RenderLimits, RenderPool
+from llm_ocr.sources.render_worker import handle_request
+from llm_ocr.sources.renderer import DocumentRenderer
 from tests import documents
 
 SMALL = ImagePolicy(longest_side=100)
@@ -122,8 +122,8 @@ async def test_a_page_given_up_takes_poppler_with_it(
 HANGING_PARENT = """
 import asyncio, sys
 from llm_ocr.records import ImagePolicy, Page
-from llm_ocr.sources.open import list_documents
-from llm_ocr.sources.pool import RenderPool
+from llm_ocr.sources.inputs import list_documents
+from llm_ocr.sources.render_pool import RenderPool
 
 async def main():
     async with RenderPool(1) as pool:
@@ -207,7 +207,9 @@ async def test_how_a_worker_ended_is_said(tmp_path: Path, megabytes: int) -> Non
                     worker.send_signal(signal.SIGSEGV)
                     worker.resume()
             await asyncio.sleep(0)
-        with pytest.raises(PageError, match=r"a\.pdf, page 1: .*crashes \(SIGSEGV\); convert"):
+        with pytest.raises(
+            PageError, match=r"a\.pdf, page 1: .*rendering crashed \(SIGSEGV\); convert"
+        ):
             await task
 
 
@@ -215,7 +217,7 @@ def test_an_idle_worker_loads_little() -> None:
     """Neither pdfium, nor the image plugins, nor anything of the rest of the program."""
     code = """
 import json, sys
-import llm_ocr.sources.worker
+import llm_ocr.sources.render_worker
 print(json.dumps(sorted(sys.modules)))
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
@@ -227,7 +229,7 @@ print(json.dumps(sorted(sys.modules)))
     assert all(name.startswith(few) for name in ours)
 
 
-class _Broken(Draughtsman):
+class _Broken(DocumentRenderer):
     def __init__(self, fault: Exception) -> None:
         self.fault = fault
 
@@ -239,7 +241,7 @@ class _Broken(Draughtsman):
     ("fault", "code", "words"),
     [
         (MemoryError(), ErrorCode.TOO_LARGE, "not enough memory"),
-        (FileNotFoundError(2, "gone"), ErrorCode.NOT_FOUND, "not there"),
+        (FileNotFoundError(2, "gone"), ErrorCode.NOT_FOUND, "does not exist"),
         (OSError(5, "Input/output error"), ErrorCode.READ_ERROR, r"\(Input/output error\)"),
         (ZeroDivisionError("oh"), ErrorCode.INTERNAL_ERROR, "ZeroDivisionError: oh"),
     ],
@@ -248,7 +250,7 @@ def test_every_fault_becomes_a_page_error(
     tmp_path: Path, fault: Exception, code: ErrorCode, words: str
 ) -> None:
     (tmp_path / "a.pdf").write_text("body")
-    error = answer(_Broken(fault), ("count_pages", (document(tmp_path / "a.pdf"),)))
+    error = handle_request(_Broken(fault), ("count_pages", (document(tmp_path / "a.pdf"),)))
     assert isinstance(error, PageError)
     assert error.code is code
     with pytest.raises(PageError, match=rf"a\.pdf: .*{words}"):
@@ -301,7 +303,7 @@ async def test_what_a_worker_says_is_not_run(
     path = documents.pdf(tmp_path / "a.pdf")
     monkeypatch.setattr(sys, "executable", str(script))
     async with RenderPool(1) as pool:
-        with pytest.raises(PageError, match=r"a\.pdf: .*can't be understood") as caught:
+        with pytest.raises(PageError, match=r"a\.pdf: .*can't be parsed") as caught:
             await pool.count_pages(document(path))
     assert caught.value.code is ErrorCode.RENDER_CRASHED
     assert not (tmp_path / "taken").exists()

@@ -1,9 +1,9 @@
-"""A process that draws pages: one request at a time over a pipe, until the pipe ends.
+"""A rendering process: handles one request at a time over a pipe, until the pipe closes.
 
-    python -m llm_ocr.sources.worker FD
+    python -m llm_ocr.sources.render_worker FD
 
-A process of its own because pdfium is not thread safe, may crash, and may take for ever. It leads
-a session of its own, and ends with its parent, however that ends.
+A separate process because pdfium is not thread safe, may crash, and may never return. It leads
+its own session, and ends with its parent, even if that is killed.
 """
 
 import logging
@@ -20,42 +20,45 @@ from typing import Any
 from PIL import Image
 
 from llm_ocr.records import ErrorCode, PageError
-from llm_ocr.sources import wire
-from llm_ocr.sources.drawing import Draughtsman
+from llm_ocr.sources import render_protocol
+from llm_ocr.sources.renderer import DocumentRenderer
 
 _log = logging.getLogger(__name__)
 
 
-def answer(draughtsman: Draughtsman, request: tuple[str, tuple[Any, ...]]) -> object:
-    """What the request gives, or the PageError that says why it can't be had."""
+def handle_request(renderer: DocumentRenderer, request: tuple[str, tuple[Any, ...]]) -> object:
+    """The result of a request, or the PageError that explains its failure."""
     name, arguments = request
     path = arguments[0].source_uri
     try:
-        return getattr(draughtsman, name)(*arguments)
+        return getattr(renderer, name)(*arguments)
     except PageError as error:
         return error
     except MemoryError:
-        said = "not enough memory to draw it; raise --max-pixels, which it grows with, or leave it"
+        said = (
+            "not enough memory to render it; raise --max-pixels, which raises the limit, "
+            "or exclude it"
+        )
         return PageError(ErrorCode.TOO_LARGE, f"{path}: {said}")
     except FileNotFoundError:
-        said = "the file is not there (any more); put it back"
+        said = "the file does not exist (any more); restore it"
         return PageError(ErrorCode.NOT_FOUND, f"{path}: {said}")
     except OSError as error:
         said = f"the file can't be read ({error.strerror or error}); check its permissions and disk"
         return PageError(ErrorCode.READ_ERROR, f"{path}: {said}")
     except Exception as error:  # noqa: BLE001 - the one place where a fault becomes a status
         _log.warning("%s: %s failed", path, name, exc_info=True)
-        said = f"{type(error).__name__}: {error}; this is a fault of llm_ocr, please report it"
-        return PageError(ErrorCode.INTERNAL_ERROR, f"{path}: it can't be drawn ({said})")
+        said = f"{type(error).__name__}: {error}; this is a bug in llm_ocr; please report it"
+        return PageError(ErrorCode.INTERNAL_ERROR, f"{path}: it can't be rendered ({said})")
 
 
 def end_with_parent(pipe: Connection) -> None:
     """End this process group (poppler may be in it) when the pipe's other end is closed.
 
-    In a thread: in the middle of a page that takes for ever nobody reads the pipe.
+    In a thread: while a page is being rendered the pipe is not read.
     """
     hang_up = select.poll()
-    hang_up.register(pipe.fileno(), 0)  # told of hang-ups and errors only
+    hang_up.register(pipe.fileno(), 0)  # hang-ups and errors only
     hang_up.poll()
     os.killpg(0, signal.SIGKILL)
 
@@ -68,25 +71,25 @@ def main() -> None:
     # Pages are bounded by `RenderLimits.max_pixels`, which is checked before any is decoded.
     Image.MAX_IMAGE_PIXELS = None
     try:
-        password, limits = wire.first_of(wire.receive(pipe)[0])
+        password, limits = render_protocol.decode_setup(render_protocol.receive(pipe)[0])
         _limit(resource.RLIMIT_AS, limits.memory)
-        draughtsman = Draughtsman(password, limits)
+        renderer = DocumentRenderer(password, limits)
         while True:
-            request = wire.request_of(wire.receive(pipe)[0])
+            request = render_protocol.decode_request(render_protocol.receive(pipe)[0])
             # The parent ends what takes too long by the clock; this holds where it can't.
             spent = resource.getrusage(resource.RUSAGE_SELF)
             _limit(resource.RLIMIT_CPU, int(spent.ru_utime + spent.ru_stime + limits.timeout) + 5)
-            wire.send(pipe, *_message(answer(draughtsman, request), request))
+            render_protocol.send(pipe, *_encode(handle_request(renderer, request), request))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
 
 
-def _message(said: object, request: tuple[str, tuple[Any, ...]]) -> tuple[object, list[bytes]]:
+def _encode(response: object, request: tuple[str, tuple[Any, ...]]) -> tuple[object, list[bytes]]:
     try:
-        return wire.answer_message(said)
+        return render_protocol.encode_response(response)
     except PageError as error:
         path = request[1][0].source_uri
-        return wire.answer_message(PageError(error.code, f"{path}: {error.message}"))
+        return render_protocol.encode_response(PageError(error.code, f"{path}: {error.message}"))
 
 
 def _limit(what: int, value: int) -> None:

@@ -1,7 +1,7 @@
-"""What a worker is asked and answers, as bytes: JSON, and behind it what is no text.
+"""The messages between a RenderPool and its workers: JSON, followed by binary data.
 
-Not pickle: whoever takes over a worker by a hostile file could have its parent run anything.
-What is read from a worker is taken for what was asked or for nothing.
+Not pickle: a worker that a hostile file has taken over could execute code in its parent.
+Responses are validated strictly against the request.
 """
 
 import json
@@ -24,19 +24,19 @@ from llm_ocr.records import (
     TextWord,
     valid_text,
 )
-from llm_ocr.sources.drawing import DocumentInfo
 from llm_ocr.sources.raster import Crop, RenderLimits
+from llm_ocr.sources.renderer import DocumentInfo
 
-# The bytes of a message's JSON, and of all that is behind it: a page's figures, at most.
-MOST_TEXT, MOST_BYTES = 64 << 20, 512 << 20
-LARGEST = (1 << 31) - 1
+# Limits of a message's JSON and of its binary data (at most a page's figures), in bytes.
+MAX_JSON_BYTES, MAX_BLOB_BYTES = 64 << 20, 512 << 20
+MAX_INT = (1 << 31) - 1
 
 Message = tuple[Any, list[bytes]]
-Answer = int | DocumentInfo | PageImage | list[Crop] | PageError
+Response = int | DocumentInfo | PageImage | list[Crop] | PageError
 
 
-class WireError(Exception):
-    """A message that is none."""
+class ProtocolError(Exception):
+    """A message that can't be parsed or is not valid."""
 
 
 def send(pipe: Connection, body: object, blobs: Sequence[bytes] = ()) -> None:
@@ -47,32 +47,32 @@ def send(pipe: Connection, body: object, blobs: Sequence[bytes] = ()) -> None:
 
 
 def receive(pipe: Connection) -> Message:
-    """Raises EOFError or OSError as the pipe does, and WireError for what is no message."""
+    """Receive a message. Raises EOFError or OSError as the pipe does, or ProtocolError."""
     try:
-        body, sizes = json.loads(pipe.recv_bytes(MOST_TEXT))
-        sizes = [_whole(size) for size in sizes]
+        body, sizes = json.loads(pipe.recv_bytes(MAX_JSON_BYTES))
+        sizes = [_parse_count(size) for size in sizes]
     except (ValueError, TypeError, RecursionError) as error:
-        raise WireError(str(error)) from error
-    if sum(sizes) > MOST_BYTES:
-        raise WireError(f"{sum(sizes):,} bytes")
+        raise ProtocolError(str(error)) from error
+    if sum(sizes) > MAX_BLOB_BYTES:
+        raise ProtocolError(f"{sum(sizes):,} bytes")
     blobs = [pipe.recv_bytes(size) if size else b"" for size in sizes]
     if [len(blob) for blob in blobs] != sizes:
-        raise WireError("other bytes than were announced")
+        raise ProtocolError("other bytes than were announced")
     return body, blobs
 
 
 # To the worker -----------------------------------------------------------------------------------
 
 
-def first_message(password: str | None, limits: RenderLimits) -> object:
+def encode_setup(password: str | None, limits: RenderLimits) -> object:
     return [password, asdict(limits)]
 
 
-def first_of(body: Any) -> tuple[str | None, RenderLimits]:  # noqa: ANN401
+def decode_setup(body: Any) -> tuple[str | None, RenderLimits]:  # noqa: ANN401
     return body[0], RenderLimits(**body[1])
 
 
-def request(name: str, arguments: Sequence[Any]) -> object:
+def encode_request(name: str, arguments: Sequence[Any]) -> object:
     document, *rest = arguments
     return [name, vars(document), *map(_plain, rest)]
 
@@ -85,7 +85,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
     return value
 
 
-def request_of(body: Any) -> tuple[str, tuple[Any, ...]]:  # noqa: ANN401
+def decode_request(body: Any) -> tuple[str, tuple[Any, ...]]:  # noqa: ANN401
     name, document, *rest = body
     if name == "render":
         rest = [rest[0], ImagePolicy(**rest[1])]
@@ -98,23 +98,23 @@ def request_of(body: Any) -> tuple[str, tuple[Any, ...]]:  # noqa: ANN401
 # From the worker ---------------------------------------------------------------------------------
 
 
-def answer_message(answer: object) -> tuple[object, list[bytes]]:
-    """What is sent of an answer. Raises PageError where that is too much."""
-    if isinstance(answer, PageError):
-        return ["error", answer.code.value, answer.message[:10_000], answer.attempts], []
-    if isinstance(answer, PageImage):
-        layer, places = _layer_message(answer.text_layer)
-        plain = {key: value for key, value in vars(answer).items() if key in _IMAGE}
-        return ["image", plain, layer], [answer.jpeg, places]
-    if isinstance(answer, DocumentInfo):
-        return ["info", answer.page_count, answer.content_hash], []
-    if isinstance(answer, list):
-        if sum(len(crop.jpeg) for crop in answer) > MOST_BYTES:
-            raise PageError(ErrorCode.TOO_LARGE, f"its figures have more than {MOST_BYTES:,} bytes")
-        return ["crops", *([crop.width, crop.height] for crop in answer)], [
-            crop.jpeg for crop in answer
+def encode_response(response: object) -> tuple[object, list[bytes]]:
+    """Encode a response. Raises PageError if it is too large."""
+    if isinstance(response, PageError):
+        return ["error", response.code.value, response.message[:10_000], response.attempts], []
+    if isinstance(response, PageImage):
+        layer, places = _layer_message(response.text_layer)
+        plain = {key: value for key, value in vars(response).items() if key in _IMAGE}
+        return ["image", plain, layer], [response.jpeg, places]
+    if isinstance(response, DocumentInfo):
+        return ["info", response.page_count, response.content_hash], []
+    if isinstance(response, list):
+        if sum(len(crop.jpeg) for crop in response) > MAX_BLOB_BYTES:
+            raise PageError(ErrorCode.TOO_LARGE, f"its figures exceed {MAX_BLOB_BYTES:,} bytes")
+        return ["crops", *([crop.width, crop.height] for crop in response)], [
+            crop.jpeg for crop in response
         ]
-    return ["count", answer], []
+    return ["count", response], []
 
 
 _IMAGE = ("width", "height", "ink", "width_pt", "height_pt", "rotation")
@@ -134,29 +134,32 @@ def _layer_message(layer: TextLayer | None) -> tuple[object, bytes]:
     return [*told, lines, len(layer.pictures)], corners.tobytes()
 
 
-def answer_of(name: str, message: Message) -> Answer:
-    """The answer to the request of this name. Raises WireError for what can be none."""
+def decode_response(name: str, message: Message) -> Response:
+    """The response to the request `name`. Raises ProtocolError."""
     body, blobs = message
     try:
         kind, *rest = body
         if kind == "error":
-            code, said, attempts = rest
-            return PageError(ErrorCode(code), _text(said), _whole(attempts))
+            code, message_text, attempts = rest
+            return PageError(ErrorCode(code), _parse_text(message_text), _parse_count(attempts))
         if kind != _KINDS[name]:
-            raise WireError(f"{kind!r} to {name}")
+            raise ProtocolError(f"{kind!r} to {name}")
         if kind == "count":
-            return _whole(*rest)
+            return _parse_count(*rest)
         if kind == "info":
             count, digest = rest
-            return DocumentInfo(_whole(count), _text(digest))
+            return DocumentInfo(_parse_count(count), _parse_text(digest))
         if kind == "crops":
             pairs = zip(blobs, rest, strict=True)
-            return [Crop(jpeg, _whole(width), _whole(height)) for jpeg, (width, height) in pairs]
+            return [
+                Crop(jpeg, _parse_count(width), _parse_count(height))
+                for jpeg, (width, height) in pairs
+            ]
         plain, layer = rest
         jpeg, places = blobs
         return _image(jpeg, plain, layer, places)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise WireError(f"{type(error).__name__}: {error}") from error
+        raise ProtocolError(f"{type(error).__name__}: {error}") from error
 
 
 _KINDS = {"count_pages": "count", "inspect": "info", "render": "image", "crop": "crops"}
@@ -164,15 +167,15 @@ _KINDS = {"count_pages": "count", "inspect": "info", "render": "image", "crop": 
 
 def _image(jpeg: bytes, plain: dict[str, Any], layer: Any, places: bytes) -> PageImage:  # noqa: ANN401
     points = (plain["width_pt"], plain["height_pt"])
-    width_pt, height_pt = (None if one is None else _number(one) for one in points)
+    width_pt, height_pt = (None if side is None else _parse_number(side) for side in points)
     return PageImage(
         jpeg,
-        _whole(plain["width"]),
-        _whole(plain["height"]),
-        _number(plain["ink"]),
+        _parse_count(plain["width"]),
+        _parse_count(plain["height"]),
+        _parse_number(plain["ink"]),
         width_pt,
         height_pt,
-        _whole(plain["rotation"]),
+        _parse_count(plain["rotation"]),
         None if layer is None else _layer(layer, places),
     )
 
@@ -182,42 +185,42 @@ def _layer(told: Sequence[Any], places: bytes) -> TextLayer:
     boxes = _boxes(places)
     found = tuple(
         TextLine(
-            _text(line),
-            tuple(TextWord(_text(word), next(boxes)) for word in words),
+            _parse_text(line),
+            tuple(TextWord(_parse_text(word), next(boxes)) for word in words),
             bold is True,
             vertical is True,
         )
         for line, bold, vertical, words in lines
     )
-    shown = tuple(next(boxes) for _ in range(_whole(pictures)))
-    whys = tuple(_text(doubt) for doubt in doubts)
-    numbers = _number(damage), _number(trust)
-    return TextLayer(_text(text), under_image is True, *numbers, whys, found, shown)
+    shown = tuple(next(boxes) for _ in range(_parse_count(pictures)))
+    whys = tuple(_parse_text(doubt) for doubt in doubts)
+    numbers = _parse_number(damage), _parse_number(trust)
+    return TextLayer(_parse_text(text), under_image is True, *numbers, whys, found, shown)
 
 
 def _boxes(places: bytes) -> Iterator[Box]:
     corners = array("d")
     corners.frombytes(places)
     if not all(map(math.isfinite, corners)):
-        raise WireError("a box without an end")
+        raise ProtocolError("a box with an infinite coordinate")
     for k in range(0, len(corners), 4):
         yield Box(*corners[k : k + 4])
-    raise WireError("fewer boxes than words")
+    raise ProtocolError("fewer boxes than words")
 
 
-def _whole(value: object) -> int:
-    if type(value) is not int or not 0 <= value <= LARGEST:
-        raise WireError(f"{str(value)[:40]} is no count")
+def _parse_count(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= MAX_INT:
+        raise ProtocolError(f"{str(value)[:40]} is not a count")
     return value
 
 
-def _number(value: object) -> float:
+def _parse_number(value: object) -> float:
     if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
-        raise WireError(f"{str(value)[:40]} is no number")
+        raise ProtocolError(f"{str(value)[:40]} is not a number")
     return float(value)  # type: ignore[arg-type]
 
 
-def _text(value: object) -> str:
+def _parse_text(value: object) -> str:
     if not isinstance(value, str):
-        raise WireError(f"{str(value)[:40]} is no text")
+        raise ProtocolError(f"{str(value)[:40]} is not text")
     return valid_text(value)

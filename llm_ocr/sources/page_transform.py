@@ -1,4 +1,4 @@
-"""Where a page's text stands on the page as it is drawn, and which way it runs."""
+"""The transform from page space to pixels, and the rotation of a page's text."""
 
 import ctypes
 import math
@@ -17,9 +17,9 @@ FEWEST, MOST = 25, 0.8
 FINE = 1000
 
 
-class Frame:
-    """Page space -> pixels of a page drawn at `size`, turned clockwise by `turn` degrees beyond
-    its /Rotate."""
+class PageTransform:
+    """Page space -> pixels of a page rendered at `size`, rotated clockwise by `turn` degrees in
+    addition to its /Rotate."""
 
     def __init__(self, page: Any, size: tuple[int, int], turn: int = 0) -> None:  # noqa: ANN401
         self.size = size
@@ -36,13 +36,13 @@ class Frame:
         return Box(min(ax, bx), min(ay, by), max(ax, bx), max(ay, by))
 
     def clipped(self, left: float, bottom: float, right: float, top: float) -> Box:
-        """As `box`, only what of it is on the page."""
+        """The part of `box` that is on the page."""
         box, (width, height) = self.box(left, bottom, right, top), self.size
         return Box(max(0.0, box.x1), max(0.0, box.y1), min(width, box.x2), min(height, box.y2))
 
     def direction(self, angle: float) -> int | None:
         """Clockwise degrees from the page's rows at which text of this angle (radians, clockwise
-        in page space) runs: 0, 90, 180 or 270; None for what is askew."""
+        in page space) runs: 0, 90, 180 or 270; None for other angles."""
         across, up = math.cos(angle), -math.sin(angle)
         x = self._along[0] * across + self._up[0] * up
         y = self._along[1] * across + self._up[1] * up
@@ -57,10 +57,10 @@ class Frame:
         )
 
 
-def turn_of(page: Any, raw: Any) -> int:  # noqa: ANN401
-    """The clockwise turn in degrees by which (nearly) all of a text page would be upright."""
+def detect_text_rotation(page: Any, raw: Any) -> int:  # noqa: ANN401
+    """The clockwise rotation in degrees that makes (nearly) all text of a page upright."""
     width, height = (max(1, math.ceil(side)) for side in page.get_size())
-    frame, angle = Frame(page, (width, height)), pdfium_c.FPDFText_GetCharAngle
+    frame, angle = PageTransform(page, (width, height)), pdfium_c.FPDFText_GetCharAngle
     angles = Counter(round(angle(raw, k), 2) for k in range(pdfium_c.FPDFText_CountChars(raw)))
     ways: Counter[int | None] = Counter()
     for one, count in angles.items():

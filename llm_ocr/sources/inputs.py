@@ -1,4 +1,4 @@
-"""Inputs -> documents: files, folders, globs and list files, without reading a body."""
+"""Listing the documents of inputs (files, folders, globs, list files), without reading them."""
 
 import glob
 import itertools
@@ -10,20 +10,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from llm_ocr.documents import Document, document_id
-from llm_ocr.sources.configs import NoSuchPartError
+from llm_ocr.sources.configs import UnknownSplitError
 from llm_ocr.sources.datasets import (
-    Source,
-    WrongQueryError,
-    converted_files,
-    dataset_files,
-    parse_source,
+    DatasetSource,
+    InvalidQueryError,
+    list_converted_files,
+    list_dataset_files,
+    parse_dataset_source,
 )
-from llm_ocr.sources.files import above_wildcards, in_folder, is_remote
+from llm_ocr.sources.listing import glob_root, is_remote, walk_folder
 from llm_ocr.sources.names import (
     DATASET_KINDS,
     KINDS,
     file_version,
-    folded,
+    name_key,
     path_uri,
     safe_name,
 )
@@ -89,7 +89,7 @@ def list_documents(inputs: Sequence[str]) -> list[Document]:
             raise NoInputError(_nothing(given))
         for same, document in expanded:
             found.setdefault(same, document)
-    return list(uniquely_named(found.values()))
+    return list(deduplicate_names(found.values()))
 
 
 def raise_for_scheme(given: str) -> None:
@@ -115,14 +115,14 @@ def _no_path(address: str) -> str:
 def _found(given: str) -> list[tuple[str, Document]]:
     """Documents, or where there are none the files of a dataset."""
     try:
-        source = parse_source(given)
+        source = parse_dataset_source(given)
         if source.is_dataset:
             return _in_dataset(source)
         plain = [*_plain(source)]
         # A bucket with documents is not listed once more to tell of what else is there.
         is_answered = given.startswith("@") or (plain and is_remote(given))
-        in_dataset = [] if is_answered else [*dataset_files(source)]
-    except (NoSuchPartError, WrongQueryError) as error:
+        in_dataset = [] if is_answered else [*list_dataset_files(source)]
+    except (UnknownSplitError, InvalidQueryError) as error:
         raise NoInputError(str(error)) from error
     if plain and in_dataset:
         _log.warning(
@@ -133,17 +133,21 @@ def _found(given: str) -> list[tuple[str, Document]]:
     return plain or in_dataset
 
 
-def _in_dataset(source: Source) -> list[tuple[str, Document]]:
+def _in_dataset(source: DatasetSource) -> list[tuple[str, Document]]:
     """The files of a dataset. A repository may also hold documents, or what the Hub converted."""
-    found = [*dataset_files(source)]
+    found = [*list_dataset_files(source)]
     if found or not source.is_repository:
         return found
     wants_part = source.config or source.split
-    return ([] if wants_part else [*_plain(source)]) or [*converted_files(source)]
+    return ([] if wants_part else [*_plain(source)]) or [*list_converted_files(source)]
 
 
-def _plain(source: Source) -> Iterator[tuple[str, Document]]:
-    return remote_documents(source.place) if is_remote(source.place) else _expanded(source.place)
+def _plain(source: DatasetSource) -> Iterator[tuple[str, Document]]:
+    return (
+        remote_documents(source.location)
+        if is_remote(source.location)
+        else _expanded(source.location)
+    )
 
 
 def _expanded(source: str) -> Iterator[tuple[str, Document]]:
@@ -164,19 +168,19 @@ def _expand(source: str) -> Iterator[tuple[Path, str]]:
     # Unlike Path.expanduser it leaves `~$report.pdf` alone, where no user is called so.
     path = Path(os.path.expanduser(source))
     if os.path.isdir(path):
-        yield from ((file, _name(file, path)) for file in _in_folder(path))
+        yield from ((file, _name(file, path)) for file in _documents_in_folder(path))
     elif os.path.exists(path):
         yield path, _name(path, path.parent)
     elif glob.has_magic(source):
-        root = above_wildcards(path)
+        root = glob_root(path)
         matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))
         files = (file for file in matches if file.is_file() and file.suffix.lower() in KINDS)
         yield from ((file, _name(file, root)) for file in files)
 
 
-def _in_folder(folder: Path) -> list[Path]:
+def _documents_in_folder(folder: Path) -> list[Path]:
     """The documents below a folder; a link that leads nowhere is one, so that it is told of."""
-    known = (path for path in in_folder(folder) if path.suffix.lower() in KINDS)
+    known = (path for path in walk_folder(folder) if path.suffix.lower() in KINDS)
     return sorted(path for path in known if path.is_file() or path.is_symlink())
 
 
@@ -209,20 +213,20 @@ def _name(path: Path, root: Path) -> str:
     return safe_name(relative)
 
 
-def uniquely_named(found: Iterable[Document], names: Iterable[str] = ()) -> Iterator[Document]:
+def deduplicate_names(found: Iterable[Document], names: Iterable[str] = ()) -> Iterator[Document]:
     """Names that differ, from `names` too and even where case or the form of accents does not
     count: with the ending, or else a number."""
-    taken = {folded(name) for name in names}
+    taken = {name_key(name) for name in names}
     numbers: dict[str, Iterator[int]] = {}
     for document in found:
         name = document.name
         ending = PurePosixPath(document.source_uri).suffix.lower().lstrip(".")
-        key = folded(name)
+        key = name_key(name)
         numbered = (f"{name}-{k}" for k in numbers.setdefault(key, itertools.count(2)))
         with_ending = [f"{name}-{ending}"] if ending else []
         candidates = itertools.chain([name], with_ending, numbered)
-        chosen = next(one for one in candidates if folded(one) not in taken)
-        taken.add(folded(chosen))
+        chosen = next(one for one in candidates if name_key(one) not in taken)
+        taken.add(name_key(chosen))
         yield replace(document, name=chosen)
 
 

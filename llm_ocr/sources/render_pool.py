@@ -1,4 +1,4 @@
-"""Processes that draw pages, so that a page which crashes or hangs costs one page and no more."""
+"""A pool of rendering processes: a page that crashes or hangs affects no other page."""
 
 import asyncio
 import multiprocessing.connection
@@ -18,16 +18,16 @@ from typing import Any, Self, cast
 
 from llm_ocr.documents import Document
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, Page, PageError, PageImage
-from llm_ocr.sources import wire
-from llm_ocr.sources.drawing import DocumentInfo
+from llm_ocr.sources import render_protocol
 from llm_ocr.sources.names import DATASET_KINDS
 from llm_ocr.sources.raster import Crop, RenderLimits
-from llm_ocr.sources.remote import Copies
-from llm_ocr.sources.rows import every_row
+from llm_ocr.sources.remote import LocalCache
+from llm_ocr.sources.renderer import DocumentInfo
+from llm_ocr.sources.row_reader import read_all_rows
 
 __all__ = ["Crop", "DocumentInfo", "RenderLimits", "RenderPool"]
 
-# Memory that a worker's libraries never give back is given back with the worker.
+# Workers are replaced after so many requests, or at this size: libraries leak memory.
 REQUESTS_PER_WORKER = 2000
 BYTES_PER_WORKER = 400 << 20
 # glibc returns a page's bitmaps to the kernel after each page, which then hands them out again
@@ -42,17 +42,17 @@ ENVIRONMENT = (
     *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "FONTCONFIG_PATH", "FONTCONFIG_FILE"),
     "PYTHONDONTWRITEBYTECODE",
 )
-# A worker that crashes with this share of the memory that it may take crashes for want of it.
-ACCEPTABLE_AGREEMENT = 0.7
+# A worker that crashes above this share of its memory limit is taken to be out of memory.
+OUT_OF_MEMORY_SHARE = 0.7
 ABORTED = frozenset({-signal.SIGABRT, -signal.SIGILL, -signal.SIGTRAP})
 
 
 class _CrashedError(Exception):
-    """The worker ended in the middle of a request; says how."""
+    """The worker ended during a request; the message says how."""
 
-    def __init__(self, how: str, *, took_all: bool = False, is_late: bool = False) -> None:
+    def __init__(self, how: str, *, out_of_memory: bool = False, is_late: bool = False) -> None:
         super().__init__(how)
-        self.took_all, self.is_late = took_all, is_late
+        self.out_of_memory, self.is_late = out_of_memory, is_late
 
 
 class _TimeoutError(Exception):
@@ -69,7 +69,7 @@ class _Worker:
         # It imports what this process would (-P: and nothing that lies in the current folder).
         path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "llm_ocr.sources.worker", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", "llm_ocr.sources.render_worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
@@ -79,7 +79,7 @@ class _Worker:
         self._inherited = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         theirs.close()
         self._pipe = multiprocessing.connection.Connection(ours.detach())
-        self._first = wire.first_message(password, limits)
+        self._setup = render_protocol.encode_setup(password, limits)
         self._memory = limits.memory
         self._ending = threading.Lock()
         self._code: int | None = None
@@ -90,27 +90,27 @@ class _Worker:
         return self._process.pid
 
     @property
-    def is_worn(self) -> bool:
-        """Whether it has drawn, or holds, so much that a fresh one is better."""
+    def should_recycle(self) -> bool:
+        """Whether it should be replaced: after many requests, or when it has grown large."""
         return self.requests >= REQUESTS_PER_WORKER or _memory(self.pid) > BYTES_PER_WORKER
 
     def ask(self, name: str, arguments: tuple[Any, ...]) -> object:
         try:
             if self.requests == 0:
-                wire.send(self._pipe, self._first)
+                render_protocol.send(self._pipe, self._setup)
             self.requests += 1
-            wire.send(self._pipe, wire.request(name, arguments))
-            return wire.answer_of(name, wire.receive(self._pipe))
-        except wire.WireError as error:
+            render_protocol.send(self._pipe, render_protocol.encode_request(name, arguments))
+            return render_protocol.decode_response(name, render_protocol.receive(self._pipe))
+        except render_protocol.ProtocolError as error:
             self.end()
-            raise _CrashedError(f"its answer can't be understood: {error}") from error
+            raise _CrashedError(f"its response can't be parsed: {error}") from error
         except (EOFError, OSError) as error:
             how = self.end()
-            # Whoever finds no memory aborts; a peak that this process had tells of nothing else.
+            # Allocation failures abort; an inherited peak says nothing about this worker.
             is_own = self._code in ABORTED or self._peak > self._inherited
-            took_all = is_own and self._peak > ACCEPTABLE_AGREEMENT * self._memory
+            out_of_memory = is_own and self._peak > OUT_OF_MEMORY_SHARE * self._memory
             late = self._code == -signal.SIGXCPU
-            raise _CrashedError(how, took_all=took_all, is_late=late) from error
+            raise _CrashedError(how, out_of_memory=out_of_memory, is_late=late) from error
 
     def expire(self) -> None:
         self.is_late = True
@@ -124,7 +124,7 @@ class _Worker:
                     os.killpg(self.pid, signal.SIGKILL)
 
     def end(self) -> str:
-        """Kill it and wait; says how it ended. It holds nothing that could be lost."""
+        """Kill it and wait; returns how it ended. It holds no state that could be lost."""
         self.kill()
         with self._ending:
             if self._code is None:
@@ -133,7 +133,7 @@ class _Worker:
                 self._peak = usage.ru_maxrss << 10
         self._pipe.close()
         if self._code == -signal.SIGKILL:
-            return "it was killed, perhaps for want of memory"
+            return "it was killed, probably out of memory"
         return signal.Signals(-self._code).name if self._code < 0 else f"exit status {self._code}"
 
 
@@ -154,19 +154,19 @@ class RenderPool:
     """`async with RenderPool(workers) as pool: await pool.render(page, policy)`.
 
     Every method raises PageError, whose message names the file, what is wrong and what to do.
-    Workers start when they are first needed; closing ends them, whatever they are doing.
+    Workers start on demand; closing kills them, whatever they are doing.
     """
 
     def __init__(
         self, workers: int, *, password: str | None = None, limits: RenderLimits | None = None
     ) -> None:
         self._password, self._limits = password, limits or RenderLimits()
-        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="draw")
-        self._places = asyncio.Semaphore(workers)
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="render")
+        self._slots = asyncio.Semaphore(workers)
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
         self._is_closed = False
-        self._copies = Copies()
+        self._cache = LocalCache()
 
     async def __aenter__(self) -> Self:
         return self
@@ -180,7 +180,7 @@ class RenderPool:
         await self.close()
 
     async def close(self) -> None:
-        """Leave no process behind. Awaits nothing, so that it can't be cancelled half way."""
+        """Kill all processes. Awaits nothing, so that it can't be cancelled halfway."""
         self._is_closed = True
         for worker in self._all:
             worker.kill()
@@ -188,35 +188,35 @@ class RenderPool:
         for worker in self._all:
             worker.end()
         self._all.clear()
-        self._copies.close()
+        self._cache.close()
 
     async def rows(
         self, planned: Document, only: Collection[str] | None = None
     ) -> AsyncIterator[tuple[Document, PageError | None]]:
-        """The documents that a planned one stands for, each ready to be read or with what is wrong;
-        of `only` those doc_ids.
+        """The documents that a planned one stands for, each cached for reading, or with its error;
+        with `only`, just those doc_ids.
 
-        They are as good as read already: whoever is done with one says so with `release`.
+        Call `release` for each when it is no longer needed.
         """
         if planned.kind not in DATASET_KINDS.values():
             if only is None or planned.doc_id in only:
                 yield planned, None
             return
         wanted = planned if only is None else planned.among(only)
-        rows = every_row(wanted) if wanted.row_count != 0 else iter(())
+        rows = read_all_rows(wanted) if wanted.row_count != 0 else iter(())
         while (row := await asyncio.to_thread(next, rows, None)) is not None:
             if only is not None and row.document.doc_id not in only:
                 continue
             error: PageError | None = None
             try:
-                await self._copies.keep(row)
+                await self._cache.add(row)
             except PageError as raised:
                 error = raised
             yield row.document, error
 
     def release(self, document: Document) -> None:
-        """Nothing will be asked about the document soon: its copy can go."""
-        self._copies.drop(document)
+        """Delete the cached copy of a document that is no longer needed."""
+        self._cache.discard(document)
 
     async def count_pages(self, document: Document) -> int:
         return cast(int, await self._ask("count_pages", document))
@@ -248,34 +248,35 @@ class RenderPool:
         return cast(list[Crop], answer)
 
     async def _ask(self, name: str, document: Document, *rest: Any) -> object:  # noqa: ANN401
-        async with self._copies.of(document) as here:
+        async with self._cache.open(document) as here:
             try:
                 return await self._ask_about(name, here, document.source_uri, *rest)
             except PageError as error:
-                # It is known by where it came from, not by where its copy lies.
-                said = error.message.replace(here.source_uri, document.source_uri)
-                raise PageError(error.code, said, error.attempts) from error
+                # Name the source, not the cached copy.
+                message = error.message.replace(here.source_uri, document.source_uri)
+                raise PageError(error.code, message, error.attempts) from error
 
     async def _ask_about(self, name: str, document: Document, uri: str, *rest: Any) -> object:  # noqa: ANN401
         where = f"{uri}{f', page {rest[0]}' if rest else ''}"
-        async with self._places:
+        async with self._slots:
             for last_try in (False, True):
                 try:
                     answer = await self._run(name, (document, *rest))
                 except _CrashedError as error:
-                    if error.took_all:
+                    if error.out_of_memory:
                         said = (
-                            f"drawing it takes more than {self._limits.memory >> 20:,} MB of "
-                            "memory; raise --max-pixels, which this grows with, or leave it"
+                            "rendering needs more than "
+                            f"{self._limits.memory >> 20:,} MB of memory; raise --max-pixels, "
+                            "which raises this limit, or exclude the file"
                         )
                         raise PageError(ErrorCode.TOO_LARGE, f"{where}: {said}") from error
                     # Once more in a fresh process: the fault may have been an earlier page's.
                     if last_try:
-                        said = f"drawing it crashes ({error}); convert the file, or leave it"
+                        said = f"rendering crashed ({error}); convert the file or exclude it"
                         raise PageError(ErrorCode.RENDER_CRASHED, f"{where}: {said}") from error
                 except _TimeoutError as error:
                     limit = f"{self._limits.timeout:g} s"
-                    said = f"drawing it took longer than {limit}; raise --render-timeout"
+                    said = f"rendering took longer than {limit}; raise --render-timeout"
                     raise PageError(ErrorCode.RENDER_TIMEOUT, f"{where}: {said}") from error
                 else:
                     if isinstance(answer, PageError):
@@ -299,7 +300,7 @@ class RenderPool:
             raise
         finally:
             late.cancel()
-        if worker.is_worn:
+        if worker.should_recycle:
             self._all.discard(worker)
             worker.end()
         else:

@@ -9,10 +9,10 @@ from PIL import Image
 
 from llm_ocr.documents import Document
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError
-from llm_ocr.sources import drawing
-from llm_ocr.sources.drawing import Draughtsman
-from llm_ocr.sources.open import list_documents
-from llm_ocr.sources.raster import RenderLimits, pixels_of
+from llm_ocr.sources import renderer as renderer_module
+from llm_ocr.sources.inputs import list_documents
+from llm_ocr.sources.raster import RenderLimits, to_pixels
+from llm_ocr.sources.renderer import DocumentRenderer
 from tests import documents
 
 
@@ -20,11 +20,11 @@ def document(path: Path) -> Document:
     return list_documents([str(path)])[0]
 
 
-def draughtsman(password: str | None = None) -> Draughtsman:
-    return Draughtsman(password, RenderLimits())
+def renderer(password: str | None = None) -> DocumentRenderer:
+    return DocumentRenderer(password, RenderLimits())
 
 
-def refusal(by: Draughtsman, path: Path) -> PageError:
+def refusal(by: DocumentRenderer, path: Path) -> PageError:
     with pytest.raises(PageError) as caught:
         by.count_pages(document(path))
     return caught.value
@@ -44,7 +44,7 @@ def test_why_a_pdf_is_refused_does_not_depend_on_the_one_before(
         documents.zero_page_pdf(tmp_path / "none.pdf"): ErrorCode.NO_PAGES,
     }
     for order in permutations(kinds):
-        by = draughtsman(password)
+        by = renderer(password)
         assert [refusal(by, path).code for path in order] == [kinds[path] for path in order]
 
 
@@ -63,7 +63,7 @@ def test_why_a_pdf_is_refused_does_not_depend_on_the_one_before(
 )
 def test_what_is_no_document_is_named(tmp_path: Path, head: bytes, likeness: str) -> None:
     (tmp_path / "a.pdf").write_bytes(head)
-    error = refusal(draughtsman(), tmp_path / "a.pdf")
+    error = refusal(renderer(), tmp_path / "a.pdf")
     assert error.code is ErrorCode.UNSUPPORTED_FORMAT
     assert f"a.pdf: this is {likeness}" in error.message
 
@@ -71,7 +71,7 @@ def test_what_is_no_document_is_named(tmp_path: Path, head: bytes, likeness: str
 @pytest.mark.parametrize("rotation", [0, 90])
 def test_crops_of_a_pdf_are_cut_at_whole_pixels(tmp_path: Path, rotation: int) -> None:
     path = documents.marked_pdf(tmp_path / "a.pdf", (297.3, 411.7), rotation=rotation)
-    by = draughtsman()
+    by = renderer()
     image = by.render(document(path), 1, ImagePolicy(1000))
     size = (image.width, image.height)
     assert image.width_pt
@@ -79,7 +79,7 @@ def test_crops_of_a_pdf_are_cut_at_whole_pixels(tmp_path: Path, rotation: int) -
     full = (math.ceil(image.width_pt * 200 / 72), math.ceil(image.height_pt * 200 / 72))
     boxes = [Box(x, y, x + 57, y + 91) for x in range(0, 640, 61) for y in range(0, 600, 83)]
     for box, crop in zip(boxes, by.crop(document(path), 1, size, boxes, 200), strict=True):
-        left, top, right, bottom = pixels_of(box, size, full)
+        left, top, right, bottom = to_pixels(box, size, full)
         assert (crop.width, crop.height) == (right - left, bottom - top)
 
 
@@ -87,44 +87,47 @@ def test_a_path_through_a_file_is_not_found(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("body")
     (tmp_path / "list.txt").write_text("file/a.pdf\n")
     with pytest.raises(PageError) as caught:
-        draughtsman().count_pages(list_documents([f"@{tmp_path}/list.txt"])[0])
+        renderer().count_pages(list_documents([f"@{tmp_path}/list.txt"])[0])
     assert caught.value.code is ErrorCode.NOT_FOUND
 
 
 def test_the_last_few_documents_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    real = Draughtsman._opened
+    real = DocumentRenderer._open_file
 
-    def counting(self: Draughtsman, path: Path) -> drawing.OpenFile:
+    def counting(self: DocumentRenderer, path: Path) -> renderer_module.OpenDocument:
         opened.append(path.name)
         return real(self, path)
 
-    monkeypatch.setattr(Draughtsman, "_opened", counting)
-    by = draughtsman()
-    paths = [documents.pdf(tmp_path / f"{k}.pdf", pages=3) for k in range(drawing.OPEN_FILES + 1)]
+    monkeypatch.setattr(DocumentRenderer, "_open_file", counting)
+    by = renderer()
+    paths = [
+        documents.pdf(tmp_path / f"{k}.pdf", pages=3)
+        for k in range(renderer_module.MAX_OPEN_DOCUMENTS + 1)
+    ]
     for number in (1, 2, 3):
         by.render(document(paths[0]), number, ImagePolicy(50))
     assert opened == ["0.pdf"]
     for path in paths:
         by.count_pages(document(path))
-    assert len(by._open) == drawing.OPEN_FILES
+    assert len(by._open) == renderer_module.MAX_OPEN_DOCUMENTS
     by.count_pages(document(paths[0]))
     assert opened.count("0.pdf") == 2
 
 
 def test_a_long_document_is_opened_anew_now_and_then(tmp_path: Path) -> None:
     path = documents.pdf(tmp_path / "a.pdf")
-    by = draughtsman()
+    by = renderer()
     by.count_pages(document(path))
     first = by._open[document(path).doc_id]
-    for _ in range(drawing.USES_OF_A_FILE):
+    for _ in range(renderer_module.MAX_USES_PER_DOCUMENT):
         by.count_pages(document(path))
     assert by._open[document(path).doc_id] is not first
 
 
 def test_a_decoded_image_is_not_kept(tmp_path: Path) -> None:
     Image.new("RGB", (400, 300), "white").save(tmp_path / "a.png")
-    by = draughtsman()
+    by = renderer()
     by.render(document(tmp_path / "a.png"), 1, ImagePolicy(100))
     (kept,) = by._open.values()
     assert not [one for one in vars(kept).values() if isinstance(one, Image.Image)]

@@ -1,4 +1,4 @@
-"""How far a page's own text can be taken for what the page shows, by what the PDF tells alone."""
+"""Scoring the quality of a page's text layer, from the PDF alone."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ _ON_ANOTHER = 0.5
 
 
 @dataclass(frozen=True)
-class Findings:
-    """What speaks against a page's text, as shares of it: characters that are no text, what is
-    invisible, what stands on other text; and whether an image covers it."""
+class TextLayerReport:
+    """Defects of a page's text, as shares of its characters: garbled, invisible, overlapping other
+    text; and whether an image covers it."""
 
     damage: float
-    unseen: float
+    invisible: float
     under_image: bool
     overlapping: float
 
@@ -42,10 +42,10 @@ class Findings:
         return tuple(said for left, said in self._against() if left < 1)
 
     def _against(self) -> list[tuple[float, str]]:
-        """What is left of the trust, and why."""
+        """The trust that each defect leaves, and the defect."""
         return [
             (1 - self.damage / HOPELESS_CODES, f"{self.damage:.0%} of its characters are no text"),
-            (1 - self.unseen, f"{self.unseen:.0%} of it is invisible"),
+            (1 - self.invisible, f"{self.invisible:.0%} of it is invisible"),
             (EARLIER_OCR if self.under_image else 1.0, "it lies under an image of the page"),
             (
                 1 - self.overlapping / HOPELESS_OVERLAP,
@@ -59,7 +59,7 @@ def is_shown(item: Any) -> bool:  # noqa: ANN401
     return pdfium_c.FPDFTextObj_GetTextRenderMode(item) not in _UNSEEN
 
 
-def unseen(raw: Any) -> float:  # noqa: ANN401
+def invisible_share(raw: Any) -> float:  # noqa: ANN401
     """The share of a text page's characters that paint nothing, of every fourth."""
     items = [
         pdfium_c.FPDFText_GetTextObject(raw, k)
@@ -69,7 +69,7 @@ def unseen(raw: Any) -> float:  # noqa: ANN401
     return sum(not is_shown(item) for item in held) / len(held) if held else 0.0
 
 
-def damage(text: str) -> float:
+def garbled_share(text: str) -> float:
     """The share of the characters that are no text: what a font without a character map gives."""
     characters = [one for one in text if not one.isspace()]
     return sum(map(_is_bad, characters)) / len(characters) if characters else 0.0
@@ -81,7 +81,7 @@ def _is_bad(character: str) -> bool:
     return character == "\ufffd" or unicodedata.category(character) in ("Cc", "Co", "Cn", "Cs")
 
 
-def overlapping(lines: Sequence[TextLine]) -> float:
+def overlapping_share(lines: Sequence[TextLine]) -> float:
     """The share of the text that stands where other text does too."""
     boxes = sorted(((_hull(line), len(line.text)) for line in lines), key=lambda one: one[0].y1)
     hit = 0

@@ -1,4 +1,4 @@
-"""A row of a dataset: the bytes of its pages, and what else it says."""
+"""A row of a dataset: its document, content and metadata, and writing it as a file."""
 
 import json
 import math
@@ -10,22 +10,22 @@ from llm_ocr.documents import Document
 from llm_ocr.records import PageError, valid_text
 from llm_ocr.sources.names import file_version
 
-# What is kept of a row's other values, in characters: of one of them, and of all together.
-VALUE_LENGTH, METADATA_LENGTH = 1000, 16_000
-# Bytes of rows that are read at a time.
+# Limits of a row's metadata, in characters: of one value, and in total.
+MAX_VALUE_LENGTH, MAX_METADATA_LENGTH = 1000, 16_000
+# Target size of a batch of rows in memory.
 BATCH_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
-class Row:
-    """A row as a document, and its content: the bytes of its image or PDF, those of its pages
-    where it holds a list of them, or why there is neither."""
+class DatasetRow:
+    """A row as a document, and its content: the bytes of its image or PDF, those of each page if it
+    holds a list of images, or the error that explains why there is none."""
 
     document: Document
     content: "bytes | tuple[bytes, ...] | PageError"
 
 
-def write_row(row: Row, folder: Path) -> Document:
+def write_row(row: DatasetRow, folder: Path) -> Document:
     """The row as a file in `folder`, or as a folder of pages in it. Raises the row's PageError."""
     if isinstance(row.content, PageError):
         raise row.content
@@ -43,14 +43,14 @@ def write_row(row: Row, folder: Path) -> Document:
 
 
 def page_path(folder: Path, number: int) -> Path:
-    """Where a page of a row lies that has several."""
+    """The path of a page in the folder of a row with several images."""
     return folder / f"{number:06d}"
 
 
 def metadata(values: Mapping[str, object]) -> str | None:
-    """A row's plain values as JSON, long strings cut; as many of them as there is room for."""
+    """A row's scalar values as JSON: long strings truncated, as many values as fit."""
     kept: dict[str, object] = {}
-    room = METADATA_LENGTH
+    room = MAX_METADATA_LENGTH
     for name, value in values.items():
         plain = _plain(value)
         room -= len(name) + len(str(plain)) + 6
@@ -66,4 +66,4 @@ def _plain(value: object) -> object:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     text = str(value)
-    return text if len(text) <= VALUE_LENGTH else f"{text[: VALUE_LENGTH - 1]}…"
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 1]}…"

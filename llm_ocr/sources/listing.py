@@ -1,4 +1,4 @@
-"""Files on a disk or in a store: listed by ending, and opened as they were listed."""
+"""Listing files on a disk or in a store by suffix, and opening them if unchanged."""
 
 import glob
 import logging
@@ -11,13 +11,13 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from llm_ocr.records import ErrorCode, PageError
-from llm_ocr.sources.names import file_version, not_there, path_uri
+from llm_ocr.sources.names import file_version, missing_file_message, path_uri
 from llm_ocr.storage.store import StorageError, StoredObject, open_store
 
 _log = logging.getLogger(__name__)
 # Beginnings of URIs whose objects are not on this machine's disk.
 SCHEMES = ("s3://", "gs://", "hf://", "memory://")
-CHANGED = "it is not the one that was planned; read it into another --out"
+CHANGED = "the file has changed since the run was planned; choose another --out to read it"
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ def _on_disk(place: str, endings: Collection[str]) -> Iterator[FoundFile]:
     path = Path(os.path.expanduser(place))
     # Not pathlib's: these are False for a path that can't be, such as one that is too long.
     if os.path.isdir(path):
-        root, paths = path, [*in_folder(path)]
+        root, paths = path, [*walk_folder(path)]
     elif os.path.exists(path) or not glob.has_magic(place):
         root, paths = path.parent, [path] if os.path.exists(path) else []
     else:
-        root = above_wildcards(path)
+        root = glob_root(path)
         paths = [Path(match) for match in glob.glob(str(path), recursive=True)]
     for one in paths:
         if one.suffix.lower() in endings and one.is_file():
@@ -60,24 +60,26 @@ def _on_disk(place: str, endings: Collection[str]) -> Iterator[FoundFile]:
             relative = PurePosixPath(one.relative_to(root))
             uri = path_uri(Path(real, one.name))
             if uri != f"{real}/{one.name}":
-                _log.warning("%s: the file's name is no UTF-8 and can't be read; rename it", uri)
+                _log.warning(
+                    "%s: the file's name is not valid UTF-8 and can't be read; rename it", uri
+                )
                 version, size = "missing", 0
             yield FoundFile(uri, relative, version, size)
 
 
-def in_folder(folder: Path) -> Iterator[Path]:
+def walk_folder(folder: Path) -> Iterator[Path]:
     """Files and links below a folder, hidden ones left out."""
-    for top, folders, files in os.walk(folder, onerror=_tell_of_unread_folder):
+    for top, folders, files in os.walk(folder, onerror=_warn_of_skipped_folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (Path(top, name) for name in files if not name.startswith("."))
 
 
-def _tell_of_unread_folder(error: OSError) -> None:
+def _warn_of_skipped_folder(error: OSError) -> None:
     _log.warning("%s: the folder is skipped (%s)", error.filename, error.strerror)
 
 
-def above_wildcards(pattern: Path) -> Path:
-    """The folder above a glob's first wildcard."""
+def glob_root(pattern: Path) -> Path:
+    """The folder of a glob before its first wildcard."""
     parts = []
     for part in pattern.parts[:-1]:
         if glob.has_magic(part):
@@ -89,8 +91,8 @@ def above_wildcards(pattern: Path) -> Path:
 def _in_store(place: str, endings: Collection[str]) -> Iterator[FoundFile]:
     scheme, _, path = place.rstrip("/").partition("://")
     if glob.has_magic(path):
-        root = f"{scheme}://{above_wildcards(Path(path))}"
-        matches = matcher(path[len(root) - len(scheme) - 2 :])
+        root = f"{scheme}://{glob_root(Path(path))}"
+        matches = glob_matcher(path[len(root) - len(scheme) - 2 :])
         yield from (one for one in _below(root, endings) if matches(str(one.path)))
         return
     folder, _, name = place.rstrip("/").rpartition("/")
@@ -117,7 +119,7 @@ def _found(root: str, found: StoredObject) -> FoundFile:
     return FoundFile(f"{root}/{found.path}", path, found.version, found.size)
 
 
-def matcher(pattern: str) -> Callable[[str], bool]:
+def glob_matcher(pattern: str) -> Callable[[str], bool]:
     """Whether a path matches a glob, whose `**` stands for folders and whose `*` for none."""
     pieces = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^]]+\])", pattern)
@@ -130,13 +132,13 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 
 @contextmanager
-def open_as_listed(uri: str, version: str) -> Iterator[BinaryIO]:
-    """A seekable reader of a file. Raises PageError if it is gone, or another one by now."""
+def open_unchanged(uri: str, version: str) -> Iterator[BinaryIO]:
+    """A seekable reader of a file. Raises PageError if it is missing or has changed."""
     try:
         with _opened(uri, version) as source:
             yield source
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise PageError(ErrorCode.NOT_FOUND, f"{uri}: {not_there(uri)}") from error
+        raise PageError(ErrorCode.NOT_FOUND, f"{uri}: {missing_file_message(uri)}") from error
     except (StorageError, OSError) as error:
         raise PageError(ErrorCode.READ_ERROR, f"{uri}: it can't be read ({error})") from error
 

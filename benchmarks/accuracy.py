@@ -48,17 +48,17 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--bench", type=Path, help="documents and tests.jsonl (olmOCR-bench's)")
-    parser.add_argument(
-        "--pages", type=int, default=NUMBER, help="generated ones of the six layouts"
-    )
-    parser.add_argument("--seed", type=int, default=SEED, help="another one: pages not tuned on")
-    parser.add_argument("--engines", help=f"read anew: ours, {', '.join(ENGINES[1:])}")
+    parser.add_argument("--bench", type=Path, help="documents with a tests.jsonl")
+    parser.add_argument("--pages", type=int, default=NUMBER, help="number of generated pages")
+    parser.add_argument("--seed", type=int, default=SEED, help="seed of the generated pages")
+    parser.add_argument("--engines", help=f"engines to run: ours, {', '.join(ENGINES[1:])}")
     sets_of = ", ".join((*KINDS, BENCH, BENCH_IMAGES))
-    parser.add_argument("--sets", help=f"of these alone is anything read: {sets_of}")
+    parser.add_argument("--sets", help=f"sets to read: {sets_of}")
     parser.add_argument("--out", type=Path, default=Path("accuracy-results"))
-    parser.add_argument("--json", type=Path, help="write everything there too")
-    parser.add_argument("--peers-python", type=Path, help=f"made by: {PEERS}")
+    parser.add_argument("--json", type=Path, help="also write all scores to this file")
+    parser.add_argument(
+        "--peers-python", type=Path, help=f"Python of an environment created by: {PEERS}"
+    )
     arguments = parser.parse_args()
     out = (arguments.out / f"seed-{arguments.seed}-{arguments.pages}").resolve()
     sets = _generated(out, arguments.seed, arguments.pages)

@@ -262,7 +262,7 @@ def find_limit(gpu: str, pages: Pages) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pages", type=int, help="2000, or 512 with --find-limit")
+    parser.add_argument("--pages", type=int, help="default 2000, or 512 with --find-limit")
     parser.add_argument("--gpu", nargs="*", choices=list(GPUS), default=list(GPUS))
     parser.add_argument("--speed-up", type=float, default=20.0)
     parser.add_argument("--client", nargs="*", choices=list(CLIENTS), default=list(CLIENTS))

@@ -150,8 +150,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="+", help="runs, or folders of Markdown files")
     parser.add_argument("--tests", type=Path, required=True)
-    parser.add_argument("--olmocr", required=True, help="python of an environment with olmocr")
-    parser.add_argument("--chromium", default="", help="a Chromium for the tests of formulas")
+    parser.add_argument("--olmocr", required=True, help="Python of an environment with olmocr")
+    parser.add_argument("--chromium", default="", help="Chromium for tests of formulas")
     given = parser.parse_args()
     if not Path(given.olmocr).exists():
         sys.exit(f"{given.olmocr} is not there; install olmocr as this file's beginning says")

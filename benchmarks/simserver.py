@@ -233,10 +233,16 @@ def main() -> None:
     parser.add_argument("--gpu", choices=sorted(GPUS), default="a100")
     parser.add_argument("--speed-up", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--fail", type=float, default=0.0, help="share of pages, first ask only")
-    parser.add_argument("--loop", type=float, default=0.0, help="share of pages, temperature 0")
+    parser.add_argument(
+        "--fail", type=float, default=0.0, help="share of pages whose first request fails"
+    )
+    parser.add_argument(
+        "--loop", type=float, default=0.0, help="share of pages that loop at temperature 0"
+    )
     parser.add_argument("--kill-after", type=int, nargs="*", default=[], metavar="ANSWERS")
-    parser.add_argument("--state", type=Path, help="what outlives a kill: failures, answers, kills")
+    parser.add_argument(
+        "--state", type=Path, help="file that keeps failures, answers and kills across restarts"
+    )
     arguments, _ = parser.parse_known_args()
     if arguments.kill_after and arguments.state is None:
         parser.error("--kill-after needs --state, or it would kill every restart too")

@@ -231,7 +231,9 @@ def _line(name: str, size: Size, what: str, bare: list[float], ours: list[float]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=10.0, help="for a size in a store")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="seconds per object size and store"
+    )
     parser.add_argument("--stores", default=",".join(STORES))
     arguments = parser.parse_args()
     print(f"{'store':6} {'size':7} {'':6} {'objects/s':>10} {'MB/s':>9} {'ratio':>7}")

@@ -17,7 +17,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pages", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--pages", type=int, default=NUMBER, help="of the six layouts in turn")
+    parser.add_argument(
+        "--pages", type=int, default=NUMBER, help="number of pages, cycling through the six layouts"
+    )
     arguments = parser.parse_args()
     counts = make(arguments.folder, arguments.seed, arguments.pages)
     for kind, number in counts.items():

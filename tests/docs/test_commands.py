@@ -3,8 +3,10 @@
 `test_running.py` runs them, and gives a reason for each line that is only parsed.
 """
 
+import importlib
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -110,3 +112,69 @@ def test_options_of_the_table_of_settings_exist() -> None:
     page = (ROOT / "docs" / "cli.md").read_text("utf-8")
     shown = set(re.findall(r"`(--[a-z-]+)`", page.partition("## Options and settings")[2]))
     assert shown <= parsers.llm_ocr_options() | {"--follow"}
+
+
+def named_paths() -> list[tuple[str, str]]:
+    """Page and path, of files and folders of the repository that pages name in `code`."""
+    paths = sorted({path for pattern in PAGES for path in ROOT.glob(pattern)})
+    return [
+        (str(path.relative_to(ROOT)), name)
+        for path in paths
+        for name in re.findall(
+            r"`((?:tests|llm_ocr|benchmarks|examples|notebooks|containers|hf-jobs|sagemaker"
+            r"|google-cloud-run|aws-batch)/[\w/.-]*)`",
+            path.read_text("utf-8"),
+        )
+    ]
+
+
+@pytest.mark.parametrize(("page", "name"), sorted(set(named_paths())))
+def test_files_that_pages_name_exist(page: str, name: str) -> None:
+    assert (ROOT / name).exists(), f"{page} names {name}"
+
+
+def test_modules_that_pages_name_exist() -> None:
+    paths = sorted({path for pattern in PAGES for path in ROOT.glob(pattern)})
+    named = {
+        name
+        for path in paths
+        for name in re.findall(r"\bllm_ocr(?:\.\w+)+", path.read_text("utf-8"))
+        # An entry point group, and a field of requests.
+        if name not in ("llm_ocr.profiles", "llm_ocr.task")
+    }
+    assert len(named) > 10
+    for name in sorted(named):
+        assert has_name(name), name
+
+
+def has_name(dotted: str) -> bool:
+    """Whether it is a module, or a name of one."""
+    try:
+        importlib.import_module(dotted)
+    except ModuleNotFoundError:
+        module, _, name = dotted.rpartition(".")
+        return "." in module and hasattr(importlib.import_module(module), name)
+    return True
+
+
+LINK = re.compile(r"\]\(([^)\s#]*\.(?:md|ipynb|json|tf|png)|(?=#))(?:#([\w-]+))?\)")
+
+
+def test_links_of_readmes_resolve() -> None:
+    """mkdocs checks those of docs/; anchors are made as it makes them."""
+    checked = 0
+    for path in [ROOT / "README.md", *sorted(ROOT.glob("*/README.md"))]:
+        for target, anchor in LINK.findall(path.read_text("utf-8")):
+            if target.startswith("http"):
+                continue
+            file = (path.parent / target).resolve() if target else path
+            assert file.is_file(), f"{path.name}: {target}"
+            if anchor:
+                assert anchor in anchors(file), f"{path.parent.name}: {target}#{anchor}"
+            checked += 1
+    assert checked > 60
+
+
+def anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).lower()) for title in titles}

@@ -23,7 +23,6 @@ from llm_ocr.evaluation.predictions import open_predictions
 from llm_ocr.evaluation.proposals import Proposal
 from llm_ocr.evaluation.reporters.text import render
 from llm_ocr.evaluation.runner import evaluate, load_references
-from llm_ocr.markdown import inline, quoted
 from llm_ocr.messages import counted
 from llm_ocr.pipeline.preview import preview_pages
 from llm_ocr.platforms.base import Job, JobSpec, JobState, Platform, PlatformError, wait
@@ -39,6 +38,7 @@ from llm_ocr.storage.hub_address import run_uri
 from llm_ocr.storage.store import open_store
 from llm_ocr.tables.read import load_descriptions, load_documents, load_figures, load_pages
 from llm_ocr.tables.schema import Row
+from llm_ocr.text.markdown import inline, quoted
 
 # Pages that costs are compared for: enough that machines' starts don't decide.
 MANY_PAGES = 100_000

@@ -21,12 +21,12 @@ from llm_ocr.evaluation.layout_checks import (
 )
 from llm_ocr.evaluation.scripts import count_scripts, foreign_share, main_script
 from llm_ocr.inference.loops import find_loop
-from llm_ocr.markdown import hidden
 from llm_ocr.messages import counted
 from llm_ocr.records import FURNITURE_LABELS, Box, PageStatus
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.read import read_table
 from llm_ocr.tables.schema import Row
+from llm_ocr.text.markdown import hidden
 
 _COLUMNS_OF_ALL = ["page_id", "status", "agreement", "confidence"]
 _COLUMNS_OF_SAMPLE = [

@@ -21,12 +21,12 @@ from llm_ocr.evaluation.ground_truth import without_tables
 from llm_ocr.evaluation.olmocr_bench.fuzzy_search import find_nearest
 from llm_ocr.evaluation.predictions import body_markdown
 from llm_ocr.evaluation.text_similarity import normalized, plain
-from llm_ocr.markdown import unescaped
 from llm_ocr.records import FURNITURE_LABELS, PageStatus
 from llm_ocr.sources.text_layer import PdfTextPage
 from llm_ocr.storage.store import open_snapshot
 from llm_ocr.tables.read import read_table
 from llm_ocr.tables.schema import Row
+from llm_ocr.text.markdown import unescaped
 from llm_ocr.text.table_markup import TableCell, TableGrid, read_tables
 
 # Sentences long enough to be unique, and short enough to be checked by eye.

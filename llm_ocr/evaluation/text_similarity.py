@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from rapidfuzz.distance import Levenshtein
 
-from llm_ocr.markdown import hidden, shown
+from llm_ocr.text.markdown import hidden, shown
 
 # Characters that look the same, so that recognizers return any of them.
 _EQUIVALENT = str.maketrans(

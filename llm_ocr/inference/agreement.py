@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from textwrap import shorten
 
-from llm_ocr.markdown import hidden
+from llm_ocr.text.markdown import hidden
 
 _TAGS = re.compile(r"<\|ref\|>.*?<\|/ref\|>|<\|det\|>.*?<\|/det\|>|</?[a-zA-Z][^<>]{0,200}>")
 _LINKS = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")

@@ -10,10 +10,10 @@ import html
 import re
 from collections.abc import Iterator, Mapping
 
-from llm_ocr.markdown import inline, unstarted
 from llm_ocr.models.boxes import box_on
 from llm_ocr.models.markdown_blocks import blocks_of, displayed
 from llm_ocr.records import Block, ParsedAnswer
+from llm_ocr.text.markdown import inline, unstarted
 
 _OPENING = re.compile(
     r"<(?P<name>[a-zA-Z][\w]*)(?P<attributes>[^<>]*?\bdata-bbox\s*=\s*[\"'](?P<box>[^\"'<>]*)[\"']"

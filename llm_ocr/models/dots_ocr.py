@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from llm_ocr.markdown import numbers_as_written
 from llm_ocr.models.boxes import box_on
 from llm_ocr.models.markdown_blocks import blocks_of, displayed
 from llm_ocr.models.profile import (
@@ -26,6 +25,7 @@ from llm_ocr.models.profile import (
 )
 from llm_ocr.models.resizing import Resizing
 from llm_ocr.records import Block, ImagePolicy, ParsedAnswer, valid_text
+from llm_ocr.text.markdown import numbers_as_written
 
 RESIZING = Resizing(unit=28, min_pixels=3136, max_pixels=11_289_600)
 

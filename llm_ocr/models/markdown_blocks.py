@@ -7,8 +7,8 @@ code stay whole, and stand alone even where the model left no blank line around 
 import re
 from collections.abc import Iterator
 
-from llm_ocr import markdown as md
 from llm_ocr.records import Block, ParsedAnswer
+from llm_ocr.text import markdown as md
 
 _FENCED_ANSWER = re.compile(
     r"\A\s*```(?:markdown|md|html)?[ \t]*\n(?P<body>.*?)\n?```\s*\Z", re.DOTALL

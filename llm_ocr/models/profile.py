@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from llm_ocr.markdown import numbers_as_written, with_dollars
 from llm_ocr.records import Block, ImagePolicy, ParsedAnswer
+from llm_ocr.text.markdown import numbers_as_written, with_dollars
 
 Parser = Callable[[str, int, int], ParsedAnswer]
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from llm_ocr.parsing.leaves import leaves_with_items
-from llm_ocr.parsing.schema import Evidence, Fields, MatchType, PageText
+from llm_ocr.parsing.schema import Evidence, Fields, MatchType, PageBlocks
 from llm_ocr.parsing.text_index import TextIndex
 from llm_ocr.parsing.text_spans import Occurrence, split_spans
 from llm_ocr.records import Box
@@ -382,7 +382,7 @@ class EvidenceSelector:
 
 def find_evidence(
     fields: Fields,
-    pages: Sequence[PageText],
+    pages: Sequence[PageBlocks],
     confidences: Mapping[str, float] | None = None,
     labels: FieldLabels | None = None,
 ) -> list[Evidence]:
@@ -412,7 +412,7 @@ def _evidence(
     leaf: RecordValue,
     choice: SelectedOccurrence | None,
     index: TextIndex,
-    pages: Sequence[PageText],
+    pages: Sequence[PageBlocks],
     probability: float,
 ) -> Evidence:
     if choice is None:

@@ -83,7 +83,7 @@ class MatchType(StrEnum):
 
 
 @dataclass(frozen=True)
-class PageText:
+class PageBlocks:
     """The text blocks of a page; their boxes are in pixels of the stored page image."""
 
     page_id: str

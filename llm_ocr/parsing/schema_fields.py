@@ -27,7 +27,7 @@ class ValueKind(StrEnum):
 
     TEXT = "text"
     NUMBER = "number"
-    INTEGER = "whole"
+    INTEGER = "integer"
     DATE = "date"
     BOOLEAN = "boolean"
     CHOICE = "choice"

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
-from llm_ocr.markdown import hidden, shown
-from llm_ocr.parsing.schema import MatchType, PageText
+from llm_ocr.parsing.schema import MatchType, PageBlocks
 from llm_ocr.records import FIGURE_LABELS, Block, Box
+from llm_ocr.text.markdown import hidden, shown
 from llm_ocr.text.normalize import WordSpan, words_in
 from llm_ocr.text.table_markup import (
     TableCell,
@@ -118,7 +118,7 @@ class TextSpan:
         return wrap_evenly([*starts, len(self.text) + 1], self.lines)
 
 
-def split_spans(pages: Sequence[PageText]) -> list[TextSpan]:
+def split_spans(pages: Sequence[PageBlocks]) -> list[TextSpan]:
     """The spans of all pages in reading order."""
     spans: list[TextSpan] = []
     rows = 0

@@ -23,7 +23,6 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
 from PIL import Image
 
-from llm_ocr.markdown import FORMULA, hidden, shown, uncentered
 from llm_ocr.parsing.leaves import leaves
 from llm_ocr.records import CAPTION_LABELS, FIGURE_LABELS
 from llm_ocr.report.descriptions import description_markdown, missing_description_reason
@@ -31,6 +30,7 @@ from llm_ocr.report.doubts import displayed_status, doubt_message
 from llm_ocr.report.record_types import as_json, encodable
 from llm_ocr.storage.local_files import atomic_write
 from llm_ocr.tables.schema import Row
+from llm_ocr.text.markdown import FORMULA, hidden, shown, uncentered
 
 PAGE_SIDE = 1000
 FIGURE_SIDE = 640

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from llm_ocr.markdown import quoted
 from llm_ocr.messages import counted
 from llm_ocr.models.profile import Task
 from llm_ocr.parsing.figure_data import figure_html, load_figure_data
@@ -26,6 +25,7 @@ from llm_ocr.stages.stage import ModelResult, ReadShard, Usage, item_result
 from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
+from llm_ocr.text.markdown import quoted
 
 PAGE_COLUMNS = [
     *("page_id", "doc_id", "source_uri", "name", "content_hash", "metadata"),

@@ -10,7 +10,6 @@ from PIL import Image
 from llm_ocr.inference.quality import Evidence, Flaw, Verdict, judge
 from llm_ocr.inference.replies import Answer
 from llm_ocr.inference.request import ChatRequest
-from llm_ocr.markdown import with_dollars
 from llm_ocr.models.profile import ModelProfile, Rung, Task
 from llm_ocr.records import Block, ErrorCode, ImagePolicy, PageError, PageStatus, ParsedAnswer
 from llm_ocr.sources.raster import encode, upscale
@@ -29,6 +28,7 @@ from llm_ocr.stages.tasks import FigureAnswer, FigureTask
 from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.plan import Shard
 from llm_ocr.tables.schema import Row
+from llm_ocr.text.markdown import with_dollars
 
 
 @dataclass(frozen=True)

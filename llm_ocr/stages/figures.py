@@ -6,9 +6,9 @@ from pathlib import PurePosixPath
 
 from PIL import Image
 
-from llm_ocr.markdown import uncentered
 from llm_ocr.records import CAPTION_LABELS, FIGURE_LABELS, Block, Box, Figure
 from llm_ocr.sources.raster import FIGURE_QUALITY, Crop, encode, to_pixels
+from llm_ocr.text.markdown import uncentered
 
 # Smaller boxes are specks: a crop of them shows nothing.
 MIN_SIDE = 8.0

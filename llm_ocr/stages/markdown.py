@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
-from llm_ocr.markdown import inline, without_emphasis
 from llm_ocr.records import CAPTION_LABELS, Block
 from llm_ocr.stages.figures import caption_text, captions_of, figure_blocks
+from llm_ocr.text.markdown import inline, without_emphasis
 
 ALT_LENGTH = 120
 # Marks around all of a text and nowhere in it.

@@ -18,7 +18,6 @@ from llm_ocr.inference.quality import (
 from llm_ocr.inference.replies import Answer
 from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.text_rows import TextRows, text_rows
-from llm_ocr.markdown import escaped
 from llm_ocr.models.profile import Gives, ModelProfile, Rung, Task
 from llm_ocr.records import (
     FIGURE_LABELS,
@@ -62,6 +61,7 @@ from llm_ocr.stages.tiling import (
     to_page_coordinates,
 )
 from llm_ocr.tables.counts import ItemResult
+from llm_ocr.text.markdown import escaped
 
 # A page of which so much of the text (0..1) can't be read is not ok.
 MUCH_UNREAD = 0.25

@@ -11,7 +11,6 @@ from typing import IO, Any
 from llm_ocr.inference.quality import Flaw, Verdict
 from llm_ocr.inference.replies import Answer
 from llm_ocr.inference.window import Window
-from llm_ocr.markdown import unescaped
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.parsing.chunks import split_chunks
 from llm_ocr.parsing.evidence import find_evidence
@@ -22,7 +21,7 @@ from llm_ocr.parsing.schema import (
     Evidence,
     FieldError,
     InputMode,
-    PageText,
+    PageBlocks,
     RecordScope,
     ValidatedRecord,
 )
@@ -45,6 +44,7 @@ from llm_ocr.stages.stage import (
 )
 from llm_ocr.tables.counts import ItemResult
 from llm_ocr.tables.schema import Row
+from llm_ocr.text.markdown import unescaped
 
 # Gets the best result for a chunk.
 Best = Callable[[ModelItem, Usage], Awaitable[ModelResult | None]]
@@ -245,7 +245,7 @@ class RecordItem:
         A default of the schema's is not from the page, and is not looked for there in vain.
         """
         pages = [
-            PageText(row["page_id"], row["page_number"], [block_of(one) for one in row["blocks"]])
+            PageBlocks(row["page_id"], row["page_number"], [block_of(one) for one in row["blocks"]])
             for row in self._pages
         ]
         wanted = self._wanted

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from llm_ocr.markdown import without_emphasis
 from llm_ocr.parsing.schema import Evidence
 from llm_ocr.records import Block, Box, Figure, Page, PageImage, PageLine
 from llm_ocr.stages.engine_extension import EngineMetadata
 from llm_ocr.stages.figures import caption_text, captions_of, figure_blocks
 from llm_ocr.stages.markdown import page_markdown
 from llm_ocr.tables.schema import Row
+from llm_ocr.text.markdown import without_emphasis
 
 
 def page_columns(page: Page, content_hash: str | None) -> Row:

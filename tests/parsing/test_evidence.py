@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llm_ocr.parsing.evidence import find_evidence
-from llm_ocr.parsing.schema import Evidence, MatchType, PageText
+from llm_ocr.parsing.schema import Evidence, MatchType, PageBlocks
 from llm_ocr.records import Block, Box
 
 WIDE = Box(100, 100, 900, 130)
@@ -21,9 +21,9 @@ ITEMS = """<table><tr><th>Item</th><th>Qty</th><th>Price</th><th>Total</th></tr>
 <tr><td>Short cable</td><td>2</td><td>1.00</td><td>2.00</td></tr></table>"""
 
 
-def page(*blocks: Block | str, number: int = 1) -> PageText:
+def page(*blocks: Block | str, number: int = 1) -> PageBlocks:
     made = [Block("text", one, WIDE) if isinstance(one, str) else one for one in blocks]
-    return PageText(f"doc/{number}", number, made)
+    return PageBlocks(f"doc/{number}", number, made)
 
 
 def evidence_of(value: object, *texts: str) -> Evidence:

@@ -10,15 +10,15 @@ import pytest
 
 from llm_ocr.parsing.evidence import find_evidence
 from llm_ocr.parsing.loading import load_schema
-from llm_ocr.parsing.schema import Evidence, MatchType, PageText
+from llm_ocr.parsing.schema import Evidence, MatchType, PageBlocks
 from llm_ocr.parsing.schema_fields import field_labels
 from llm_ocr.records import Block, Box
 
 WIDE = Box(100, 100, 900, 130)
 
 
-def page(*texts: str, number: int = 1) -> PageText:
-    return PageText(f"doc/{number}", number, [Block("text", one, WIDE) for one in texts])
+def page(*texts: str, number: int = 1) -> PageBlocks:
+    return PageBlocks(f"doc/{number}", number, [Block("text", one, WIDE) for one in texts])
 
 
 def evidence_of(value: object, *texts: str) -> Evidence:
@@ -224,7 +224,9 @@ def test_equal_values_of_a_long_list_have_a_place_each() -> None:
     pages = [page(*["EUR"] * 300)]
     found = find_evidence({"tags": ["EUR"] * 300}, pages)
     assert all(one.matched is MatchType.EXACT for one in found)
-    pages = [PageText("doc/1", 1, [Block("text", "EUR", Box(0, k, 9, k + 1)) for k in range(300)])]
+    pages = [
+        PageBlocks("doc/1", 1, [Block("text", "EUR", Box(0, k, 9, k + 1)) for k in range(300)])
+    ]
     boxes = [one.box for one in find_evidence({"tags": ["EUR"] * 300}, pages)]
     assert len({box.y1 for box in boxes if box}) == 300
 

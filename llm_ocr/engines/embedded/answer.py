@@ -11,7 +11,7 @@ from llm_ocr.engines.embedded.paragraphs import as_markdown, is_list, paragraphs
 from llm_ocr.engines.embedded.reading import Reading
 from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.engines.embedded.tables import table_html
-from llm_ocr.markdown import escaped, heading, inline
+from llm_ocr.text.markdown import escaped, heading, inline
 
 GRID = 999
 

@@ -12,7 +12,7 @@ from llm_ocr.engines.embedded.geometry import Line, area
 from llm_ocr.engines.embedded.kinds import flat_share
 from llm_ocr.engines.embedded.reading import Reading
 from llm_ocr.engines.embedded.recognize import Image
-from llm_ocr.markdown import inline
+from llm_ocr.text.markdown import inline
 
 MOST_TEXTS = 40
 

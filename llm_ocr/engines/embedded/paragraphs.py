@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.geometry import Line
-from llm_ocr.markdown import escaped
+from llm_ocr.text.markdown import escaped
 
 _BULLET = re.compile(r"^([•▪◦●‣○■□]\s*|[\-–*·]\s+|\(?\d{1,3}[.)]\s+|\(?[a-z][.)]\s+)\S")
 _NUMBER = re.compile(r"^(?P<number>[0-9]{1,3})(?P<dot>[.)])\s+(?=\S)")

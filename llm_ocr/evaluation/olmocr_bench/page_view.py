@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from llm_ocr.evaluation.text_similarity import normalized
-from llm_ocr.markdown import unescaped
+from llm_ocr.text.markdown import unescaped
 from llm_ocr.text.table_markup import TableGrid, read_html_tables, read_markdown_tables
 
 # Bounded, so that many opening delimiters without a closing one cost no more than others.

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from llm_ocr.markdown import (
+from llm_ocr.text.markdown import (
     escaped,
     heading,
     inline,

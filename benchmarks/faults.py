@@ -46,7 +46,7 @@ class Run:
     def speed(self) -> float:
         """Pages a second while there was an engine."""
         summary = self.summary
-        return float(summary["pages"] / (summary["seconds"] - summary["seconds_down"]))
+        return float(summary["pages"] / (summary["seconds"] - summary["downtime_seconds"]))
 
 
 def document(path: Path, pages: int) -> Path:
@@ -89,8 +89,10 @@ def tell(name: str, found: Run, pages: int) -> None:
     whole = sorted(found.numbers) == list(range(1, pages + 1))
     print(f"{name}: {len(found.numbers)} rows, each page once: {whole}; {statuses}")
     print(f"  requests by answers they took: {summary['attempts']}; {summary['retries']} retries")
-    down = f"{summary['engine_restarts']} restarts, {summary['seconds_down']:.1f} s without engine"
-    print(f"  {summary['seconds']:.1f} s, {down}; held back by {summary['held_back']}")
+    down = (
+        f"{summary['engine_restarts']} restarts, {summary['downtime_seconds']:.1f} s without engine"
+    )
+    print(f"  {summary['seconds']:.1f} s, {down}; bottlenecks: {summary['bottlenecks']}")
 
 
 def main() -> None:

@@ -280,14 +280,14 @@ def explained_counts(reading: Sequence[SessionLog], pages: int) -> list[str]:
 def show_held_back(out: str) -> None:
     """What the sessions that read pages waited for, as shares of their time."""
     sessions = read_sessions(open_store(run_uri(out)))
-    measured = [one for one in sessions if one.held_back and one.pages and one.seconds]
+    measured = [one for one in sessions if one.bottlenecks and one.pages and one.seconds]
     if not measured:
         print("Not known: no session that read pages has ended, or all were too short.")  # noqa: T201
         return
     seconds = sum(one.seconds or 0 for one in measured)
     shares: dict[str, float] = {}
     for one in measured:
-        for name, share in one.held_back.items():
+        for name, share in one.bottlenecks.items():
             shares[name] = shares.get(name, 0.0) + share * (one.seconds or 0) / seconds
     most = sorted(shares.items(), key=lambda share: -share[1])
     rows = [f"| {name} | {share:.0%} |" for name, share in most]

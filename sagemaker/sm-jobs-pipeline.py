@@ -248,7 +248,7 @@ show_against_plan(out, estimate.cheapest("sagemaker"))
 # ## Tuning for the L40S
 #
 # - 48 GB hold the model with room for a wide window; the 8 CPUs of ml.g6e.2xlarge render pages for
-#   it. If `held_back` below names rendering, use ml.g6e.4xlarge (`PlatformConfig(instance=...)`).
+#   it. If `bottlenecks` below lists rendering, use ml.g6e.4xlarge (`PlatformConfig(instance=...)`).
 # - Each instance pays for its start, about ten minutes: give it an hour of work or more.
 # - With a `SHARD_PAGES` of 128, the instances end at about the same time; for large runs use 512.
 # - Quota is counted for each instance type: request it for all types in `InstancePreferences`.

@@ -64,7 +64,7 @@ class Engine:
         self.command = command
         self.log_path = log_path
         self.restarts = 0
-        self.seconds_down = 0.0
+        self.downtime_seconds = 0.0
         self._report = report or log.info
         self._port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -131,7 +131,7 @@ class Engine:
             if self._deaths_in_a_row > 1:
                 await asyncio.sleep(FIRST_PAUSE * 2 ** (self._deaths_in_a_row - 2))
             await self._start()
-            self.seconds_down += time.monotonic() - self._died_at
+            self.downtime_seconds += time.monotonic() - self._died_at
             return True
 
     def kill(self) -> None:

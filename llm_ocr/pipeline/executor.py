@@ -218,17 +218,19 @@ class LocalExecutor:
     def update_session(self) -> None:
         """As `Executor.update_session`."""
         session, engine_pool = self._context.session, list(self._askers)
-        session.held_back = self._pace.shares
+        session.bottlenecks = self._pace.shares
         session.engines = list(
             dict.fromkeys(one.answered_by for one in engine_pool if one.answered_by)
         )
-        session.gpu_busy = self._telemetry.gpu_busy
+        session.gpu_utilization = self._telemetry.gpu_utilization
         session.retries = sum(
             engine_session.client.traffic.retries for engine_session in engine_pool
         )
         session.engine_restarts = sum(engine_session.restarts for engine_session in engine_pool)
-        session.seconds_down = sum(one.engine.seconds_down for one in engine_pool if one.engine)
-        session.widest_window = max(
+        session.downtime_seconds = sum(
+            one.engine.downtime_seconds for one in engine_pool if one.engine
+        )
+        session.peak_concurrency = max(
             (engine_session.window.most_inside for engine_session in engine_pool), default=0
         )
         session.preemptions = sum(

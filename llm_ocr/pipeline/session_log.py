@@ -99,7 +99,7 @@ async def log_session(
             engines=list(session.engines),
             seconds=time.monotonic() - session.started,
             pages=session.counts["extract"].items if "extract" in session.counts else 0,
-            held_back=dict(session.held_back),
+            bottlenecks=dict(session.bottlenecks),
         )
         # An account that can't be written must not hide why the run ended.
         with suppress(StorageError):

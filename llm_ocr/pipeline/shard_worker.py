@@ -216,15 +216,15 @@ def merge_sessions(session: SessionStats, several: Iterable[SessionStats]) -> No
             session.counts.setdefault(stage, Counts()).add(counts)
     session.retries = sum(part.retries for part in parts)
     session.engine_restarts = sum(part.engine_restarts for part in parts)
-    session.seconds_down = sum(part.seconds_down for part in parts)
+    session.downtime_seconds = sum(part.downtime_seconds for part in parts)
     session.preemptions = sum(part.preemptions for part in parts)
-    session.widest_window = max((part.widest_window for part in parts), default=0)
+    session.peak_concurrency = max((part.peak_concurrency for part in parts), default=0)
     session.engines = list(dict.fromkeys(one for part in parts for one in part.engines))
-    busy = [part.gpu_busy for part in parts if part.gpu_busy is not None]
-    session.gpu_busy = sum(busy) / len(busy) if busy else None
-    held_back: defaultdict[str, float] = defaultdict(float)
-    seen = [part.held_back for part in parts if part.held_back]
+    busy = [part.gpu_utilization for part in parts if part.gpu_utilization is not None]
+    session.gpu_utilization = sum(busy) / len(busy) if busy else None
+    bottlenecks: defaultdict[str, float] = defaultdict(float)
+    seen = [part.bottlenecks for part in parts if part.bottlenecks]
     for shares in seen:
         for name, share in shares.items():
-            held_back[name] += share / len(seen)
-    session.held_back = dict(sorted(held_back.items(), key=lambda one: -one[1]))
+            bottlenecks[name] += share / len(seen)
+    session.bottlenecks = dict(sorted(bottlenecks.items(), key=lambda one: -one[1]))

@@ -26,7 +26,7 @@ GPU_LOOK_SECONDS = 5.0
 class Telemetry:
     """Counts what happens; serves it at `metrics_port` if the settings want that.
 
-    `gpu_busy` is the GPUs' mean utilization over the run, 0..1, None where there is no GPU.
+    `gpu_utilization` is the GPUs' mean utilization over the run, 0..1, None where there is no GPU.
     """
 
     def __init__(self, settings: Settings, notify: Notify) -> None:
@@ -55,7 +55,7 @@ class Telemetry:
         self._server: tuple[WSGIServer, Thread] | None = None
 
     @property
-    def gpu_busy(self) -> float | None:
+    def gpu_utilization(self) -> float | None:
         looks = self._gpu_looks
         return sum(looks) / len(looks) if looks else None
 

@@ -42,7 +42,7 @@ from llm_ocr.pipeline.progress import shown
 from llm_ocr.pipeline.rework import Rework, ReworkPlanner
 from llm_ocr.pipeline.session_log import log_session, new_session_record
 from llm_ocr.pipeline.stage_runner import ShardTask
-from llm_ocr.report.outputs import records_as_written, write_outputs
+from llm_ocr.report.outputs import read_record_counts, write_outputs
 from llm_ocr.report.sessions import read_sessions
 from llm_ocr.report.summary import SUMMARY_PATH, SessionStats, Summary, summarize
 from llm_ocr.settings import Settings
@@ -229,7 +229,7 @@ class Worker:
                 markdown=self._writes_markdown(summary.documents),
             )
         else:
-            summary = summary.with_records(records_as_written(self._store))
+            summary = summary.with_records(read_record_counts(self._store))
         stale = stale_shard_count(self._commit_index, plan, "parse")
         if stale:
             self._notify(Note(f"{counted(stale, 'shard')} with {STALE}"))

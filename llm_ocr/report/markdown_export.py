@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from llm_ocr.models.profile import Task
 from llm_ocr.parsing.figure_data import figure_table, load_figure_data
 from llm_ocr.records import PageStatus
-from llm_ocr.report.record_csv import cell
+from llm_ocr.report.record_csv import format_cell
 from llm_ocr.storage.local_files import atomic_write
 from llm_ocr.tables.schema import Row
 
@@ -84,5 +84,5 @@ def _to_csv(data: str) -> bytes:
     """Data as CSV in which no text is a formula."""
     columns, rows = figure_table(load_figure_data(data))
     sink = io.StringIO()
-    csv.writer(sink).writerows([cell(value) for value in row] for row in (columns, *rows))
+    csv.writer(sink).writerows([format_cell(value) for value in row] for row in (columns, *rows))
     return sink.getvalue().encode()

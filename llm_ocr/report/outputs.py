@@ -1,4 +1,4 @@
-"""The files beside the tables that people open: Markdown, viewer, summary."""
+"""Write the files for people: Markdown, records, viewer, dataset card and summary."""
 
 import json
 import tempfile
@@ -28,7 +28,7 @@ from llm_ocr.tables.read import read_table
 from llm_ocr.tables.schema import Row
 
 VIEWER_PATH = "index.html"
-FILES_AT_ONCE = 64
+BATCH_FILES = 64
 
 
 def write_outputs(
@@ -40,38 +40,38 @@ def write_outputs(
     markdown: bool = True,
 ) -> Summary:
     """Write `markdown/`, `records/`, `index.html`, `README.md` and, last, `summary.json` from the
-    run's tables; the summary as it was written, with the records counted.
+    run's tables. Returns the summary as written, with the counts of records.
 
     `planned_with` are the settings in the run's plan.
     """
     try:
         if markdown:
-            figures = _InStep(read_table(store, "figures"), "doc_id")
+            figures = _GroupedRows(read_table(store, "figures"), "doc_id")
             with _markdown(store) as write:
                 files_of: RowsOf = figures.of
                 if Task.DATA in summary.tasks:
                     described = read_table(store, "descriptions", DATA_COLUMNS)
-                    files_of = with_data_files(figures.of, _InStep(described, "doc_id").of)
+                    files_of = with_data_files(figures.of, _GroupedRows(described, "doc_id").of)
                 export_markdown(read_table(store, "documents"), files_of, write)
         summary = summary.with_records(write_records(store))
         if viewer_pages:
             _put_viewer(store, summary, viewer_pages)
     except OSError as error:
-        # The file, as one among many may be what is wrong.
+        # Name the file: one of many may be the problem.
         place = error.filename2 or error.filename or store.uri
         raise StorageError(
             f"{place}: {error.strerror or error}; the tables are complete, so run the same "
-            "command again when that is mended"
+            "command again when that is fixed"
         ) from error
     write_card(store, summary, planned_with)
     store.put(SUMMARY_PATH, json.dumps(summary.as_dict(), indent=2).encode())
     return summary
 
 
-def records_as_written(store: Store) -> RecordCounts:
-    """The records' account in the `summary.json` that stands."""
-    standing = json.loads(store.get(SUMMARY_PATH))
-    return RecordCounts(**standing.get("records", {}))
+def read_record_counts(store: Store) -> RecordCounts:
+    """The counts of records in the existing `summary.json`."""
+    existing = json.loads(store.get(SUMMARY_PATH))
+    return RecordCounts(**existing.get("records", {}))
 
 
 @contextmanager
@@ -79,19 +79,19 @@ def _markdown(store: Store) -> Iterator[Write]:
     if store.folder is not None:
         yield export_into(store.folder / "markdown")
         return
-    held: dict[str, bytes | Path] = {}
+    pending: dict[str, bytes | Path] = {}
 
     def put() -> None:
-        store.put_many(held, "Markdown of documents")
-        held.clear()
+        store.put_many(pending, "Markdown of documents")
+        pending.clear()
 
     def write(path: PurePath, content: bytes) -> None:
-        held[f"markdown/{path.as_posix()}"] = content
-        if len(held) == FILES_AT_ONCE:
+        pending[f"markdown/{path.as_posix()}"] = content
+        if len(pending) == BATCH_FILES:
             put()
 
     yield write
-    if held:
+    if pending:
         put()
 
 
@@ -107,10 +107,10 @@ def _put_viewer(store: Store, summary: Summary, limit: int) -> None:
 
 def _write_viewer(store: Store, summary: Summary, limit: int, path: Path) -> None:
     chosen = _pages_to_show(store, limit)
-    figures = _InStep(_of_pages(store, "figures", chosen), "page_id")
-    descriptions = _InStep(_of_pages(store, "descriptions", chosen), "page_id")
+    figures = _GroupedRows(_of_pages(store, "figures", chosen), "page_id")
+    descriptions = _GroupedRows(_of_pages(store, "descriptions", chosen), "page_id")
     pages = _of_pages(store, "pages", chosen)
-    records = _InStep(_records_of(store, chosen), "doc_id")
+    records = _GroupedRows(_records_of(store, chosen), "doc_id")
     write_viewer(
         *(pages, figures.of, descriptions.of, summary.as_dict(), path),
         records_of=records.of,
@@ -119,7 +119,7 @@ def _write_viewer(store: Store, summary: Summary, limit: int, path: Path) -> Non
 
 
 def _pages_to_show(store: Store, limit: int) -> Collection[str]:
-    """At most `limit` page ids: those with problems, then the first ones."""
+    """At most `limit` page ids: pages with problems, then the first pages."""
     fine: list[str] = []
     problems: list[str] = []
     for row in read_table(store, "pages", ["page_id", "status", "flaw"]):
@@ -135,13 +135,13 @@ def _of_pages(store: Store, table: str, page_ids: Collection[str]) -> Iterator[R
 
 
 def _records_of(store: Store, page_ids: Collection[str]) -> Iterator[Row]:
-    """The records of pages, and those of the documents that they are of."""
+    """The records of pages and of their documents."""
     documents = {page_id.partition("/")[0] for page_id in page_ids}
     return read_table(store, "records", only=("record_id", documents.union(page_ids)))
 
 
-class _InStep:
-    """Rows of a table read once, handed out by `key` to one who asks in the table's order."""
+class _GroupedRows:
+    """Rows of a table grouped by `key`, read once: keys must be requested in the table's order."""
 
     def __init__(self, rows: Iterator[Row], key: str) -> None:
         self._rows, self._key = rows, key

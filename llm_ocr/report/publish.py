@@ -1,8 +1,9 @@
-"""A finished run's outputs brought to a dataset repository on the Hub, in few commits.
+"""Publish a finished run's outputs to a dataset repository on the Hub, in few commits.
 
-What is large is uploaded first, which nobody sees; commits then name it. Each is made on top of the
-commit that was looked at, so that of two who publish at once one starts over, and finds done what
-the other did. The summary comes last: a repository that has the run's summary has all of it.
+Large files are uploaded first, which is not visible; commits then reference them. Each commit is
+made on top of the commit that was inspected, so that of two concurrent publishers one starts over,
+and skips what the other has done. The summary is committed last: a repository with the run's
+summary is complete.
 """
 
 import json
@@ -23,95 +24,95 @@ from llm_ocr.storage.store import StorageError, Store, StoredObject
 from llm_ocr.tables.data_files import TABLE_FILE, published_ranges, shard_span
 from llm_ocr.tables.schema import SCHEMAS
 
-# The largest commit, and what is uploaded at a time.
+# The limits of a commit, and of a batch of uploads.
 COMMIT_FILES = 500
 UPLOAD_FILES, UPLOAD_BYTES = 64, 1 << 30
 ATTEMPTS, LONGEST_PAUSE = 20, 8.0
 CHUNK = 8 << 20
-# Beside the tables, in this order; what of them there is.
+# The files besides the tables, in the order of publishing.
 FILES = (CARD_PATH, VIEWER_PATH, SUMMARY_PATH)
-# In the run's own place: each table file as it was when published, and its ids in the repository.
+# In the run's own store: the published version of each table file, and its ids in the repository.
 RECORD_PATH = "published.json"
 
 Say = Callable[[str], object]
 
 
 def publish_run(repository: HubDatasetStore, run: Store, say: Say) -> None:
-    """Make the repository hold what people open of a finished run, and no older tables of it.
+    """Publish the outputs of a finished run, and delete older versions of its tables.
 
-    Goes on where an earlier attempt stopped. Raises StorageError.
+    Resumes an interrupted attempt. Raises StorageError.
     """
     for attempt in range(ATTEMPTS):
         try:
             publication = _Publication(repository, run)
             if not publication.is_done():
                 say(f"publishing to {repository.uri}")
-                publication.do()
+                publication.publish()
             return
         except (CommitConflictError, FileNotFoundError):
-            # Another publishes it too, or is writing the outputs anew.
+            # Another process publishes it, too, or is writing the outputs again.
             time.sleep(min(LONGEST_PAUSE, 0.1 * 2**attempt))
     raise StorageError(
-        f"{repository.uri}: others keep writing to it or to the run in {run.uri}; run the same "
-        "command again later"
+        f"{repository.uri}: other processes keep writing to it or to the run in {run.uri}; run the "
+        "same command again later"
     )
 
 
 def holds_tables(repository: Store) -> bool:
-    """Whether there is a part of a table that a run wrote."""
+    """Whether the repository has table files of a run."""
     return any(_is_table_file(one.path) for one in repository.list("data"))
 
 
 class _Publication:
-    """One attempt, on top of one commit."""
+    """One attempt to publish, on top of one commit."""
 
     def __init__(self, repository: HubDatasetStore, run: Store) -> None:
         self._repository, self._run = repository, run
         self._parent = repository.head_commit()
-        self._theirs = _files(repository.at_commit(self._parent).list(""))
-        self._ours = _files(_outputs(run))
-        if CARD_PATH in self._theirs and not is_generated(self._card_there()):
-            self._ours.pop(CARD_PATH, None)
+        self._published = _files(repository.at_commit(self._parent).list(""))
+        self._local = _files(_outputs(run))
+        if CARD_PATH in self._published and not is_generated(self._published_card()):
+            self._local.pop(CARD_PATH, None)
         self._record = _read_record(run)
         self._operations: list[Operation] = []
 
     def is_done(self) -> bool:
-        """Whether the run's last file is there, which is written after all others, and its tables.
+        """Whether the summary, which is published last, and the tables are up to date.
 
         Raises FileNotFoundError while the run has no summary.
         """
         ids = possible_versions(self._run.get(SUMMARY_PATH))
-        return self._summary_there() in ids and _tables(self._ours) == _tables(self._theirs)
+        return self._published_summary() in ids and _tables(self._local) == _tables(self._published)
 
-    def do(self) -> None:
-        if len(self._ours) > COMMIT_FILES and self._summary_there() is not None:
-            # Until the last commit, the repository is not what its summary says.
-            del self._theirs[SUMMARY_PATH]
+    def publish(self) -> None:
+        if len(self._local) > COMMIT_FILES and self._published_summary() is not None:
+            # Until the last commit, the repository doesn't match its summary.
+            del self._published[SUMMARY_PATH]
             self._operations.append(self._repository.deletion(SUMMARY_PATH))
-        tables = sorted(_tables(self._ours), key=shard_span)
-        others = sorted(self._ours.keys() - {*tables, *FILES})
-        files = [path for path in FILES if path in self._ours]
-        stale = sorted(_tables(self._theirs) - _tables(self._ours))
+        tables = sorted(_tables(self._local), key=shard_span)
+        others = sorted(self._local.keys() - {*tables, *FILES})
+        files = [path for path in FILES if path in self._local]
+        stale = sorted(_tables(self._published) - _tables(self._local))
         with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
             uploaded = self._uploaded(tables, Path(folder))
             deleted = map(self._repository.deletion, stale)
-            for replaced in _of_same_shards([*uploaded, *deleted]):
+            for replaced in _group_by_shards([*uploaded, *deleted]):
                 self._add(replaced)
             for addition in self._uploaded([*others, *files], Path(folder)):
                 self._add([addition])
             self._commit()
         self._verify()
 
-    def _card_there(self) -> str:
+    def _published_card(self) -> str:
         return self._repository.at_commit(self._parent).get(CARD_PATH).decode(errors="replace")
 
-    def _summary_there(self) -> str | None:
-        found = self._theirs.get(SUMMARY_PATH)
+    def _published_summary(self) -> str | None:
+        found = self._published.get(SUMMARY_PATH)
         return None if found is None else found.version
 
     def _uploaded(self, paths: Iterable[str], folder: Path) -> Iterator[Addition]:
-        """What is to be added: files that the repository hasn't, or has with other content."""
-        changed = (self._ours[path] for path in paths if not self._was_published(path))
+        """Upload files that are new or changed, and return the additions."""
+        changed = (self._local[path] for path in paths if not self._was_published(path))
         for batch in _batches(changed):
             additions = [*filter(None, (self._addition(one, folder) for one in batch))]
             self._repository.preupload(additions)
@@ -119,8 +120,8 @@ class _Publication:
 
     def _was_published(self, path: str) -> bool:
         version, *ids = self._record.get(path, [""])
-        there = self._theirs.get(path)
-        return version == self._ours[path].version and there is not None and there.version in ids
+        there = self._published.get(path)
+        return version == self._local[path].version and there is not None and there.version in ids
 
     def _addition(self, one: StoredObject, folder: Path) -> Addition | None:
         copy = folder / uuid.uuid4().hex
@@ -129,14 +130,14 @@ class _Publication:
         ids = possible_versions(copy)
         if _is_table_file(one.path):
             self._record[one.path] = [one.version, *sorted(ids)]
-        there = self._theirs.get(one.path)
+        there = self._published.get(one.path)
         if there is not None and there.version in ids:
             copy.unlink()
             return None
         return self._repository.addition(one.path, copy)
 
     def _add(self, operations: Sequence[Operation]) -> None:
-        """Put what belongs together into one commit: this one, or the next if it grew too large."""
+        """Add operations to the current commit, or to a new one if they don't all fit."""
         if self._operations and len(self._operations) + len(operations) > COMMIT_FILES:
             self._commit()
         self._operations += operations
@@ -159,10 +160,10 @@ class _Publication:
 
     def _verify(self) -> None:
         there = _files(self._repository.at_commit(self._parent).list(""))
-        if _tables(there) != _tables(self._ours) or SUMMARY_PATH not in there:
+        if _tables(there) != _tables(self._local) or SUMMARY_PATH not in there:
             raise StorageError(
-                f"{self._repository.uri}: after publishing it doesn't hold what it should; run the "
-                "same command again, and report this if it stays so"
+                f"{self._repository.uri}: some files are missing after publishing; run the same "
+                "command again, and report this if the error persists"
             )
 
 
@@ -189,28 +190,28 @@ def _is_table_file(path: str) -> bool:
     return TABLE_FILE.fullmatch(path) is not None
 
 
-def _of_same_shards(operations: Iterable[Operation]) -> list[list[Operation]]:
-    """Operations on tables' files, those together that have shards in common."""
-    found: list[list[Operation]] = []
+def _group_by_shards(operations: Iterable[Operation]) -> list[list[Operation]]:
+    """Group operations on table files that have shards in common."""
+    groups: list[list[Operation]] = []
     end = ""
     for one in sorted(operations, key=lambda one: shard_span(one.path_in_repo)):
         first, last = shard_span(one.path_in_repo)
-        if not found or first > end:
-            found.append([])
-        found[-1].append(one)
+        if not groups or first > end:
+            groups.append([])
+        groups[-1].append(one)
         end = max(end, last)
-    return found
+    return groups
 
 
 def _batches(files: Iterable[StoredObject]) -> Iterator[list[StoredObject]]:
-    held: list[StoredObject] = []
+    batch: list[StoredObject] = []
     for one in files:
-        held.append(one)
-        if len(held) == UPLOAD_FILES or sum(file.size for file in held) >= UPLOAD_BYTES:
-            yield held
-            held = []
-    if held:
-        yield held
+        batch.append(one)
+        if len(batch) == UPLOAD_FILES or sum(file.size for file in batch) >= UPLOAD_BYTES:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 def _read_record(run: Store) -> dict[str, list[str]]:

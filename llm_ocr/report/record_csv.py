@@ -1,7 +1,7 @@
-"""Records as CSV files: one of the records, one of each list of objects in them, one of the errors.
+"""Write records as CSV files: one of records, one for each list of objects in them, one of errors.
 
-The values are what documents say, and programs for spreadsheets take a text that begins with `=`
-for a formula: such a text gets an apostrophe in front.
+Values come from untrusted documents, and spreadsheets take text that begins with `=` for a formula:
+such text is prefixed with an apostrophe.
 """
 
 import csv
@@ -19,7 +19,7 @@ from llm_ocr.report.record_types import as_json, encodable
 
 RECORDS, ERRORS = "records", "errors"
 KEYS = ("source_uri", "record_id")
-# What OWASP names, https://owasp.org/www-community/attacks/CSV_Injection, and their wide forms.
+# What OWASP lists, https://owasp.org/www-community/attacks/CSV_Injection, and full-width forms.
 _FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?%?")
 
@@ -27,17 +27,17 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class _List:
-    """A list of objects: where it stands in the one around it, and what becomes of its objects."""
+class _ObjectList:
+    """A list of objects: its path in the enclosing object, its file, its columns and its lists."""
 
     path: tuple[str, ...]
     file: str
     leaves: tuple[tuple[str, ...], ...]
-    lists: tuple["_List", ...]
+    lists: tuple["_ObjectList", ...]
 
 
-def cell(value: object) -> str:
-    """A value as the text of a cell: nothing for null, JSON for lists and objects."""
+def format_cell(value: object) -> str:
+    """The text of a cell: empty for null, JSON for lists and objects."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -48,10 +48,10 @@ def cell(value: object) -> str:
 
 
 class CsvFiles:
-    """The files in `folder` for records of a type, open until the block ends.
+    """The CSV files in `folder` for records of a type, open until the block ends.
 
-    `own` are the columns of a record beside its fields, the first ones; `names` are those that
-    fields stand by, where they differ from their own.
+    `own` has the columns of a record before those of its fields; `names` maps fields to columns
+    whose name differs.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class CsvFiles:
         self._files.close()
 
     def write(self, own: Row, fields: Row, errors: Sequence[FieldError]) -> None:
-        """A record, with its lists and errors. `own` has the values of its own columns."""
+        """Write a record with its lists and errors. `own` has the values of its own columns."""
         leaves = (_at(fields, leaf) for leaf in self._whole.leaves)
         self._put(RECORDS, [*(own[name] for name in self._own), *leaves])
         key = [own[name] for name in KEYS]
@@ -87,7 +87,7 @@ class CsvFiles:
             self._put(ERRORS, [*key, error.path, error.value, error.reason])
         self._write_lists(self._whole, key, fields)
 
-    def _write_lists(self, above: _List, key: Sequence[object], fields: Row) -> None:
+    def _write_lists(self, above: _ObjectList, key: Sequence[object], fields: Row) -> None:
         for one in above.lists:
             found = _at(fields, one.path)
             for number, inside in enumerate(found if isinstance(found, list) else (), 1):
@@ -107,7 +107,7 @@ class CsvFiles:
         self._put(name, columns)
 
     def _put(self, name: str, values: Sequence[object]) -> None:
-        self._writers[name].writerow([cell(value) for value in values])
+        self._writers[name].writerow([format_cell(value) for value in values])
 
 
 def _list_of(
@@ -116,17 +116,19 @@ def _list_of(
     file: str,
     taken: set[str],
     above: tuple[str, ...],
-) -> _List:
-    """What becomes of objects of a type; `above` is the way to the list that they are in."""
+) -> _ObjectList:
+    """The columns and lists of objects of a type; `above` is the path of their own list."""
     leaves: list[tuple[str, ...]] = []
-    lists: list[_List] = []
+    lists: list[_ObjectList] = []
     for leaf, found in _leaves(kind, ()):
         if pa.types.is_list(found) and pa.types.is_struct(found.value_type):
-            way = (*above, *leaf)
-            lists.append(_list_of(found.value_type, leaf, _file(way, taken), taken, way))
+            full_path = (*above, *leaf)
+            lists.append(
+                _list_of(found.value_type, leaf, _file(full_path, taken), taken, full_path)
+            )
         else:
             leaves.append(leaf)
-    return _List(path, file, tuple(leaves), tuple(lists))
+    return _ObjectList(path, file, tuple(leaves), tuple(lists))
 
 
 def _leaves(
@@ -139,9 +141,9 @@ def _leaves(
         yield from _leaves(field.type, (*path, field.name))
 
 
-def _file(way: Sequence[str], taken: set[str]) -> str:
-    """A name for the file of a list, that no other has, on disks without capitals too."""
-    name = re.sub(r"[^\w.-]", "_", ".".join(way)).strip(".")[:100] or "list"
+def _file(full_path: Sequence[str], taken: set[str]) -> str:
+    """A unique name for the file of a list, also on case-insensitive disks."""
+    name = re.sub(r"[^\w.-]", "_", ".".join(full_path)).strip(".")[:100] or "list"
     number = 1
     free = name
     while free.casefold() in taken:
@@ -151,8 +153,10 @@ def _file(way: Sequence[str], taken: set[str]) -> str:
     return free
 
 
-def _lists(whole: _List, above: tuple[str, ...]) -> Iterator[tuple[_List, tuple[str, ...]]]:
-    """Every list, with the columns that number its rows and those of the lists around it."""
+def _lists(
+    whole: _ObjectList, above: tuple[str, ...]
+) -> Iterator[tuple[_ObjectList, tuple[str, ...]]]:
+    """Every list, with the columns of its row numbers and those of enclosing lists."""
     for one in whole.lists:
         numbers = (*above, "row") if not above else (*above, f"row_{len(above) + 1}")
         yield one, numbers

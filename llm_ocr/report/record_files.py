@@ -1,7 +1,7 @@
-"""The records of a run as files: JSON lines, CSV, and Parquet with the types of the schema.
+"""Write the records of a run as files: JSON Lines, CSV, and Parquet with the types of the schema.
 
     records/records.jsonl      all of each record
-    records/records.parquet    a column a field, of the field's type
+    records/records.parquet    one column per field, of the field's type
     records/records.csv        a column a field, nested ones with dots; beside it errors.csv and
                                a file for each list of objects
     records/schema.json        the JSON schema
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from llm_ocr.parsing.schema import FieldError
 from llm_ocr.report.record_counts import RecordCounter, RecordCounts
 from llm_ocr.report.record_csv import CsvFiles
-from llm_ocr.report.record_types import Json, arrow_type, as_json, encodable, fitted
+from llm_ocr.report.record_types import Json, arrow_type, as_json, convert_value, encodable
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.read import read_table
 from llm_ocr.tables.schema import ERRORS, Row
@@ -33,7 +33,7 @@ FOLDER = "records"
 # A row group of the Parquet file, whichever comes first.
 GROUP_ROWS, GROUP_CHARACTERS = 1024, 16 << 20
 
-_FIRST = {
+_LEADING_COLUMNS = {
     "source_uri": pa.string(),
     "name": pa.string(),
     "record_id": pa.string(),
@@ -42,31 +42,31 @@ _FIRST = {
     "status": pa.string(),
     "error": pa.string(),
 }
-_LAST = {"errors": ERRORS, "unverified": pa.list_(pa.string())}
+_TRAILING_COLUMNS = {"errors": ERRORS, "unverified": pa.list_(pa.string())}
 # The one field of records whose schema is not known.
-_UNKNOWN: Json = {"type": "object", "properties": {"fields": {}}}
+_UNKNOWN_SCHEMA: Json = {"type": "object", "properties": {"fields": {}}}
 
 
 def write_records(store: Store) -> RecordCounts:
-    """Write the files of the run's records, if it has any, in place of earlier ones."""
+    """Write the files of the run's records, if it has any, replacing earlier ones."""
     first = next(read_table(store, "records", ["schema_hash"]), None)
     if first is None:
         return RecordCounts()
     json_schema = load_user_schema(store, first["schema_hash"])
     try:
-        return _put(store, json_schema, _of_one_schema(store, first["schema_hash"]))
-    except _SeveralSchemasError:
+        return _put(store, json_schema, _rows_of_schema(store, first["schema_hash"]))
+    except _MixedSchemasError:
         return _put(store, None, read_table(store, "records"))
 
 
-class _SeveralSchemasError(Exception):
-    """Records of several schemas, which no one type fits."""
+class _MixedSchemasError(Exception):
+    """Records of several schemas, which have no common type."""
 
 
-def _of_one_schema(store: Store, schema_hash: str) -> Iterator[Row]:
+def _rows_of_schema(store: Store, schema_hash: str) -> Iterator[Row]:
     for row in read_table(store, "records"):
         if row["schema_hash"] != schema_hash:
-            raise _SeveralSchemasError
+            raise _MixedSchemasError
         yield row
 
 
@@ -87,7 +87,7 @@ def _put(store: Store, json_schema: Json | None, rows: Iterator[Row]) -> RecordC
 
 @dataclass(frozen=True)
 class _Record:
-    """A row with its fields read, as all files need it."""
+    """A row with its fields parsed, as all files need it."""
 
     row: Row
     fields: Any
@@ -107,25 +107,25 @@ class _Record:
 
     @property
     def own(self) -> dict[str, object]:
-        values = {name: self.row.get(name) for name in _FIRST}
+        values = {name: self.row.get(name) for name in _LEADING_COLUMNS}
         return {**values, "page_number": self.page_number}
 
 
 def _write(folder: Path, json_schema: Json | None, rows: Iterator[Row]) -> RecordCounts:
-    kind = arrow_type(json_schema or _UNKNOWN)
+    kind = arrow_type(json_schema or _UNKNOWN_SCHEMA)
     is_known = json_schema is not None and pa.types.is_struct(kind)
     if not is_known:
-        kind = arrow_type(_UNKNOWN)
-    names = _names(kind) if is_known else {}
-    own = [*_FIRST, *_LAST]
+        kind = arrow_type(_UNKNOWN_SCHEMA)
+    names = _column_names(kind) if is_known else {}
+    own = [*_LEADING_COLUMNS, *_TRAILING_COLUMNS]
     tally = RecordCounter()
     with ExitStack() as files:
         lines = files.enter_context((folder / "records.jsonl").open("w", encoding="utf-8"))
         tables = files.enter_context(CsvFiles(folder, kind, own, names))
-        typed = files.enter_context(_Typed(folder / "records.parquet", kind, names))
+        typed = files.enter_context(_TypedWriter(folder / "records.parquet", kind, names))
         for row in rows:
-            record = _read(row, kind, is_known)
-            lines.write(as_json(_line(record)) + "\n")
+            record = _parse_record(row, kind, is_known)
+            lines.write(as_json(_to_json(record)) + "\n")
             errors = record.errors + record.misfits
             counted = {"errors": len(errors), "unverified": len(record.unverified)}
             fields = record.fields if is_known else {"fields": record.fields}
@@ -135,9 +135,9 @@ def _write(folder: Path, json_schema: Json | None, rows: Iterator[Row]) -> Recor
     return tally.counts
 
 
-def _names(kind: pa.StructType) -> dict[str, str]:
-    """Fields that are called as a column of ours is; some readers don't tell capitals apart."""
-    ours = {*_FIRST, *_LAST}
+def _column_names(kind: pa.StructType) -> dict[str, str]:
+    """New names for fields that are named like our columns; some readers ignore case."""
+    ours = {*_LEADING_COLUMNS, *_TRAILING_COLUMNS}
     taken = {one.name.casefold() for one in kind}
     names: dict[str, str] = {}
     for one in kind:
@@ -149,18 +149,18 @@ def _names(kind: pa.StructType) -> dict[str, str]:
     return names
 
 
-def _read(row: Row, kind: pa.StructType, is_known: bool) -> _Record:
-    # NaN is no JSON: it stays, as a word.
+def _parse_record(row: Row, kind: pa.StructType, is_known: bool) -> _Record:
+    # NaN is not JSON: it is kept as a string.
     fields = None if row["fields"] is None else json.loads(row["fields"], parse_constant=str)
     misfits: list[FieldError] = []
     within = fields if is_known or fields is None else {"fields": fields}
-    typed = fitted(within, kind, "", misfits)
+    typed = convert_value(within, kind, "", misfits)
     errors = tuple(FieldError(**one) for one in row["errors"] or ())
     return _Record(row, fields, typed if isinstance(typed, dict) else {}, errors, tuple(misfits))
 
 
-def _line(record: _Record) -> dict[str, object]:
-    """All of a record but what it cost; of one that failed, what the model said."""
+def _to_json(record: _Record) -> dict[str, object]:
+    """All of a record but its cost; of a failed one, also the model's answer."""
     row = record.row
     line = {
         **record.own,
@@ -176,22 +176,22 @@ def _evidence(one: Row) -> dict[str, object]:
     corners = [one[corner] for corner in ("x1", "y1", "x2", "y2")]
     box = None if None in corners else corners
     names = ("path", "matched", "confidence", "page_id", "page_number", "quote")
-    # The table's is a float of 32 bits, whose further digits say nothing.
+    # A 32-bit float in the table, whose further digits are noise.
     confidence = None if one["confidence"] is None else round(one["confidence"], 4)
     return {**{name: one[name] for name in names}, "confidence": confidence, "box": box}
 
 
-class _Typed:
-    """The Parquet file, written a row group at a time."""
+class _TypedWriter:
+    """Writes the Parquet file, one row group at a time."""
 
     def __init__(self, path: Path, kind: pa.StructType, names: Mapping[str, str]) -> None:
         fields = [(names.get(one.name, one.name), one.type) for one in kind]
-        self._schema = pa.schema([*_FIRST.items(), *fields, *_LAST.items()])
-        self._path, self._names = path, names
+        self._schema = pa.schema([*_LEADING_COLUMNS.items(), *fields, *_TRAILING_COLUMNS.items()])
+        self._path, self._column_names = path, names
         self._held: list[dict[str, object]] = []
         self._characters = 0
 
-    def __enter__(self) -> "_Typed":
+    def __enter__(self) -> "_TypedWriter":
         self._writer = pq.ParquetWriter(self._path, self._schema, compression="zstd")
         return self
 
@@ -200,7 +200,7 @@ class _Typed:
         self._writer.close()
 
     def write(self, record: _Record) -> None:
-        fields = {self._names.get(name, name): value for name, value in record.typed.items()}
+        fields = {self._column_names.get(name, name): value for name, value in record.typed.items()}
         errors = [asdict(error) for error in record.errors + record.misfits]
         last = {"errors": errors, "unverified": record.unverified}
         self._held.append({**record.own, **fields, **last})

@@ -1,7 +1,7 @@
-"""A JSON schema as Arrow types, and a record's values as these types.
+"""Map a JSON schema to Arrow types, and convert a record's values to them.
 
-What has no type of its own (unions, free objects, recursion, `true`) is a string: text as it is,
-everything else as JSON.
+Schemas without an Arrow type (unions, free objects, recursion, `true`) become strings: text as it
+is, everything else as JSON.
 """
 
 import json
@@ -19,7 +19,7 @@ from llm_ocr.parsing.schema import FieldError
 
 Json = Mapping[str, Any]
 
-# Amounts as they are written: 29 digits before the point, and 9 behind it.
+# Amounts as written: 29 digits before the decimal point, and 9 after it.
 DECIMAL = pa.decimal128(38, 9)
 _DIGITS = Context(prec=DECIMAL.precision)
 _PLAIN = {
@@ -33,8 +33,8 @@ _NO_NUMBERS = ("", "x", "1.2.3", "12.5 EUR", "2024-01-31")
 
 
 def arrow_type(json_schema: Json) -> pa.DataType:
-    """The type of what a JSON schema describes; an object's is a struct. Raises nothing: what
-    can't be told from the schema is a string."""
+    """The Arrow type of a JSON schema; a struct for an object. Never raises: what the schema
+    doesn't define is a string."""
     try:
         return _type(json_schema, json_schema, frozenset())
     except RecursionError:
@@ -42,7 +42,7 @@ def arrow_type(json_schema: Json) -> pa.DataType:
 
 
 def _type(node: object, root: Json, within: frozenset[str]) -> pa.DataType:
-    """`within` are the definitions that this one is a part of: one that has itself in it ends."""
+    """`within` has the definitions around this one, to stop at recursion."""
     if not isinstance(node, Mapping):
         return pa.string()  # `true`, `false`: anything, nothing
     try:
@@ -55,16 +55,16 @@ def _type(node: object, root: Json, within: frozenset[str]) -> pa.DataType:
     within |= refs
     kind = _kind(node)
     if kind:
-        return _of_kind(kind, node, root, within)
+        return _type_of_kind(kind, node, root, within)
     choices = alternatives(node) or _sequence(node.get("allOf"))
     if choices:
         given = [one for one in choices if not is_null(one)]
-        return _of_choices(given, root, within)
-    return _of_values(node)
+        return _type_of_choices(given, root, within)
+    return _type_of_values(node)
 
 
 def _kind(node: Json) -> str:
-    """What a node itself says that its values are; empty where it leaves that to its choices."""
+    """The type that a node declares; empty if only its alternatives do."""
     said = node.get("type")
     kinds = [one for one in ([said] if isinstance(said, str) else _sequence(said)) if one != "null"]
     kind = kinds[0] if len(kinds) == 1 else None
@@ -75,7 +75,7 @@ def _kind(node: Json) -> str:
     return "array" if len(kinds) <= 1 and "items" in node and kind in (None, "array") else ""
 
 
-def _of_kind(kind: str, node: Json, root: Json, within: frozenset[str]) -> pa.DataType:
+def _type_of_kind(kind: str, node: Json, root: Json, within: frozenset[str]) -> pa.DataType:
     if kind == "object":
         names = node["properties"]
         if not all(map(_can_be_column, names)):
@@ -98,14 +98,14 @@ def _can_be_column(name: object) -> bool:
     return isinstance(name, str) and encodable(name) == name
 
 
-def _of_choices(choices: Sequence[object], root: Json, within: frozenset[str]) -> pa.DataType:
+def _type_of_choices(choices: Sequence[object], root: Json, within: frozenset[str]) -> pa.DataType:
     typed = [(one, _type(one, root, within)) for one in choices]
     kinds = {kind for _, kind in typed}
     if len(kinds) == 1:
         return kinds.pop()
     if kinds == {pa.int64(), pa.float64()}:
         return pa.float64()
-    # How pydantic writes a decimal number: a number, or a text, with or without its pattern.
+    # Pydantic's schema of a decimal: a number or a string, with or without a pattern.
     others = [one for one, kind in typed if kind not in (pa.float64(), DECIMAL)]
     return DECIMAL if pa.float64() in kinds and all(map(_is_text, others)) else pa.string()
 
@@ -122,8 +122,8 @@ def _sequence(value: object) -> Sequence[object]:
     return value if isinstance(value, list) else ()
 
 
-def _of_values(schema: Json) -> pa.DataType:
-    """The type of an enum, or of a constant, that says nothing of it."""
+def _type_of_values(schema: Json) -> pa.DataType:
+    """The type of the values of an enum or constant without a declared type."""
     values = _sequence(schema.get("enum")) or [schema.get("const")]
     kinds = {type(value) for value in values if value is not None}
     if kinds == {bool}:
@@ -143,10 +143,10 @@ def _takes_only_numbers(schema: Json) -> bool:
     return all(map(pattern.search, _NUMBERS)) and not any(map(pattern.search, _NO_NUMBERS))
 
 
-def fitted(value: object, kind: pa.DataType, path: str, misfits: list[FieldError]) -> object:
-    """A JSON value as Arrow takes it for a type.
+def convert_value(value: object, kind: pa.DataType, path: str, misfits: list[FieldError]) -> object:
+    """Convert a JSON value for an Arrow type.
 
-    What doesn't fit becomes None and is added to `misfits`: JSON has more values than types have.
+    A value that doesn't fit becomes None and is added to `misfits`.
     """
     if value is None:
         return None
@@ -155,13 +155,18 @@ def fitted(value: object, kind: pa.DataType, path: str, misfits: list[FieldError
         for name in value.keys() - known:
             misfits.append(_misfit(f"{path}.{name}", value[name], "the schema has no such field"))
         return {
-            field.name: fitted(value.get(field.name), field.type, f"{path}.{field.name}", misfits)
+            field.name: convert_value(
+                value.get(field.name), field.type, f"{path}.{field.name}", misfits
+            )
             for field in kind
         }
     if pa.types.is_list(kind) and isinstance(value, list):
-        return [fitted(one, kind.value_type, f"{path}.{k}", misfits) for k, one in enumerate(value)]
+        return [
+            convert_value(one, kind.value_type, f"{path}.{k}", misfits)
+            for k, one in enumerate(value)
+        ]
     try:
-        return _READ[str(kind)](value)
+        return _CONVERTERS[str(kind)](value)
     except (KeyError, ValueError, TypeError, OverflowError, InvalidOperation):
         misfits.append(_misfit(path, value, f"doesn't fit into a column of type {kind}"))
         return None
@@ -176,7 +181,7 @@ def as_json(value: object) -> str:
 
 
 def encodable(text: str) -> str:
-    """Text without halves of characters, which JSON can escape and no file can hold."""
+    """Text without unpaired surrogates, which JSON can escape but UTF-8 can't encode."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -201,7 +206,7 @@ def _number(value: object) -> float:
 
 
 def _decimal(value: object) -> Decimal:
-    # As it is written: 0.1 is a tenth.
+    # As written: 0.1 is exactly a tenth.
     number = Decimal(str(_numeric(value)))
     if (fit := _DIGITS.quantize(number, Decimal(1).scaleb(-DECIMAL.scale))) != number:
         raise ValueError
@@ -214,7 +219,7 @@ def _numeric(value: object) -> int | float | str:
     return value
 
 
-def _truth(value: object) -> bool:
+def _boolean(value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError
     return value
@@ -226,11 +231,11 @@ def _date(value: object) -> date:
     return date.fromisoformat(value)
 
 
-_READ: Mapping[str, Callable[[object], object]] = {
+_CONVERTERS: Mapping[str, Callable[[object], object]] = {
     str(pa.string()): _text,
     str(pa.int64()): _integer,
     str(pa.float64()): _number,
     str(DECIMAL): _decimal,
-    str(pa.bool_()): _truth,
+    str(pa.bool_()): _boolean,
     str(pa.date32()): _date,
 }

@@ -1,6 +1,7 @@
-"""What each process that worked on a run was told, and what it took: `sessions/NAME.json`.
+"""Log sessions: the command of each process that worked on a run, and its costs, in
+`sessions/NAME.json`.
 
-Written when it begins and again when it ends, so that one that was killed leaves its command.
+Written when a session starts and again when it ends, so that a killed one leaves its command.
 """
 
 import json
@@ -16,12 +17,12 @@ FOLDER = "sessions"
 
 @dataclass(frozen=True)
 class SessionLog:
-    """One process's part in a run.
+    """The log of one process's part in a run.
 
-    `started` is UTC in ISO 8601; `command` has no secrets; `readers` say by stage who was asked
-    and how. `seconds` is None while it runs, and if it was killed; `pages` are those that it read.
-    `price_per_hour` is in US dollars. It was `worker` (from 0) of `workers`. `held_back` is the
-    share of its time in which each thing was what it waited for.
+    `started` is UTC in ISO 8601; `command` has no secrets; `readers` has the model, prompt and
+    sampling of each stage. `seconds` is None while the session runs, and if it was killed; `pages`
+    counts the pages it read. `price_per_hour` is in US dollars. The process was `worker` (from 0)
+    of `workers`. `bottlenecks` has the share of the time in which each resource limited the speed.
     """
 
     started: str
@@ -36,18 +37,18 @@ class SessionLog:
     pages: int = 0
     worker: int = 0
     workers: int = 1
-    held_back: Mapping[str, float] = field(default_factory=dict)
+    bottlenecks: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def cost(self) -> float | None:
-        """US dollars, or None if the price or the time isn't known."""
+        """The cost in US dollars; None if the price or the duration is not known."""
         if self.price_per_hour is None or self.seconds is None:
             return None
         return self.price_per_hour * self.seconds / 3600
 
 
-def write_session(store: Store, name: str, record: SessionLog) -> None:
-    store.put(f"{FOLDER}/{name}.json", json.dumps(asdict(record), indent=2).encode())
+def write_session(store: Store, name: str, log: SessionLog) -> None:
+    store.put(f"{FOLDER}/{name}.json", json.dumps(asdict(log), indent=2).encode())
 
 
 def delete_session(store: Store, name: str) -> None:
@@ -55,17 +56,17 @@ def delete_session(store: Store, name: str) -> None:
 
 
 def read_sessions(store: Store) -> list[SessionLog]:
-    """All sessions of a run, the first one first."""
-    paths = [thing.path for thing in store.list(FOLDER) if thing.path.endswith(".json")]
-    records: list[SessionLog] = []
+    """The logs of all sessions of a run, in order."""
+    paths = [file.path for file in store.list(FOLDER) if file.path.endswith(".json")]
+    logs: list[SessionLog] = []
     for path in paths:
-        # One that found nothing to do takes its record back.
+        # A session that found nothing to do deletes its log.
         with suppress(FileNotFoundError):
-            records.append(SessionLog(**json.loads(store.get(path))))
-    return sorted(records, key=lambda record: record.started)
+            logs.append(SessionLog(**json.loads(store.get(path))))
+    return sorted(logs, key=lambda log: log.started)
 
 
 def total_cost(sessions: Sequence[SessionLog]) -> float | None:
-    """US dollars of the sessions whose cost is known; None if it is of none."""
+    """The cost in US dollars of the sessions whose cost is known; None if there are none."""
     costs = [session.cost for session in sessions if session.cost is not None]
     return sum(costs) if costs else None

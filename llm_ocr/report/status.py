@@ -1,4 +1,4 @@
-"""Where a run stands, from its store alone: also while it runs, and after it died.
+"""Read the status of a run from its store, also while it runs or after it died.
 
 A bounded number of reads, however large the run is: listings, the index of commits, and at most
 MOST_READS of the commits and parts that are not in it yet.
@@ -27,18 +27,18 @@ from llm_ocr.tables.data_files import published_ranges
 from llm_ocr.tables.plan import Plan, read_plan
 
 STAGES = ("extract", "describe", "assemble", "parse")
-# Told only where it was begun.
+# Shown only if it was started.
 ON_DEMAND = ("parse",)
 MOST_READS = 1_000
-# A shard of which nothing was staged for so long is stalled: parts come every minute, or after a
-# page that took long.
+# A shard without a new part for so long is stalled: parts are staged every minute, or after a page
+# that took longer.
 STALLED_SECONDS = 300.0
-# What speed is measured over.
+# The time over which speed is measured.
 WINDOW_SECONDS = 1_800.0
 
 
 class NoRunError(Exception):
-    """There is no run where one was to be looked at or gone on with."""
+    """There is no run to inspect or resume."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class RunStatus:
 
 @dataclass(frozen=True)
 class _Staged:
-    """A part of a shard that is not committed, and when it was staged."""
+    """A staged part of a shard that is not committed, and when it was staged."""
 
     shard: str
     at: float
@@ -131,7 +131,7 @@ def _run_of(out: str, staging: str | None) -> tuple[Store, Plan | None]:
     except StorageError:
         if not is_repository(out):
             raise
-        # A bucket that was deleted when the run was done, or isn't shown to whoever reads.
+        # A bucket that was deleted after the run, or that the reader may not access.
         return store, None
 
 
@@ -141,7 +141,7 @@ def _published_status(out: str) -> RunStatus:
         summary = json.loads(store.get(SUMMARY_PATH))
     except FileNotFoundError as error:
         raise NoRunError(
-            f"{out} holds no finished run, and none is under way beside it; give its --staging, or "
+            f"{out} holds no finished run, and none is in progress; give its --staging, or "
             f"start one with `llm-ocr run INPUT --out {out}`"
         ) from error
     statuses = {key: count for key, count in summary["pages_by_status"].items() if count}
@@ -172,7 +172,7 @@ def _published_status(out: str) -> RunStatus:
 
 
 def _staged(store: Store, commit_index: CommitIndex, stage: str) -> list[_Staged]:
-    """The parts of shards that are not committed yet, or are being done again."""
+    """The staged parts of shards that are not committed, or are being reprocessed."""
     committed = commit_index.committed(stage)
     found: list[tuple[str, StoredObject]] = []
     for thing in store.list(f"_staging/{stage}"):
@@ -194,7 +194,7 @@ def _part(store: Store, path: str) -> StagedPart | None:
     try:
         return read_staged_part(store, path)
     except FileNotFoundError:
-        # Its shard was committed just now.
+        # Its shard has just been committed.
         return None
 
 
@@ -227,7 +227,7 @@ def _stage(commit_index: CommitIndex, stage: str, staged: list[_Staged], now: fl
 
 
 def _speed(commit_index: CommitIndex, staged: Iterable[_Staged], now: float) -> float | None:
-    """Pages a second, from when commits and parts were written; None where nothing moves."""
+    """Pages per second, from the times of commits and parts; None if there is no progress."""
     moments = [(part.at, part.counts.items) for part in staged]
     for shard, entry in commit_index.entries("extract").items():
         if entry.generation == 0:
@@ -235,7 +235,7 @@ def _speed(commit_index: CommitIndex, staged: Iterable[_Staged], now: float) -> 
     lately = sorted(one for one in moments if one[0] > now - WINDOW_SECONDS)
     if len(lately) < 2 or lately[-1][0] < now - STALLED_SECONDS:
         return None
-    # What the first one finished was done before it was written.
+    # The pages of the first one were read before the interval begins.
     seconds = lately[-1][0] - lately[0][0]
     pages = sum(items for _, items in lately[1:])
     return pages / seconds if seconds > 0 and pages else None
@@ -248,7 +248,7 @@ def _pages_left(commit_index: CommitIndex, staged: Iterable[_Staged], plan: Plan
 
 
 def render_status(status: RunStatus) -> Group:
-    """The printed form."""
+    """The status as it is printed."""
     table = Table(box=None, pad_edge=False)
     for column in ("stage", "shards", "committed", "staged", "by status"):
         table.add_column(column, justify="left" if column in ("stage", "by status") else "right")
@@ -262,41 +262,41 @@ def render_status(status: RunStatus) -> Group:
         f"{counted(status.documents, 'document')}, about "
         f"{counted(status.expected_pages, 'page')} in {status.out}"
     )
-    copies = (
-        [f"copies of others: {counted(status.duplicates, 'document')}"] if status.duplicates else []
-    )
+    copies = [f"duplicates: {counted(status.duplicates, 'document')}"] if status.duplicates else []
     return Group(head, table, *copies, *_remarks(status))
 
 
 def _by_status(stage: StageStatus) -> str:
-    """By task too, where there are others than to describe."""
+    """By task too, if there are tasks other than describe."""
     if set(stage.tasks) <= {"describe"}:
         return format_statuses(stage.statuses)
     return "; ".join(f"{task}: {format_statuses(found)}" for task, found in stage.tasks.items())
 
 
 def _remarks(status: RunStatus) -> list[str]:
-    said: list[str] = []
+    remarks: list[str] = []
     for name, stage in status.stages.items():
         for count, what in (
-            (stage.shards_running, "under way"),
+            (stage.shards_running, "running"),
             (
                 stage.shards_stalled,
-                f"stalled: nothing was staged for {STALLED_SECONDS / 60:.0f} min",
+                f"stalled: no progress for {STALLED_SECONDS / 60:.0f} min",
             ),
-            (stage.shards_outdated, "to be done again: an earlier stage moved on"),
-            (stage.shards_uncounted, "committed, but not counted here"),
+            (stage.shards_outdated, "outdated: an earlier stage has changed"),
+            (stage.shards_uncounted, "committed, but not counted"),
         ):
             if count:
-                said.append(f"{name}: {counted(count, 'shard')} {what}")
-        said += [f"{name}: {one}" for one in format_doubts(stage.doubts)]
+                remarks.append(f"{name}: {counted(count, 'shard')} {what}")
+        remarks += [f"{name}: {one}" for one in format_doubts(stage.doubts)]
     if status.pages_per_second is not None:
-        said.append(f"{status.pages_per_second:.2f} pages/s, {_duration(status.seconds_left or 0)}")
-    return said
+        remarks.append(
+            f"{status.pages_per_second:.2f} pages/s, {_duration(status.seconds_left or 0)}"
+        )
+    return remarks
 
 
 def _duration(seconds: float) -> str:
     if seconds < 1:
-        return "no page left"
+        return "no pages left"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"about {hours} h {minutes} min left" if hours else f"about {max(1, minutes)} min left"

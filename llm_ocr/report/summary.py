@@ -1,4 +1,4 @@
-"""What a run did, as numbers and in print."""
+"""Summarize a run: its numbers, and their printed form."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ OF_PAGES = [status for status in PageStatus if status is not PageStatus.SKIPPED]
 
 @dataclass(frozen=True)
 class PageProblem:
-    """Something to look at first: a page (number 0: the whole document), and what is wrong."""
+    """A page that needs attention (number 0: the whole document), and what is wrong with it."""
 
     source_uri: str
     page_number: int
@@ -52,15 +52,19 @@ class PageProblem:
 
 @dataclass(frozen=True)
 class Summary:
-    """A run's account. `pages` and `tokens` are of the whole run, and so are `duplicates`, the
-    documents with the bytes of another. `seconds`, `pages_done` and the speeds are of this session,
-    which may have gone on with an earlier one's work; so are `retries` and what follows.
-    `seconds_down` is from the engine's deaths until it answered again. `held_back` says at which
-    share (0..1) of the moments the engine, rendering, the network or storage held the run back;
-    `gpu_busy` is the GPUs' mean utilization (0..1). `rows` are those of each table; `cost` is in US
-    dollars, of all sessions whose price is known (None: of none). `tasks` are the figures of each
-    task of Describe by status. `doubts` are the pages that are ok and doubted, by what they are
-    doubted for. `records` are counted when they are all there."""
+    """The summary of a run.
+
+    Of the whole run: documents, `duplicates` (documents with the same bytes as another), pages,
+    tokens, `errors` by code, `attempts` by rung, `rows` by table, `tasks` (figures of each task of
+    Describe by status), `doubts` (pages that are ok but doubted, by reason), `records`, and `cost`
+    in US dollars of all sessions whose price is known (None: of none). `problems` are the first
+    pages that need attention.
+
+    Of this session, which may have resumed another: `seconds`, `pages_done`, the speeds, `retries`,
+    `engine_restarts`, `downtime_seconds` (from the death of an engine until its next answer),
+    `preemptions`, `peak_concurrency` (requests in flight), `gpu_utilization` (0..1), and
+    `bottlenecks`: the share of the time (0..1) in which the engine, rendering, the network or
+    storage limited the speed."""
 
     out: str
     documents: int
@@ -80,22 +84,22 @@ class Summary:
     tokens_per_second: float
     retries: int
     engine_restarts: int
-    seconds_down: float
+    downtime_seconds: float
     preemptions: int
-    widest_window: int
-    gpu_busy: float | None
-    held_back: Mapping[str, float]
+    peak_concurrency: int
+    gpu_utilization: float | None
+    bottlenecks: Mapping[str, float]
     rows: Mapping[str, int]
     cost: float | None
     model: str
     version: str
-    look_at: tuple[PageProblem, ...]
+    problems: tuple[PageProblem, ...]
     doubts: Mapping[str, int] = field(default_factory=dict)
     records: RecordCounts = field(default_factory=RecordCounts)
 
     @property
     def failed_ratio(self) -> float:
-        """Share of pages that failed, or of records if it is more, 0..1."""
+        """The share (0..1) of failed pages, or of failed records if it is larger."""
         records = self.records.by_status.get(PageStatus.FAILED, 0)
         pages = self.pages_by_status.get(PageStatus.FAILED, 0)
         return max(pages / max(1, self.pages), records / max(1, self.records.total))
@@ -105,24 +109,24 @@ class Summary:
         return asdict(self)
 
     def with_records(self, records: RecordCounts) -> "Summary":
-        """The same with the records' account."""
+        """The summary with the counts of records."""
         return replace(self, records=records)
 
 
 @dataclass
 class SessionStats:
-    """What one process did of a run: `counts` by stage, since `started` (`time.monotonic()`);
-    `engines` answered."""
+    """What one process did: `counts` by stage since `started` (`time.monotonic()`), and the names
+    of the `engines` that answered."""
 
     started: float
     counts: dict[str, Counts] = field(default_factory=dict)
     retries: int = 0
     engine_restarts: int = 0
-    seconds_down: float = 0.0
+    downtime_seconds: float = 0.0
     preemptions: int = 0
-    widest_window: int = 0
-    gpu_busy: float | None = None
-    held_back: Mapping[str, float] = field(default_factory=dict)
+    peak_concurrency: int = 0
+    gpu_utilization: float | None = None
+    bottlenecks: Mapping[str, float] = field(default_factory=dict)
     engines: Sequence[str] = ()
 
     @property
@@ -164,22 +168,22 @@ def summarize(
         tokens_per_second=tokens / seconds,
         retries=session.retries,
         engine_restarts=session.engine_restarts,
-        seconds_down=session.seconds_down,
+        downtime_seconds=session.downtime_seconds,
         preemptions=session.preemptions,
-        widest_window=session.widest_window,
-        gpu_busy=session.gpu_busy,
-        held_back=session.held_back,
+        peak_concurrency=session.peak_concurrency,
+        gpu_utilization=session.gpu_utilization,
+        bottlenecks=session.bottlenecks,
         rows=total((pages, described, assembled, parsed)).rows,
         cost=total_cost(read_sessions(store)),
         model=str(plan.settings["model"]),
         version=__version__,
         doubts=dict(sorted(pages.doubts.items())),
-        look_at=tuple(islice(_problem_pages(store, stages["extract"]), PROBLEMS_SHOWN)),
+        problems=tuple(islice(_problem_pages(store, stages["extract"]), PROBLEMS_SHOWN)),
     )
 
 
 def _documents(plan: Plan, assembled: Mapping[str, CommitSummary]) -> int:
-    """How many there are; of a shard where nobody counted them, once they are assembled."""
+    """The number of documents; those of shards without a count are known once assembled."""
     return sum(
         shard.document_count
         or (assembled[shard.name].counts.items if shard.name in assembled else 0)
@@ -188,13 +192,13 @@ def _documents(plan: Plan, assembled: Mapping[str, CommitSummary]) -> int:
 
 
 def _planned(commit_index: CommitIndex, stage: str, plan: Plan) -> dict[str, CommitSummary]:
-    """The commits of the plan's shards; a later plan's may have come meanwhile."""
+    """The commits of the plan's shards, without those of a later plan."""
     found = commit_index.entries(stage)
     return {shard.name: found[shard.name] for shard in plan.shards if shard.name in found}
 
 
 def _problem_pages(store: Store, shards: Mapping[str, CommitSummary]) -> Iterator[PageProblem]:
-    """Pages to look at, of the shards that have such: others are not read."""
+    """Pages that need attention; shards without any are not read."""
     columns = ["source_uri", "page_number", "status", "error", "flaw", "agreement"]
     fine = (PageStatus.OK, PageStatus.BLANK)
     doubtful = sorted(
@@ -206,20 +210,20 @@ def _problem_pages(store: Store, shards: Mapping[str, CommitSummary]) -> Iterato
     for name in doubtful:
         for row in read_range(store, pieces[name], columns) if name in pieces else ():
             if row["status"] not in fine or doubt_message(row):
-                said = row["error"] or _of(row, doubt_message(row))
+                said = row["error"] or _describe_doubt(row, doubt_message(row))
                 yield PageProblem(
                     row["source_uri"], row["page_number"], displayed_status(row), said
                 )
 
 
-def _of(row: Row, doubt: str) -> str:
+def _describe_doubt(row: Row, doubt: str) -> str:
     return f"{row['source_uri']}, page {row['page_number']}: {doubt}" if doubt else ""
 
 
 def render_summary(summary: Summary) -> Group:
-    """The printed form, for a terminal or a log."""
+    """The summary as it is printed."""
     grid = Table.grid(padding=(0, 2))
-    are_copies = "is a copy of another" if summary.duplicates == 1 else "are copies of others"
+    are_copies = "is a duplicate" if summary.duplicates == 1 else "are duplicates"
     copies = f", {summary.duplicates:,} of them {are_copies}" if summary.duplicates else ""
     grid.add_row("Documents", f"{summary.documents:,}{copies}")
     grid.add_row("Pages", Text.assemble(f"{summary.pages:,}  ", *_statuses(summary)))
@@ -231,18 +235,17 @@ def render_summary(summary: Summary) -> Group:
     grid.add_row("Tokens", f"{summary.prompt_tokens:,} in, {summary.completion_tokens:,} out")
     grid.add_row("This session", _speed(summary))
     if summary.retries or summary.engine_restarts:
-        restarts = (
-            f"{counted(summary.engine_restarts, 'engine restart')} ({summary.seconds_down:.0f} s)"
-        )
+        downtime = f"{summary.downtime_seconds:.0f} s"
+        restarts = f"{counted(summary.engine_restarts, 'engine restart')} ({downtime})"
         grid.add_row("Retries", f"{counted(summary.retries, 'request')}, {restarts}")
     if summary.cost is not None:
         grid.add_row("Cost", f"${summary.cost:,.2f}")
     for pair in summary.records.summary_rows():
         grid.add_row(*pair)
-    if summary.held_back and summary.pages_done:
-        grid.add_row("Held back by", _brakes(summary))
+    if summary.bottlenecks and summary.pages_done:
+        grid.add_row("Bottlenecks", _bottlenecks(summary))
     parts: list[Table | Text] = [grid]
-    if summary.look_at:
+    if summary.problems:
         parts.append(_problems(summary))
     return Group(*parts)
 
@@ -257,19 +260,18 @@ def _statuses(summary: Summary) -> list[tuple[str, str]]:
 
 def _speed(summary: Summary) -> str:
     if not summary.pages_done:
-        return "no page was left to read"
+        return "no pages left to read"
     return (
         f"{counted(summary.pages_done, 'page')} in {summary.seconds:,.1f} s: "
         f"{summary.pages_per_second:.2f} pages/s, {summary.tokens_per_second:,.0f} tokens/s"
     )
 
 
-def _brakes(summary: Summary) -> str:
-    shares = ", ".join(f"{name} {share:.0%}" for name, share in summary.held_back.items())
-    busy = "" if summary.gpu_busy is None else f"; GPU busy {summary.gpu_busy:.0%}"
-    return (
-        f"{shares} of the time; at most {counted(summary.widest_window, 'request')} in flight{busy}"
-    )
+def _bottlenecks(summary: Summary) -> str:
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in summary.bottlenecks.items())
+    busy = "" if summary.gpu_utilization is None else f"; GPU busy {summary.gpu_utilization:.0%}"
+    peak = counted(summary.peak_concurrency, "request")
+    return f"{shares} of the time; at most {peak} in flight{busy}"
 
 
 def _problems(summary: Summary) -> Table:
@@ -277,7 +279,7 @@ def _problems(summary: Summary) -> Table:
     table.add_column("status")
     table.add_column("page", justify="right")
     table.add_column("what is wrong", overflow="fold")
-    for problem in summary.look_at:
+    for problem in summary.problems:
         style = DOUBTED_STYLE
         if problem.status != DOUBTED:
             style = STATUS_STYLES[PageStatus(problem.status)]

@@ -90,7 +90,7 @@ def test_one_that_sends_an_error_as_200_for_one_page(inputs: Path, tmp_path: Pat
         summary = run(inputs, tmp_path / "out", base_url=server.base_url, **ALONE)
     assert summary.pages_by_status[PageStatus.OK] == 3
     assert summary.errors == {"request_rejected": 1}
-    assert "400: no room" in summary.look_at[0].error
+    assert "400: no room" in summary.problems[0].error
 
 
 def test_one_that_is_busy_costs_no_page(inputs: Path, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_page_that_kills_the_engine_is_found_and_all_others_are_read(tmp_path:
     assert summary.pages_by_status[PageStatus.OK] == 30
     assert summary.errors == {"engine_crashed": 1}
     assert summary.engine_restarts == 4
-    assert "the engine died 4 times" in summary.look_at[0].error
+    assert "the engine died 4 times" in summary.problems[0].error
 
 
 def test_an_engine_that_hangs_is_started_again(

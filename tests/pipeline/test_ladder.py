@@ -468,7 +468,7 @@ def test_doubted_pages_are_among_the_problems(inputs: Path) -> None:
         summary = run(inputs, out, base_url=server.base_url, min_agreement=USUAL, **settings)
     assert summary.pages_by_status["ok"] == 4
     assert summary.doubts == {"disagrees": 1}
-    (problem,) = summary.look_at
+    (problem,) = summary.problems
     assert (problem.page_number, problem.status) == (1, "doubted")
     assert problem.source_uri.endswith("wide.pdf")
     assert "wide.pdf, page 1: disagrees with the PDF's own text: 0.0" in problem.error

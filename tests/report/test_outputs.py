@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from llm_ocr import load_pages, load_records, run
-from llm_ocr.report.outputs import records_as_written, write_outputs
+from llm_ocr.report.outputs import read_record_counts, write_outputs
 from llm_ocr.report.summary import Summary, render_summary
 from llm_ocr.storage.store import open_store
 from tests import documents
@@ -69,7 +69,7 @@ def test_summary_and_card_say_what_became_of_the_records(out: Path) -> None:
 def test_who_asks_again_is_told_the_same(out: Path) -> None:
     told = with_records(out).records
     assert summary_of(out).records == told
-    assert records_as_written(open_store(str(out))) == told
+    assert read_record_counts(open_store(str(out))) == told
     printed = render_summary(summary_of(out))
     grid: Any = printed.renderables[0]
     assert list(grid.columns[0].cells)[-2:] == ["Records", "Errors in"]

@@ -91,6 +91,6 @@ def test_it_is_printed(store: Store) -> None:
     stage(store, 2, 5, 10)
     stage(store, 3, 1, STALLED_SECONDS + 10)
     said = run_module("llm_ocr", "status", store.uri).stdout
-    assert "1 shard under way" in said
+    assert "1 shard running" in said
     assert "1 shard stalled" in said
     assert "pages/s, about 15 min left" in said

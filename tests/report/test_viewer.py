@@ -104,7 +104,7 @@ def view(
 ) -> Elements:
     target = BytesIO()
     given = {"d/1": figures}
-    summary = {"out": "r", "pages": len(pages), "look_at": ["not shown"]}
+    summary = {"out": "r", "pages": len(pages), "problems": ["not shown"]}
     write_viewer(pages, lambda i: given.get(i, []), lambda _: descriptions, summary, target)
     return Elements(target.getvalue().decode())
 

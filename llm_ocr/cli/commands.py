@@ -1,10 +1,6 @@
 """The commands of `llm-ocr`. Each imports what only it needs, so that all start quickly.
 
-Exit codes: 0 success (failed pages are reported), 1 more than --max-failed-ratio of the pages
-failed, or `eval` can't use some of the tests, 2 wrong usage, no input, or a server that refuses
-every page or doesn't answer as the model's profile requires, 3 the engine, the cluster or the
-platform failed, 4 storage failed or counts don't add up, 5 --max-cost is spent, 130 interrupted by
-Ctrl-C, 143 preempted by SIGTERM. Platforms retry 3, 4 and 143.
+Exit codes are in `llm_ocr.exit_codes`.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any

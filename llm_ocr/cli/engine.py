@@ -6,6 +6,7 @@ import typer
 
 from llm_ocr.cli.options import ENGINE, ENV_FILE, MODEL, SERVER, with_options
 from llm_ocr.cli.output import handle_errors, stdout, warn_event
+from llm_ocr.exit_codes import ExitCode
 
 
 @with_options(MODEL, SERVER, ENGINE, ENV_FILE)
@@ -28,7 +29,7 @@ def check(given: dict[str, Any]) -> None:
             )
             console.print(f"  {finding.probe}: {result}", highlight=False)
     if any(finding.problem for finding in findings):
-        raise typer.Exit(2)
+        raise typer.Exit(ExitCode.USAGE)
 
 
 @with_options(MODEL, ENGINE, ENV_FILE)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llm_ocr.cli.output import handle_errors, stdout, warn
+from llm_ocr.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from llm_ocr.evaluation.predictions import Predictions
@@ -90,7 +91,7 @@ def evaluate(
         for path, what in files.write_reports(results, predictions, other, json_file, html_file):
             console.print(f"{path}  {what}", highlight=False, soft_wrap=True)
     if problems:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED_PAGES)
 
 
 def _evaluate(

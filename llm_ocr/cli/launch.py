@@ -22,6 +22,7 @@ from llm_ocr.cli.options import (
     with_options,
 )
 from llm_ocr.cli.output import handle_errors, parse_list, stdout, warn
+from llm_ocr.exit_codes import ExitCode
 from llm_ocr.settings import RunSettings
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def _wait(platform: "Platform", job_id: str) -> None:
         if task.message and task.state is not JobState.SUCCEEDED:
             typer.echo(f"task {task.index}: {task.message}", err=True)
     if done.state is not JobState.SUCCEEDED:
-        raise typer.Exit(3)
+        raise typer.Exit(ExitCode.ENGINE)
 
 
 def _line(job: "Job") -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from llm_ocr.exit_codes import ExitCode
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -40,7 +42,7 @@ def run_command(
             for place, content in _outputs(summary.out):
                 console.print(f"{place}  {content}", highlight=False, soft_wrap=True)
     if summary.failed_ratio > settings.max_failed_ratio:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED_PAGES)
 
 
 def _outputs(out: str) -> Iterator[tuple[str, str]]:
@@ -100,11 +102,11 @@ def handle_errors() -> Iterator[None]:
             message = problem["msg"].removeprefix("Value error, ")
             # A problem of several options together names them itself.
             warn(f"{option}: {message}" if problem["loc"] else message)
-        raise typer.Exit(2) from error
+        raise typer.Exit(ExitCode.USAGE) from error
     except MissingExtraError as error:
         # First: it may also be an error of an engine, a store or a platform.
         warn(str(error))
-        raise typer.Exit(2) from error
+        raise typer.Exit(ExitCode.USAGE) from error
     except (
         BatchJobError,
         EnvFileError,
@@ -124,28 +126,29 @@ def handle_errors() -> Iterator[None]:
         RunInUseError,
     ) as error:
         warn(str(error))
-        raise typer.Exit(2) from error
+        raise typer.Exit(ExitCode.USAGE) from error
     except WrongServerError as error:
         warn(str(error))
-        raise typer.Exit(2) from error
+        raise typer.Exit(ExitCode.USAGE) from error
     except EngineFailedError as error:
         warn(f"The engine failed: {error}")
-        raise typer.Exit(3) from error
+        raise typer.Exit(ExitCode.ENGINE) from error
     except (ClusterError, PlatformError) as error:
         warn(str(error))
-        raise typer.Exit(3) from error
+        raise typer.Exit(ExitCode.ENGINE) from error
     except (StorageError, CountMismatchError) as error:
         warn(f"Stopped: {error}")
-        raise typer.Exit(4) from error
+        raise typer.Exit(ExitCode.STORAGE) from error
     except BudgetExceededError as error:
         warn(f"Stopped: {error}")
-        raise typer.Exit(5) from error
+        raise typer.Exit(ExitCode.BUDGET) from error
     except KeyboardInterrupt as error:
         warn("Interrupted: run the same command again to resume.")
-        raise typer.Exit(130) from error
+        raise typer.Exit(ExitCode.INTERRUPTED) from error
     except StoppedError as error:
         warn(f"Stopped: {error}")
-        raise typer.Exit(143 if error.preempted else 130) from error
+        code = ExitCode.TERMINATED if error.preempted else ExitCode.INTERRUPTED
+        raise typer.Exit(code) from error
 
 
 def warn_event(event: object) -> None:

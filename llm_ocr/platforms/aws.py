@@ -1,4 +1,4 @@
-"""What the platforms on AWS share: signing in, what errors mean, where buckets are, logs."""
+"""Shared by the platforms on AWS: signs in, explains errors, checks buckets, and reads logs."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from llm_ocr import __version__
 from llm_ocr.platforms.base import Job, JobNotFoundError, PlatformError
 
 LOG_POLL_SECONDS = 2.0
-# Stand in requests that are only looked at, where nothing says which.
+# Placeholders in requests of a dry run for values that are not known.
 REGION, ACCOUNT = "REGION", "ACCOUNT"
 
 _EXPIRED = (
@@ -61,14 +61,14 @@ def sign_in(region: str | None) -> boto3.Session:
     try:
         session = boto3.Session(region_name=chosen)
     except ProfileNotFound as error:
-        raise PlatformError(f"{error}; `aws configure list-profiles` shows those there") from error
+        raise PlatformError(f"{error}; `aws configure list-profiles` lists the profiles") from error
     if session.region_name is None:
-        raise PlatformError("no region is chosen; give --region, or set AWS_REGION")
+        raise PlatformError("no region is set; give --region, or set AWS_REGION")
     return session
 
 
 def resolve_region(region: str | None) -> str | None:
-    """The region that `sign_in` would choose, None without one; asks nobody."""
+    """The region that `sign_in` would choose, or None; makes no request."""
     try:
         return str(sign_in(region).region_name)
     except PlatformError:
@@ -83,9 +83,9 @@ def cli_command(service: str, operation: str, region: str, body: Mapping[str, An
 
 @contextmanager
 def translate_errors(what: str, known: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Errors of boto3 as PlatformError: what was asked, what is wrong, what to do.
+    """Raises boto3's errors as PlatformError: what was requested, what is wrong, what to do.
 
-    `known` has patterns of messages that only this request gets, and what to do about each.
+    `known` has patterns of messages that are specific to this request, and what to do about each.
     """
     try:
         yield
@@ -106,7 +106,7 @@ def translate_errors(what: str, known: Mapping[str, str] | None = None) -> Itera
 
 
 def explain_reason(reason: str, known: Mapping[str, str]) -> str:
-    """What a platform said, and behind it what to do about it, if that is known."""
+    """The platform's message, followed by what to do about it if that is known."""
     for pattern, said in known.items():
         if found := re.search(pattern, reason, re.IGNORECASE | re.DOTALL):
             return f"{reason.strip().rstrip('.')}: {found.expand(said)}"
@@ -125,7 +125,8 @@ def _advice(code: str, message: str, known: Mapping[str, str]) -> str:
 
 
 def check_buckets(session: boto3.Session, command: Sequence[str]) -> None:
-    """Raises PlatformError if a bucket that the command names isn't there, or elsewhere."""
+    """Raises PlatformError if a bucket that the command names doesn't exist, or is in another
+    region."""
     named = (re.match(r"s3://([^/]+)", one) for one in command)
     buckets = dict.fromkeys(found[1] for found in named if found)
     s3 = session.client("s3")
@@ -145,19 +146,20 @@ def check_buckets(session: boto3.Session, command: Sequence[str]) -> None:
 
 
 def check_task(job: Job, task: int) -> None:
-    """Raises JobNotFoundError for a task that the job has not."""
+    """Raises JobNotFoundError for a task that the job doesn't have."""
     if task >= len(job.tasks):
         raise JobNotFoundError(f"{job.id} has tasks 0 to {len(job.tasks) - 1}, and no {task}")
 
 
 def check_running(job: Job) -> None:
-    """Raises PlatformError for a job that there is nothing left to stop of."""
+    """Raises PlatformError for a job that has already ended."""
     if job.state.is_over:
-        raise PlatformError(f"{job.id} is over already: {job.state}")
+        raise PlatformError(f"{job.id} has already ended: {job.state}")
 
 
 def default_image(account: str, region: str, kind: str) -> str:
-    """What `make deploy` puts into the account's registry: `gpu`, `cpu`, and both for root."""
+    """The image that `make deploy` pushes to the account's registry: `gpu`, `cpu`, or one of these
+    with `-root`."""
     return f"{account}.dkr.ecr.{region}.amazonaws.com/llm-ocr:{__version__}-{kind}"
 
 

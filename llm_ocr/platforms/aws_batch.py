@@ -1,13 +1,14 @@
-"""AWS Batch: a run as an array job on spot machines of a queue that the Terraform module made.
+"""AWS Batch: a run is an array job on spot machines of a queue that the Terraform module creates.
 
-A queue and a job definition for each kind of machine, `llm-ocr-l4` and `llm-ocr-cpu`. Image, roles,
-memory and secrets are the job definition's; a job says only what is to be done.
+There is a queue and a job definition for each kind of machine, `llm-ocr-l4` and `llm-ocr-cpu`. The
+job definition has the image, roles, memory and secrets; a job has only the command.
 """
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
+from llm_ocr.exit_codes import PERMANENT, describe_exit
 from llm_ocr.platforms import aws
 from llm_ocr.platforms.base import (
     GpuType,
@@ -20,7 +21,6 @@ from llm_ocr.platforms.base import (
     PlatformRequest,
     job_state,
 )
-from llm_ocr.platforms.exit_codes import describe_exit
 from llm_ocr.platforms.registry import PlatformConfig
 
 NAMES = "llm-ocr-"
@@ -30,14 +30,12 @@ MOST_TASKS = 10_000
 LEAST_SECONDS = 60
 DESCRIBED_AT_ONCE = 100
 CANCELLED = "cancelled with llm-ocr"
-# What matches none of these is tried again: exit codes 3, 4, 137 and 143, an image that can't be
-# pulled. The list takes five.
+# What matches none of these is retried: exit codes 3, 4, 137 and 143, an image that can't be
+# pulled. The list may have five entries.
 EVALUATE_ON_EXIT = (
     {"onStatusReason": "Host EC2*", "action": "RETRY"},
     {"onReason": "OutOfMemoryError*", "action": "EXIT"},
-    {"onExitCode": "1", "action": "EXIT"},
-    {"onExitCode": "2", "action": "EXIT"},
-    {"onExitCode": "5", "action": "EXIT"},
+    *({"onExitCode": str(code.value), "action": "EXIT"} for code in PERMANENT),
 )
 
 _STATES: Mapping[str, JobState] = {
@@ -49,23 +47,22 @@ _STATES: Mapping[str, JobState] = {
     "SUCCEEDED": JobState.SUCCEEDED,
     "FAILED": JobState.FAILED,
 }
-# Why a task failed or waits, and what to do.
+# Why a task failed or waits (a pattern of AWS's message), and what to do about it.
 _REASONS: Mapping[str, str] = {
-    r"OutOfMemoryError": "the container wants more memory than the job definition gives it; raise "
-    "`memory` in the module's `machines`, or give fewer --render-workers",
+    r"OutOfMemoryError": "the container needs more memory than the job definition has; raise "
+    "`memory` in the module's `machines`, or lower --render-workers",
     r"CannotPullContainer": "push the image first (`make deploy`), or correct `image_tag` of "
     "the module",
-    r"exceeded timeout": "it took longer than --timeout; the same launch again goes on where it "
-    "stopped",
-    r"Host EC2": "its machine was reclaimed at every try; the same launch again goes on, or let "
-    "the module take on-demand machines (`spot = false`)",
+    r"exceeded timeout": "it took longer than --timeout; launch the same job again to resume",
+    r"Host EC2": "the spot instance was reclaimed on every attempt; launch the same job again to "
+    "resume, or let the module use on-demand machines (`spot = false`)",
     r"(ResourceInitializationError|Fetching secret data).*secret": "the execution role can't read "
     "a secret of the job definition; check `secrets` of the module, and that each of them exists",
-    r"INSUFFICIENT_INSTANCE_CAPACITY": "there is none now; wait, or give the module more "
-    "`instance_types` or subnets",
+    r"INSUFFICIENT_INSTANCE_CAPACITY": "no such machine is available now; wait, or give the module "
+    "more `instance_types` or subnets",
     r"COMPUTE_ENVIRONMENT_MAX_RESOURCE|VcpuLimitExceeded": "`max_vcpus` of the module, or the "
-    "account's quota 'All G and VT Spot Instance Requests' (Service Quotas, Amazon EC2), is less "
-    "than one machine has; raise it",
+    "account's quota 'All G and VT Spot Instance Requests' (Service Quotas, Amazon EC2), is lower "
+    "than the vCPUs of one machine; raise it",
     r"JOB_RESOURCE_REQUIREMENT": "no machine of the queue is large enough; lower `vcpus` or "
     "`memory` in the module, or give it larger `instance_types`",
 }
@@ -82,7 +79,7 @@ class AwsBatch:
         self._queue, self._definition = config.queue, config.definition
         if config.instance is not None:
             raise PlatformError(
-                f"--instance {config.instance}: the machines are those of the queue; change "
+                f"--instance {config.instance}: the queue determines the machines; change "
                 "`instance_types` of the Terraform module, or give another --queue"
             )
 
@@ -99,7 +96,7 @@ class AwsBatch:
         return self._session.client("batch")
 
     def machine(self, gpu: GpuType | None) -> str:
-        # Which of the queue's machines a job gets is known when it has it.
+        # Which of the queue's machines a job gets is only known when it runs.
         return gpu.value if gpu else "cpu"
 
     @property
@@ -126,8 +123,8 @@ class AwsBatch:
         found = self._described([job_id])
         if not found:
             raise JobNotFoundError(
-                f"{job_id}: AWS Batch has no such job in {self._region} (it forgets jobs a week "
-                "after their end); `llm-ocr jobs list aws-batch` shows those there"
+                f"{job_id}: AWS Batch has no such job in {self._region} (it deletes jobs a week "
+                "after their end); `llm-ocr jobs list aws-batch` lists those that exist"
             )
         parent = found[0]
         size = parent.get("arrayProperties", {}).get("size")
@@ -196,7 +193,7 @@ class AwsBatch:
             },
             "timeout": {"attemptDurationSeconds": max(LEAST_SECONDS, spec.timeout)},
         }
-        # An array has at least two jobs.
+        # An array job needs at least two tasks.
         return body | ({"arrayProperties": {"size": spec.tasks}} if spec.tasks > 1 else {})
 
     def _queues(self) -> list[str]:
@@ -213,13 +210,13 @@ class AwsBatch:
         if not found:
             kind = queue.removeprefix(NAMES)
             raise PlatformError(
-                f"{queue}: there is no such queue in {self._region}; run `make aws-batch-apply`, "
-                f"with {kind!r} among the module's `machines`, or give --queue"
+                f"{queue}: there is no such queue in {self._region}; run `make aws-batch-apply` "
+                f"with {kind!r} in the module's `machines`, or give --queue"
             )
         if found[0]["state"] != "ENABLED" or found[0].get("status") == "INVALID":
             raise PlatformError(
-                f"{queue} takes no jobs: {found[0]['state']}, {found[0].get('statusReason', '')}; "
-                "look at its compute environment in the console"
+                f"{queue} accepts no jobs: {found[0]['state']}, "
+                f"{found[0].get('statusReason', '')}; check its compute environment in the console"
             )
 
     def _check_definition(self, definition: str, spec: JobSpec) -> None:
@@ -243,7 +240,7 @@ class AwsBatch:
             )
 
     def _described(self, ids: list[str]) -> list[Mapping[str, Any]]:
-        """In the order of `ids`; those that aren't there are left out."""
+        """The jobs in the order of `ids`, without those that don't exist."""
         found: dict[str, Mapping[str, Any]] = {}
         for first in range(0, len(ids), DESCRIBED_AT_ONCE):
             with aws.translate_errors(ids[first]):
@@ -261,14 +258,14 @@ class AwsBatch:
 
 
 def open_platform(config: PlatformConfig) -> AwsBatch:
-    """Raises PlatformError for a place that it has no use for."""
+    """Raises PlatformError for a setting that AWS Batch doesn't support."""
     return AwsBatch(config)
 
 
 def _state(found: Mapping[str, Any]) -> JobState:
     wanted = found.get("isTerminated") or found.get("isCancelled")
     reason = found.get("statusReason", "")
-    # A job that takes too long is terminated too, by Batch itself.
+    # Batch itself also terminates a job that takes too long.
     if found["status"] == "FAILED" and (wanted or CANCELLED in reason):
         return JobState.FAILED if "exceeded timeout" in reason else JobState.CANCELLED
     if "arrayProperties" in found and found["status"] == "PENDING":
@@ -282,13 +279,14 @@ def _task(index: int, found: Mapping[str, Any]) -> JobTask:
     state = _state(found)
     container = found.get("container", {})
     reasons = [str(found.get("statusReason", "")), str(container.get("reason", ""))]
-    told = [aws.explain_reason(one, _REASONS) for one in reasons if one]
-    advised = [one for one, said in zip(told, filter(None, reasons), strict=True) if one != said]
+    explained = [aws.explain_reason(reason, _REASONS) for reason in reasons if reason]
+    given = filter(None, reasons)
+    known = [text for text, reason in zip(explained, given, strict=True) if text != reason]
     if state is JobState.WAITING:
-        return JobTask(index, state, "; ".join(advised))
+        return JobTask(index, state, "; ".join(known))
     if state is not JobState.FAILED:
         return JobTask(index, state)
     code = container.get("exitCode")
-    if not advised and code is not None:
+    if not known and code is not None:
         return JobTask(index, state, describe_exit(int(code)))
-    return JobTask(index, state, "; ".join(advised or told))
+    return JobTask(index, state, "; ".join(known or explained))

@@ -1,9 +1,9 @@
-"""What to do about an error of Google Cloud, and about a task that failed."""
+"""Explains errors of Google Cloud and failures of tasks: what is wrong, and what to do about it."""
 
 import re
 from collections.abc import Mapping
 
-from llm_ocr.platforms.exit_codes import KILLED, describe_exit
+from llm_ocr.exit_codes import ExitCode, describe_exit
 
 SIGN_IN = (
     "sign in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS "
@@ -43,7 +43,7 @@ _ERRORS: Mapping[str, str] = {
     r"invalid_grant|Reauthentication|invalid authentication|\b401\b|expired|revoked": (
         f"the credentials are not accepted, or expired: {SIGN_IN}"
     ),
-    r"already exists": "launch again: each job has a name of its own",
+    r"already exists": "launch again: each job gets a new name",
     r"denied|\b403\b": (
         "you need roles/run.developer on the project (roles/logging.viewer for logs), and "
         "--project must be the right one"
@@ -55,7 +55,7 @@ _ERRORS: Mapping[str, str] = {
 
 
 def explain_error(error: Exception, project: str) -> str:
-    """What the platform said, and what to do about it."""
+    """The platform's message, and what to do about it."""
     text = re.sub(r"https?://\S+", "", str(error))
     said = re.sub(r"^(\d+ )?[A-Z]+ https?://\S+?: ", "", str(error.args[0] if error.args else ""))
     said = said.strip().partition("\n")[0].rstrip(".") or type(error).__name__
@@ -66,19 +66,19 @@ def explain_error(error: Exception, project: str) -> str:
 
 
 def explain_failure(exit_code: int, signal: int, said: str) -> str:
-    """Why a task failed, from how its last attempt ended and what the platform says of it."""
+    """Why a task failed, from the end of its last attempt and the platform's message."""
     if re.search(r"memory", said, re.IGNORECASE):
-        return f"out of memory ({said}): give it more with --instance, as 8x32Gi"
+        return f"out of memory ({said}): give it more with --instance, such as 8x32Gi"
     if re.search(r"time ?out", said, re.IGNORECASE):
         return (
-            f"it took longer than it may ({said}): the same launch goes on with the run; "
-            "give more --tasks, or a longer --timeout"
+            f"it took longer than --timeout ({said}): launch the same job again to resume, with "
+            "more --tasks or a longer --timeout"
         )
-    if signal == KILLED - 128 or exit_code == KILLED:
+    if signal == ExitCode.KILLED - 128 or exit_code == ExitCode.KILLED:
         return (
-            "it was killed, as what takes more memory than it has is: give it more with "
-            "--instance, as 8x32Gi"
+            "it was killed, usually because it ran out of memory: give it more with --instance, "
+            "such as 8x32Gi"
         )
     if signal:
-        return f"it ended by signal {signal} ({said})"
+        return f"it was ended by signal {signal} ({said})"
     return describe_exit(exit_code, said)

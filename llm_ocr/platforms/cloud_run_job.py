@@ -1,4 +1,4 @@
-"""What a job is to Cloud Run: the body of its `jobs.create`, by the names of its REST API."""
+"""Builds the body of Cloud Run's `jobs.create` request, named as in its REST API."""
 
 import math
 import re
@@ -133,21 +133,21 @@ def _limits(instance: str) -> dict[str, str]:
     sizes = re.fullmatch(r"(\d+)x(\d+[GM]i)", instance)
     if sizes is None:
         raise PlatformError(
-            f"--instance {instance}: on cloud-run write CPUs and memory, as {GPU_MACHINE}"
+            f"--instance {instance}: on cloud-run give CPUs and memory, such as {GPU_MACHINE}"
         )
     return {"cpu": sizes[1], "memory": sizes[2]}
 
 
 def _retries(spec: JobSpec, seconds: int) -> int:
-    """How often a task may begin again: for the rest of its time, and after failures."""
+    """How often a task may restart: for the rest of its time, and after failures."""
     pieces = math.ceil(spec.timeout / seconds)
     retries = pieces - 1 + spec.attempts - 1
     if retries > MAX_RETRIES:
         most = (MAX_RETRIES + 2 - spec.attempts) * seconds // 60
         raise PlatformError(
             f"--timeout {spec.timeout // 60}: cloud-run ends such a task after {seconds // 60} "
-            f"minutes and begins it again up to {MAX_RETRIES} times, so {most} is the most; give "
-            "more --tasks, or launch again when the job is over, which goes on with the run"
+            f"minutes and restarts it up to {MAX_RETRIES} times, so the maximum is {most}; give "
+            "more --tasks, or launch again to resume when the job is over"
         )
     return retries
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from llm_ocr.platforms.exit_codes import EXITS, KILLED
+from llm_ocr.exit_codes import ExitCode, explain_exit
 
 ML = Path("/opt/ml")
 # The length of a message that DescribeProcessingJob shows.
@@ -62,8 +62,8 @@ def strip_program_name(words: Sequence[str]) -> list[str]:
 def run_job(command: Sequence[str], ml: Path) -> int:
     """Run the command and return its exit code. `ml` is the folder of SageMaker's files, if any."""
     result = supervise(command)
-    if result.code == KILLED:
-        sys.stderr.write(f"llm-ocr: {EXITS[KILLED]}\n")
+    if result.code == ExitCode.KILLED:
+        sys.stderr.write(f"llm-ocr: {explain_exit(result.code)}\n")
     if result.code != 0 and (ml / "config").is_dir():
         write_message(ml / "output" / "message", failure_message(result))
     return result.code
@@ -104,9 +104,10 @@ def supervise(command: Sequence[str]) -> CommandResult:
 
 def failure_message(result: CommandResult) -> str:
     """Why the command failed, in `MESSAGE_BYTES` at most; the end of a longer text is kept."""
-    reason = result.stderr_tail or EXITS.get(result.code, "llm-ocr printed nothing; see its log")
-    if result.code == KILLED:
-        reason = EXITS[KILLED]
+    explained = explain_exit(result.code) or "llm-ocr printed nothing; see its log"
+    # The output of a process that was killed doesn't say why.
+    was_killed = result.code == ExitCode.KILLED
+    reason = explained if was_killed else result.stderr_tail or explained
     head = f"Exit code {result.code}: "
     tail = reason.encode()[-(MESSAGE_BYTES - len(head)) :].decode(errors="ignore")
     return head + tail

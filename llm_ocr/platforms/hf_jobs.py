@@ -1,4 +1,4 @@
-"""Hugging Face Jobs: a container a task, held together by labels.
+"""Hugging Face Jobs: one container per task; labels hold them together.
 
 Token and endpoint are found where Hugging Face's own tools look: HF_TOKEN or `hf auth login`,
 HF_ENDPOINT. Secrets go to the Hub in the field of a request that it keeps encrypted and shows to
@@ -111,7 +111,7 @@ class HfJobs:
         self._check_installable(spec)
         token = get_token()
         if token is None:
-            raise PlatformError(f"hf-jobs: nobody is signed in; {SIGN_IN}")
+            raise PlatformError(f"hf-jobs: no token was found; {SIGN_IN}")
         wheel = None if self._config.wheel is None else self._wheel(self._namespace)
         # Where `hf auth login` was used the environment has none.
         whole = replace(spec, secrets={"HF_TOKEN": token, **spec.secrets})
@@ -198,8 +198,8 @@ class HfJobs:
         found = sorted(self._listed({JOB: job_id}), key=_created)
         if not found:
             raise JobNotFoundError(
-                f"{job_id}: {self._namespace} has no such job; `llm-ocr jobs list hf-jobs` shows "
-                "what there is, --namespace says whose"
+                f"{job_id}: {self._namespace} has no such job; `llm-ocr jobs list hf-jobs` lists "
+                "its jobs, --namespace those of others"
             )
         return {_rank(info): info for info in found}
 
@@ -233,7 +233,7 @@ class HfJobs:
         path = Path(self._config.wheel)
         if not path.is_file() or not path.match("llm_ocr-*.whl"):
             raise PlatformError(
-                f"--wheel {path}: that is no wheel of llm_ocr; `uv build --wheel` in a clone makes "
+                f"--wheel {path}: not a wheel of llm_ocr; `uv build --wheel` in a clone builds "
                 "one, dist/llm_ocr-….whl"
             )
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
@@ -279,7 +279,7 @@ class HfJobs:
         if isinstance(error, OfflineModeIsEnabled):
             return "HF_HUB_OFFLINE is set; unset it to use the Hub"
         if isinstance(error, LocalTokenNotFoundError):
-            return f"nobody is signed in; {SIGN_IN}"
+            return f"no token was found; {SIGN_IN}"
         said = error.server_message if isinstance(error, HfHubHTTPError) else None
         status, said = _status(error), said or str(error).strip().splitlines()[0]
         # Who it is may be what was asked.

@@ -1,8 +1,8 @@
-"""Amazon SageMaker: a run as one processing job on several instances.
+"""Amazon SageMaker: a run is one processing job on several instances.
 
-Each instance is a task. A processing job is not retried by SageMaker; within its container a worker
-that dies is started again (`sagemaker_task`), and the same launch again goes on with a job that
-failed as a whole, for instance because an instance was lost.
+Each instance is a task. SageMaker doesn't retry a processing job; within its container a worker
+that dies is restarted (`sagemaker_task`), and launching the same job again resumes one that failed
+as a whole, for instance because an instance was lost.
 """
 
 import re
@@ -27,18 +27,18 @@ from llm_ocr.platforms.sagemaker_task import SECRETS
 LOG_GROUP = "/aws/sagemaker/ProcessingJobs"
 NAMES = "llm-ocr-"
 LISTED = 50
-# The usual instance of each GPU, and what is taken where there is none of it (at most five).
+# The default instance of each GPU, and alternatives if it is not available (at most five).
 INSTANCES: Mapping[GpuType | None, tuple[str, ...]] = {
     GpuType.L40S: ("ml.g6e.2xlarge", "ml.g6e.4xlarge", "ml.g6e.xlarge", "ml.g6e.8xlarge"),
     GpuType.L4: ("ml.g6.2xlarge", "ml.g6.4xlarge", "ml.g6.xlarge", "ml.g6.8xlarge"),
     None: ("ml.m7i.2xlarge", "ml.m5.2xlarge", "ml.c7i.4xlarge", "ml.c5.4xlarge"),
 }
-# The local disk of the smallest of them is 250 GB, and more can't be asked for.
+# The local disk of the smallest of them is 250 GB, and no more can be requested.
 VOLUME_GB = 200
-# Of both images; `python3` is vLLM's in the one for GPUs.
+# The interpreter in both images; in the one for GPUs, `python3` is vLLM's.
 PYTHON = "/opt/llm-ocr/bin/python"
 MOST_INSTANCES = 100
-# Stands in a request that is only looked at, without --role.
+# The placeholder in a request of a dry run without --role.
 ROLE = "ROLE"
 
 _STATES: Mapping[str, JobState] = {
@@ -48,36 +48,35 @@ _STATES: Mapping[str, JobState] = {
     "Failed": JobState.FAILED,
     "Stopped": JobState.CANCELLED,
 }
-# What SageMaker says when it refuses a job, and what to do.
+# SageMaker's messages when it refuses a job, and what to do about them.
 _REFUSALS: Mapping[str, str] = {
     r"ResourceLimitExceeded.*limit '(\S+) for processing job usage' is (\d+)": (
-        r"the account may have \2 instances \1 for processing jobs; ask for more under Service "
+        r"the account's quota is \2 instances \1 for processing jobs; request more under Service "
         r"Quotas, Amazon SageMaker, '\1 for processing job usage', or give another --instance or "
         r"fewer --tasks"
     ),
     r"Value '([^']+)' at '[^']*instanceType'": (
-        r"\1 is no instance that SageMaker has for processing jobs; give --instance, such as "
-        r"ml.g6e.2xlarge"
+        r"\1 is not an instance type for processing jobs; give --instance, such as ml.g6e.2xlarge"
     ),
     r"Could not assume role (\S+?)\. ": (
         r"SageMaker may not use the role \1; check --role, and that it trusts "
         r"sagemaker.amazonaws.com"
     ),
 }
-# Why a job failed, and what to do.
+# Why a job failed (a pattern of SageMaker's message), and what to do about it.
 _FAILURES: Mapping[str, str] = {
     r"CapacityError|InsufficientCapacity|Unable to provision": (
-        "there is no such instance to be had now; launch again later, or give other types, as "
+        "no such instance is available now; launch again later, or give other types, such as "
         "--instance ml.g6e.2xlarge,ml.g6e.4xlarge"
     ),
     r"Requested image not found|manifest unknown|image does not exist|Cannot pull": (
         "push the image first (`make deploy`), or give another --image; the role needs to "
         "read it from ECR"
     ),
-    r"InternalServerError": "an instance was lost, or SageMaker failed; the same launch again "
-    "goes on where this job stopped",
-    r"exit code:? 137": "the container was killed, for want of memory as a rule; give a larger "
-    "--instance, or fewer --render-workers",
+    r"InternalServerError": "an instance was lost, or SageMaker failed; launch the same job again "
+    "to resume",
+    r"exit code:? 137": "the container was killed, usually because it ran out of memory; give a "
+    "larger --instance, or lower --render-workers",
 }
 
 
@@ -145,7 +144,7 @@ class SageMaker:
             if str(error) == f"{job_id}: unknown":
                 raise JobNotFoundError(
                     f"{job_id}: SageMaker has no such processing job in {self._region}; "
-                    "`llm-ocr jobs list sagemaker` shows those there"
+                    "`llm-ocr jobs list sagemaker` lists those that exist"
                 ) from error
             raise
         return self._job(found, _count(found))
@@ -219,12 +218,12 @@ class SageMaker:
         return {**cluster, "InstancePreferences": [{"InstanceType": one} for one in types]}
 
     def _check_secrets(self, spec: JobSpec) -> None:
-        """The task reads them from Secrets Manager; a request would show them to everybody."""
+        """Tasks read secrets from Secrets Manager; in a request everybody could see them."""
         client = self._session.client("secretsmanager")
         for name in sorted(spec.secrets):
             known = {
-                r"^ResourceNotFoundException": f"the job needs {name}, which is in your "
-                f"environment, and SageMaker shows what is in a request. Put it into AWS Secrets "
+                r"^ResourceNotFoundException": f"the job needs {name} from your environment, and "
+                "SageMaker shows everything that is in a request. Store it in AWS Secrets "
                 f"Manager once: aws secretsmanager create-secret --region {self._region} "
                 f'--name {SECRETS}{name} --secret-string "${name}" (or unset {name})'
             }
@@ -237,8 +236,8 @@ class SageMaker:
         if state is JobState.CANCELLED and (limit := _passed_limit(found)):
             state = JobState.FAILED
             message = (
-                f"it took longer than the {limit // 60} minutes of --timeout; the same launch "
-                "again goes on where it stopped"
+                f"it took longer than the {limit // 60} minutes of --timeout; launch the same job "
+                "again to resume"
             )
         said = _messages(found.get("ExitMessage", ""))
         tasks = tuple(JobTask(index, state, said.get(index, "")) for index in range(count))
@@ -249,7 +248,7 @@ class SageMaker:
 
 
 def open_platform(config: PlatformConfig) -> SageMaker:
-    """SageMaker in the region of `place`, or of the environment."""
+    """SageMaker in the region of `config`, or of the environment."""
     return SageMaker(config)
 
 
@@ -268,7 +267,7 @@ def _count(found: Mapping[str, Any]) -> int:
 
 
 def _passed_limit(found: Mapping[str, Any]) -> int | None:
-    """The seconds that a job was given, if it took them all: SageMaker just calls it stopped."""
+    """The job's time limit in seconds, if it was reached: SageMaker only calls it stopped."""
     limit = found.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
     begin, end = found.get("ProcessingStartTime"), found.get("ProcessingEndTime")
     if limit is None or begin is None or end is None:
@@ -277,6 +276,6 @@ def _passed_limit(found: Mapping[str, Any]) -> int | None:
 
 
 def _messages(text: str) -> dict[int, str]:
-    """What `sagemaker_task` left in each container."""
+    """The messages that `sagemaker_task` wrote in each container."""
     found = re.findall(r"^task (\d+): (.*)$", text, re.MULTILINE)
     return {int(index): said for index, said in found}

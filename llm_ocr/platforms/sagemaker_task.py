@@ -11,11 +11,11 @@ opens untrusted documents, runs as the image's own user.
 import argparse
 import os
 import pwd
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from llm_ocr.exit_codes import PERMANENT, ExitCode
 from llm_ocr.pipeline.partition import WorkerPartition, worker_partition
 from llm_ocr.platforms.entrypoint import (
     MESSAGE_BYTES,
@@ -31,7 +31,7 @@ from llm_ocr.settings import Settings
 SECRETS = "llm-ocr/"
 # Exit codes after which no retry helps (too many failed pages, wrong usage, budget exhausted), and
 # those of a worker that was stopped on purpose.
-FINAL = (0, 1, 2, 5, 128 + signal.SIGINT, 128 + signal.SIGTERM)
+FINAL = (ExitCode.OK, *PERMANENT, ExitCode.INTERRUPTED, ExitCode.TERMINATED)
 # The user of both images, unless RUN_AS names another.
 USER = "llm-ocr"
 # The least length of a task's message, however many tasks share the limit.

@@ -90,7 +90,7 @@ def test_a_job_is_cancelled_and_what_was_finished_stays(batch: Batch, tmp_path: 
     assert waited.returncode == 3
     printed(waited, [f"{made.id} cancelled 2 cancelled"])
     assert again.returncode == 3
-    printed(again, [f"{made.id} is over already: cancelled"])
+    printed(again, [f"{made.id} has already ended: cancelled"])
     assert [len(job.attempts) for job in made.jobs] == [1, 1], "it is not tried again"
     assert list(open_store(out).list("plans"))
 

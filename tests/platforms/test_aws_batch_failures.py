@@ -48,7 +48,7 @@ def no_secret(batch: Batch) -> None:
         (lambda batch: None, 2, "exit code 2: wrong usage"),
         (lambda batch: None, 3, "exit code 3: the engine failed"),
         (lambda batch: None, 5, "(--max-cost) is spent"),
-        (lambda batch: None, 137, "exit code 137: it was killed"),
+        (lambda batch: None, 137, "exit code 137: killed"),
     ],
 )
 def test_why_a_task_failed(
@@ -110,7 +110,7 @@ def test_why_a_job_waits(batch: Batch, platform: Platform, reason: str, said: st
         ({"AWS_ACCESS_KEY_ID": "wrong"}, "the key is not accepted"),
         ({"AWS_ACCESS_KEY_ID": EXPIRED}, "the credentials have expired; sign in again"),
         ({"AWS_ACCESS_KEY_ID": ""}, "no credentials were found; sign in"),
-        ({"AWS_REGION": ""}, "no region is chosen; give --region"),
+        ({"AWS_REGION": ""}, "no region is set; give --region"),
         ({"AWS_PROFILE": "nobody"}, "aws configure list-profiles"),
         ({"AWS_ENDPOINT_URL_BATCH": "http://127.0.0.1:9"}, "check the network"),
         ({"HF_TOKEN": PLANTED, "LLM_OCR_PASSWORD": "x"}, ""),
@@ -133,7 +133,7 @@ def test_who_may_not_or_cannot_ask_is_told(
         (["--definition", "other"], "other: there is no such job definition"),
         (["--definition", "llm-ocr-l4:7"], "llm-ocr-l4:7: there is no such job definition"),
         (["--image", "other"], "--image other: the image is the job definition's"),
-        (["--instance", "g6.xlarge"], "--instance g6.xlarge: the machines are those of the queue"),
+        (["--instance", "g6.xlarge"], "--instance g6.xlarge: the queue determines the machines"),
         (["--tasks", "10001"], "an array job has at most 10,000"),
         (["--password", "x"], "the job needs LLM_OCR_PASSWORD"),
     ],

@@ -134,7 +134,7 @@ def test_a_task_whose_time_is_up_stops_by_itself_and_goes_on(cloud: Cloud, tmp_p
     hanging.released.set()
     done = wait(platform, job, tell, poll_seconds=0.2)
     assert done.state is JobState.SUCCEEDED
-    assert "the same command goes on" in cloud.server.printed()
+    assert "rerun the same command to resume" in cloud.server.printed()
     assert len(list(load_documents(f"{cloud.bucket}/run"))) == 3
 
 

@@ -30,7 +30,7 @@ def test_a_task_that_the_platform_ends_says_that_it_took_too_long(
     job = platform.submit(spec(cloud, timeout=4, attempts=1, environment=late))
     done = wait(platform, job, lambda now: None, poll_seconds=0.2)
     assert done.state is JobState.FAILED
-    assert "took longer than it may" in done.tasks[0].message
+    assert "took longer than --timeout" in done.tasks[0].message
     assert "give more --tasks" in done.tasks[0].message
     listed = {one.id: one.state for one in platform.list_jobs()}
     assert listed == {job: JobState.FAILED}
@@ -59,7 +59,10 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
         r"gs://nowhere: there is no such bucket",
     ),
     "the GPU": ({"gpu": GpuType.A100}, r"--gpu a100: cloud-run has l4"),
-    "the time": ({"timeout": 600 * 60}, r"so 450 is the most; give more --tasks, or launch again"),
+    "the time": (
+        {"timeout": 600 * 60},
+        r"so the maximum is 450; give more --tasks, or",
+    ),
     "another account's key": ({}, r"not accepted, or expired: sign in with `gcloud auth"),
 }
 
@@ -92,7 +95,10 @@ PLACES: Mapping[str, tuple[PlatformConfig, str]] = {
         r"nobody@.* does not exist: create the account",
     ),
     "too small a machine": (PlatformConfig(instance="2x8Gi"), r"an L4 needs 4 CPUs and 16Gi"),
-    "no machine": (PlatformConfig(instance="n2-standard-4"), r"write CPUs and memory, as 8x32Gi"),
+    "no machine": (
+        PlatformConfig(instance="n2-standard-4"),
+        r"give CPUs and memory, such as",
+    ),
 }
 
 

@@ -43,7 +43,7 @@ def test_if_a_task_is_not_taken_those_before_it_are_cancelled(tmp_path: Path, cl
             "no user or organization nobody; check --namespace",
         ),
         (OWNER, PlatformConfig(instance="h900"), "no machine is called h900; `hf jobs hardware`"),
-        (OWNER, PlatformConfig(wheel="other.whl"), "no wheel of llm_ocr; `uv build --wheel`"),
+        (OWNER, PlatformConfig(wheel="other.whl"), "not a wheel of llm_ocr; `uv build --wheel`"),
     ],
 )
 def test_what_is_refused(
@@ -64,16 +64,16 @@ def test_without_credit_nothing_starts(cloud: Cloud) -> None:
 def test_without_a_token_it_says_how_to_sign_in(cloud: Cloud) -> None:
     done = cloud.llm_ocr("launch", "hf-jobs", SCANS, "--out", READ, HF_TOKEN="")
     assert done.returncode == 3
-    assert "nobody is signed in; sign in with `hf auth login`" in done.stderr
+    assert "no token was found; sign in with `hf auth login`" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        ("kill -9 $$", r"exit code: 137: .* want of memory .* `hf jobs hardware`"),
-        ("exit 2", r"exit code: 2: wrong usage, something that is not installed, no input"),
+        ("kill -9 $$", r"exit code: 137: .* ran out of memory.* `hf jobs hardware`"),
+        ("exit 2", r"exit code: 2: wrong usage, a missing dependency"),
         ("sleep 60", r"Job timeout: .* longer --timeout"),
-        (None, r"Failed to pull image .*: the image vllm/.* can't be had; check --image"),
+        (None, r"Failed to pull image .*: the image vllm/.* can't be pulled; check --image"),
     ],
 )
 def test_why_a_task_failed(tmp_path: Path, cloud: Cloud, script: str | None, message: str) -> None:

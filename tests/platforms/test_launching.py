@@ -52,7 +52,7 @@ def test_what_it_may_cost_is_divided_and_nothing_is_submitted_once_it_is_spent(
     dear = ("--price-per-hour", "3600", "--max-cost", "0.02", "--tasks", "2")
     done = cloud.llm_ocr(*LAUNCH, *dear, "--wait")
     assert done.returncode == 3
-    assert done.stderr.count("what it may cost (--max-cost) is spent") == 2
+    assert done.stderr.count("budget (`--max-cost`) exhausted") == 2
     said = [line for job in cloud.hub.jobs.values() for line in job.lines()]
     assert any("worker 1's part of 2" in line for line in said), said
     submitted = len(cloud.hub.jobs)

@@ -259,7 +259,7 @@ def test_ctrl_c_stages_what_is_finished_and_the_same_command_goes_on(
         runs.append(start(source, out, *options, **environment))
         code, said = ended(runs[0])
         assert code == 130, said
-        assert "the same command goes on" in said
+        assert "rerun the same command to resume" in said
         assert processes_of(out) == []
         stage = read_status(out).stages["extract"]
         finished = stage.items_committed + stage.items_staged

@@ -97,7 +97,7 @@ def test_a_job_that_lost_an_instance_goes_on_when_it_is_launched_again(
         command = (place, "--out", out, "--tasks", "3", "--wait", *SHARED)
         lost = launch(*command)
         assert lost.returncode == 3
-        printed(lost, ["an instance was lost, or SageMaker failed; the same launch again goes on"])
+        printed(lost, ["an instance was lost, or SageMaker failed; launch the same job again"])
         assert launch(*command).returncode == 0
     assert_whole(out, 6)
 
@@ -114,7 +114,7 @@ def test_a_job_is_cancelled(processing: Processing, tmp_path: Path) -> None:
         again = llm_ocr("jobs", "cancel", "sagemaker", job.name)
     assert waited.returncode == 3
     printed(waited, [f"{job.name} cancelled 2 cancelled"])
-    printed(again, [f"{job.name} is over already: cancelled"])
+    printed(again, [f"{job.name} has already ended: cancelled"])
 
 
 def test_a_job_that_takes_too_long_is_ended_and_told(
@@ -126,7 +126,7 @@ def test_a_job_that_takes_too_long_is_ended_and_told(
         with_engine(processing.account, engine.base_url)
         done = launch(place, "--out", out, "--timeout", "1", "--wait", *SHARED)
     assert done.returncode == 3
-    printed(done, ["failed", "it took longer than the 1 minutes of --timeout; the same launch"])
+    printed(done, ["failed", "it took longer than the 1 minutes of --timeout; launch the same job"])
 
 
 def test_a_dry_run_prints_the_request_and_asks_nobody(processing: Processing) -> None:
@@ -208,18 +208,22 @@ def test_want_of_memory_is_told_after_the_last_try(
         assert process is not None
         kill_worker(process.pid)
         job = ended(platform, job_id)
-    assert "it was killed, for want of memory as a rule; give it more" in job.tasks[0].message
+    assert "killed, usually because it ran out of memory; give it more" in job.tasks[0].message
 
 
 @pytest.mark.parametrize(
     ("place", "fields", "said"),
     [
-        ({"instance": "ml.nope"}, {}, "ml.nope is no instance that SageMaker has for processing"),
+        ({"instance": "ml.nope"}, {}, "ml.nope is not an instance type for processing"),
         ({"role": ROLE + "x"}, {}, "SageMaker may not use the role"),
         ({"role": None}, {}, "sagemaker needs --role"),
         ({"role": "me"}, {}, "--role me: not the ARN of a role"),
         ({}, {"tasks": 101}, "at most 100 instances"),
-        ({}, {"gpu": GpuType.L4, "tasks": 2}, "the account may have 0 instances ml.g6.2xlarge for"),
+        (
+            {},
+            {"gpu": GpuType.L4, "tasks": 2},
+            "the account's quota is 0 instances ml.g6.2xlarge",
+        ),
     ],
 )
 def test_what_is_refused_is_told(
@@ -250,7 +254,7 @@ def test_why_a_job_could_not_start(processing: Processing, platform: Platform) -
     processing.account.sold_out |= {"ml.m5.large"}
     small = open_platform("sagemaker", PlatformConfig(role=ROLE, instance="ml.m5.large"))
     none = ended(small, small.submit(spec()))
-    assert "there is no such instance to be had now" in none.message
+    assert "no such instance is available now" in none.message
 
 
 @pytest.mark.parametrize(

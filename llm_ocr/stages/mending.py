@@ -23,9 +23,9 @@ _HYPHENS = "-‐‑–"
 # Two words that may be one: a hyphen ends the first, or both are parts of a number.
 _PAIR = re.compile(
     rf"(?P<one>[^\s<>]*(?:\w[{_HYPHENS}]|\d[.,/]?))[ ]+"
-    rf"(?P<other>(?=[\d.,/{_HYPHENS}]|[^\W_])[^\s<>]+)"
+    rf"(?P<other>(?=[{_HYPHENS}\d.,/]|[^\W_])[^\s<>]+)"
 )
-_NUMBERS = re.compile(r"\d[.,/]? +[.,/]?\d")
+_NUMBERS = re.compile(rf"\d[.,/]? +[{_HYPHENS}.,/]?\d")
 _MARK = r"[•▪◦●‣○■□·*–-]|\(?\d{1,3}[.)]|\(?[a-z][.)]"
 _ITEM = re.compile(rf"(?:(?<=\s)|\A)(?P<mark>{_MARK})[ \t]+(?=\S)")
 _LISTED = re.compile(rf"\s*(?P<mark>{_MARK})\s*(?P<words>\S+(?:\s+\S+)?)")

@@ -25,6 +25,10 @@ def mended(text: str, layer: str = LAYER, label: str = "text", trust: float = 1.
     ("said", "right"),
     [
         ("Input 220- 240V AC, 50/ 60 Hz", "Input 220-240V AC, 50/60 Hz"),
+        (
+            "Input 220 -240V AC of 2019 – 2021 or 2019 -2021",
+            "Input 220-240V AC of 2019 – 2021 or 2019-2021",
+        ),
         ("at 1 234.50 W and 3. 14 A", "at 1234.50 W and 3.14 A"),
         (
             "the well- known inter- national norm (2019- 2021).",

@@ -28,17 +28,17 @@ import json
 import boto3
 
 from llm_ocr.notebook import (
-    finish,
-    show_against_plan,
+    read_summary,
+    run_commands,
+    run_job,
+    show_against_estimate,
+    show_bottlenecks,
     show_costs,
     show_document,
+    show_estimate,
     show_figures,
     show_first_pages,
-    show_held_back,
     show_page,
-    show_plan,
-    steps,
-    summary_of,
 )
 from llm_ocr.platforms.base import GpuType, JobSpec
 from llm_ocr.platforms.costs.estimates import estimate_costs
@@ -74,19 +74,21 @@ SET_UP = False  # do what the next section shows
 # **Authentication.** This opens a browser; run `aws configure sso` first if you have never done so.
 
 # %%
-steps("aws sso login", "aws sts get-caller-identity --query Account --output text", do=SET_UP)
+run_commands(
+    "aws sso login", "aws sts get-caller-identity --query Account --output text", do=SET_UP
+)
 
 # %% [markdown]
 # **A bucket**, in the region of the jobs.
 
 # %%
-steps(f"aws s3 mb s3://{BUCKET} --region {REGION}", do=SET_UP)
+run_commands(f"aws s3 mb s3://{BUCKET} --region {REGION}", do=SET_UP)
 
 # %% [markdown]
 # **The images**, built from this repository and pushed to ECR; half an hour, and 60 GB of disk.
 
 # %%
-steps(
+run_commands(
     f"make -C .. deploy AWS_REGION={REGION} "
     "ECR_ACCOUNT_ID=$(aws sts get-caller-identity --query Account --output text)",
     do=SET_UP,
@@ -97,7 +99,7 @@ steps(
 # there is a job, there are no machines and no cost.
 
 # %%
-steps(
+run_commands(
     f'printf \'region = "{REGION}"\\nbucket = "{BUCKET}"\\n\' > terraform/terraform.tfvars',
     f"make -C .. aws-batch-apply AWS_REGION={REGION} TF_CLI_ARGS_apply=-auto-approve",
     do=SET_UP,
@@ -108,7 +110,7 @@ steps(
 # request more under Service Quotas, Amazon EC2.
 
 # %%
-steps(
+run_commands(
     f"aws service-quotas list-service-quotas --region {REGION} --service-code ec2 --query "
     "\"Quotas[?QuotaName=='All G and VT Spot Instance Requests'].Value\" --output text",
     do=SET_UP,
@@ -138,7 +140,7 @@ show_first_pages(INPUT)
 
 # %%
 estimate = estimate_costs(INPUT, gpus=[GPU], tasks=TASKS)
-show_plan(estimate)
+show_estimate(estimate)
 
 # %% [markdown]
 # The same for many pages, so that start-up costs matter less: published GPU speeds at the
@@ -176,13 +178,13 @@ for request in platform.requests(extract):
 # restarted by AWS Batch and continues from what was staged.
 
 # %%
-extracted = finish(platform, extract)
+extracted = run_job(platform, extract)
 
 # %%
-described = finish(platform, spec("describe", []))
+described = run_job(platform, spec("describe", []))
 
 # %%
-assembled = finish(platform, spec("assemble", [], gpu=None, tasks=1))
+assembled = run_job(platform, spec("assemble", [], gpu=None, tasks=1))
 
 # %% [markdown]
 # The status of the run can be queried at any time, from any machine; so can the output of each
@@ -202,7 +204,7 @@ for task in extracted.tasks:
 # Every page ends in exactly one status and one row.
 
 # %%
-summary = summary_of(out)
+summary = read_summary(out)
 print(f"{summary['documents']} documents, {summary['pages']} pages")
 summary["pages_by_status"]
 
@@ -232,7 +234,7 @@ show_figures(out)
 # the run.
 
 # %%
-show_against_plan(out, estimate.cheapest("aws-batch"))
+show_against_estimate(out, estimate.cheapest("aws-batch"))
 
 # %% [markdown]
 # EC2 bills a machine from its start until AWS Batch ends it, some minutes after its last job. The
@@ -250,7 +252,7 @@ show_against_plan(out, estimate.cheapest("aws-batch"))
 #   many run at once (64: eight g6.2xlarge).
 
 # %%
-show_held_back(out)
+show_bottlenecks(out)
 
 # %% [markdown]
 # ## Clean up

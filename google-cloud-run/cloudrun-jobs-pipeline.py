@@ -29,17 +29,17 @@ from google.cloud import run_v2, storage
 
 from llm_ocr import __version__
 from llm_ocr.notebook import (
-    finish,
-    show_against_plan,
+    read_summary,
+    run_commands,
+    run_job,
+    show_against_estimate,
+    show_bottlenecks,
     show_costs,
     show_document,
+    show_estimate,
     show_figures,
     show_first_pages,
-    show_held_back,
     show_page,
-    show_plan,
-    steps,
-    summary_of,
 )
 from llm_ocr.platforms.base import GpuType, JobSpec
 from llm_ocr.platforms.costs.estimates import estimate_costs
@@ -77,7 +77,7 @@ SET_UP = False  # do what the next section shows
 # **Authentication.** These open a browser; the second is for this notebook.
 
 # %%
-steps(
+run_commands(
     "gcloud auth login",
     "gcloud auth application-default login",
     f"gcloud config set project {PROJECT}",
@@ -93,7 +93,7 @@ steps(
 # %%
 runs = f"resource.name.startsWith('projects/_/buckets/{BUCKET}/objects/runs/')"
 binding = f"gcloud storage buckets add-iam-policy-binding gs://{BUCKET}"
-steps(
+run_commands(
     f"gcloud storage buckets create gs://{BUCKET} --location {REGION} "
     "--uniform-bucket-level-access",
     "gcloud iam service-accounts create llm-ocr",
@@ -110,7 +110,7 @@ steps(
 # %%
 registry = f"{REGION}-docker.pkg.dev"
 images = f"{registry}/{PROJECT}/llm-ocr"
-steps(
+run_commands(
     f"gcloud artifacts repositories create llm-ocr --repository-format docker --location {REGION}",
     f"gcloud auth configure-docker {registry} --quiet",
     *(
@@ -156,7 +156,7 @@ show_first_pages(INPUT)
 
 # %%
 estimate = estimate_costs(INPUT, gpus=[GPU], tasks=TASKS)
-show_plan(estimate)
+show_estimate(estimate)
 
 # %% [markdown]
 # The same for many pages, so that start-up costs matter less: published GPU speeds at the
@@ -192,13 +192,13 @@ for request in platform.requests(extract):
 # it has staged, until its `MINUTES` are used up. Joining pages into documents needs no GPU.
 
 # %%
-extracted = finish(platform, extract)
+extracted = run_job(platform, extract)
 
 # %%
-described = finish(platform, spec("describe", []))
+described = run_job(platform, spec("describe", []))
 
 # %%
-assembled = finish(platform, spec("assemble", [], gpu=None, tasks=1))
+assembled = run_job(platform, spec("assemble", [], gpu=None, tasks=1))
 
 # %% [markdown]
 # The status of the run can be queried at any time, from any machine; so can the output of each
@@ -218,7 +218,7 @@ for task in extracted.tasks:
 # Every page ends in exactly one status and one row.
 
 # %%
-summary = summary_of(out)
+summary = read_summary(out)
 print(f"{summary['documents']} documents, {summary['pages']} pages")
 summary["pages_by_status"]
 
@@ -248,7 +248,7 @@ show_figures(out)
 # the run.
 
 # %%
-show_against_plan(out, estimate.cheapest("cloud-run"))
+show_against_estimate(out, estimate.cheapest("cloud-run"))
 
 # %% [markdown]
 # ## Tuning for the L4
@@ -262,7 +262,7 @@ show_against_plan(out, estimate.cheapest("cloud-run"))
 #   memory than `8x32Gi`.
 
 # %%
-show_held_back(out)
+show_bottlenecks(out)
 
 # %% [markdown]
 # ## Clean up

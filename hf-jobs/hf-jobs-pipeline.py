@@ -29,17 +29,17 @@ from pathlib import Path
 from huggingface_hub import HfApi, get_token, list_jobs_hardware, whoami
 
 from llm_ocr.notebook import (
-    finish,
-    show_against_plan,
+    read_summary,
+    run_commands,
+    run_job,
+    show_against_estimate,
+    show_bottlenecks,
     show_costs,
     show_document,
+    show_estimate,
     show_figures,
     show_first_pages,
-    show_held_back,
     show_page,
-    show_plan,
-    steps,
-    summary_of,
 )
 from llm_ocr.platforms.base import GpuType, JobSpec
 from llm_ocr.platforms.costs.estimates import estimate_costs
@@ -88,14 +88,14 @@ whoami()["name"]
 # its working files.
 
 # %%
-steps("hf upload ORG/scans ./scans . --repo-type dataset --private", do=SET_UP)
+run_commands("hf upload ORG/scans ./scans . --repo-type dataset --private", do=SET_UP)
 
 # %% [markdown]
 # **The image** is vLLM's own, `vllm/vllm-openai`, and needs no building: tasks install llm_ocr in
 # it. Until llm_ocr is on PyPI, they use the wheel of your clone.
 
 # %%
-steps("uv build --wheel", do=SET_UP)
+run_commands("uv build --wheel", do=SET_UP)
 built = sorted(Path("dist").glob("llm_ocr-*.whl")) or sorted(Path("../dist").glob("llm_ocr-*.whl"))
 WHEEL = WHEEL or (str(built[-1]) if built else None)
 WHEEL or "no wheel: tasks install the release"
@@ -128,7 +128,7 @@ show_first_pages(INPUT)
 
 # %%
 estimate = estimate_costs(INPUT, gpus=[GPU], tasks=TASKS)
-show_plan(estimate)
+show_estimate(estimate)
 
 # %% [markdown]
 # The same for many pages, so that start-up costs matter less: published GPU speeds at the
@@ -165,13 +165,13 @@ for request in platform.requests(extract):
 # restarted by the platform and continues where it was.
 
 # %%
-extracted = finish(platform, extract)
+extracted = run_job(platform, extract)
 
 # %%
-described = finish(platform, spec("describe", []))
+described = run_job(platform, spec("describe", []))
 
 # %%
-assembled = finish(platform, spec("assemble", [], gpu=None, tasks=1))
+assembled = run_job(platform, spec("assemble", [], gpu=None, tasks=1))
 
 # %% [markdown]
 # The status of the run can be queried at any time, from any machine; so can the output of each
@@ -191,7 +191,7 @@ for task in extracted.tasks:
 # Every page ends in exactly one status and one row.
 
 # %%
-summary = summary_of(OUT)
+summary = read_summary(OUT)
 print(f"{summary['documents']} documents, {summary['pages']} pages")
 summary["pages_by_status"]
 
@@ -221,7 +221,7 @@ show_figures(OUT)
 # the run.
 
 # %%
-show_against_plan(OUT, estimate.cheapest("hf-jobs"))
+show_against_estimate(OUT, estimate.cheapest("hf-jobs"))
 
 # %% [markdown]
 # In addition, the platform charges for the minutes that a machine takes to start: downloading the
@@ -240,7 +240,7 @@ show_against_plan(OUT, estimate.cheapest("hf-jobs"))
 # - **Shards.** Lower `SHARD_PAGES` if there are fewer shards than tasks, or tasks end unevenly.
 
 # %%
-show_held_back(OUT)
+show_bottlenecks(OUT)
 
 # %% [markdown]
 # ## Clean up

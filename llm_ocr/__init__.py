@@ -1,9 +1,9 @@
-"""Document pages to Markdown, figures with captions, and documents, with open vision models.
+"""Turn document pages into Markdown, figures and structured records, with open vision models.
 
     from llm_ocr import convert, load_documents, run
 
     print(convert("report.pdf").markdown)      # one document, in memory
-    run("reports/", out="out/")                # many, into tables and files
+    run("reports/", out="out/")                # many, as tables and files
     for document in load_documents("out/"):
         print(document["markdown"])
 

@@ -1,9 +1,9 @@
-"""Settings from a file that its user names, and what such a file may not set.
+"""Env files: settings from a file that the user names, and the settings that no file may change.
 
-A file comes along with other things: with the scans of somebody else, with a repository. So none is
-read because it lies in the working directory, and none can start a program, or say where pages,
-results or keys go: those come from the command line or the environment alone. `REFUSED` and
-`_refused_value` are the whole list.
+A file may arrive together with documents from somebody else, or in a repository. Therefore no file
+is read just because it is in the working directory, and none can start a program or decide where
+pages, results or keys are sent: that is left to the command line and the environment. `REFUSED` and
+`_refusal` are the complete list.
 """
 
 import logging
@@ -16,15 +16,15 @@ from io import StringIO
 from pathlib import Path
 
 PREFIX = "LLM_OCR_"
-# Names the file, or the folder that has it as `.env`.
+# The variable that names the file, or the folder that contains it as `.env`.
 ENV_FILE = f"{PREFIX}ENV_FILE"
-USUAL = ".env"
-MOST_BYTES = 1 << 20
+DEFAULT_NAME = ".env"
+MAX_BYTES = 1 << 20
 
-# Fields that no file sets, and why.
-_COMMAND = "it would be run"
+# Settings that no file may change, and why.
+_COMMAND = "it would be executed"
 _ARGUMENTS = "vLLM's arguments can run code"
-_CODE = "a model's code may come from there"
+_CODE = "it may bring a model's code"
 _ADDRESS = "pages would be sent there"
 REFUSED: Mapping[str, str] = {
     "vllm": _COMMAND,
@@ -35,27 +35,27 @@ REFUSED: Mapping[str, str] = {
     "fallback_base_url": _ADDRESS,
     "staging": "the run would be written there",
     "log_dir": "logs would be written there",
-    "metrics_host": "others could connect there",
-    "public": "everybody could see the results",
+    "metrics_host": "others could connect to it",
+    "public": "everyone could see the results",
 }
 _PROFILES = ("model", "describe_model", "parse_model", "fallback_model")
 _SCHEMAS = ("record_schema", "task_schema")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _PROFILE_ENDINGS = (".toml", ".yaml", ".yml")
-# Of what a file says, no more than this is repeated.
+# Only such names of variables are repeated in messages.
 _SHOWN = re.compile(rf"{PREFIX}[A-Z0-9_]{{1,40}}")
 
 log = logging.getLogger(__name__)
 
 
 class EnvFileError(Exception):
-    """An env file that was named and can't be read; the message says which, and what to do."""
+    """A named env file can't be read; the message says which, and what to do."""
 
 
 @dataclass(frozen=True)
 class EnvFile:
-    """What a file sets: `values` by the settings' fields; `refused` and `unknown` are variables
-    that it names in vain, the former with the reason."""
+    """What a file sets: `values` by setting; `refused` are variables that it must not set, with the
+    reason, and `unknown` those that are no settings."""
 
     path: Path
     values: Mapping[str, str]
@@ -63,50 +63,49 @@ class EnvFile:
     unknown: Collection[str]
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """What was read, in one line: names, no values."""
-        read = ", ".join(variable_of(one) for one in self.values) or "no settings"
+        read = ", ".join(variable_name(one) for one in self.values) or "no settings"
         parts = [f"{self.path}: read {read}"]
         if self.refused:
             names = ", ".join(f"{name} ({why})" for name, why in self.refused.items())
             parts.append(
-                f"not taken from a file: {names}; give these as options or in the environment"
+                f"not taken from a file: {names}; pass these as options or in the environment"
             )
         if self.unknown:
-            parts.append(f"no settings are called {', '.join(self.unknown)}")
+            parts.append(f"unknown settings: {', '.join(self.unknown)}")
         return "; ".join(parts)
 
 
-def variable_of(field: str) -> str:
-    """The environment variable of a field of `Settings`."""
+def variable_name(field: str) -> str:
+    """The environment variable of a setting."""
     return f"{PREFIX}{field.upper()}"
 
 
-def named_env_file(given: str | Path | None) -> Path | None:
+def find_env_file(given: str | Path | None) -> Path | None:
     """The file `given`, or else the one that `LLM_OCR_ENV_FILE` names; None where neither does.
 
-    Raises EnvFileError where there is no such file, and for a variable with a path that would be
-    another file in each folder.
+    Raises EnvFileError if there is no such file, or if the variable holds a relative path.
     """
     if given is not None:
-        path, said = Path(os.path.expanduser(given)), str(given)
+        path, origin = Path(os.path.expanduser(given)), str(given)
     elif value := os.environ.get(ENV_FILE):
-        path, said = Path(os.path.expanduser(value)), f"{ENV_FILE}={value}"
+        path, origin = Path(os.path.expanduser(value)), f"{ENV_FILE}={value}"
         if not path.is_absolute():
             raise EnvFileError(
-                f"{said}: give the whole path, from / on; a relative one would read another file "
-                "in each folder"
+                f"{origin}: use an absolute path; a relative one would name a different file in "
+                "each folder"
             )
     else:
         return None
-    path = path / USUAL if path.is_dir() else path
+    path = path / DEFAULT_NAME if path.is_dir() else path
     if not path.is_file():
-        raise EnvFileError(f"{said}: there is no such file; correct the path, or leave it out")
+        raise EnvFileError(f"{origin}: no such file; correct the path or remove it")
     return path.absolute()
 
 
 def read_env_file(path: Path, fields: Collection[str]) -> EnvFile:
-    """What the file sets of `fields`, which is logged once. Raises EnvFileError."""
+    """Read the settings among `fields` from the file, and log once which. Raises EnvFileError."""
     try:
         variables = _variables(path)
     except (OSError, UnicodeDecodeError, ValueError) as error:
@@ -118,20 +117,20 @@ def read_env_file(path: Path, fields: Collection[str]) -> EnvFile:
         field = name.removeprefix(PREFIX).lower()
         if field not in fields:
             unknown.append(name)
-        elif why := REFUSED.get(field) or _refused_value(field, value):
+        elif why := REFUSED.get(field) or _refusal(field, value):
             refused[name] = why
         else:
             values[field] = value
     shown = [name for name in unknown if name != ENV_FILE and _SHOWN.fullmatch(name)]
-    found = EnvFile(path, values, refused, shown)
-    _say_once(found.said)
-    return found
+    env_file = EnvFile(path, values, refused, shown)
+    _warn_once(env_file.summary)
+    return env_file
 
 
-def say_unread(fields: Collection[str]) -> None:
-    """Log that the working directory has an env file with settings, which is not read: whoever put
-    it there may count on it."""
-    path = Path(USUAL)
+def warn_of_unread_file(fields: Collection[str]) -> None:
+    """Log that the working directory has an env file with settings that is not read: its author may
+    expect that it is."""
+    path = Path(DEFAULT_NAME)
     try:
         if not path.is_file():
             return
@@ -139,32 +138,32 @@ def say_unread(fields: Collection[str]) -> None:
     except (OSError, ValueError):
         return
     if names:
-        _say_once(
-            f"{path.absolute()} is not read, and names {', '.join(names)}; if it is yours, give "
-            f"--env-file {USUAL}, or set {ENV_FILE} to its whole path"
+        _warn_once(
+            f"{path.absolute()} is not read; it sets {', '.join(names)}. To use it, pass "
+            f"--env-file {DEFAULT_NAME}, or set {ENV_FILE} to its absolute path"
         )
 
 
-def _refused_value(field: str, value: str) -> str:
-    """Why a file may not set a field to this value; empty where it may."""
+def _refusal(field: str, value: str) -> str:
+    """Why a file may not set a field to this value; empty if it may."""
     is_file = not _NAME.fullmatch(value) or Path(value).suffix.lower() in _PROFILE_ENDINGS
     if field in _PROFILES and is_file:
-        return "a profile's file has arguments of vLLM"
+        return "a profile file may contain arguments of vLLM"
     if field in _SCHEMAS and not value.endswith(".json") and not value.isidentifier():
-        return "a schema in Python would be run"
+        return "a Python schema would be executed"
     if field == "task_prompt" and value.startswith("@"):
         return "the file's text would be sent"
     return ""
 
 
 def _variables(path: Path) -> dict[str, str]:
-    """The variables of llm_ocr that the file names, as it has them: `${OTHER}` is no reference."""
+    """The variables of llm_ocr in the file, taken literally: `${OTHER}` is not expanded."""
     from dotenv import dotenv_values
 
     with path.open("rb") as file:
-        raw = file.read(MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise ValueError(f"it has more than {MOST_BYTES >> 20} MiB")
+        raw = file.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise ValueError(f"it is larger than {MAX_BYTES >> 20} MiB")
     found = dotenv_values(stream=StringIO(raw.decode("utf-8-sig")), interpolate=False)
     named = {name.upper(): value for name, value in found.items()}
     return {
@@ -175,6 +174,6 @@ def _variables(path: Path) -> dict[str, str]:
 
 
 @cache
-def _say_once(line: str) -> None:
-    # A warning is shown also where nobody has set up logging.
+def _warn_once(line: str) -> None:
+    # A warning is printed even if logging is not set up.
     log.warning("%s", line)

@@ -1,4 +1,4 @@
-"""What notebooks show: the input, a job's progress, the results and their cost, tests of them.
+"""Displays for notebooks: inputs, the progress of jobs, results, costs and proposed tests.
 
 Needs the extra `notebooks`.
 """
@@ -40,16 +40,16 @@ from llm_ocr.tables.read import load_descriptions, load_documents, load_figures,
 from llm_ocr.tables.schema import Row
 from llm_ocr.text.markdown import inline, quoted
 
-# Pages that costs are compared for: enough that machines' starts don't decide.
+# Pages for which costs are compared: so many that start-up times of machines hardly matter.
 MANY_PAGES = 100_000
 LABEL_COLORS = {"table": "seagreen", "image": "darkorange", "image_caption": "goldenrod"}
 OTHER_COLOR = "steelblue"
 
 
-def steps(*commands: str, do: bool) -> None:
-    """Commands of a shell: with `do` given one after the other, and else only shown.
+def run_commands(*commands: str, do: bool) -> None:
+    """Print shell commands; with `do` also run them, one after the other.
 
-    Raises CalledProcessError for one that fails; those after it are not given.
+    Raises CalledProcessError for the first one that fails.
     """
     for command in commands:
         print(f"$ {command}", flush=True)  # noqa: T201
@@ -62,7 +62,7 @@ def steps(*commands: str, do: bool) -> None:
 
 
 def show_preview_pages(place: str, count: int = 3) -> None:
-    """The first pages of some documents. Raises NoInputError or StorageError."""
+    """Show the first pages of some documents. Raises NoInputError or StorageError."""
     previews = preview_pages([place], count=count)
     figure, axes = plt.subplots(1, len(previews), figsize=(12, 5), squeeze=False)
     for axis, preview in zip(axes[0], previews, strict=True):
@@ -73,14 +73,14 @@ def show_preview_pages(place: str, count: int = 3) -> None:
     _show(figure)
 
 
-def show_plan(estimate: Estimate) -> None:
-    """What the pages cost everywhere, as `llm-ocr plan` prints it."""
+def show_estimate(estimate: Estimate) -> None:
+    """Print the estimated cost on every platform, as `llm-ocr plan` does."""
     Console(width=100, force_jupyter=False).print(render_estimate(estimate), highlight=False)
 
 
 def show_costs(model: str = "deepseek-ocr") -> None:
-    """What 1,000 pages cost, of 100,000: the published speeds of GPUs at their platforms' prices,
-    beside commercial APIs; where each figure is from, and when it was read.
+    """Show the cost of 1,000 pages (of 100,000): published GPU speeds at the platforms' prices,
+    next to commercial APIs, with the source and the date of each figure.
 
     Nothing here is measured on this machine.
     """
@@ -115,71 +115,71 @@ def _cost_bars(axes: Axes, bars: Sequence[tuple[str, Interval, Citation, str]], 
     axes.bar_label(drawn, [f"${cost:.2f}" for cost in expected], padding=8, fontsize=8)
     axes.margins(x=0.1)
     axes.set(
-        title=f"dollars for 1,000 pages: {model} on GPUs (blue), commercial APIs (gray)",
+        title=f"US dollars per 1,000 pages: {model} on GPUs (blue), commercial APIs (gray)",
     )
     axes.invert_yaxis()
     axes.tick_params(axis="y", labelsize=8)
 
 
 def _sources(sources: Mapping[str, Citation]) -> Iterator[str]:
-    yield f"Of {MANY_PAGES:,} pages, starts of machines included. `*` as quoted by others."
+    yield f"For {MANY_PAGES:,} pages, including the start of machines. `*`: a second-hand figure."
     yield ""
-    yield "| figure | from | read |"
+    yield "| figure | source | retrieved |"
     yield "| --- | --- | --- |"
-    for what, source in sources.items():
+    for figure, source in sources.items():
         star = "*" if source.second_hand else ""
-        yield f"| {what}{star} | {source.url} | {source.date} |"
+        yield f"| {figure}{star} | {source.url} | {source.date} |"
 
 
-def finish(platform: Platform, spec: JobSpec) -> Job:
-    """Submit a job, print what changes, and return it at its end. Raises PlatformError for one
-    that fails."""
+def run_job(platform: Platform, spec: JobSpec) -> Job:
+    """Submit a job, print its progress, and return it when it ends. Raises PlatformError if it
+    fails."""
 
-    def tell(now: Job) -> None:
+    def print_status(now: Job) -> None:
         tasks = (f"{task.index}: {task.state}" for task in now.tasks)
         print(now.state, *tasks, now.message, now.url, sep="  ")  # noqa: T201
 
     job_id = platform.submit(spec)
     print(f"{job_id}: llm-ocr jobs logs {platform.name} {job_id} --task 0 --follow")  # noqa: T201
-    job = wait(platform, job_id, tell)
+    job = wait(platform, job_id, print_status)
     if job.state is not JobState.SUCCEEDED:
-        said = [job.message, *(f"task {task.index}: {task.message}" for task in job.tasks)]
-        raise PlatformError(f"{job_id} {job.state}: {'; '.join(filter(None, said))}")
+        messages = [job.message, *(f"task {task.index}: {task.message}" for task in job.tasks)]
+        raise PlatformError(f"{job_id} {job.state}: {'; '.join(filter(None, messages))}")
     return job
 
 
-def summary_of(out: str) -> dict[str, Any]:
-    """A run's summary, in which every page has ended in exactly one status."""
+def read_summary(out: str) -> dict[str, Any]:
+    """Read the summary of a run; raises ValueError if its counts don't add up."""
     summary: dict[str, Any] = json.loads(open_store(out).get("summary.json"))
     if sum(summary["pages_by_status"].values()) != summary["pages"]:
-        raise ValueError(f"{out}: counts don't balance, {summary['pages_by_status']}")
+        raise ValueError(f"{out}: the counts of pages don't add up: {summary['pages_by_status']}")
     return summary
 
 
 def show_page(out: str) -> None:
-    """The page with the most blocks, each with its box and label."""
+    """Show the page with the most blocks, each with its box and label."""
     display(page_with_boxes(max(load_pages(out), key=lambda page: len(page["blocks"]))))
 
 
 def show_document(out: str) -> None:
-    """The document with the most figures, as Markdown."""
-    document = max(load_documents(out), key=lambda one: one["markdown"].count("](figures/"))
-    mine = [one for one in load_figures(out) if one["doc_id"] == document["doc_id"]]
-    display(Markdown(with_figures(document["markdown"], mine)))
+    """Show the document with the most figures, as Markdown."""
+    document = max(load_documents(out), key=lambda row: row["markdown"].count("](figures/"))
+    figures = [row for row in load_figures(out) if row["doc_id"] == document["doc_id"]]
+    display(Markdown(with_figures(document["markdown"], figures)))
 
 
 def show_figures(out: str, count: int = 3) -> None:
-    """Some figures, with captions and descriptions."""
-    said = {row["figure_id"]: row["text"] for row in load_descriptions(out)}
+    """Show some figures with their captions and descriptions."""
+    descriptions = {row["figure_id"]: row["text"] for row in load_descriptions(out)}
     for row in list(load_figures(out))[:count]:
         display(Image.open(io.BytesIO(row["image"]["bytes"])))
-        told = said.get(row["figure_id"]) or "no description"
+        description = descriptions.get(row["figure_id"]) or "no description"
         caption = inline(row["caption"] or "no caption", formulas=True)
-        display(Markdown(f"*{caption}*\n\n{quoted(told)}"))
+        display(Markdown(f"*{caption}*\n\n{quoted(description)}"))
 
 
 def show_proposals(out: str, proposals: Sequence[Proposal]) -> None:
-    """Each page that tests are proposed of, small, with its tests below it."""
+    """Show a small image of each page that has proposed tests, with the tests below it."""
     pictures = {
         (page.document, page.number): page.jpeg
         for page in open_predictions(out).pages_with_images(
@@ -201,7 +201,7 @@ def show_proposals(out: str, proposals: Sequence[Proposal]) -> None:
 
 
 def _proposed(proposals: Sequence[Proposal]) -> Iterator[str]:
-    yield "| id | asks | because |"
+    yield "| id | test | reason |"
     yield "| --- | --- | --- |"
     for one in proposals:
         asked = {key: one.test[key] for key in one.test if key not in ("pdf", "page", "id")}
@@ -211,7 +211,7 @@ def _proposed(proposals: Sequence[Proposal]) -> Iterator[str]:
 
 
 def show_evaluation(out: str, tests: str) -> None:
-    """A run by tests or ground truth, as `llm-ocr eval` prints it. Raises
+    """Print the evaluation of a run by tests or ground truth, as `llm-ocr eval` does. Raises
     NothingToEvaluateError."""
     console = Console(width=100, force_jupyter=False)
     for result in evaluate(open_predictions(out), load_references([tests])):
@@ -220,24 +220,24 @@ def show_evaluation(out: str, tests: str) -> None:
             print(problem)  # noqa: T201
 
 
-def show_against_plan(out: str, offer: MachineEstimate) -> None:
-    """Speed and cost of reading the pages, beside what the plan said, and how the sessions' counts
-    make the run's.
+def show_against_estimate(out: str, offer: MachineEstimate) -> None:
+    """Show the actual speed and cost next to the estimate, and how the page counts of the sessions
+    add up to the run's.
 
-    A session is one start of a task; one that was killed can't say what it took, nor is what the
-    platform charges for starts in any of them: the bill has both. Pages that the embedded engine
-    read are compared with no GPU: a CPU's minutes are not to be had at a GPU's price.
+    A session is one start of a task. Neither the time of a session that was killed nor what the
+    platform charges for starting machines is counted here; the bill includes both. Pages that the
+    embedded engine read on CPUs are not compared with the estimate, which is for GPUs.
     """
     sessions = read_sessions(open_store(run_uri(out)))
     reading = [one for one in sessions if "extract" in one.stages]
-    pages = summary_of(out)["pages"]
+    pages = read_summary(out)["pages"]
     if any(_on_cpu(one) for one in reading):
         figure, axes = plt.subplots(figsize=(6, 3.5))
         _speeds(axes, reading, None)
         _show(figure)
         print(  # noqa: T201
-            "The embedded engine read these pages, on CPUs: neither the speed nor the price of "
-            f"{offer.machine} is compared with it."
+            "The embedded engine read these pages on CPUs: they are not compared with the speed "
+            f"and the price of {offer.machine}."
         )
     else:
         figure, (left, right) = plt.subplots(1, 2, figsize=(12, 3.5))
@@ -246,43 +246,43 @@ def show_against_plan(out: str, offer: MachineEstimate) -> None:
         _show(figure)
         whole = total_cost(sessions) or 0.0
         print(f"all stages: ${whole:.2f}, ${1000 * whole / pages:.2f} for 1,000 pages")  # noqa: T201
-    for line in explained_counts(reading, pages):
+    for line in explain_counts(reading, pages):
         print(line)  # noqa: T201
 
 
-def explained_counts(reading: Sequence[SessionLog], pages: int) -> list[str]:
-    """How the pages that sessions counted make the run's `pages`, though some were killed, and
-    some pages read twice."""
+def explain_counts(reading: Sequence[SessionLog], pages: int) -> list[str]:
+    """Explain how the page counts of the sessions relate to the run's `pages`: sessions may be
+    killed, and pages may be read twice."""
     ended = [one for one in reading if one.seconds is not None]
     killed, read = len(reading) - len(ended), sum(one.pages for one in ended)
-    said = [
+    lines = [
         f"Sessions that ended read {' + '.join(str(one.pages) for one in ended) or 'no'} pages, "
         f"{read} in all; the run has {pages}."
     ]
     if read > pages:
-        said.append(
+        lines.append(
             f"That is {read - pages} more than there are: tasks that are done read what others "
             "have not committed yet, and of two readings of a page the one that is committed first "
             "is kept."
         )
     if killed:
         some = "1 session was" if killed == 1 else f"{killed} sessions were"
-        said.append(
+        lines.append(
             f"{some} killed and left no count. Pages that were staged by then are in the run "
             "and in nobody's count; the others were read again, and count for the session that did."
         )
     if read < pages:
         uncounted = counted(pages - read, "page")
-        said.append(f"In no session's count: {uncounted} of the run.")
-    return said
+        lines.append(f"In no session's count: {uncounted} of the run.")
+    return lines
 
 
-def show_held_back(out: str) -> None:
-    """What the sessions that read pages waited for, as shares of their time."""
+def show_bottlenecks(out: str) -> None:
+    """Show what limited the speed of the sessions that read pages, as shares of their time."""
     sessions = read_sessions(open_store(run_uri(out)))
     measured = [one for one in sessions if one.bottlenecks and one.pages and one.seconds]
     if not measured:
-        print("Not known: no session that read pages has ended, or all were too short.")  # noqa: T201
+        print("Unknown: no session that read pages has ended, or all were too short.")  # noqa: T201
         return
     seconds = sum(one.seconds or 0 for one in measured)
     shares: dict[str, float] = {}
@@ -291,7 +291,7 @@ def show_held_back(out: str) -> None:
             shares[name] = shares.get(name, 0.0) + share * (one.seconds or 0) / seconds
     most = sorted(shares.items(), key=lambda share: -share[1])
     rows = [f"| {name} | {share:.0%} |" for name, share in most]
-    display(Markdown("\n".join(["| held back by | of the time |", "| --- | --- |", *rows])))
+    display(Markdown("\n".join(["| bottleneck | share of the time |", "| --- | --- |", *rows])))
 
 
 def _on_cpu(session: SessionLog) -> bool:
@@ -301,27 +301,29 @@ def _on_cpu(session: SessionLog) -> bool:
 def _speeds(axes: Axes, reading: Sequence[SessionLog], planned: Interval | None) -> None:
     names = [f"session {number}, task {one.worker}" for number, one in enumerate(reading)]
     bars = axes.barh(names, [60 * one.pages / one.seconds if one.seconds else 0 for one in reading])
-    said = [counted(one.pages, "page") if one.seconds else "killed: no count" for one in reading]
-    axes.bar_label(bars, said, padding=3, fontsize=8)
+    labels = [counted(one.pages, "page") if one.seconds else "killed: no count" for one in reading]
+    axes.bar_label(bars, labels, padding=3, fontsize=8)
     axes.margins(x=0.3)
     if planned is not None:
-        axes.axvspan(planned.low, planned.high, color="goldenrod", alpha=0.3, label="planned")
+        axes.axvspan(planned.low, planned.high, color="goldenrod", alpha=0.3, label="estimate")
         axes.axvline(planned.expected, color="goldenrod")
         axes.legend(fontsize=8)
-    axes.set(title="pages a minute")
+    axes.set(title="pages per minute")
     axes.invert_yaxis()
 
 
 def _costs(axes: Axes, cost: float, planned: Interval) -> None:
     around = [[planned.expected - planned.low], [planned.high - planned.expected]]
-    axes.barh(["planned"], [planned.expected], xerr=around, color="goldenrod", alpha=0.6, capsize=4)
+    axes.barh(
+        ["estimate"], [planned.expected], xerr=around, color="goldenrod", alpha=0.6, capsize=4
+    )
     axes.barh(["sessions"], [cost])
-    axes.set(title="dollars, for reading the pages")
+    axes.set(title="US dollars for reading the pages")
     axes.invert_yaxis()
 
 
 def _show(figure: Figure) -> None:
-    """Here and now, and not again at the cell's end."""
+    """Display the figure once: closed figures are not shown again at the end of the cell."""
     figure.tight_layout()
     display(figure)
     plt.close(figure)

@@ -1,4 +1,4 @@
-"""The words of the house as types: pages, blocks, figures and what became of them.
+"""The types that all rooms share: pages, blocks, figures, statuses and error codes.
 
 Frozen dataclasses, no I/O. Boxes are `(x1, y1, x2, y2)` in pixels of the stored page image, origin
 at the top left, `x1 < x2` and `y1 < y2`.
@@ -11,7 +11,7 @@ from llm_ocr.documents import Document
 
 
 def valid_text(text: str) -> str:
-    """The text with each lone surrogate as U+FFFD, and those that make a pair as their character.
+    """The text with lone surrogates replaced by U+FFFD, and pairs of them by their character.
 
     PDFs, JSON and file names may hold surrogates, which can be neither stored nor sent.
     """
@@ -23,9 +23,9 @@ def valid_text(text: str) -> str:
 
 
 class PageStatus(StrEnum):
-    """What became of a page (or a figure, or a document); each ends in exactly one.
+    """The result of a page, a figure or a document; each ends in exactly one status.
 
-    Only figures are `skipped`: those too small to be asked about.
+    Only figures are `skipped`: those that are too small to be described.
     """
 
     OK = "ok"
@@ -38,7 +38,7 @@ class PageStatus(StrEnum):
 
 
 class ErrorCode(StrEnum):
-    """Why a page failed: a category to count by; the message beside it names the input."""
+    """Why a page failed, as a category; the error message names the input."""
 
     NOT_FOUND = "not_found"
     READ_ERROR = "read_error"
@@ -125,8 +125,8 @@ class Box:
 
 
 class TextLayerUse(StrEnum):
-    """What a PDF's own text is used for; `auto`: wherever it can be trusted, and to check answers;
-    `only`: nothing is read but it."""
+    """Use of a PDF's own text; `auto`: where it can be trusted, and to check answers; `only`: no
+    model is asked."""
 
     AUTO = "auto"
     OFF = "off"
@@ -153,21 +153,21 @@ class TextLine:
 
 
 # A text layer with less than this is a page number or a stamp.
-FEWEST_CHARACTERS = 25
-MOST_DAMAGE = 0.05
+MIN_LAYER_CHARACTERS = 25
+MAX_LAYER_DAMAGE = 0.05
 # Broken layers agreed 0.20 to 0.22 with what their pages show, good ones 0.85 and more.
-TRUSTED = 0.5
+MIN_LAYER_TRUST = 0.5
 
 
 @dataclass(frozen=True)
 class TextLayer:
     """The text that a PDF itself holds for a page, in its own order.
 
-    `under_image` is whether an image covers most of the page: then the text is some earlier OCR's.
-    `damage` is the share of its characters that are no text. `trust` (0..1) is how far the text can
-    be taken for what the page shows, by what the PDF tells alone, and `doubts` say what speaks
-    against it. `lines` are all of it with its places, `pictures` the images on the page; both only
-    where `ImagePolicy.with_lines` asks for them.
+    `under_image` says that an image covers most of the page: then the text comes from an earlier
+    OCR. `damage` is the share of garbled characters. `trust` (0..1) says how likely the text is
+    what the page shows, judged by the PDF alone, and `doubts` are the reasons against it. `lines`
+    are the text with its boxes, `pictures` the images on the page; both only if
+    `ImagePolicy.with_lines`.
     """
 
     text: str
@@ -180,20 +180,19 @@ class TextLayer:
 
     @property
     def is_usable(self) -> bool:
-        """Whether there is enough of it, and it is no rubbish from a font without a character
-        map."""
-        enough = sum(not one.isspace() for one in self.text) >= FEWEST_CHARACTERS
-        return enough and self.damage < MOST_DAMAGE
+        """Whether there is enough text that isn't garbled, as by a font without a character map."""
+        enough = sum(not character.isspace() for character in self.text) >= MIN_LAYER_CHARACTERS
+        return enough and self.damage < MAX_LAYER_DAMAGE
 
     @property
     def is_own(self) -> bool:
-        """Whether it is the page's own and trusted: an earlier OCR's text proves nothing."""
+        """Whether it is trusted and not the text of an earlier OCR, which proves nothing."""
         return self.is_trusted and not self.under_image
 
     @property
     def is_trusted(self) -> bool:
         """Whether it can stand for what the page shows, unless the page itself says otherwise."""
-        return self.is_usable and self.trust >= TRUSTED
+        return self.is_usable and self.trust >= MIN_LAYER_TRUST
 
 
 @dataclass(frozen=True)
@@ -217,7 +216,7 @@ class PageImage:
     text_layer: TextLayer | None = None
 
 
-# The canonical labels of blocks. Other labels that a model invents are kept as they come.
+# The canonical labels of blocks; other labels of a model are kept unchanged.
 FIGURE_LABELS = frozenset({"image", "figure", "chart"})
 CAPTION_LABELS = frozenset({"image_caption", "figure_caption", "table_caption"})
 FURNITURE_LABELS = frozenset({"header", "footer", "page_number"})
@@ -252,7 +251,7 @@ class PageLine:
 
 @dataclass(frozen=True)
 class ParsedAnswer:
-    """A model's answer, read: blocks in reading order, and notes on what had to be mended."""
+    """A parsed answer of a model: blocks in reading order, and notes on what had to be repaired."""
 
     blocks: tuple[Block, ...]
     notes: tuple[str, ...] = ()

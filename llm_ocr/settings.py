@@ -34,7 +34,13 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from llm_ocr.env_file import PREFIX, named_env_file, read_env_file, say_unread, variable_of
+from llm_ocr.env_file import (
+    PREFIX,
+    find_env_file,
+    read_env_file,
+    variable_name,
+    warn_of_unread_file,
+)
 from llm_ocr.inference.address import BASIC, split_credentials
 from llm_ocr.parsing.schema import InputMode, RecordScope
 from llm_ocr.records import TextLayerUse
@@ -748,9 +754,9 @@ def from_env_file(given: str | Path | None = None) -> Mapping[str, str]:
 
     Logs once what was read. Raises EnvFileError for a file that can't be read.
     """
-    path = named_env_file(given)
+    path = find_env_file(given)
     if path is None:
-        say_unread(Settings.model_fields)
+        warn_of_unread_file(Settings.model_fields)
         return {}
     return read_env_file(path, Settings.model_fields).values
 
@@ -760,7 +766,7 @@ def gather_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     the env file. `Settings(**gather_settings(given))` is `Settings(**given)`. Raises EnvFileError.
     """
     environment = {name.lower(): value for name, value in os.environ.items()}
-    names = {name: variable_of(name).lower() for name in Settings.model_fields}
+    names = {name: variable_name(name).lower() for name in Settings.model_fields}
     from_environment = {
         name: environment[variable] for name, variable in names.items() if variable in environment
     }

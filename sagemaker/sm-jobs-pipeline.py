@@ -28,17 +28,17 @@ import json
 import boto3
 
 from llm_ocr.notebook import (
-    finish,
-    show_against_plan,
+    read_summary,
+    run_commands,
+    run_job,
+    show_against_estimate,
+    show_bottlenecks,
     show_costs,
     show_document,
+    show_estimate,
     show_figures,
     show_first_pages,
-    show_held_back,
     show_page,
-    show_plan,
-    steps,
-    summary_of,
 )
 from llm_ocr.platforms.base import GpuType, JobSpec
 from llm_ocr.platforms.costs.estimates import estimate_costs
@@ -75,7 +75,9 @@ SET_UP = False  # do what the next section shows
 # **Authentication.** In SageMaker Studio you are already logged in; elsewhere this opens a browser.
 
 # %%
-steps("aws sso login", "aws sts get-caller-identity --query Account --output text", do=SET_UP)
+run_commands(
+    "aws sso login", "aws sts get-caller-identity --query Account --output text", do=SET_UP
+)
 
 # %% [markdown]
 # **A bucket** in the same region as the jobs, and **a role** for them: it may read `scans/` in the
@@ -83,7 +85,7 @@ steps("aws sso login", "aws sts get-caller-identity --query Account --output tex
 # this.
 
 # %%
-steps(
+run_commands(
     f"aws s3 mb s3://{BUCKET or 'my-bucket'} --region {REGION}",
     "aws iam create-role --role-name llm-ocr-sagemaker --assume-role-policy-document "
     '\'{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole", '
@@ -97,7 +99,7 @@ steps(
 # **The images**, built from this repository and pushed to ECR; half an hour, and 60 GB of disk.
 
 # %%
-steps(
+run_commands(
     f"make -C .. deploy AWS_REGION={REGION} "
     "ECR_ACCOUNT_ID=$(aws sts get-caller-identity --query Account --output text)",
     do=SET_UP,
@@ -108,7 +110,7 @@ steps(
 # under Service Quotas, Amazon SageMaker.
 
 # %%
-steps(
+run_commands(
     f"aws service-quotas list-service-quotas --region {REGION} --service-code sagemaker --query "
     "\"Quotas[?QuotaName=='ml.g6e.2xlarge for processing job usage'].Value\" --output text",
     do=SET_UP,
@@ -145,7 +147,7 @@ show_first_pages(INPUT)
 
 # %%
 estimate = estimate_costs(INPUT, gpus=[GPU], tasks=TASKS)
-show_plan(estimate)
+show_estimate(estimate)
 
 # %% [markdown]
 # The same for many pages, so that start-up costs matter less: published GPU speeds at the
@@ -183,13 +185,13 @@ for request in platform.requests(extract):
 # cell again to resume.
 
 # %%
-extracted = finish(platform, extract)
+extracted = run_job(platform, extract)
 
 # %%
-described = finish(platform, spec("describe", []))
+described = run_job(platform, spec("describe", []))
 
 # %%
-assembled = finish(platform, spec("assemble", [], gpu=None, tasks=1))
+assembled = run_job(platform, spec("assemble", [], gpu=None, tasks=1))
 
 # %% [markdown]
 # The status of the run can be queried at any time, from any machine; so can the output of each
@@ -209,7 +211,7 @@ for task in extracted.tasks:
 # Every page ends in exactly one status and one row.
 
 # %%
-summary = summary_of(out)
+summary = read_summary(out)
 print(f"{summary['documents']} documents, {summary['pages']} pages")
 summary["pages_by_status"]
 
@@ -239,7 +241,7 @@ show_figures(out)
 # the run.
 
 # %%
-show_against_plan(out, estimate.cheapest("sagemaker"))
+show_against_estimate(out, estimate.cheapest("sagemaker"))
 
 # %% [markdown]
 # SageMaker bills an instance from its start to the job's end: this includes downloading the image,
@@ -254,7 +256,7 @@ show_against_plan(out, estimate.cheapest("sagemaker"))
 # - Quota is counted for each instance type: request it for all types in `InstancePreferences`.
 
 # %%
-show_held_back(out)
+show_bottlenecks(out)
 
 # %% [markdown]
 # ## Clean up

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_ocr.env_file import REFUSED, variable_of
+from llm_ocr.env_file import REFUSED, variable_name
 from llm_ocr.settings import Settings
 from tests import documents
 from tests.processes import run_module
@@ -48,7 +48,7 @@ def test_a_file_beside_the_scans_starts_no_program(scans: Path, tmp_path: Path) 
         done = llm_ocr(scans, "run", ".", "--out", tmp_path / f"out{len(named)}", *named)
         assert not (tmp_path / "was_run").exists(), done.stderr
         assert "LLM_OCR_VLLM" in done.stderr
-    assert "LLM_OCR_VLLM (it would be run)" in done.stderr
+    assert "LLM_OCR_VLLM (it would be executed)" in done.stderr
 
 
 def test_a_file_beside_the_scans_redirects_no_page(scans: Path, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_what_was_read_is_said_once_and_without_values(scans: Path, tmp_path: Pa
             *("--env-file", mine),
         )
     assert done.returncode == 0, done.stderr
-    line = f"{mine}: read LLM_OCR_VIEWER_PAGES; no settings are called LLM_OCR_CONCURENCY"
+    line = f"{mine}: read LLM_OCR_VIEWER_PAGES; unknown settings: LLM_OCR_CONCURENCY"
     assert done.stderr.splitlines().count(line) == 1
     assert "AWS_SECRET" not in done.stdout + done.stderr
     assert not (tmp_path / "out" / "index.html").exists()
@@ -120,7 +120,7 @@ def test_options_go_before_the_environment_and_that_before_the_file(
 @pytest.mark.parametrize(
     "line",
     [
-        *(f"{variable_of(field)}=x" for field in REFUSED),
+        *(f"{variable_name(field)}=x" for field in REFUSED),
         "LLM_OCR_MODEL=./profile.toml",
         "LLM_OCR_MODEL=profile.YAML",
         "LLM_OCR_PARSE_MODEL=s3://bucket/profile.yml",
@@ -150,8 +150,8 @@ def test_no_file_sets_commands_and_addresses(
     ("arguments", "environment", "message"),
     [
         (("--env-file", "none.env"), {}, "'none.env' does not exist"),
-        ((), {"LLM_OCR_ENV_FILE": ".env"}, "LLM_OCR_ENV_FILE=.env: give the whole path"),
-        ((), {"LLM_OCR_ENV_FILE": "/none"}, "LLM_OCR_ENV_FILE=/none: there is no such file"),
+        ((), {"LLM_OCR_ENV_FILE": ".env"}, "LLM_OCR_ENV_FILE=.env: use an absolute path"),
+        ((), {"LLM_OCR_ENV_FILE": "/none"}, "LLM_OCR_ENV_FILE=/none: no such file"),
         (("--env-file", "page.png"), {}, "page.png can't be read as an env file"),
     ],
 )

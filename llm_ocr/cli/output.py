@@ -143,7 +143,7 @@ def handle_errors() -> Iterator[None]:
         warn(f"Stopped: {error}")
         raise typer.Exit(ExitCode.BUDGET) from error
     except KeyboardInterrupt as error:
-        warn("Interrupted: run the same command again to resume.")
+        warn("Stopped: rerun the same command to resume the run")
         raise typer.Exit(ExitCode.INTERRUPTED) from error
     except StoppedError as error:
         warn(f"Stopped: {error}")

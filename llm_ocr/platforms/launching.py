@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from llm_ocr.env_file import variable_of
+from llm_ocr.env_file import variable_name
 from llm_ocr.pipeline.command import has_secrets, without_secrets
 from llm_ocr.pipeline.interruption import BudgetExceededError
 from llm_ocr.pipeline.retrying import wanted_pages
@@ -238,7 +238,7 @@ def _split(chosen: Settings, names: Iterable[str]) -> tuple[dict[str, str], dict
     secret: dict[str, str] = {}
     for name in names:
         value = getattr(chosen, name)
-        key = variable_of(name)
+        key = variable_name(name)
         if isinstance(value, SecretStr):
             # An empty secret is none: platforms have no empty secrets.
             if value.get_secret_value():

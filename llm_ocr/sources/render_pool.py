@@ -202,7 +202,7 @@ class RenderPool:
             if only is None or planned.doc_id in only:
                 yield planned, None
             return
-        wanted = planned if only is None else planned.among(only)
+        wanted = planned if only is None else planned.select_rows(only)
         rows = read_all_rows(wanted) if wanted.row_count != 0 else iter(())
         while (row := await asyncio.to_thread(next, rows, None)) is not None:
             if only is not None and row.document.doc_id not in only:

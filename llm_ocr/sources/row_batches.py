@@ -59,7 +59,7 @@ def iter_batches(
     approximate page count: one per row group, or several if the group exceeds a shard."""
     document = counted.document
     if counted.batches is None:
-        yield document.of_rows([(0, None)]), _pages(document.size)
+        yield document.with_rows([(0, None)]), _pages(document.size)
         return
     wanted = None if selected is None else set(selected)
     for batch in counted.batches:
@@ -70,7 +70,7 @@ def iter_batches(
         for start, end in pairwise(starts):
             taken = rows[start:end]
             pages = max(1, round(batch.pages * len(taken) / batch.count))
-            yield document.of_rows(_ranges(taken)), pages
+            yield document.with_rows(_ranges(taken)), pages
 
 
 def _ranges(numbers: Sequence[int]) -> list[Range]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from llm_ocr.documents import ROW, Document
+from llm_ocr.documents import ROW_FRAGMENT, Document
 from llm_ocr.storage.store import Store
 
 PLAN_FOLDER = "plans"
@@ -69,7 +69,7 @@ class Shard:
 
     def document(self, doc_id: str, source_uri: str) -> Document:
         """The document of the shard, or one of its rows, with this ID."""
-        file_uri, _, number = source_uri.rpartition(ROW)
+        file_uri, _, number = source_uri.rpartition(ROW_FRAGMENT)
         for planned in self.documents:
             if planned.document.doc_id == doc_id:
                 return planned.document
@@ -191,7 +191,7 @@ def _merge_rows(documents: Sequence[PlannedDocument]) -> tuple[PlannedDocument, 
             continue
         ranges = [*last.document.ranges, *planned.document.ranges]
         pages = (last.pages or 1) + (planned.pages or 1)
-        merged[-1] = PlannedDocument(last.document.of_rows(ranges), pages)
+        merged[-1] = PlannedDocument(last.document.with_rows(ranges), pages)
     return tuple(merged)
 
 

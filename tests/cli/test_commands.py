@@ -222,7 +222,7 @@ def test_a_stopped_run_keeps_what_it_did_and_goes_on(
         _, said = process.communicate(timeout=30)
         hold.set()
     assert process.returncode == code
-    assert "the same command goes on" in said
+    assert "rerun the same command to resume" in said
     state = json.loads(llm_ocr("status", out, "--json").stdout)
     assert state["stages"]["extract"]["items_staged"] == 2
     asked = 0

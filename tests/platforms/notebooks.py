@@ -79,13 +79,13 @@ def assert_shown(executed: Executed) -> None:
     assert "all counted" in executed.printed, "the plan"
     assert "24 documents" in executed.printed
     assert "assemble" in executed.printed, "the status"
-    assert "The embedded engine read these pages, on CPUs" in executed.printed
+    assert "The embedded engine read these pages on CPUs" in executed.printed
     assert "Sessions that ended read " in executed.printed
     assert "1 session was killed and left no count" in executed.printed
-    costs = next(one for one in executed.markdown if "| figure | from | read |" in one)
+    costs = next(one for one in executed.markdown if "| figure | source | retrieved |" in one)
     for named in ("GPT-", "Gemini", "Claude", "speed on a100"):
         assert named in costs
-    assert any(one.startswith("| held back by |") for one in executed.markdown)
+    assert any(one.startswith("| bottleneck |") for one in executed.markdown)
 
 
 def is_paired(notebook: Path) -> bool:

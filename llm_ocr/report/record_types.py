@@ -65,8 +65,12 @@ def _type(node: object, root: Json, within: frozenset[str]) -> pa.DataType:
 
 def _kind(node: Json) -> str:
     """The type that a node declares; empty if only its alternatives do."""
-    said = node.get("type")
-    kinds = [one for one in ([said] if isinstance(said, str) else _sequence(said)) if one != "null"]
+    declared = node.get("type")
+    kinds = [
+        name
+        for name in ([declared] if isinstance(declared, str) else _sequence(declared))
+        if name != "null"
+    ]
     kind = kinds[0] if len(kinds) == 1 else None
     if isinstance(kind, str) and kind in _PLAIN:
         return kind

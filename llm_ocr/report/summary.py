@@ -210,9 +210,9 @@ def _problem_pages(store: Store, shards: Mapping[str, CommitSummary]) -> Iterato
     for name in doubtful:
         for row in read_range(store, pieces[name], columns) if name in pieces else ():
             if row["status"] not in fine or doubt_message(row):
-                said = row["error"] or _describe_doubt(row, doubt_message(row))
+                message = row["error"] or _describe_doubt(row, doubt_message(row))
                 yield PageProblem(
-                    row["source_uri"], row["page_number"], displayed_status(row), said
+                    row["source_uri"], row["page_number"], displayed_status(row), message
                 )
 
 
@@ -227,8 +227,8 @@ def render_summary(summary: Summary) -> Group:
     copies = f", {summary.duplicates:,} of them {are_copies}" if summary.duplicates else ""
     grid.add_row("Documents", f"{summary.documents:,}{copies}")
     grid.add_row("Pages", Text.assemble(f"{summary.pages:,}  ", *_statuses(summary)))
-    for said in format_doubts(summary.doubts):
-        grid.add_row("", Text(said, DOUBTED_STYLE))
+    for line in format_doubts(summary.doubts):
+        grid.add_row("", Text(line, DOUBTED_STYLE))
     grid.add_row(
         "Figures", summarize_descriptions(summary.figures, summary.descriptions, summary.tasks)
     )
@@ -284,6 +284,6 @@ def _problems(summary: Summary) -> Table:
         if problem.status != DOUBTED:
             style = STATUS_STYLES[PageStatus(problem.status)]
         page = str(problem.page_number) if problem.page_number else "all"
-        said = problem.error or problem.source_uri
-        table.add_row(Text(problem.status, style), page, Text(said))
+        message = problem.error or problem.source_uri
+        table.add_row(Text(problem.status, style), page, Text(message))
     return table

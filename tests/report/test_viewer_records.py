@@ -132,10 +132,11 @@ def test_records_are_read_a_document_at_a_time() -> None:
     assert len(read) == 3
 
 
-async def lit(tab: Tab) -> list[str]:
-    """What is lit up: boxes by their label, lines by their first cell."""
+async def highlighted(tab: Tab) -> list[str]:
+    """What is highlighted: boxes by their label, lines by their first cell."""
     script = (
-        "[...document.querySelectorAll('.lit')].map(e => e.dataset.label || e.cells[0].innerText)"
+        "[...document.querySelectorAll('.highlighted')]"
+        ".map(e => e.dataset.label || e.cells[0].innerText)"
     )
     found: list[str] = await tab.run(script)
     return sorted(found)
@@ -152,16 +153,16 @@ async def test_the_box_of_the_field_under_the_mouse_lights_up(file: Path, tmp_pa
         await tab.open(file)
         # The one on this page, where it is on the page's picture; not that on page 2.
         box = await tab.run(
-            "[...document.querySelectorAll('.box.proof')].map(e => [e.dataset.label, e.style.left,"
-            " e.style.top, e.style.width, e.style.height])"
+            "[...document.querySelectorAll('.box.evidence')].map(e => [e.dataset.label,"
+            " e.style.left, e.style.top, e.style.width, e.style.height])"
         )
         assert box == [["number", "10%", "10%", "50%", "50%"]]
         await tab.point(".record tr:first-child td")
-        assert await lit(tab) == ["number", "number"]
+        assert await highlighted(tab) == ["number", "number"]
         await tab.point("#page-name")
-        assert await lit(tab) == []
-        await tab.point(".box.proof")
-        assert await lit(tab) == ["number", "number"]
+        assert await highlighted(tab) == []
+        await tab.point(".box.evidence")
+        assert await highlighted(tab) == ["number", "number"]
 
 
 async def test_a_field_on_another_page_leads_there(file: Path, tmp_path: Path) -> None:
@@ -169,7 +170,7 @@ async def test_a_field_on_another_page_leads_there(file: Path, tmp_path: Path) -
         await tab.open(file)
         await tab.point("[data-page]", click=True)
         assert await tab.run("location.hash") == "#p1"
-        assert await lit(tab) == ["total", "total"]
+        assert await highlighted(tab) == ["total", "total"]
 
 
 async def test_errors_and_unsupported_values_are_to_be_seen(file: Path, tmp_path: Path) -> None:

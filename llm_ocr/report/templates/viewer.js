@@ -1,5 +1,5 @@
-// The run, the list of pages, turning and searching; viewer_page.js shows one page.
-// Page k has its text in #p<k> and its pictures in #i<k>; pictures are read only when it is shown.
+// The run, the list of pages, navigation and search; viewer_page.js shows one page.
+// Page k has its text in #p<k> and its images in #i<k>, which are read only when it is shown.
 
 const byId = (id) => document.getElementById(id);
 const read = (id) => JSON.parse(byId(id).textContent);
@@ -17,7 +17,7 @@ let current = -1;
 let wanted = new Set();          // statuses to show; empty means all
 let visible = run.pages.map((_, k) => k);
 let asMarkdown = false;
-let texts = null;                // lower-case text of each page, made at the first search
+let texts = null;                // lower-case text of each page, built at the first search
 
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -138,7 +138,7 @@ function tile(k) {
   return paint(button, page.status);
 }
 
-// ---- turning pages, searching
+// ---- navigation and search
 
 function showTurns() {
   byId("previous").disabled = neighbor(-1) === undefined;
@@ -146,7 +146,7 @@ function showTurns() {
 }
 
 function neighbor(step) {
-  // The order is that of the list, where pages of a document stand together.
+  // The order is that of the list, in which pages are grouped by document.
   const order = [...document.querySelectorAll(".tile")].map((element) => Number(element.id.slice(1)));
   return order[order.indexOf(current) + step];
 }
@@ -217,10 +217,10 @@ byId("boxes").addEventListener("click", toggleBoxes);
 byId("source").addEventListener("click", toggleSource);
 byId("toggle-list").addEventListener("click", () => openList(!byId("list").classList.contains("open")));
 const panes = document.querySelector(".panes");
-panes.addEventListener("mouseover", light);
-panes.addEventListener("focusin", light);
-panes.addEventListener("mouseleave", light);
-panes.addEventListener("click", scrollToPartner);
+panes.addEventListener("mouseover", highlight);
+panes.addEventListener("focusin", highlight);
+panes.addEventListener("mouseleave", highlight);
+panes.addEventListener("click", scrollToLinked);
 document.addEventListener("keydown", onKey);
 addEventListener("hashchange", () => show(Number(location.hash.slice(2))));
 show(visible.includes(Number(location.hash.slice(2))) ? Number(location.hash.slice(2)) : visible[0]);

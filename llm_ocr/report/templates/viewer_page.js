@@ -1,5 +1,5 @@
 "use strict";
-// One page: its head, what went wrong, its image with boxes, its text with figures.
+// Shows one page: header, problems, image with boxes, text with figures.
 
 function show(k) {
   if (!(k >= 0 && k < run.pages.length)) return;
@@ -40,7 +40,7 @@ function showTrouble(page) {
   if (page.doubt) place.append(paint(make("p", { class: "error" }, `This page ${page.doubt}.`), page.status));
   if (page.missing?.length) {
     const items = page.missing.map((passage) => make("li", {}, passage));
-    const title = "In the PDF's own text, but not in what was read:";
+    const title = "In the PDF's own text, but not in the model's answer:";
     place.append(make("div", { class: "missing" }, make("p", {}, title), make("ul", {}, ...items)));
   }
   if (page.notes?.length) {
@@ -69,7 +69,7 @@ function box(block, j) {
   const element = make("button", { class: "box", type: "button", "data-label": block.label, "data-block": j, "aria-label": block.label });
   element.classList.toggle("at-top", top < 2.5);
   Object.assign(element.style, { left: `${left}%`, top: `${top}%`, width: `${width}%`, height: `${height}%` });
-  // A small box inside a large one stays within reach.
+  // A small box inside a large one stays clickable.
   element.style.zIndex = width * height < 400 ? 2 : 1;
   element.style.setProperty("--hue", hue(block.label));
   return element;
@@ -85,26 +85,26 @@ function showText(page, pictures, k) {
     return;
   }
   page.blocks.forEach((block, j) => {
-    if (block.html || block.figure != null) place.append(said(block, j, page, pictures));
+    if (block.html || block.figure != null) place.append(blockElement(block, j, page, pictures));
   });
   if (place.querySelector(".block")) return;
   const words = { blank: "This page is blank.", failed: "This page has no text, because it failed." };
   place.append(make("p", { class: "empty" }, words[page.status] || "This page has no text."));
 }
 
-function said(block, j, page, pictures) {
+function blockElement(block, j, page, pictures) {
   const element = make("div", { class: "block", "data-block": j, title: block.label });
   element.style.setProperty("--hue", hue(block.label));
   element.classList.toggle("boxed", Boolean(block.box));
   element.classList.toggle("furniture", FURNITURE.has(block.label));
   element.classList.toggle("caption", block.label.endsWith("_caption"));
   if (block.figure != null) element.append(figure(page.figures[block.figure], pictures[block.figure]));
-  if (block.html) element.append(cleaned(block.html));
+  if (block.html) element.append(safeContent(block.html));
   return element;
 }
 
-function cleaned(html) {
-  const element = make("div", { class: "said" });
+function safeContent(html) {
+  const element = make("div", { class: "content" });
   element.innerHTML = html; // cleaned by nh3 when the file was written
   return element;
 }
@@ -115,28 +115,28 @@ function figure(data, picture) {
   const caption = make("figcaption", {}, data.caption, data.caption ? " " : "", make("small", {}, data.name));
   element.append(caption);
   for (const description of data.descriptions) {
-    const body = description.html ? cleaned(description.html) : make("div", { class: "empty" }, description.error);
+    const body = description.html ? safeContent(description.html) : make("div", { class: "empty" }, description.error);
     element.append(make("div", { class: "description" }, make("span", {}, description.task), body));
   }
   return element;
 }
 
-// ---- boxes and text point at each other
+// ---- boxes and text highlight each other
 
-function light(event) {
+function highlight(event) {
   const from = event.target.closest("[data-block]");
-  for (const element of document.querySelectorAll(".lit")) element.classList.remove("lit");
-  for (const element of partners(from)) element.classList.add("lit");
+  for (const element of document.querySelectorAll(".highlighted")) element.classList.remove("highlighted");
+  for (const element of linkedElements(from)) element.classList.add("highlighted");
 }
 
-function partners(from) {
+function linkedElements(from) {
   return from ? document.querySelectorAll(`[data-block="${from.dataset.block}"]`) : [];
 }
 
-function scrollToPartner(event) {
+function scrollToLinked(event) {
   if (event.target.closest("a") || String(getSelection()) || goToField(event)) return;
   const from = event.target.closest("[data-block]");
-  for (const element of partners(from)) {
+  for (const element of linkedElements(from)) {
     if (element !== from) element.scrollIntoView({ block: "center", behavior: "smooth" });
   }
 }

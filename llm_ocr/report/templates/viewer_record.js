@@ -1,5 +1,5 @@
 "use strict";
-// The records of a page: a line a field; its box on the page lights up with it.
+// Shows the records of a page, one row per field; its box on the page is highlighted with it.
 
 function recordsOf(page) {
   return (page.records || []).map((n) => read(`r${n}`));
@@ -11,7 +11,7 @@ function showRecords(page, k) {
     place.append(recordCard(record, n, k));
     record.fields.forEach((field, j) => {
       const spot = field.box && field.page_number === page.page_number && percent(field.box, page.size);
-      if (spot) byId("sheet").querySelector(".sheet")?.append(proof(field, spot, `r${n}-${j}`));
+      if (spot) byId("sheet").querySelector(".sheet")?.append(evidenceBox(field, spot, `r${n}-${j}`));
     });
   });
 }
@@ -22,8 +22,8 @@ function percent([x1, y1, x2, y2], size) {
   return [(100 * x1) / width, (100 * y1) / height, (100 * (x2 - x1)) / width, (100 * (y2 - y1)) / height];
 }
 
-function proof(field, [left, top, width, height], id) {
-  const element = make("button", { class: "box proof", type: "button", "data-label": field.path, "data-block": id, "aria-label": field.path });
+function evidenceBox(field, [left, top, width, height], id) {
+  const element = make("button", { class: "box evidence", type: "button", "data-label": field.path, "data-block": id, "aria-label": field.path });
   element.classList.toggle("at-top", top < 2.5);
   Object.assign(element.style, { left: `${left}%`, top: `${top}%`, width: `${width}%`, height: `${height}%`, zIndex: 3 });
   element.style.setProperty("--hue", hue("field"));
@@ -39,19 +39,19 @@ function recordCard(record, n, k) {
   const head = make("header", {}, make("h3", {}, record.schema || "Record"), badge, make("span", { class: "quiet" }, facts));
   const card = make("section", { class: "record", "aria-label": "Record" }, head);
   if (record.error) card.append(paint(make("p", { class: "error" }, record.error, make("code", {}, ` ${record.error_code || ""}`)), record.status));
-  for (const error of record.errors) card.append(complaint(error));
-  if (record.fields.length) card.append(make("table", {}, make("tbody", {}, ...record.fields.map((field, j) => line(field, `r${n}-${j}`, k)))));
-  if (record.raw) card.append(make("details", { class: "raw" }, make("summary", {}, "What the model said"), make("pre", {}, record.raw)));
+  for (const error of record.errors) card.append(errorNote(error));
+  if (record.fields.length) card.append(make("table", {}, make("tbody", {}, ...record.fields.map((field, j) => fieldRow(field, `r${n}-${j}`, k)))));
+  if (record.raw) card.append(make("details", { class: "raw" }, make("summary", {}, "The model's answer"), make("pre", {}, record.raw)));
   return card;
 }
 
-function line(field, id, k) {
+function fieldRow(field, id, k) {
   const cut = field.path.lastIndexOf(".") + 1;
   const name = make("th", { scope: "row" }, make("span", { class: "quiet" }, field.path.slice(0, cut)), field.path.slice(cut));
   const missing = field.value === null || field.value === undefined;
   const value = make("td", {}, make("span", { class: missing ? "quiet" : "value" }, missing ? "–" : field.value));
-  for (const error of field.errors || []) value.append(complaint(error));
-  const row = make("tr", { "data-block": id, tabindex: "0", title: field.quote ? `On the page: ${field.quote}` : "" }, name, value, make("td", { class: "where" }, ...where(field, k)));
+  for (const error of field.errors || []) value.append(errorNote(error));
+  const row = make("tr", { "data-block": id, tabindex: "0", title: field.quote ? `On the page: ${field.quote}` : "" }, name, value, make("td", { class: "where" }, ...evidenceCells(field, k)));
   row.style.setProperty("--hue", hue("field"));
   row.classList.toggle("wrong", Boolean(field.errors));
   row.classList.toggle("unverified", Boolean(field.unverified));
@@ -59,13 +59,13 @@ function line(field, id, k) {
   return row;
 }
 
-function complaint(error) {
+function errorNote(error) {
   const raw = error.value === null ? "" : make("code", {}, error.value);
-  return make("p", { class: "complaint" }, raw, raw ? ": " : "", error.reason);
+  return make("p", { class: "error-note" }, raw, raw ? ": " : "", error.reason);
 }
 
-function where(field, k) {
-  if (field.unverified) return [make("span", { class: "mark", title: "The value was looked for and isn't on the page" }, "not on the page")];
+function evidenceCells(field, k) {
+  if (field.unverified) return [make("span", { class: "mark", title: "The value was not found on the page" }, "not on the page")];
   const parts = [];
   const there = run.pages.findIndex((page) => page.doc_id === run.pages[k].doc_id && page.page_number === field.page_number);
   if (field.page_number && field.page_number !== run.pages[k].page_number) {
@@ -78,15 +78,15 @@ function where(field, k) {
   return parts;
 }
 
-// A field that stands on another page: go there, and light it up.
+// For a field on another page: go there and highlight it.
 function goToField(event) {
   const link = event.target.closest("[data-page]");
   if (!link) return false;
   const id = link.closest("[data-block]").dataset.block;
   const scrolled = byId("text").scrollTop;
   show(Number(link.dataset.page));
-  byId("text").scrollTop = scrolled; // The line stays under the mouse, which else lights another.
-  for (const element of document.querySelectorAll(`[data-block="${id}"]`)) element.classList.add("lit");
+  byId("text").scrollTop = scrolled; // Keeps the row under the mouse, which would otherwise highlight another one.
+  for (const element of document.querySelectorAll(`[data-block="${id}"]`)) element.classList.add("highlighted");
   document.querySelector(`.box[data-block="${id}"]`)?.scrollIntoView({ block: "center" });
   return true;
 }

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from llm_ocr.messages import counted
 from llm_ocr.report.record_counts import WHOLE_RECORD
@@ -22,6 +22,9 @@ from llm_ocr.report.sessions import SessionLog, read_sessions, total_cost
 from llm_ocr.report.summary import Summary
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.schema import SCHEMAS, Row
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 log = logging.getLogger(__name__)
 
@@ -105,8 +108,11 @@ def render_card(
 
 
 @cache
-def _environment() -> Environment:
+def _environment() -> "Environment":
     """Without autoescape: the template is Markdown, and its filters escape."""
+    # Loaded when a run ends, so that it doesn't delay its start.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=PackageLoader("llm_ocr.report"),
         autoescape=False,

@@ -2,7 +2,7 @@
 
     records/records.jsonl      all of each record
     records/records.parquet    one column per field, of the field's type
-    records/records.csv        a column a field, nested ones with dots; beside it errors.csv and
+    records/records.csv        one column per field, nested ones with dots; also errors.csv and
                                a file for each list of objects
     records/schema.json        the JSON schema
 

@@ -93,10 +93,10 @@ class _Staged:
 
 
 def read_status(out: str, staging: str | None = None) -> RunStatus:
-    """Where the run at `out` stands; raises NoRunError where there is none.
+    """Read the status of the run at `out`. Raises NoRunError if there is none.
 
-    One whose outputs go to a dataset repository is looked for in `staging`, or beside it; where it
-    isn't any more, the repository tells what was published.
+    A run that publishes to a dataset repository is in `staging`, or in the default staging bucket;
+    once that is deleted, the status is that of what was published.
     """
     store, plan = _run_of(out, staging)
     if plan is None and is_repository(out):

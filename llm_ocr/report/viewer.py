@@ -15,10 +15,9 @@ from functools import cache
 from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import nh3
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
 from PIL import Image
@@ -31,6 +30,9 @@ from llm_ocr.report.record_types import as_json, encodable
 from llm_ocr.storage.local_files import atomic_write
 from llm_ocr.tables.schema import Row
 from llm_ocr.text.markdown import FORMULA, hidden, shown, uncentered
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 PAGE_SIDE = 1000
 FIGURE_SIDE = 640
@@ -101,7 +103,10 @@ def write_viewer(
 
 
 @cache
-def _environment() -> Environment:
+def _environment() -> "Environment":
+    # Loaded when a run ends, so that it doesn't delay its start.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=PackageLoader("llm_ocr.report"),
         autoescape=True,

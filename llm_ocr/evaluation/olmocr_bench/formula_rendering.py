@@ -45,7 +45,7 @@ class CannotRenderError(Exception):
 
 
 @dataclass(frozen=True)
-class Glyph:
+class MathGlyph:
     """A character, its size, and its height above the baseline; the size is 0 if it grows with its
     content. The rule of a fraction or root is "—"."""
 
@@ -55,7 +55,7 @@ class Glyph:
 
 
 @lru_cache(maxsize=2_000)
-def render_formula(formula: str) -> tuple[Glyph, ...]:
+def render_formula(formula: str) -> tuple[MathGlyph, ...]:
     """The glyphs of a LaTeX formula, left to right, then top down. Raises CannotRenderError."""
     source = _COMMAND.sub(lambda name: _SYNONYMS.get(name[0], name[0]), _INVISIBLE.sub("", formula))
     try:
@@ -71,7 +71,7 @@ def render_formula(formula: str) -> tuple[Glyph, ...]:
         (x, -y, character, size) for x, y, character, size in glyphs + rules if character.strip()
     )
     return tuple(
-        Glyph(character, 0.0 if character in _STRETCHABLE else round(size, 1), -below)
+        MathGlyph(character, 0.0 if character in _STRETCHABLE else round(size, 1), -below)
         for _, below, character, size in found
     )
 
@@ -90,14 +90,14 @@ def _base_character(code: int) -> str:
     return unicodedata.normalize("NFKC", chr(code))
 
 
-def contains(formula: tuple[Glyph, ...], part: tuple[Glyph, ...]) -> bool:
+def contains(formula: tuple[MathGlyph, ...], part: tuple[MathGlyph, ...]) -> bool:
     """Whether `formula` contains `part`: the same glyphs in a row, with the same sizes and relative
     heights."""
     length = len(part)
     return any(_is_same(formula[k : k + length], part) for k in range(len(formula) - length + 1))
 
 
-def _is_same(glyphs: tuple[Glyph, ...], others: tuple[Glyph, ...]) -> bool:
+def _is_same(glyphs: tuple[MathGlyph, ...], others: tuple[MathGlyph, ...]) -> bool:
     shift: float | None = None
     for glyph, other in zip(glyphs, others, strict=True):
         if (glyph.character, glyph.size) != (other.character, other.size):

@@ -23,7 +23,7 @@ from llm_ocr.evaluation.predictions import open_predictions
 from llm_ocr.evaluation.proposals import Proposal
 from llm_ocr.evaluation.reporters.text import render
 from llm_ocr.evaluation.runner import evaluate, load_references
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 from llm_ocr.pipeline.preview import preview_pages
 from llm_ocr.platforms.base import Job, JobSpec, JobState, Platform, PlatformError, wait
 from llm_ocr.platforms.costs.estimate_table import render_estimate
@@ -272,7 +272,7 @@ def explain_counts(reading: Sequence[SessionLog], pages: int) -> list[str]:
             "and in nobody's count; the others were read again, and count for the session that did."
         )
     if read < pages:
-        uncounted = counted(pages - read, "page")
+        uncounted = pluralize(pages - read, "page")
         lines.append(f"In no session's count: {uncounted} of the run.")
     return lines
 
@@ -301,7 +301,9 @@ def _on_cpu(session: SessionLog) -> bool:
 def _speeds(axes: Axes, reading: Sequence[SessionLog], planned: Interval | None) -> None:
     names = [f"session {number}, task {one.worker}" for number, one in enumerate(reading)]
     bars = axes.barh(names, [60 * one.pages / one.seconds if one.seconds else 0 for one in reading])
-    labels = [counted(one.pages, "page") if one.seconds else "killed: no count" for one in reading]
+    labels = [
+        pluralize(one.pages, "page") if one.seconds else "killed: no count" for one in reading
+    ]
     axes.bar_label(bars, labels, padding=3, fontsize=8)
     axes.margins(x=0.3)
     if planned is not None:

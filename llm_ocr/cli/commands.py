@@ -35,7 +35,7 @@ from llm_ocr.cli.options import (
 from llm_ocr.cli.output import handle_errors, parse_list, run_command, stdout
 from llm_ocr.cli.parse import parse
 from llm_ocr.cli.plan import plan
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 
 if TYPE_CHECKING:
     from llm_ocr.pipeline.events import Notify
@@ -182,7 +182,7 @@ def compact(
             done = compact_run(out, Settings(**given), file_mb=file_mb, notify=notify)
         for table, files in ({} if json_logs else done.before).items():
             console.print(
-                f"{done.out}/data/{table}: {counted(files, 'file')}, now {done.after[table]:,}"
+                f"{done.out}/data/{table}: {pluralize(files, 'file')}, now {done.after[table]:,}"
             )
 
 

@@ -21,7 +21,7 @@ from llm_ocr.evaluation.layout_checks import (
 )
 from llm_ocr.evaluation.scripts import count_scripts, foreign_share, main_script
 from llm_ocr.inference.loops import find_loop
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 from llm_ocr.records import FURNITURE_LABELS, Box, PageStatus
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.read import read_table
@@ -316,7 +316,7 @@ def _find_issues(page: PageDiagnostics, row: Row, has_text: bool) -> Iterable[tu
         )
     if page.repeated_runs:
         weight = min(MAX_REPEATED_RUNS_WEIGHT, REPEATED_RUN_WEIGHT * page.repeated_runs)
-        yield weight, f"{counted(page.repeated_runs, 'repeated run')} of words"
+        yield weight, f"{pluralize(page.repeated_runs, 'repeated run')} of words"
     if page.outside_share:
         weight = OUTSIDE_BLOCKS_WEIGHT * page.outside_share
         yield weight, f"{page.outside_share:.0%} of the words outside of blocks"

@@ -37,7 +37,7 @@ from llm_ocr.inference.streaming import STREAMED, Draft, read_stream
 from llm_ocr.inference.suspects import PROVEN, Suspects, guilt_of
 from llm_ocr.inference.traffic import Traffic
 from llm_ocr.inference.window import Window
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 from llm_ocr.records import ErrorCode, PageError
 
 log = logging.getLogger(__name__)
@@ -355,7 +355,7 @@ async def _body_of(response: aiohttp.ClientResponse, attempt: int) -> bytes:
 
 
 def _given_up(error: Exception, code: ErrorCode, attempts: int) -> PageError:
-    return PageError(code, f"{error} ({counted(attempts, 'attempt')})", attempts)
+    return PageError(code, f"{error} ({pluralize(attempts, 'attempt')})", attempts)
 
 
 def _poison(deaths: int, attempts: int) -> PageError:

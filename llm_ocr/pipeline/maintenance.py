@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.engines.embedded.command import EMBEDDED
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 from llm_ocr.models.catalog import profile_named
 from llm_ocr.pipeline.destination import open_destination
 from llm_ocr.pipeline.engine_targets import resolve_engine
@@ -91,7 +91,7 @@ def reparse(
     with shown(notify, progress) as tell:
         summary = Worker(str(out), chosen, tell, executor, prepare=prepare).run(None, ())
         for why, pages in found[0].unchanged_pages.items():
-            tell(Note(f"{counted(pages, 'page')} unchanged: {why}"))
+            tell(Note(f"{pluralize(pages, 'page')} unchanged: {why}"))
     return summary
 
 

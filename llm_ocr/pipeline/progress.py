@@ -27,7 +27,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 from llm_ocr.pipeline.events import (
     Event,
     ItemsDone,
@@ -137,7 +137,7 @@ class Tally:
 
     def __str__(self) -> str:
         statuses = ", ".join(f"{count:,} {status}" for status, count in self.statuses.items())
-        items = counted(self.expected, ITEM_NAMES.get(self.stage, "item"))
+        items = pluralize(self.expected, ITEM_NAMES.get(self.stage, "item"))
         return (
             f"{self.stage}: {self.done:,} of {items} ({statuses or 'none'}), {self.speed:.2f}/s, "
             f"{self.seconds:.0f} s"

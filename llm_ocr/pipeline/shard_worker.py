@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 
 from llm_ocr.inference.replies import EngineFailedError
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 from llm_ocr.pipeline.events import Event, ItemsDone, Note, ShardDone
 from llm_ocr.pipeline.executor import LocalExecutor, RunContext, create_stage, render_pool
 from llm_ocr.pipeline.interruption import CancellationToken, StoppedError
@@ -139,7 +139,7 @@ class RemoteShardWorker:
                     own = await asyncio.to_thread(self._work_again, again)
                     await self._executor.run_stream(stage, self._shards_of_stage(name, own))
                     for why, pages in (again.unchanged_pages if again else {}).items():
-                        self._emit(Note(f"{counted(pages, 'page')} unchanged: {why}"))
+                        self._emit(Note(f"{pluralize(pages, 'page')} unchanged: {why}"))
 
     def _again(self, first: "ShardAssignment", commit_index: CommitIndex) -> Rework | None:
         return None if first.again is None else first.again(self._store, commit_index)

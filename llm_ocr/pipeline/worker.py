@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 from llm_ocr.pipeline.budget import Budget, enforce_budget, remaining_budget
 from llm_ocr.pipeline.destination import open_destination
 from llm_ocr.pipeline.events import ItemsDone, Note, Notify, StageEnded, StageStarted, discard
@@ -232,7 +232,7 @@ class Worker:
             summary = summary.with_records(read_record_counts(self._store))
         stale = stale_shard_count(self._commit_index, plan, "parse")
         if stale:
-            self._notify(Note(f"{counted(stale, 'shard')} with {STALE}"))
+            self._notify(Note(f"{pluralize(stale, 'shard')} with {STALE}"))
         self._commit_index.consolidate()
         delete_orphaned_staging(self._store, self._commit_index)
         self._destination.publish(self._notify)
@@ -297,6 +297,6 @@ class Worker:
 
 def _unfinished(left: Mapping[str, int], shards: int) -> str:
     said = ", ".join(
-        f"{name} has {count:,} of {counted(shards, 'shard')} left" for name, count in left.items()
+        f"{name} has {count:,} of {pluralize(shards, 'shard')} left" for name, count in left.items()
     )
     return f"{said}: Markdown, viewer and summary are written after the last one"

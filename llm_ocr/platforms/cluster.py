@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llm_ocr.messages import MissingExtraError, counted
+from llm_ocr.messages import MissingExtraError, pluralize
 from llm_ocr.settings import EngineChoice, Settings
 
 # The CPUs of an engine where the user names none: for rendering beside a GPU, or for the embedded
@@ -53,7 +53,7 @@ class EngineAllocation:
 
     @property
     def resources(self) -> str:
-        return f"{counted(self.cpus, 'CPU')} and {counted(self.gpus, 'GPU')}"
+        return f"{pluralize(self.cpus, 'CPU')} and {pluralize(self.gpus, 'GPU')}"
 
 
 def plan_engines(
@@ -72,7 +72,7 @@ def plan_engines(
     allocation = EngineAllocation(cpus, gpus, request.engines or engines)
     if not engines:
         available = "; ".join(
-            f"{node.address}: {counted(node.cpus, 'CPU')}, {counted(node.gpus, 'GPU')}"
+            f"{node.address}: {pluralize(node.cpus, 'CPU')}, {pluralize(node.gpus, 'GPU')}"
             for node in nodes
         )
         raise ClusterError(

@@ -18,7 +18,7 @@ import ray
 from ray.exceptions import RayActorError
 
 from llm_ocr.inference.replies import EngineFailedError, WrongServerError
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 from llm_ocr.pipeline.engine_targets import EngineKind, resolve_engine
 from llm_ocr.pipeline.events import Event, ItemsDone, Note, ShardDone
 from llm_ocr.pipeline.executor import RunContext
@@ -174,9 +174,9 @@ class RayExecutor:
         missing = await asyncio.to_thread(uncommitted_shards, store, stage.name, changed)
         if missing:
             raise ClusterError(
-                f"{counted(len(missing), 'shard')} finished by nodes can't be found in {store.uri} "
-                f"(the first is {missing[0]}): a node has another folder of that name. Choose an "
-                "--out that all nodes can access"
+                f"{pluralize(len(missing), 'shard')} finished by nodes can't be found in "
+                f"{store.uri} (the first is {missing[0]}): a node has another folder of that name. "
+                "Choose an --out that all nodes can access"
             )
         return self._committed
 

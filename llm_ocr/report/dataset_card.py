@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 from llm_ocr.report.record_counts import WHOLE_RECORD
 from llm_ocr.report.sessions import SessionLog, read_sessions, total_cost
 from llm_ocr.report.summary import Summary
@@ -123,7 +123,7 @@ def _environment() -> "Environment":
     )
     environment.filters |= {
         "code": _code,
-        "counted": counted,
+        "pluralize": pluralize,
         "escaped": _escaped,
         "fenced": _fenced,
         "settings": lambda values: ", ".join(f"{key} = {value}" for key, value in values.items()),
@@ -230,12 +230,12 @@ def _costs(summary: Summary, sessions: Sequence[SessionLog]) -> Iterator[str]:
     hours = sum(session.seconds or 0.0 for session in timed) / 3600
     pages = sum(session.pages for session in timed)
     speed = f", {pages / hours / 3600:,.2f} pages/s per session" if hours and pages else ""
-    yield f"{counted(len(sessions), 'session')}, {_format_hours(hours)} in total{speed}"
+    yield f"{pluralize(len(sessions), 'session')}, {_format_hours(hours)} in total{speed}"
     generated = summary.completion_tokens
     yield f"{summary.prompt_tokens:,} prompt tokens, {generated:,} completion tokens"
     untimed = len(sessions) - len(timed)
     if untimed:
-        yield f"duration not known: {counted(untimed, 'session')}, killed or still running"
+        yield f"duration not known: {pluralize(untimed, 'session')}, killed or still running"
     cost = total_cost(sessions)
     if cost is not None:
         priced = sum(session.pages for session in sessions if session.cost is not None)

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 from llm_ocr.report.dataset_card import CARD_PATH, is_generated
 from llm_ocr.report.outputs import VIEWER_PATH
 from llm_ocr.report.summary import SUMMARY_PATH
@@ -151,7 +151,7 @@ class _Publication:
                 for one in self._operations
                 if not (isinstance(one, Deletion) and one.path_in_repo in added)
             ]
-            message = f"Pages read by llm_ocr: {counted(len(operations), 'file')}"
+            message = f"Pages read by llm_ocr: {pluralize(len(operations), 'file')}"
             self._parent = self._repository.commit(operations, message, self._parent)
             for addition in additions:
                 Path(str(addition.path_or_fileobj)).unlink(missing_ok=True)

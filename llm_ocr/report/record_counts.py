@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 from llm_ocr.parsing.schema import FieldError
 
 # Models invent any number of field names that the schema doesn't have.
@@ -34,7 +34,7 @@ class RecordCounts:
         if self.errors_by_field:
             fields = (f"{name or WHOLE_RECORD} {n:,}" for name, n in self.errors_by_field.items())
             more = len(self.errors_by_field) - MAX_FIELDS_SHOWN
-            others = [counted(more, "more field")] if more > 0 else []
+            others = [pluralize(more, "more field")] if more > 0 else []
             yield "Errors in", ", ".join([*islice(fields, MAX_FIELDS_SHOWN), *others])
 
 

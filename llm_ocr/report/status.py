@@ -14,7 +14,7 @@ from itertools import islice
 from rich.console import Group
 from rich.table import Table
 
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 from llm_ocr.report.descriptions import format_statuses
 from llm_ocr.report.doubts import format_doubts
 from llm_ocr.report.summary import SUMMARY_PATH
@@ -259,10 +259,12 @@ def render_status(status: RunStatus) -> Group:
             name, shards, f"{stage.items_committed:,}", f"{stage.items_staged:,}", statuses
         )
     head = (
-        f"{counted(status.documents, 'document')}, about "
-        f"{counted(status.expected_pages, 'page')} in {status.out}"
+        f"{pluralize(status.documents, 'document')}, about "
+        f"{pluralize(status.expected_pages, 'page')} in {status.out}"
     )
-    copies = [f"duplicates: {counted(status.duplicates, 'document')}"] if status.duplicates else []
+    copies = (
+        [f"duplicates: {pluralize(status.duplicates, 'document')}"] if status.duplicates else []
+    )
     return Group(head, table, *copies, *_remarks(status))
 
 
@@ -286,7 +288,7 @@ def _remarks(status: RunStatus) -> list[str]:
             (stage.shards_uncounted, "committed, but not counted"),
         ):
             if count:
-                remarks.append(f"{name}: {counted(count, 'shard')} {what}")
+                remarks.append(f"{name}: {pluralize(count, 'shard')} {what}")
         remarks += [f"{name}: {one}" for one in format_doubts(stage.doubts)]
     if status.pages_per_second is not None:
         remarks.append(

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from llm_ocr import __version__
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 from llm_ocr.records import PageStatus
 from llm_ocr.report.descriptions import summarize_descriptions
 from llm_ocr.report.doubts import DOUBTED, displayed_status, doubt_message, format_doubts
@@ -236,8 +236,8 @@ def render_summary(summary: Summary) -> Group:
     grid.add_row("This session", _speed(summary))
     if summary.retries or summary.engine_restarts:
         downtime = f"{summary.downtime_seconds:.0f} s"
-        restarts = f"{counted(summary.engine_restarts, 'engine restart')} ({downtime})"
-        grid.add_row("Retries", f"{counted(summary.retries, 'request')}, {restarts}")
+        restarts = f"{pluralize(summary.engine_restarts, 'engine restart')} ({downtime})"
+        grid.add_row("Retries", f"{pluralize(summary.retries, 'request')}, {restarts}")
     if summary.cost is not None:
         grid.add_row("Cost", f"${summary.cost:,.2f}")
     for pair in summary.records.summary_rows():
@@ -262,7 +262,7 @@ def _speed(summary: Summary) -> str:
     if not summary.pages_done:
         return "no pages left to read"
     return (
-        f"{counted(summary.pages_done, 'page')} in {summary.seconds:,.1f} s: "
+        f"{pluralize(summary.pages_done, 'page')} in {summary.seconds:,.1f} s: "
         f"{summary.pages_per_second:.2f} pages/s, {summary.tokens_per_second:,.0f} tokens/s"
     )
 
@@ -270,7 +270,7 @@ def _speed(summary: Summary) -> str:
 def _bottlenecks(summary: Summary) -> str:
     shares = ", ".join(f"{name} {share:.0%}" for name, share in summary.bottlenecks.items())
     busy = "" if summary.gpu_utilization is None else f"; GPU busy {summary.gpu_utilization:.0%}"
-    peak = counted(summary.peak_concurrency, "request")
+    peak = pluralize(summary.peak_concurrency, "request")
     return f"{shares} of the time; at most {peak} in flight{busy}"
 
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 from llm_ocr.models.profile import Task
 from llm_ocr.parsing.figure_data import figure_html, load_figure_data
 from llm_ocr.records import (
@@ -147,7 +147,7 @@ def document_status(pages: Sequence[Row]) -> tuple[PageStatus, PageError | None]
         numbers = ", ".join(str(page["page_number"]) for page in (*failed, *cut))
         ends = [(len(failed), "failed"), (len(cut), "was cut" if len(cut) == 1 else "were cut")]
         said = ", ".join(f"{count} {end}" for count, end in ends if count)
-        message = f"of {counted(len(pages), 'page')}, {said}: {numbers}"
+        message = f"of {pluralize(len(pages), 'page')}, {said}: {numbers}"
         return PageStatus.TRUNCATED, PageError(ErrorCode.MISSING_PAGES, message)
     return PageStatus.OK, None
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 
 from llm_ocr.documents import Document
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.records import ErrorCode, Page, PageError, TextLayerUse
 from llm_ocr.sources.inputs import PageSelection
@@ -78,7 +78,7 @@ class ExtractStage:
             raise PageError(
                 ErrorCode.NO_PAGES,
                 f"{document.source_uri}: --pages selects no page: it has "
-                f"{counted(info.page_count, 'page')}",
+                f"{pluralize(info.page_count, 'page')}",
             )
         return numbers
 

@@ -15,7 +15,7 @@ from llm_ocr.evaluation.predictions import (
     Predictions,
     match_documents,
 )
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 
 KINDS = ("present", "absent", "order", "table", "math", "baseline")
 
@@ -181,7 +181,7 @@ def _missing_page(uri: str, test: PageTest, documents: DocumentMatches) -> str |
 def _format_page_numbers(numbers: Iterable[int]) -> str:
     known = sorted(numbers)
     if known == list(range(1, len(known) + 1)):
-        return "page 1" if len(known) == 1 else counted(len(known), "page")
+        return "page 1" if len(known) == 1 else pluralize(len(known), "page")
     return "pages " + ", ".join(map(str, known[:10])) + (" …" if len(known) > 10 else "")
 
 

@@ -29,7 +29,7 @@ from llm_ocr.evaluation.reporters.text import (
     worst_documents,
 )
 from llm_ocr.evaluation.text_similarity import plain
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 from llm_ocr.records import Box
 
 # The number of pages shown with their images, the worst ones; the JSON file has all.
@@ -78,7 +78,7 @@ def render_page_tests(evaluation: PageTestEvaluation, predictions: Predictions) 
     predicted = _read_pages(predictions, [key for key, _ in worst])
     overall, rest = evaluation.overall.proportion, evaluation.without_absent.proportion
     fact = (
-        f"{format_percent(overall.value)} of {counted(overall.total, 'test')} passed "
+        f"{format_percent(overall.value)} of {pluralize(overall.total, 'test')} passed "
         f"(95%: {format_interval(overall)}); {format_percent(rest.value)} of the "
         f"{rest.total:,} that an empty page does not pass"
     )
@@ -98,7 +98,7 @@ def render_page_tests(evaluation: PageTestEvaluation, predictions: Predictions) 
             for name, rate in islice(worst_documents(evaluation.by_document), MAX_PAGES)
         ],
         problems=evaluation.problems,
-        failure_count=counted(sum(map(len, by_page.values())), "test"),
+        failure_count=pluralize(sum(map(len, by_page.values())), "test"),
         page_count=len(by_page),
         pages=pages(),
     )
@@ -123,7 +123,7 @@ def render_ground_truth(evaluation: GroundTruthEvaluation, predictions: Predicti
     return _render(
         "ground_truth.html",
         title=f"{evaluation.uri} against ground truth",
-        facts=[f"{counted(len(evaluation.pages), 'page')}, {evaluation.failed_pages:,} failed"],
+        facts=[f"{pluralize(len(evaluation.pages), 'page')}, {evaluation.failed_pages:,} failed"],
         means=evaluation.means,
         headings=list(heading_rows(evaluation.headings)),
         problems=evaluation.problems,
@@ -161,7 +161,7 @@ def render_sample(evaluation: SampleEvaluation, predictions: Predictions) -> str
         "sample.html",
         title=f"A sample of {evaluation.uri}",
         facts=[
-            f"{len(evaluation.pages):,} of {counted(evaluation.total, 'page')}, at random "
+            f"{len(evaluation.pages):,} of {pluralize(evaluation.total, 'page')}, at random "
             f"(seed {evaluation.seed})",
             f"All pages: {', '.join(f'{count:,} {status}' for status, count in statuses)}",
         ],

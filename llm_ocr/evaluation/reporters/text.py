@@ -13,7 +13,7 @@ from llm_ocr.evaluation.headings import HeadingScore
 from llm_ocr.evaluation.intervals import Mean, Proportion
 from llm_ocr.evaluation.olmocr_bench.scoring import PageTestEvaluation, PassRate
 from llm_ocr.evaluation.runner import EvaluationResult
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 
 # Rows that are printed; the JSON file has all, the HTML file more.
 MAX_ROWS = 20
@@ -78,7 +78,7 @@ def _render_page_tests(evaluation: PageTestEvaluation) -> Group:
     for name, rate in worst[:MAX_ROWS]:
         documents.add_row(Text(name), *_pass_rate_cells(rate))
     return Group(
-        Text(f"{counted(len(evaluation.results), 'test')} of {evaluation.uri}"),
+        Text(f"{pluralize(len(evaluation.results), 'test')} of {evaluation.uri}"),
         *(kinds, Text(""), documents),
         *_omitted(len(worst), "document"),
         *_rejected(evaluation.rejected),
@@ -98,13 +98,13 @@ def _proportion_cells(proportion: Proportion) -> tuple[str, str]:
 
 
 def _omitted(count: int, what: str) -> list[RenderableType]:
-    return [Text(f"and {counted(count - MAX_ROWS, what)} more")] if count > MAX_ROWS else []
+    return [Text(f"and {pluralize(count - MAX_ROWS, what)} more")] if count > MAX_ROWS else []
 
 
 def _rejected(count: int) -> list[RenderableType]:
     if not count:
         return []
-    return [Text(f'left out as "rejected": {counted(count, "test")}')]
+    return [Text(f'left out as "rejected": {pluralize(count, "test")}')]
 
 
 def _render_ground_truth(evaluation: GroundTruthEvaluation) -> Group:
@@ -118,7 +118,7 @@ def _render_ground_truth(evaluation: GroundTruthEvaluation) -> Group:
         title = Text(f"{page.document}{f' {page.truth.page}' if page.truth.page else ''}")
         worst.add_row(title, f"{page.edit_distance:.3f}", f"{page.order_distance:.3f}", teds)
     failed = evaluation.failed_pages
-    heading = f"{counted(len(evaluation.pages), 'page')} of {evaluation.uri} against ground truth"
+    heading = f"{pluralize(len(evaluation.pages), 'page')} of {evaluation.uri} against ground truth"
     return Group(
         Text(f"{heading}; {failed:,} of them failed" if failed else heading),
         *(table, Text(""), worst),
@@ -143,7 +143,7 @@ def _means_table(means: Mapping[str, Mean]) -> Table:
 
 
 def _render_sample(evaluation: SampleEvaluation) -> Group:
-    count, total = len(evaluation.pages), counted(evaluation.total, "page")
+    count, total = len(evaluation.pages), pluralize(evaluation.total, "page")
     statuses = sorted(evaluation.statuses.items())
     lines: list[RenderableType] = [
         Text(f"{count:,} of {total} of {evaluation.uri}, at random"),
@@ -176,7 +176,7 @@ def _separated(tables: Sequence[Table]) -> list[RenderableType]:
 
 def _render_comparison(comparison: Comparison) -> Group:
     counts = ", ".join(f"{comparison.count(outcome):,} {outcome}" for outcome in PairOutcome)
-    pages = counted(len(comparison.pairs), "page")
+    pages = pluralize(len(comparison.pairs), "page")
     lines = [
         Text(f"{comparison.a}\nagainst {comparison.b}, {pages} by {COMPARED_BY[comparison.by]}"),
         Text(f"{counts} (p = {comparison.p_value:.2g}, sign test over pages)"),
@@ -186,7 +186,7 @@ def _render_comparison(comparison: Comparison) -> Group:
         interval = f"95% {mean.low:+.3f} to {mean.high:+.3f} (bootstrap over documents)"
         lines.append(Text(f"mean difference {mean.value:+.3f}, {interval}"))
     if comparison.unpaired:
-        lines.append(Text(f"only in one run: {counted(comparison.unpaired, 'page')}"))
+        lines.append(Text(f"only in one run: {pluralize(comparison.unpaired, 'page')}"))
     table = _table("page", "", "difference")
     table.add_column("remarks", overflow="fold")
     for pair in comparison.examples[:MAX_EXAMPLES]:

@@ -6,7 +6,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 from llm_ocr.platforms.costs.estimates import ApiEstimate, Estimate, MachineEstimate
 from llm_ocr.platforms.costs.page_estimate import PageEstimate
 from llm_ocr.platforms.costs.prices import Citation, Interval
@@ -37,10 +37,10 @@ def render_estimate(estimate: Estimate, width: int = WIDE) -> Group:
 
 def _input(pages: PageEstimate) -> Text:
     sampled = "all counted" if pages.counted == pages.documents else f"{pages.counted:,} counted"
-    count = counted(round(pages.pages.expected), "page")
+    count = pluralize(round(pages.pages.expected), "page")
     if not pages.is_exact:
         count = f"about {count} ({pages.pages.low:,.0f}-{pages.pages.high:,.0f})"
-    text = Text(f"{counted(pages.documents, 'file')} ({sampled}), {_size(pages.bytes)}: ")
+    text = Text(f"{pluralize(pages.documents, 'file')} ({sampled}), {_size(pages.bytes)}: ")
     text.append(count, "bold")
     if pages.unreadable:
         text.append(f"\n{len(pages.unreadable):,} of those counted can't be opened:", "yellow")
@@ -51,7 +51,7 @@ def _input(pages: PageEstimate) -> Text:
 
 def _machines(estimate: Estimate, is_wide: bool) -> Table:
     count = estimate.tasks
-    tasks = "1 task" if count == 1 else f"{counted(count, 'task')} at once"
+    tasks = "1 task" if count == 1 else f"{pluralize(count, 'task')} at once"
     title = f"{estimate.model}, {tasks}"
     # One space between columns: nine of them have to fit into 100.
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import Field, PositiveFloat
 
-from llm_ocr.messages import counted
+from llm_ocr.messages import pluralize
 from llm_ocr.pipeline.destination import open_destination
 from llm_ocr.platforms.costs.prices import Citation, Interval
 from llm_ocr.platforms.costs.toml_files import (
@@ -214,7 +214,7 @@ def _mean(group: Sequence[_Measurement]) -> Throughput:
     high = max([*speeds, speed * (1 + LEAST_SPREAD)])
     runs = ", ".join(dict.fromkeys(entry.run for entry in group))
     pages = sum(entry.pages for entry in group)
-    source = Citation(f"{counted(pages, 'page')} of {runs}", datetime.now(UTC).date().isoformat())
+    source = Citation(f"{pluralize(pages, 'page')} of {runs}", datetime.now(UTC).date().isoformat())
     return Throughput(group[0].gpu, group[0].model, Interval(low, speed, high), source)
 
 

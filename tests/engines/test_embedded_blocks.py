@@ -6,18 +6,18 @@ from hypothesis import strategies as st
 
 from llm_ocr.engines.embedded.block import PageBlock
 from llm_ocr.engines.embedded.blocks import page_blocks
-from llm_ocr.engines.embedded.geometry import Line, Rect, Word, area, overlap
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, area, overlap
 from llm_ocr.engines.embedded.layout import LABELS, Region
 
 WIDTH, HEIGHT = 1000, 1300
 
 
-def line(text: str, x: float, y: float, right: float = 0.0, height: float = 20.0) -> Line:
+def line(text: str, x: float, y: float, right: float = 0.0, height: float = 20.0) -> OcrLine:
     right = right or x + 0.5 * height * len(text)
-    return Line(text, (Word((x, y, right, y + height), text),), 0.9)
+    return OcrLine(text, (Word((x, y, right, y + height), text),), 0.9)
 
 
-def prose(y: float, count: int, x: float = 100.0, right: float = 900.0) -> list[Line]:
+def prose(y: float, count: int, x: float = 100.0, right: float = 900.0) -> list[OcrLine]:
     """Full lines close below each other."""
     return [line(f"line {k} of a text that goes on", x, y + 26 * k, right) for k in range(count)]
 
@@ -27,12 +27,12 @@ def region(label: str, *rect: float, score: float = 0.9) -> Region:
     return Region(label, (x1, y1, x2, y2), score)
 
 
-def labels(lines: Sequence[Line], *regions: Region) -> dict[str, str]:
+def labels(lines: Sequence[OcrLine], *regions: Region) -> dict[str, str]:
     """The label of each block by the text that it begins with."""
     return {block.text[:20]: block.label for block in page_blocks(lines, regions, WIDTH, HEIGHT)}
 
 
-def label_of(one: Line, *regions: Region) -> str:
+def label_of(one: OcrLine, *regions: Region) -> str:
     """The label of a line's block on a page with a text below the top and above the bottom."""
     body = [*prose(400, 6), *prose(800, 6)]
     found = page_blocks([one, *body], regions, WIDTH, HEIGHT)
@@ -169,14 +169,14 @@ REGIONS = st.builds(
 )
 
 
-def in_a(rects: Sequence[Rect], one: Line) -> bool:
+def in_a(rects: Sequence[Rect], one: OcrLine) -> bool:
     return any(overlap(one.rect, rect) > 0.5 * area(one.rect) for rect in rects)
 
 
 @settings(deadline=None)
 @given(st.lists(LINES, max_size=25), st.lists(REGIONS, max_size=8))
 def test_every_line_is_in_one_block_or_in_a_figure(
-    lines: list[Line], regions: list[Region]
+    lines: list[OcrLine], regions: list[Region]
 ) -> None:
     found = page_blocks(lines, regions, WIDTH, HEIGHT)
     figures = [block.rect for block in found if block.label == "image"]

@@ -1,22 +1,22 @@
 from llm_ocr.engines.embedded.furniture import furniture
-from llm_ocr.engines.embedded.geometry import Line, Word
+from llm_ocr.engines.embedded.geometry import OcrLine, Word
 from llm_ocr.engines.embedded.layout import Region
 
 HEIGHT = 1300
 
 
-def line(text: str, x: float, y: float, height: float = 20.0) -> Line:
-    return Line(text, (Word((x, y, x + 0.5 * height * len(text), y + height), text),), 0.9)
+def line(text: str, x: float, y: float, height: float = 20.0) -> OcrLine:
+    return OcrLine(text, (Word((x, y, x + 0.5 * height * len(text), y + height), text),), 0.9)
 
 
-def body(top: float = 200, bottom: float = 1100) -> list[Line]:
+def body(top: float = 200, bottom: float = 1100) -> list[OcrLine]:
     count = int((bottom - top) / 26)
     text = "a line of the text that the page is there for, and goes on"
     return [line(text, 100, top + 26 * k) for k in range(count)]
 
 
 def found(
-    *edge: Line, regions: tuple[Region, ...] = (), text: list[Line] | None = None
+    *edge: OcrLine, regions: tuple[Region, ...] = (), text: list[OcrLine] | None = None
 ) -> dict[str, str]:
     """What is furniture, with its labels, beside a page's text."""
     blocks, rest = furniture([*edge, *(body() if text is None else text)], regions, HEIGHT)

@@ -2,7 +2,7 @@
 
 from llm_ocr.engines.embedded.block import PageBlock
 from llm_ocr.engines.embedded.blocks import page_blocks
-from llm_ocr.engines.embedded.geometry import Line, Word
+from llm_ocr.engines.embedded.geometry import OcrLine, Word
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.levels import levels
 
@@ -16,21 +16,21 @@ def line(
     right: float = 0.0,
     height: float = 20.0,
     bold: bool | None = None,
-) -> Line:
+) -> OcrLine:
     right = right or x + 0.5 * height * len(text)
     word = Word((x, y, right, y + height), text)
-    return Line(text, (word,), 0.9, is_exact=bold is not None, bold=bool(bold))
+    return OcrLine(text, (word,), 0.9, is_exact=bold is not None, bold=bool(bold))
 
 
-def prose(y: float, count: int, x: float = 100.0, right: float = 900.0) -> list[Line]:
+def prose(y: float, count: int, x: float = 100.0, right: float = 900.0) -> list[OcrLine]:
     return [line(f"line {k} of a text that goes on.", x, y + 26 * k, right) for k in range(count)]
 
 
-def blocks(lines: list[Line], *regions: Region) -> list[PageBlock]:
+def blocks(lines: list[OcrLine], *regions: Region) -> list[PageBlock]:
     return page_blocks(lines, regions, WIDTH, HEIGHT)
 
 
-def labels(lines: list[Line], *regions: Region) -> dict[str, str]:
+def labels(lines: list[OcrLine], *regions: Region) -> dict[str, str]:
     return {block.text: block.label for block in blocks(lines, *regions)}
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.engines.embedded.geometry import Line, Rect, Word
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word
 from llm_ocr.engines.embedded.paragraphs import (
     Paragraph,
     as_markdown,
@@ -15,16 +15,18 @@ from llm_ocr.engines.embedded.paragraphs import (
 FULL = 800.0
 
 
-def line(text: str, y: float, x: float = 50.0, right: float = FULL, height: float = 20.0) -> Line:
-    return Line(text, (Word((x, y, right, y + height), text),), 0.9)
+def line(
+    text: str, y: float, x: float = 50.0, right: float = FULL, height: float = 20.0
+) -> OcrLine:
+    return OcrLine(text, (Word((x, y, right, y + height), text),), 0.9)
 
 
-def block(*texts: str) -> list[Line]:
+def block(*texts: str) -> list[OcrLine]:
     """Full lines, each close below the other."""
     return [line(text, 26.0 * k) for k, text in enumerate(texts)]
 
 
-def texts(lines: list[Line]) -> list[str]:
+def texts(lines: list[OcrLine]) -> list[str]:
     return [one.text for one in paragraphs(lines)]
 
 
@@ -141,6 +143,6 @@ SIZES = st.tuples(st.floats(0, 900), st.floats(0, 900), st.floats(1, 400), st.fl
 @given(st.lists(SIZES, min_size=1, max_size=25))
 def test_no_line_is_lost(sizes: list[tuple[float, float, float, float]]) -> None:
     rects: list[Rect] = [(x, y, x + width, y + height) for x, y, width, height in sizes]
-    lines = [Line(f"w{k}", (Word(rect, f"w{k}"),), 0.9) for k, rect in enumerate(rects)]
+    lines = [OcrLine(f"w{k}", (Word(rect, f"w{k}"),), 0.9) for k, rect in enumerate(rects)]
     said = " ".join(texts(lines)).split()
     assert sorted(said) == sorted(one.text for one in lines)

@@ -1,14 +1,14 @@
 from collections.abc import Sequence
 
 from llm_ocr.engines.embedded.block import PageBlock
-from llm_ocr.engines.embedded.geometry import Line, Rect, Word
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word
 from llm_ocr.engines.embedded.sequence import in_order
 
 
 def block(label: str, name: str, *rect: float) -> PageBlock:
     x1, y1, x2, y2 = rect
     place: Rect = (x1, y1, x2, y2)
-    lines = () if label == "image" else (Line(name, (Word((x1, y1, x2, y1 + 20), name),), 0.9),)
+    lines = () if label == "image" else (OcrLine(name, (Word((x1, y1, x2, y1 + 20), name),), 0.9),)
     return PageBlock(label, lines, place)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.engines.embedded.geometry import Line, Word
+from llm_ocr.engines.embedded.geometry import OcrLine, Word
 from llm_ocr.engines.embedded.tables import table_html
 
 HEIGHT, LETTER, COLUMN = 20.0, 10.0, 200.0
@@ -15,16 +15,16 @@ def word(text: str, x: float, y: float) -> Word:
     return Word((x, y, x + LETTER * len(text), y + HEIGHT), text)
 
 
-def phrase(text: str, x: float, y: float) -> Line:
+def phrase(text: str, x: float, y: float) -> OcrLine:
     """Words beside each other with narrow spaces, from `x` on."""
     words: list[Word] = []
     for part in text.split():
         words.append(word(part, x, y))
         x = words[-1].rect[2] + 5
-    return Line(text, tuple(words), 0.9)
+    return OcrLine(text, tuple(words), 0.9)
 
 
-def grid(*rows: Sequence[str], pitch: float = 40.0) -> list[Line]:
+def grid(*rows: Sequence[str], pitch: float = 40.0) -> list[OcrLine]:
     """A line for each cell with text, in columns that are all as wide."""
     return [
         phrase(text, COLUMN * column, pitch * at)
@@ -140,7 +140,7 @@ WORDS = st.builds(word, st.text("ab1", min_size=1, max_size=8), NUMBERS, NUMBERS
 
 @given(st.lists(WORDS, max_size=30))
 def test_no_word_is_lost_and_every_row_has_all_columns(words: list[Word]) -> None:
-    table = table_html([Line(one.text, (one,), 0.9) for one in words])
+    table = table_html([OcrLine(one.text, (one,), 0.9) for one in words])
     if table is None:
         return
     texts = [text for row in row_texts(table) for text in row]

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from llm_ocr.engines.embedded.captions import names_table
 from llm_ocr.engines.embedded.geometry import (
-    Line,
+    OcrLine,
     Rect,
     area,
     hull,
@@ -44,7 +44,7 @@ _DIGIT = re.compile(r"\d")
 class _Row:
     """Lines side by side, with no gutter between them."""
 
-    parts: tuple[Line, ...]
+    parts: tuple[OcrLine, ...]
     rect: Rect
 
     @property
@@ -56,7 +56,7 @@ class _Row:
         return words_in(self.parts[0]) <= LABEL_WORDS
 
 
-def with_aligned_tables(regions: Sequence[Region], lines: Sequence[Line]) -> list[Region]:
+def with_aligned_tables(regions: Sequence[Region], lines: Sequence[OcrLine]) -> list[Region]:
     """Regions with those of such tables, in place of regions of text around them or in them."""
     known = [region.rect for region in regions if region.label in ("table", "figure")]
     free = [line for line in lines if not inside(line, known)]
@@ -76,7 +76,7 @@ def _smaller(one: Rect, other: Rect) -> float:
     return min(area(one), area(other))
 
 
-def _areas(lines: Sequence[Line]) -> list[Rect]:
+def _areas(lines: Sequence[OcrLine]) -> list[Rect]:
     height = typical_height(lines)
     found = []
     for run in _runs(_rows(lines, gutters(lines)), height):
@@ -86,7 +86,7 @@ def _areas(lines: Sequence[Line]) -> list[Rect]:
     return found
 
 
-def _rows(lines: Sequence[Line], between: Sequence[Gutter]) -> list[_Row]:
+def _rows(lines: Sequence[OcrLine], between: Sequence[Gutter]) -> list[_Row]:
     found: list[_Row] = []
     for row in rows_of(lines):
         parts = [row[0]]
@@ -99,7 +99,7 @@ def _rows(lines: Sequence[Line], between: Sequence[Gutter]) -> list[_Row]:
     return found
 
 
-def _row(lines: Sequence[Line]) -> _Row:
+def _row(lines: Sequence[OcrLine]) -> _Row:
     """Lines that stand close are one part, which its first line stands for where edges count."""
     rect = hull(line.rect for line in lines)
     gaps = [right.rect[0] - left.rect[2] for left, right in pairwise(lines)]
@@ -137,7 +137,7 @@ def _to_last_wide(run: Sequence[_Row]) -> list[_Row]:
     return [row for row in run[: last + 1] if row.is_wide or row.is_label]
 
 
-def _has_caption(run: Sequence[_Row], lines: Sequence[Line], height: float) -> bool:
+def _has_caption(run: Sequence[_Row], lines: Sequence[OcrLine], height: float) -> bool:
     x1, y1, x2, y2 = hull(row.rect for row in run)
     return any(
         names_table(line.text)
@@ -171,14 +171,14 @@ def _is_of_values(rows: Sequence[_Row]) -> bool:
     return all(value for _, value in numbered) and labels >= LABELLED_ROWS * len(rows)
 
 
-def _has_mate(part: Line, row: _Row, rows: Sequence[_Row]) -> bool:
+def _has_mate(part: OcrLine, row: _Row, rows: Sequence[_Row]) -> bool:
     """Whether an edge, or the middle, of a part is one in half of the other rows too."""
     others = [one for one in rows if one is not row]
     mates = sum(any(_in_line(part, other) for other in one.parts) for one in others)
     return mates >= 0.5 * len(others)
 
 
-def with_head_row(table: Rect, lines: Sequence[Line]) -> Rect:
+def with_head_row(table: Rect, lines: Sequence[OcrLine]) -> Rect:
     """A table with the row right above it, if its parts stand above the table's columns: the
     detector often leaves a head out."""
     inner = [line for line in lines if inside(line, [table])]
@@ -197,7 +197,7 @@ def with_head_row(table: Rect, lines: Sequence[Line]) -> Rect:
     return hull((table, *(line.rect for line in over)))
 
 
-def with_label_column(table: Rect, lines: Sequence[Line]) -> Rect:
+def with_label_column(table: Rect, lines: Sequence[OcrLine]) -> Rect:
     """A table with the column of short texts left of it, one for most of its rows: the detector
     often leaves one out that stands far from the others."""
     rows = rows_of([line for line in lines if inside(line, [table])])
@@ -221,7 +221,7 @@ def with_label_column(table: Rect, lines: Sequence[Line]) -> Rect:
     return hull((table, *(line.rect for line in labels)))
 
 
-def _in_line(part: Line, other: Line) -> bool:
+def _in_line(part: OcrLine, other: OcrLine) -> bool:
     near = SAME_EDGE * part.height
     (left, _, right, _), (start, _, end, _) = part.rect, other.rect
     return min(abs(left - start), abs(right - end), abs(left + right - start - end) / 2) < near

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from llm_ocr.engines.embedded.block import FURNITURE, PageBlock
 from llm_ocr.engines.embedded.doubt import doubtful
-from llm_ocr.engines.embedded.geometry import Line, Rect
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect
 from llm_ocr.engines.embedded.levels import levels
 from llm_ocr.engines.embedded.paragraphs import as_markdown, is_list, paragraphs
 from llm_ocr.engines.embedded.reading import Reading
@@ -60,7 +60,7 @@ def extension(reading: Reading) -> dict[str, object]:
     return beside
 
 
-def _in_order(reading: Reading) -> list[Line]:
+def _in_order(reading: Reading) -> list[OcrLine]:
     """The lines as they are read; then those in figures."""
     read = [line for block in reading.blocks for line in block.lines if not line.vertical]
     known = {id(line) for line in read}
@@ -71,7 +71,7 @@ def _rounded(rect: Rect) -> list[float]:
     return [round(value, 1) for value in rect]
 
 
-def _confidence(lines: Sequence[Line]) -> float | None:
+def _confidence(lines: Sequence[OcrLine]) -> float | None:
     """Of a block's lines, each by its length."""
     length = sum(len(line.text) for line in lines)
     whole = sum(line.score * len(line.text) for line in lines)

@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from llm_ocr.engines.embedded.geometry import Line, Rect, Word
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word
 from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.parsing.figure_data import CHART, FigureData, Series
 
@@ -36,7 +36,7 @@ class _Read:
     bar: Rect
 
 
-def bar_chart(image: Image, lines: Sequence[Line]) -> FigureData | None:
+def bar_chart(image: Image, lines: Sequence[OcrLine]) -> FigureData | None:
     """The chart's points, if each bar has a label and a value that fits its height."""
     bars = _bars(image, lines)
     if len(bars) < 2:
@@ -52,7 +52,7 @@ def bar_chart(image: Image, lines: Sequence[Line]) -> FigureData | None:
     return FigureData(CHART, title=title, series=(Series(None, points),))
 
 
-def _bars(image: Image, lines: Sequence[Line]) -> list[Rect]:
+def _bars(image: Image, lines: Sequence[OcrLine]) -> list[Rect]:
     """Filled rectangles of one width on one line, from left to right."""
     height, width = image.shape[:2]
     mask = _inked(image)
@@ -146,7 +146,7 @@ def _fits(read: Sequence[_Read]) -> bool:
     return all(abs(h - scale * v) <= most for h, v in zip(heights, values, strict=True))
 
 
-def _title(lines: Sequence[Line], read: Sequence[_Read], width: int) -> str | None:
+def _title(lines: Sequence[OcrLine], read: Sequence[_Read], width: int) -> str | None:
     """The only line above all values that stands in the middle."""
     top = min(one.value.rect[1] for one in read)
     above = [

@@ -3,7 +3,7 @@
 import statistics
 from dataclasses import dataclass
 
-from llm_ocr.engines.embedded.geometry import Line, Rect, hull
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, hull
 
 HEADER, FOOTER, PAGE_NUMBER = "header", "footer", "page_number"
 FURNITURE = frozenset({HEADER, FOOTER, PAGE_NUMBER})
@@ -14,7 +14,7 @@ class PageBlock:
     """A part of the page: its label, its lines (none for a figure), where it stands."""
 
     label: str
-    lines: tuple[Line, ...]
+    lines: tuple[OcrLine, ...]
     rect: Rect
 
     @property
@@ -32,6 +32,6 @@ class PageBlock:
         return all(line.bold for line in self.lines)
 
 
-def block_of(label: str, lines: list[Line]) -> PageBlock:
+def block_of(label: str, lines: list[OcrLine]) -> PageBlock:
     ordered = sorted(lines, key=lambda line: (line.rect[1], line.rect[0]))
     return PageBlock(label, tuple(ordered), hull(line.rect for line in ordered))

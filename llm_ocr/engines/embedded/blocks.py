@@ -9,7 +9,7 @@ from llm_ocr.engines.embedded.captioned import with_captioned_figures
 from llm_ocr.engines.embedded.captions import begins_caption, names_table
 from llm_ocr.engines.embedded.furniture import furniture
 from llm_ocr.engines.embedded.geometry import (
-    Line,
+    OcrLine,
     Rect,
     area,
     hull,
@@ -32,7 +32,7 @@ SIDE = (0.6, 1.15)
 
 
 def page_blocks(
-    lines: Sequence[Line],
+    lines: Sequence[OcrLine],
     regions: Sequence[Region],
     width: int,
     height: int,
@@ -69,8 +69,8 @@ def _pictures(regions: Sequence[Region], width: int, height: int) -> list[PageBl
 
 
 def _tables(
-    regions: Sequence[Region], lines: Sequence[Line], body: float
-) -> tuple[list[PageBlock], list[Line]]:
+    regions: Sequence[Region], lines: Sequence[OcrLine], body: float
+) -> tuple[list[PageBlock], list[OcrLine]]:
     """Blocks of the table regions, and the lines outside of them."""
     areas = [region.rect for region in regions if region.label == "table"]
     others = [
@@ -92,7 +92,7 @@ def _tables(
     return tables, free
 
 
-def _without_caption(lines: Sequence[Line], table: Rect) -> list[Line]:
+def _without_caption(lines: Sequence[OcrLine], table: Rect) -> list[OcrLine]:
     """A table's lines, less the caption above its first row."""
     rows = rows_of(lines)
     count = 0

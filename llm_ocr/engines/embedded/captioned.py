@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from llm_ocr.engines.embedded.captions import begins_caption, names_figure
-from llm_ocr.engines.embedded.geometry import Line, Rect, hull, overlap, typical_height
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, hull, overlap, typical_height
 from llm_ocr.engines.embedded.gutters import gutters, words_in
 from llm_ocr.engines.embedded.layout import Region
 
@@ -16,7 +16,7 @@ FEWEST, LOWEST = 3, 3.0
 FAR = 14.0
 
 
-def with_captioned_figures(regions: Sequence[Region], lines: Sequence[Line]) -> list[Region]:
+def with_captioned_figures(regions: Sequence[Region], lines: Sequence[OcrLine]) -> list[Region]:
     """Regions, figures reaching down to their captions, with those that only labels tell of."""
     found = list(regions)
     if not lines:
@@ -45,7 +45,7 @@ def _is_caption(text: str) -> bool:
     return names_figure(text) and begins_caption(text)
 
 
-def _column(caption: Line, lines: Sequence[Line]) -> Rect:
+def _column(caption: OcrLine, lines: Sequence[OcrLine]) -> Rect:
     """The column of text that a caption stands in, up to it."""
     left, _, right, _ = hull(line.rect for line in lines)
     at = (caption.rect[0] + caption.rect[2]) / 2
@@ -57,8 +57,8 @@ def _column(caption: Line, lines: Sequence[Line]) -> Rect:
 
 
 def _labels(
-    caption: Line, column: Rect, lines: Sequence[Line], figures: Sequence[Rect], height: float
-) -> list[Line]:
+    caption: OcrLine, column: Rect, lines: Sequence[OcrLine], figures: Sequence[Rect], height: float
+) -> list[OcrLine]:
     """The short lines right above a caption, up to text or to a figure."""
     left, _, right, bottom = column
     above = [
@@ -66,7 +66,7 @@ def _labels(
         for line in lines
         if line.rect[2] > left and line.rect[0] < right and line.rect[3] < bottom + 0.4 * height
     ]
-    found: list[Line] = []
+    found: list[OcrLine] = []
     top = bottom
     for line in sorted(above, key=lambda line: -line.rect[3]):
         in_figure = any(overlap(line.rect, one) > 0 for one in figures)

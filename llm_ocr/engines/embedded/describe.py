@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import cv2
 
 from llm_ocr.engines.embedded.doubt import doubtful
-from llm_ocr.engines.embedded.geometry import Line, area
+from llm_ocr.engines.embedded.geometry import OcrLine, area
 from llm_ocr.engines.embedded.kinds import flat_share
 from llm_ocr.engines.embedded.reading import Reading
 from llm_ocr.engines.embedded.recognize import Image
@@ -29,7 +29,7 @@ def description(image: Image, reading: Reading) -> str:
     return f"{kind}, {size}. Text read in it: {quoted}{more}."
 
 
-def legible(lines: Sequence[Line]) -> list[Line]:
+def legible(lines: Sequence[OcrLine]) -> list[OcrLine]:
     """Lines, row by row, that are read with confidence: what looks like letters in a photograph is
     none most of the time."""
     sure = [line for line, doubt in zip(lines, doubtful(lines), strict=True) if not doubt]

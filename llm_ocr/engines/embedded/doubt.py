@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from llm_ocr.engines.embedded.geometry import Line, Rect
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect
 
 # A line is doubtful below the first, and below the second where it and the lines around it are
 # below the third together. Of handwritten lines 92 of 103 were, of printed ones 12 of 569, of a
@@ -11,14 +11,14 @@ ALONE, AMONG, AROUND = 0.85, 0.99, 0.97
 NEAREST = 4
 
 
-def doubtful(lines: Sequence[Line]) -> list[bool]:
+def doubtful(lines: Sequence[OcrLine]) -> list[bool]:
     """For each line of a page whether it may well be misread. What a page was set with is not."""
     read = [line for line in lines if line.score < 1 or not line.is_exact]
     known = {id(line) for line in read}
     return [id(line) in known and _is_doubtful(line, read) for line in lines]
 
 
-def _is_doubtful(line: Line, lines: Sequence[Line]) -> bool:
+def _is_doubtful(line: OcrLine, lines: Sequence[OcrLine]) -> bool:
     if line.score < ALONE or line.score >= AMONG:
         return line.score < ALONE
     near = sorted(lines, key=lambda one: _distance(one.rect, line.rect))[: NEAREST + 1]

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from llm_ocr.engines.embedded.block import FOOTER, HEADER, PAGE_NUMBER, PageBlock, block_of
-from llm_ocr.engines.embedded.geometry import Line, Rect, area, hull, overlap, shared_rows
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, area, hull, overlap, shared_rows
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.paragraphs import rows_of
 from llm_ocr.text.numbers import is_page_number
@@ -44,8 +44,8 @@ _SENTENCE = re.compile(r"[^\W\d_]{2,}[.!?]$")
 
 
 def furniture(
-    lines: Sequence[Line], regions: Sequence[Region], height: int
-) -> tuple[list[PageBlock], list[Line]]:
+    lines: Sequence[OcrLine], regions: Sequence[Region], height: int
+) -> tuple[list[PageBlock], list[OcrLine]]:
     """The furniture of a page of `height` pixels, and the lines that are none."""
     rows = rows_of(lines)
     body = _body(lines)
@@ -62,7 +62,7 @@ def furniture(
     return blocks, [line for row in inner if row not in paged for line in row]
 
 
-def _says_its_page(row: Sequence[Line], regions: Sequence[Region], height: int) -> bool:
+def _says_its_page(row: Sequence[OcrLine], regions: Sequence[Region], height: int) -> bool:
     """Whether a row in a margin says `Page 4 of 6`, whatever is printed beyond it."""
     rect = hull(line.rect for line in row)
     margin = min(rect[3], height - rect[1]) / height
@@ -73,7 +73,7 @@ def _says_its_page(row: Sequence[Line], regions: Sequence[Region], height: int) 
     )
 
 
-def _body(lines: Sequence[Line]) -> float:
+def _body(lines: Sequence[OcrLine]) -> float:
     """The height that most of the text has."""
     sizes = sorted((line.height, len(line.text)) for line in lines)
     half = sum(length for _, length in sizes) / 2
@@ -85,12 +85,12 @@ def _body(lines: Sequence[Line]) -> float:
 
 
 def _outer(
-    rows: Sequence[list[Line]],
+    rows: Sequence[list[OcrLine]],
     regions: Sequence[Region],
     figures: Sequence[Rect],
     height: int,
     body: float,
-) -> list[list[Line]]:
+) -> list[list[OcrLine]]:
     """The rows from the edge on that are furniture."""
     count = 0
     for k, row in enumerate(rows[:MOST_ROWS]):
@@ -110,7 +110,7 @@ def _outer(
     return [] if count == len(rows) else list(rows[:count])
 
 
-def _evidence(row: list[Line], gap: float, regions: Sequence[Region], body: float) -> int:
+def _evidence(row: list[OcrLine], gap: float, regions: Sequence[Region], body: float) -> int:
     text = " ".join(line.text.strip() for line in row)
     words = len(text.split())
     size = max(line.height for line in row)
@@ -129,7 +129,7 @@ def _evidence(row: list[Line], gap: float, regions: Sequence[Region], body: floa
     return score
 
 
-def _called(row: list[Line], regions: Sequence[Region]) -> str | None:
+def _called(row: list[OcrLine], regions: Sequence[Region]) -> str | None:
     """What the detector calls most of a row; a header of many rows is a letterhead."""
     for region in regions:
         shared = sum(overlap(line.rect, region.rect) for line in row)
@@ -139,9 +139,9 @@ def _called(row: list[Line], regions: Sequence[Region]) -> str | None:
     return None
 
 
-def _apart(row: Sequence[Line]) -> list[list[Line]]:
+def _apart(row: Sequence[OcrLine]) -> list[list[OcrLine]]:
     """A row's lines, those that lie far apart each for itself."""
-    parts: list[list[Line]] = []
+    parts: list[list[OcrLine]] = []
     for line in row:
         if parts and line.rect[0] - parts[-1][-1].rect[2] < APART * line.height:
             parts[-1].append(line)
@@ -150,11 +150,11 @@ def _apart(row: Sequence[Line]) -> list[list[Line]]:
     return parts
 
 
-def _said(lines: Sequence[Line]) -> str:
+def _said(lines: Sequence[OcrLine]) -> str:
     return " ".join(line.text.strip() for line in lines)
 
 
-def _parts(row: Sequence[Line], label: str) -> list[PageBlock]:
+def _parts(row: Sequence[OcrLine], label: str) -> list[PageBlock]:
     return [
         block_of(PAGE_NUMBER if is_page_number(_said(part)) else label, part)
         for part in _apart(row)

@@ -18,7 +18,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Line:
+class OcrLine:
     """A line of text with its confidence (0..1; 1 for what a text layer says).
 
     `slope` is how many pixels it sinks for each that it runs to the right. `thickness` is that of
@@ -82,6 +82,6 @@ def apart(one: Rect, other: Rect) -> float:
     return max(0.0, -shared_rows(one, other)) + max(0.0, -shared_columns(one, other))
 
 
-def typical_height(lines: Sequence[Line]) -> float:
+def typical_height(lines: Sequence[OcrLine]) -> float:
     """The height of the lines that most of the text stands in."""
     return statistics.median(line.height for line in lines for _ in range(1 + len(line.text) // 10))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from llm_ocr.engines.embedded.geometry import Line, area, overlap, shared_columns
+from llm_ocr.engines.embedded.geometry import OcrLine, area, overlap, shared_columns
 from llm_ocr.engines.embedded.gutters import PROSE_WORDS, RUN, gutters, words_in
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.paragraphs import rows_of
@@ -20,18 +20,18 @@ SAME_ROW = 1.3
 
 
 @dataclass(frozen=True)
-class Group:
+class LineGroup:
     """Lines that belong together, and what the detector calls them ("" where it found none)."""
 
     label: str
-    lines: list[Line]
+    lines: list[OcrLine]
 
 
-def groups(regions: Sequence[Region], lines: Sequence[Line]) -> list[Group]:
+def groups(regions: Sequence[Region], lines: Sequence[OcrLine]) -> list[LineGroup]:
     """Every line in one group: by the detector's regions, where these are of one column, and else
     by how close the lines are."""
-    held: dict[int, list[Line]] = {}
-    free: list[Line] = []
+    held: dict[int, list[OcrLine]] = {}
+    free: list[OcrLine] = []
     for line in lines:
         k = _region_of(line, regions)
         if k is None:
@@ -39,15 +39,15 @@ def groups(regions: Sequence[Region], lines: Sequence[Line]) -> list[Group]:
         else:
             held.setdefault(k, []).append(line)
     found = [
-        Group(regions[k].label, part)
+        LineGroup(regions[k].label, part)
         for k, inner in held.items()
         for part in _one_column_each(inner)
     ]
-    found += [Group("", part) for part in close_together(free, CLOSE)]
+    found += [LineGroup("", part) for part in close_together(free, CLOSE)]
     return [part for group in _rejoined(found) for part in _heads_apart(group)]
 
 
-def is_prose(lines: Sequence[Line]) -> bool:
+def is_prose(lines: Sequence[OcrLine]) -> bool:
     """Whether most lines run on below each other in columns of text; a table's cells do not."""
     columns = [part for part in close_together(lines, CLOSE) if len(part) >= RUN]
     running = [
@@ -58,16 +58,16 @@ def is_prose(lines: Sequence[Line]) -> bool:
     return len(columns) > 0 and sum(map(len, running)) > 0.6 * len(lines)
 
 
-def _is_full(lines: Sequence[Line]) -> bool:
+def _is_full(lines: Sequence[OcrLine]) -> bool:
     """Whether most of a column's lines reach from its left edge to its right one."""
     left, right = min(line.rect[0] for line in lines), max(line.rect[2] for line in lines)
     full = sum(line.rect[2] - line.rect[0] > 0.8 * (right - left) for line in lines)
     return full > 0.6 * len(lines)
 
 
-def close_together(lines: Sequence[Line], closeness: float) -> list[list[Line]]:
+def close_together(lines: Sequence[OcrLine], closeness: float) -> list[list[OcrLine]]:
     """Lines close below or beside each other and of one size."""
-    found: list[list[Line]] = []
+    found: list[list[OcrLine]] = []
     between = gutters(lines)
     for line in sorted(lines, key=lambda line: (line.rect[1], line.rect[0])):
         fitting = (
@@ -87,7 +87,7 @@ def close_together(lines: Sequence[Line], closeness: float) -> list[list[Line]]:
     return found
 
 
-def _region_of(line: Line, regions: Sequence[Region]) -> int | None:
+def _region_of(line: OcrLine, regions: Sequence[Region]) -> int | None:
     shares = [
         (overlap(line.rect, region.rect) / max(1.0, area(line.rect)), region.score, k)
         for k, region in enumerate(regions)
@@ -97,7 +97,7 @@ def _region_of(line: Line, regions: Sequence[Region]) -> int | None:
     return k if share > HELD else None
 
 
-def _one_column_each(lines: list[Line]) -> list[list[Line]]:
+def _one_column_each(lines: list[OcrLine]) -> list[list[OcrLine]]:
     """A region's lines, in several groups where columns stand side by side in it."""
     rows = rows_of(lines)
     apart = [row for row in rows if any(_is_gutter(*two) for two in pairwise(row))]
@@ -106,14 +106,14 @@ def _one_column_each(lines: list[Line]) -> list[list[Line]]:
     return close_together(lines, CLOSE_IN_REGION)
 
 
-def _is_gutter(left: Line, right: Line) -> bool:
+def _is_gutter(left: OcrLine, right: OcrLine) -> bool:
     return right.rect[0] - left.rect[2] > SAME_ROW * min(left.height, right.height)
 
 
-def _heads_apart(group: Group) -> list[Group]:
+def _heads_apart(group: LineGroup) -> list[LineGroup]:
     """A group, rows in bold or of another size being groups of their own: the detector often puts
     a heading and its text into one region."""
-    parts: list[list[Line]] = []
+    parts: list[list[OcrLine]] = []
     for row in rows_of(group.lines):
         if parts and _alike(parts[-1], row):
             parts[-1].extend(row)
@@ -121,17 +121,17 @@ def _heads_apart(group: Group) -> list[Group]:
             parts.append(list(row))
     if len(parts) < 2 or not _is_headed(parts):
         return [group]
-    return [Group("text" if group.label == "title" else group.label, part) for part in parts]
+    return [LineGroup("text" if group.label == "title" else group.label, part) for part in parts]
 
 
-def _alike(above: Sequence[Line], row: Sequence[Line]) -> bool:
+def _alike(above: Sequence[OcrLine], row: Sequence[OcrLine]) -> bool:
     if any(line.is_exact for line in row):
         ratio = row[0].height / above[-1].height
         return all(line.bold for line in row) == above[-1].bold and 1 / 1.15 < ratio < 1.15
     return 1 / 1.3 < max(line.height for line in row) / above[-1].height < 1.3
 
 
-def _is_headed(parts: Sequence[Sequence[Line]]) -> bool:
+def _is_headed(parts: Sequence[Sequence[OcrLine]]) -> bool:
     """Whether there are few parts: one head or two, each of a few short lines, and no more."""
     heads = sum(
         len(part) <= 3 and sum(len(line.text) for line in part) < 120 for part in parts[:-1]
@@ -139,7 +139,7 @@ def _is_headed(parts: Sequence[Sequence[Line]]) -> bool:
     return len(parts) <= 4 and heads >= len(parts) // 2
 
 
-def _gutter_of(rows: Sequence[Sequence[Line]]) -> float | None:
+def _gutter_of(rows: Sequence[Sequence[OcrLine]]) -> float | None:
     """Where all of the rows with several parts have a gap, if most of those parts are no bullets
     or numbers."""
     start = max(row[0].rect[2] for row in rows)
@@ -149,7 +149,7 @@ def _gutter_of(rows: Sequence[Sequence[Line]]) -> float | None:
     return (start + end) / 2
 
 
-def _follows(above: Line, line: Line, closeness: float) -> bool:
+def _follows(above: OcrLine, line: OcrLine, closeness: float) -> bool:
     gap = line.rect[1] - above.rect[3]
     narrower = min(above.rect[2] - above.rect[0], line.rect[2] - line.rect[0])
     return (
@@ -161,7 +161,7 @@ def _follows(above: Line, line: Line, closeness: float) -> bool:
     )
 
 
-def _beside(one: Line, line: Line) -> bool:
+def _beside(one: OcrLine, line: OcrLine) -> bool:
     gap, height = -shared_columns(one.rect, line.rect), min(one.height, line.height)
     return (
         abs(one.middle - line.middle) < 0.5 * height
@@ -169,10 +169,10 @@ def _beside(one: Line, line: Line) -> bool:
     )
 
 
-def _rejoined(found: list[Group]) -> list[Group]:
+def _rejoined(found: list[LineGroup]) -> list[LineGroup]:
     """Groups with stray lines of running text put where they go on: the detector often draws a
     region a line too small."""
-    joined: list[Group] = []
+    joined: list[LineGroup] = []
     for group in sorted(found, key=lambda one: min(line.rect[1] for line in one.lines)):
         home = next((one for one in joined if _goes_on(one, group)), None)
         if home is None:
@@ -182,7 +182,7 @@ def _rejoined(found: list[Group]) -> list[Group]:
     return joined
 
 
-def _goes_on(home: Group, group: Group) -> bool:
+def _goes_on(home: LineGroup, group: LineGroup) -> bool:
     """Whether one of two groups is a line or two, right below or above the other's prose."""
     if home.label not in ("", "text", "reference") or group.label not in ("", "text", "reference"):
         return False
@@ -205,7 +205,7 @@ def _goes_on(home: Group, group: Group) -> bool:
     )
 
 
-def _may_head(home: Group, group: Group) -> bool:
+def _may_head(home: LineGroup, group: LineGroup) -> bool:
     """Whether one line above others is so short that it may be their heading."""
     if len(home.lines) > 1:
         return False

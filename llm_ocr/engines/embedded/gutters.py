@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llm_ocr.engines.embedded.geometry import Line, typical_height
+from llm_ocr.engines.embedded.geometry import OcrLine, typical_height
 
 # Columns of running text: lines on end, and words in each.
 RUN, PROSE_WORDS = 4, 2.5
@@ -25,7 +25,7 @@ class Gutter:
     top: float
     bottom: float
 
-    def divides(self, one: Line, other: Line) -> bool:
+    def divides(self, one: OcrLine, other: OcrLine) -> bool:
         """Whether lines stand on both sides of it, or one right above or below it, across it."""
         if self._is_crossed(one) or self._is_crossed(other):
             return self._is_beside(one) or self._is_beside(other)
@@ -36,15 +36,15 @@ class Gutter:
             and self._is_beside(other)
         )
 
-    def _is_beside(self, line: Line) -> bool:
+    def _is_beside(self, line: OcrLine) -> bool:
         return self.top <= line.middle <= self.bottom
 
-    def _is_crossed(self, line: Line) -> bool:
+    def _is_crossed(self, line: OcrLine) -> bool:
         reach = ACROSS * line.height
         return line.rect[0] + reach < self.x < line.rect[2] - reach
 
 
-def gutters(lines: Sequence[Line]) -> list[Gutter]:
+def gutters(lines: Sequence[OcrLine]) -> list[Gutter]:
     """Those between any columns of text that lines stand in."""
     if len(lines) < 2 * RUN:
         return []
@@ -71,6 +71,6 @@ def gutters(lines: Sequence[Line]) -> list[Gutter]:
     return found
 
 
-def words_in(line: Line) -> int:
+def words_in(line: OcrLine) -> int:
     """How many words of two letters or more."""
     return len(_WORD.findall(line.text))

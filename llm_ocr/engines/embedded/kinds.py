@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llm_ocr.engines.embedded.bars import bar_chart
-from llm_ocr.engines.embedded.geometry import Line, area
+from llm_ocr.engines.embedded.geometry import OcrLine, area
 from llm_ocr.engines.embedded.reading import Reading
 from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.engines.embedded.tables import table_html
@@ -144,7 +144,7 @@ def _long_lines(image: Image) -> tuple[int, int]:
     return counts[0], counts[1]
 
 
-def _axis(lines: Sequence[Line]) -> bool:
+def _axis(lines: Sequence[OcrLine]) -> bool:
     """Whether numbers stand in a column or in a row, each with its own height and place."""
     numbers = [line for line in lines if _TICK.fullmatch(line.text.strip())]
     for one in numbers:
@@ -155,7 +155,7 @@ def _axis(lines: Sequence[Line]) -> bool:
     return False
 
 
-def _scaled(lines: Sequence[Line]) -> bool:
+def _scaled(lines: Sequence[OcrLine]) -> bool:
     """Whether numbers one below the other, with one left or right edge, are a scale."""
     numbers = [line for line in lines if _PLAIN.fullmatch(line.text.strip())]
     return any(

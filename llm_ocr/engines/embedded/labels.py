@@ -8,7 +8,7 @@ from itertools import pairwise
 from llm_ocr.engines.embedded.block import PageBlock, block_of
 from llm_ocr.engines.embedded.captions import begins_caption, is_marked, names_figure
 from llm_ocr.engines.embedded.doubt import ALONE
-from llm_ocr.engines.embedded.geometry import Line, Rect, apart, shared_columns, shared_rows
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, apart, shared_columns, shared_rows
 from llm_ocr.engines.embedded.measured import heads_text, with_heads
 from llm_ocr.engines.embedded.paragraphs import rows_of
 
@@ -61,7 +61,9 @@ def _without_caption(block: PageBlock, body: float) -> list[PageBlock]:
     return [block_of("text", [one for row in part for one in row]) for part in parts if part]
 
 
-def _starts_caption(row: Sequence[Line], above: Sequence[Sequence[Line]], body: float) -> bool:
+def _starts_caption(
+    row: Sequence[OcrLine], above: Sequence[Sequence[OcrLine]], body: float
+) -> bool:
     """Whether a row begins a caption: within a text only if it is marked and set apart."""
     text = " ".join(line.text for line in row)
     if not begins_caption(text):

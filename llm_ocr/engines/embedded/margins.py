@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from llm_ocr.engines.embedded.block import PageBlock
-from llm_ocr.engines.embedded.geometry import Line, Rect, area, overlap
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, area, overlap
 
 # How far from a side the middle of such a line is at most, as a share of the page's width.
 SIDE = 0.12
 
 
 def margin_notes(
-    vertical: Sequence[Line], blocks: Sequence[PageBlock], width: int
+    vertical: Sequence[OcrLine], blocks: Sequence[PageBlock], width: int
 ) -> list[PageBlock]:
     """The vertical lines at a page's sides, as furniture; not those of figures and tables."""
     taken = [block.rect for block in blocks if block.label in ("image", "table")]

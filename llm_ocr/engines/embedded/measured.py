@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.block import PageBlock, block_of
-from llm_ocr.engines.embedded.geometry import Line, hull, shared_columns
+from llm_ocr.engines.embedded.geometry import OcrLine, hull, shared_columns
 from llm_ocr.engines.embedded.paragraphs import rows_of
 
 # A heading is narrower than this share of its column, and has no more words than this.
@@ -20,7 +20,7 @@ _BEGINS = re.compile(r"(\d{1,2}(\.\d{1,2})*\.?\s+)?[^\W\d_a-z][^\W\d_]+")
 _ENDS = re.compile(r"[.:!?。！？”\"')\]]$")
 _CLOSED = re.compile(r"[.,;:!]$")
 
-Row = list[Line]
+Row = list[OcrLine]
 
 
 def with_heads(block: PageBlock) -> list[PageBlock]:
@@ -73,7 +73,7 @@ def heads_text(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> bo
     return _is_column(rows) and apart and not open_above
 
 
-def _is_bold(lines: Sequence[Line], others: Sequence[Line]) -> bool:
+def _is_bold(lines: Sequence[OcrLine], others: Sequence[OcrLine]) -> bool:
     """Whether lines have thicker strokes than most of the others."""
     one, other = (
         [line.thickness for line in some if line.thickness and len(line.text) >= TELLING]

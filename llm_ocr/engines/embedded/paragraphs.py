@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from llm_ocr.engines.embedded.geometry import Line
+from llm_ocr.engines.embedded.geometry import OcrLine
 from llm_ocr.text.markdown import escaped
 
 _BULLET = re.compile(r"^([•▪◦●‣○■□]\s*|[\-–*·]\s+|\(?\d{1,3}[.)]\s+|\(?[a-z][.)]\s+)\S")
@@ -21,9 +21,9 @@ _ENDS = re.compile(r"[.:?!。？！]\s*$")
 _WIDE = (("\u3000", "\u9fff"), ("\uff00", "\uffef"))
 
 
-def rows_of(lines: Sequence[Line]) -> list[list[Line]]:
+def rows_of(lines: Sequence[OcrLine]) -> list[list[OcrLine]]:
     """Lines that stand side by side, as rows from top to bottom, each from left to right."""
-    rows: list[list[Line]] = []
+    rows: list[list[OcrLine]] = []
     for line in sorted(lines, key=lambda line: line.middle):
         last = rows[-1][0] if rows else None
         if last is not None and abs(line.middle - last.middle) < 0.5 * min(
@@ -47,7 +47,7 @@ class Paragraph:
         return _BULLET.match(self.text) is not None
 
 
-def paragraphs(lines: Sequence[Line]) -> list[Paragraph]:
+def paragraphs(lines: Sequence[OcrLine]) -> list[Paragraph]:
     """The paragraphs of a block; words that a line break cut are whole again."""
     rows = rows_of(lines)
     starts = _starts(rows)
@@ -152,7 +152,7 @@ def _outer_steps(steps: Sequence[float], indent: float) -> list[float]:
     return [*outer, indent]
 
 
-def _starts(rows: list[list[Line]]) -> list[bool]:
+def _starts(rows: list[list[OcrLine]]) -> list[bool]:
     """For each row, whether a paragraph begins there: by its gap, its indent, its bullet."""
     height = statistics.median(line.height for row in rows for line in row)
     left = statistics.median(row[0].rect[0] for row in rows)
@@ -178,7 +178,7 @@ def _starts(rows: list[list[Line]]) -> list[bool]:
     return starts
 
 
-def _item_left(row: Sequence[Line]) -> float:
+def _item_left(row: Sequence[OcrLine]) -> float:
     """Where a list's item begins; what stands further left is not of it."""
     return row[0].rect[0] if _BULLET.match(row[0].text) else float("-inf")
 

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from llm_ocr.engines.embedded.captions import names_figure, names_table
-from llm_ocr.engines.embedded.geometry import Line, Rect, area, hull, overlap
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, area, hull, overlap
 from llm_ocr.engines.embedded.grouping import CLOSE, close_together
 from llm_ocr.engines.embedded.gutters import words_in
 from llm_ocr.engines.embedded.layout import Region
@@ -39,7 +39,7 @@ COLUMN_LINES, COLUMN_WORDS, LEAST_WIDTH = 4, 3.0, 0.2
 
 
 def figures(
-    regions: Sequence[Region], pictures: Sequence[Rect], lines: Sequence[Line], page: float
+    regions: Sequence[Region], pictures: Sequence[Rect], lines: Sequence[OcrLine], page: float
 ) -> list[Rect]:
     """The figures of a page of `page` pixels in all."""
     found: list[Rect] = []
@@ -88,7 +88,7 @@ def is_drawn(image: Image, rect: Rect, found: Sequence[Rect]) -> bool:
     return bool(parts)
 
 
-def with_tables(regions: Sequence[Region], lines: Sequence[Line], page: float) -> list[Region]:
+def with_tables(regions: Sequence[Region], lines: Sequence[OcrLine], page: float) -> list[Region]:
     """Regions, what the detector calls a figure but is rows of several cells being a table, and
     what is labels with their values being none.
 
@@ -107,7 +107,7 @@ def with_tables(regions: Sequence[Region], lines: Sequence[Line], page: float) -
     return found
 
 
-def inside(line: Line, rects: Sequence[Rect]) -> bool:
+def inside(line: OcrLine, rects: Sequence[Rect]) -> bool:
     return any(overlap(line.rect, rect) > 0.6 * area(line.rect) for rect in rects)
 
 
@@ -129,11 +129,11 @@ def _merged(rects: Sequence[Rect]) -> list[Rect]:
     return merged
 
 
-def _words(row: Sequence[Line]) -> int:
+def _words(row: Sequence[OcrLine]) -> int:
     return sum(map(words_in, row))
 
 
-def _is_text(inner: Sequence[Line]) -> bool:
+def _is_text(inner: Sequence[OcrLine]) -> bool:
     """Whether lines close below each other, with one left edge, are all that a region has."""
     rows = rows_of(inner)
     if len(rows) < 4 or sum(_words(row) > 0 for row in rows) < 0.7 * len(rows):
@@ -145,7 +145,7 @@ def _is_text(inner: Sequence[Line]) -> bool:
     return aligned >= 0.8 * len(rows) and tall < 2.2 * height * len(rows)
 
 
-def _is_sum(rows: Sequence[Sequence[Line]]) -> bool:
+def _is_sum(rows: Sequence[Sequence[OcrLine]]) -> bool:
     """Whether two rows or three are labels with their values, as below a bill."""
     if len(rows) not in (2, 3) or any(len(row) != 2 or not _words(row[:1]) for row in rows):
         return False
@@ -156,7 +156,7 @@ def _is_sum(rows: Sequence[Sequence[Line]]) -> bool:
     return even and tall < 2.2 * height * len(rows)
 
 
-def _is_table(inner: Sequence[Line]) -> bool:
+def _is_table(inner: Sequence[OcrLine]) -> bool:
     """Whether most rows have several parts, of which most stand below those of another row."""
     rows = rows_of(inner)
     wide = [row for row in rows if len(row) >= 3]
@@ -166,7 +166,7 @@ def _is_table(inner: Sequence[Line]) -> bool:
     return below > 0.6 * sum(len(row) for row in wide) * (len(wide) - 1)
 
 
-def _has_column(line: Line, row: Sequence[Line]) -> bool:
+def _has_column(line: OcrLine, row: Sequence[OcrLine]) -> bool:
     return any(
         min(abs(line.rect[side] - other.rect[side]) for side in (0, 2)) < 0.7 * line.height
         or abs(line.rect[0] + line.rect[2] - other.rect[0] - other.rect[2]) < line.height
@@ -174,7 +174,7 @@ def _has_column(line: Line, row: Sequence[Line]) -> bool:
     )
 
 
-def _without_prose(figure: Rect, inner: Sequence[Line]) -> Rect:
+def _without_prose(figure: Rect, inner: Sequence[OcrLine]) -> Rect:
     rows = rows_of(inner)
     below = _run(rows[::-1])
     above = _run(rows[: len(rows) - len(below)])
@@ -186,7 +186,7 @@ def _without_prose(figure: Rect, inner: Sequence[Line]) -> Rect:
     return x1, y1, x2, max(y1, y2)
 
 
-def _without_columns(figure: Rect, inner: Sequence[Line]) -> Rect:
+def _without_columns(figure: Rect, inner: Sequence[OcrLine]) -> Rect:
     """A figure without the columns of text beside it; nothing, if hardly more is left."""
     x1, _, x2, _ = figure
     middle = (x1 + x2) / 2
@@ -203,7 +203,7 @@ def _without_columns(figure: Rect, inner: Sequence[Line]) -> Rect:
     return x1, figure[1], x2, figure[3]
 
 
-def _is_parted(row: Sequence[Line]) -> bool:
+def _is_parted(row: Sequence[OcrLine]) -> bool:
     """Whether a row's parts stand far apart, or are many of a word each, as an axis's labels; a
     list's item may stand so far behind its number."""
     if len(row) >= LABELS and _words(row) < 2 * len(row):
@@ -213,9 +213,9 @@ def _is_parted(row: Sequence[Line]) -> bool:
     return max(marked, default=0.0) > 2.5 * row[0].height
 
 
-def _run(rows: Sequence[list[Line]]) -> list[list[Line]]:
+def _run(rows: Sequence[list[OcrLine]]) -> list[list[OcrLine]]:
     """The rows from the edge on that are prose or a caption, if there is enough of it."""
-    run: list[list[Line]] = []
+    run: list[list[OcrLine]] = []
     for row in rows:
         split = _is_parted(row)
         if split or (_words(row) < 2 and not (run and _words(row))):

@@ -7,15 +7,15 @@ import cv2
 
 from llm_ocr.engines.embedded.block import PageBlock
 from llm_ocr.engines.embedded.blocks import page_blocks
-from llm_ocr.engines.embedded.geometry import Line, Rect, Word, area, overlap
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, area, overlap
 from llm_ocr.engines.embedded.layout import LayoutModel, Region, with_ruled_tables
 from llm_ocr.engines.embedded.margins import margin_notes
 from llm_ocr.engines.embedded.pictured import inside
-from llm_ocr.engines.embedded.recognize import Image, Page, Recognizer
+from llm_ocr.engines.embedded.recognize import Image, RecognizedPage, Recognizer
 from llm_ocr.engines.embedded.sequence import in_order
 from llm_ocr.engines.embedded.tables import ruled_areas
 from llm_ocr.engines.embedded.text_layer_input import TextLayerInput
-from llm_ocr.engines.embedded.upright import Frame
+from llm_ocr.engines.embedded.upright import DeskewTransform
 from llm_ocr.engines.embedded.witness import Held, held_against
 
 # An image whose colors all vary less than this (standard deviation, 0..255) has nothing on it.
@@ -33,11 +33,11 @@ class Reading:
     """
 
     image: Image
-    frame: Frame
-    lines: Sequence[Line]
+    frame: DeskewTransform
+    lines: Sequence[OcrLine]
     regions: Sequence[Region]
     blocks: Sequence[PageBlock]
-    vertical: Sequence[Line] = ()
+    vertical: Sequence[OcrLine] = ()
     unread: Sequence[Rect] = ()
     held: Held | None = None
 
@@ -66,21 +66,23 @@ class Reader:
         a text layer comes with it."""
         height, width = image.shape[:2]
         if float(cv2.meanStdDev(image)[1].max()) < BLANK_DEVIATION:
-            return Reading(image, Frame(width, height), (), (), ())
+            return Reading(image, DeskewTransform(width, height), (), (), ())
         if given is None:
             return self._read(self._recognizer.page(image))
         regions = self._layout.regions(image)
         held = held_against(image, given, regions, self._recognizer)
         if not held.is_used:
             return replace(self._read(self._recognizer.page(image)), held=held)
-        page = Page(image, held.lines, Frame(width, height))
+        page = RecognizedPage(image, held.lines, DeskewTransform(width, height))
         return replace(self._arranged(page, regions, given.pictures), held=held)
 
-    def _read(self, page: Page) -> Reading:
+    def _read(self, page: RecognizedPage) -> Reading:
         return self._arranged(page, self._layout.regions(page.image))
 
     @staticmethod
-    def _arranged(page: Page, regions: Sequence[Region], pictures: Sequence[Rect] = ()) -> Reading:
+    def _arranged(
+        page: RecognizedPage, regions: Sequence[Region], pictures: Sequence[Rect] = ()
+    ) -> Reading:
         across = [line for line in page.lines if not line.vertical]
         height, width = page.image.shape[:2]
         regions = with_ruled_tables(regions, ruled_areas(page.image, across))
@@ -101,6 +103,6 @@ class Reader:
         return Reading(page.image, page.frame, lines, regions, ordered, vertical, unread)
 
 
-def _as_one_word(line: Line) -> Line:
+def _as_one_word(line: OcrLine) -> OcrLine:
     """A line whose words stand above each other in their own order, not in that of rows."""
     return replace(line, words=(Word(line.rect, line.text),))

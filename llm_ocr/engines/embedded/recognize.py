@@ -13,11 +13,11 @@ import numpy as np
 from llm_ocr.engines.embedded.decode import Read, decoded
 from llm_ocr.engines.embedded.detect import Detector, Strip
 from llm_ocr.engines.embedded.detect import Image as Image
-from llm_ocr.engines.embedded.geometry import Line, Rect, Word
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word
 from llm_ocr.engines.embedded.models import Model, characters, in_wheel, load
 from llm_ocr.engines.embedded.upright import (
     TELLING,
-    Frame,
+    DeskewTransform,
     lies_on_its_side,
     quarter_turned,
     skew_of,
@@ -45,7 +45,7 @@ ONE_CHARACTER = 3.0
 
 
 @dataclass(frozen=True)
-class Page:
+class RecognizedPage:
     """An upright page and its lines, in no particular order, with how it became upright.
 
     `unread` are where text stands that can't be read: it is of a script that the recognizer doesn't
@@ -53,8 +53,8 @@ class Page:
     """
 
     image: Image
-    lines: list[Line]
-    frame: Frame
+    lines: list[OcrLine]
+    frame: DeskewTransform
     unread: Sequence[Rect] = ()
 
 
@@ -99,7 +99,7 @@ class Recognizer:
         self._model: Model = load(path)
         self._characters = ("", *characters(path), " ")
 
-    def page(self, image: Image) -> Page:
+    def page(self, image: Image) -> RecognizedPage:
         """The page on an image (height x width x 3, BGR) that may be turned or askew."""
         strips = self._detector.strips(image)
         turned, known = self._turned(image, strips)
@@ -108,7 +108,7 @@ class Recognizer:
             image = quarter_turned(image, turned)
             strips, known = self._detector.strips(image), {}
         height, width = image.shape[:2]
-        frame = Frame(width, height, turned, skew_of(strips))
+        frame = DeskewTransform(width, height, turned, skew_of(strips))
         if frame.skew:
             strips = [strip.along(math.tan(math.radians(frame.skew))) for strip in strips]
             known = {k: replace(one, strip=strips[k]) for k, one in known.items()}
@@ -117,13 +117,13 @@ class Recognizer:
         unread = [
             _part(one.strip, frame, 0.0, 1.0) for one in read if not one.is_read and one.is_line
         ]
-        return Page(frame.applied(image), lines, frame, unread)
+        return RecognizedPage(frame.applied(image), lines, frame, unread)
 
-    def lines(self, image: Image) -> list[Line]:
+    def lines(self, image: Image) -> list[OcrLine]:
         """The lines on an upright image (height x width x 3, BGR), in no particular order."""
         height, width = image.shape[:2]
         read = self._strung(image, self._detector.strips(image), {})
-        return [_line(one, Frame(width, height)) for one in read if one.is_read]
+        return [_line(one, DeskewTransform(width, height)) for one in read if one.is_read]
 
     def texts(self, crops: Sequence[Image]) -> list[tuple[str, float]]:
         """What each of some images of one line says, with its confidence (0..1)."""
@@ -222,7 +222,7 @@ def _crop(image: Image, strip: Strip) -> Image:
     return lying
 
 
-def _line(one: _Strung, frame: Frame) -> Line:
+def _line(one: _Strung, frame: DeskewTransform) -> OcrLine:
     parts = spans(one.read, one.ink.columns, HEIGHT)
     words = tuple(Word(_part(one.strip, frame, part.begin, part.end), part.text) for part in parts)
     begin, end = frame.forth(one.strip.corners[:2])
@@ -230,10 +230,10 @@ def _line(one: _Strung, frame: Frame) -> Line:
     vertical = abs(sinks) > abs(runs)
     slope = 0.0 if vertical or runs <= 0 else sinks / runs
     text = " ".join(part.text for part in parts)
-    return Line(text, words, one.score, slope, one.ink.thickness, vertical=vertical)
+    return OcrLine(text, words, one.score, slope, one.ink.thickness, vertical=vertical)
 
 
-def _part(strip: Strip, frame: Frame, begin: float, end: float) -> Rect:
+def _part(strip: Strip, frame: DeskewTransform, begin: float, end: float) -> Rect:
     """The upright rectangle around a part of a strip, given as shares of its width."""
     top, bottom = strip.corners[[0, 1]], strip.corners[[3, 2]]
     shares = np.array([[1 - begin, begin], [1 - end, end]], dtype=np.float32)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from llm_ocr.engines.embedded.geometry import Line, Rect, Word
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word
 from llm_ocr.inference.replies import EXTENSION
 
 
@@ -22,7 +22,7 @@ class TextLayerInput:
     """The lines of a text layer and the page's pictures; `verify` is whether the lines are held
     against the image first."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[OcrLine, ...]
     pictures: tuple[Rect, ...] = ()
     verify: bool = True
 
@@ -42,10 +42,10 @@ def parse_text_layer(body: Mapping[str, Any]) -> TextLayerInput | None:
         ) from error
 
 
-def _line(one: Mapping[str, Any]) -> Line:
+def _line(one: Mapping[str, Any]) -> OcrLine:
     words = tuple(Word(_rect(corners), str(text)) for text, *corners in one["words"])
     bold, vertical = bool(one.get("bold")), bool(one.get("vertical"))
-    return Line(str(one["text"]), words, 1.0, is_exact=True, bold=bold, vertical=vertical)
+    return OcrLine(str(one["text"]), words, 1.0, is_exact=True, bold=bold, vertical=vertical)
 
 
 def _rect(corners: Any) -> Rect:  # noqa: ANN401

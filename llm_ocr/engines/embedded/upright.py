@@ -25,7 +25,7 @@ FEWEST_SKEWED = 3
 
 
 @dataclass(frozen=True)
-class Frame:
+class DeskewTransform:
     """How a page was made upright: `turned` degrees clockwise (0, 90, 180 or 270), which made the
     image `width` x `height`, then `skew` degrees counterclockwise about its middle.
 

@@ -10,7 +10,7 @@ from typing import Protocol
 import cv2
 import numpy as np
 
-from llm_ocr.engines.embedded.geometry import Line, Rect, Word, area, hull, overlap
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, area, hull, overlap
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.engines.embedded.text_layer_input import TextLayerInput
@@ -47,7 +47,7 @@ class Texts(Protocol):
 
     def texts(self, crops: Sequence[Image]) -> list[tuple[str, float]]: ...
 
-    def lines(self, image: Image) -> list[Line]: ...
+    def lines(self, image: Image) -> list[OcrLine]: ...
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Held:
     could be read with confidence.
     """
 
-    lines: list[Line]
+    lines: list[OcrLine]
     is_used: bool
     agreement: float | None
     mended: int = 0
@@ -89,7 +89,7 @@ def _crop(image: Image, rect: Rect) -> Image:
     return image[max(0, y1 - margin) : y2 + margin, max(0, x1 - margin) : x2 + margin]
 
 
-def _is_seen(image: Image, line: Line) -> bool:
+def _is_seen(image: Image, line: OcrLine) -> bool:
     crop = _crop(image, line.rect)
     return crop.size > 0 and float(crop.std()) >= UNSEEN
 
@@ -103,7 +103,7 @@ class _ReadAgain:
     score: float
 
 
-def _read_again(image: Image, lines: Sequence[Line], recognizer: Texts) -> list[_ReadAgain]:
+def _read_again(image: Image, lines: Sequence[OcrLine], recognizer: Texts) -> list[_ReadAgain]:
     """A few lines from all over the page."""
     lying = [line for line in lines if line.height > LOWEST and not line.vertical]
     fit = [line for line in lying if _is_known(_beginning(line).text)]
@@ -129,7 +129,7 @@ def _is_pictured(image: Image, pictures: Sequence[Rect]) -> bool:
     return bool(covered > PICTURED * width * height)
 
 
-def _beginning(line: Line) -> Word:
+def _beginning(line: OcrLine) -> Word:
     """A line's first words, as many as make a witness."""
     taken: list[Word] = []
     for word in line.words:
@@ -149,7 +149,7 @@ def _likeness(held: str, read: str) -> float:
     return SequenceMatcher(None, one, other, autojunk=False).ratio()
 
 
-def _mended(image: Image, lines: Sequence[Line], recognizer: Texts) -> tuple[list[Line], int]:
+def _mended(image: Image, lines: Sequence[OcrLine], recognizer: Texts) -> tuple[list[OcrLine], int]:
     """Lines whose characters are partly no text, or not what the page shows, read anew."""
     bad = [
         k for k, line in enumerate(lines) if _is_rubbish(line.text) or _PATCHED.search(line.text)
@@ -165,11 +165,11 @@ def _mended(image: Image, lines: Sequence[Line], recognizer: Texts) -> tuple[lis
     return mended, count
 
 
-def _better(line: Line, text: str, score: float) -> Line | None:
+def _better(line: OcrLine, text: str, score: float) -> OcrLine | None:
     if not text or score < CONFIDENT:
         return None
     if _is_rubbish(line.text):
-        return Line(text, (Word(line.rect, text),), score)
+        return OcrLine(text, (Word(line.rect, text),), score)
     # Only what is patched is taken from the reading: the layer is right about the rest.
     words = _patched_words(line.words, text.split())
     if words is None:
@@ -195,8 +195,8 @@ def _is_rubbish(text: str) -> bool:
 
 
 def _missing(
-    image: Image, lines: Sequence[Line], regions: Sequence[Region], recognizer: Texts
-) -> list[Line]:
+    image: Image, lines: Sequence[OcrLine], regions: Sequence[Region], recognizer: Texts
+) -> list[OcrLine]:
     """What can be read where neither the layer nor a figure is: text in pictures, outlines."""
     whole = image.shape[0] * image.shape[1]
     figures = [

@@ -3,7 +3,7 @@
 import pytest
 
 from llm_ocr.engines.embedded.aligned import with_aligned_tables, with_head_row, with_label_column
-from llm_ocr.engines.embedded.geometry import Line, Rect, hull
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, hull
 from llm_ocr.engines.embedded.layout import Region
 from tests.engines.embedded.written import FLOOD, PITCH, RECORDS, column, line, rows
 
@@ -20,11 +20,11 @@ LABELLED = [("Keeper", "Anna Berg"), ("Station", "Upper Alder"), ("Book", "Third
 TEXT = [*column([FLOOD] * 4, LEFT, 100), *column([RECORDS] * 4, LEFT, 800)]
 
 
-def around(lines: list[Line]) -> Rect:
+def around(lines: list[OcrLine]) -> Rect:
     return hull(one.rect for one in lines)
 
 
-def tables(lines: list[Line]) -> list[Rect]:
+def tables(lines: list[OcrLine]) -> list[Rect]:
     return [one.rect for one in with_aligned_tables([], [*TEXT, *lines]) if one.label == "table"]
 
 
@@ -117,7 +117,7 @@ def test_a_table_has_the_head_that_the_detector_left_out() -> None:
     ],
     ids=["one part", "over no column", "far above", "beside it", "a sentence"],
 )
-def test_what_stands_above_a_table_is_mostly_no_head(above: list[Line]) -> None:
+def test_what_stands_above_a_table_is_mostly_no_head(above: list[OcrLine]) -> None:
     table = rows(STATIONS, PLACES, TOP)
     assert with_head_row(around(table), [*above, *table]) == around(table)
 
@@ -146,5 +146,5 @@ def test_a_table_has_the_column_of_labels_that_the_detector_left_out() -> None:
     ],
     ids=["few of them", "a sentence too", "far away", "not aligned", "below it"],
 )
-def test_what_stands_left_of_a_table_is_mostly_no_column_of_it(beside: list[Line]) -> None:
+def test_what_stands_left_of_a_table_is_mostly_no_column_of_it(beside: list[OcrLine]) -> None:
     assert with_label_column(around(NUMBERS), [*beside, *NUMBERS]) == around(NUMBERS)

@@ -4,7 +4,7 @@ the detector calls a figure: a drawing's labels, or text."""
 import pytest
 
 from llm_ocr.engines.embedded.blocks import page_blocks
-from llm_ocr.engines.embedded.geometry import Line, hull
+from llm_ocr.engines.embedded.geometry import OcrLine, hull
 from llm_ocr.engines.embedded.layout import Region
 from tests.engines.embedded.written import FLOOD, RECORDS, column, line, rows
 
@@ -60,7 +60,7 @@ def test_what_seems_a_heading_at_the_bottom_of_a_page_is_furniture(at: int, labe
     ],
     ids=["a sum", "numbers alone", "one row", "labels of a chart"],
 )
-def test_labels_with_their_values_are_no_figure(lines: list[Line], labels: set[str]) -> None:
+def test_labels_with_their_values_are_no_figure(lines: list[OcrLine], labels: set[str]) -> None:
     around = hull(one.rect for one in lines)
     figure = Region("figure", (150.0, around[1] - 100, 700.0, around[3] + 100), 0.9)
     text = column([FLOOD] * 3, 100, 1000)

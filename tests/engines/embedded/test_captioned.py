@@ -3,7 +3,7 @@
 import pytest
 
 from llm_ocr.engines.embedded.captioned import with_captioned_figures
-from llm_ocr.engines.embedded.geometry import Line, hull
+from llm_ocr.engines.embedded.geometry import OcrLine, hull
 from llm_ocr.engines.embedded.layout import Region
 from tests.engines.embedded.written import FLOOD, PITCH, RECORDS, column, line
 
@@ -19,7 +19,7 @@ LABELS = [
 ]
 
 
-def figures(lines: list[Line], *seen: Region) -> list[Region]:
+def figures(lines: list[OcrLine], *seen: Region) -> list[Region]:
     found = with_captioned_figures(seen, [*TEXT, *lines])
     return [one for one in found if one.label == "figure"]
 

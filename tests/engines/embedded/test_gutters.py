@@ -3,7 +3,7 @@
 import pytest
 
 from llm_ocr.engines.embedded.blocks import page_blocks
-from llm_ocr.engines.embedded.geometry import Line, hull
+from llm_ocr.engines.embedded.geometry import OcrLine, hull
 from llm_ocr.engines.embedded.grouping import CLOSE, close_together
 from llm_ocr.engines.embedded.gutters import Gutter, gutters
 from llm_ocr.engines.embedded.layout import Region
@@ -16,7 +16,7 @@ RIGHT = LEFT + WIDE + NARROW
 TOP = 300.0
 
 
-def columns(y: float, lines: int = 5) -> tuple[list[Line], list[Line]]:
+def columns(y: float, lines: int = 5) -> tuple[list[OcrLine], list[OcrLine]]:
     return column([FLOOD] * lines, LEFT, y), column([RECORDS] * lines, RIGHT, y)
 
 

@@ -3,21 +3,21 @@
 import pytest
 
 from llm_ocr.engines.embedded.block import block_of
-from llm_ocr.engines.embedded.geometry import Line
+from llm_ocr.engines.embedded.geometry import OcrLine
 from llm_ocr.engines.embedded.measured import heads_text, with_heads
 from tests.engines.embedded.written import FLOOD, HEIGHT, PITCH, RECORDS, column, line
 
 PLAIN, BOLD = 3.0, 4.0
 
 
-def headed(head: str, thickness: float) -> list[Line]:
+def headed(head: str, thickness: float) -> list[OcrLine]:
     """A line as close to the text around it as the text's lines are to each other."""
     above, below = ([FLOOD.capitalize()] * 3 for _ in range(2))
     lines = [*column(above, 100, 0, PLAIN), *column(below, 100, 4 * PITCH, PLAIN)]
     return [*lines, line(head, 100, 3 * PITCH, thickness)]
 
 
-def labels(lines: list[Line]) -> list[tuple[str, int]]:
+def labels(lines: list[OcrLine]) -> list[tuple[str, int]]:
     return [(one.label, len(one.lines)) for one in with_heads(block_of("text", lines))]
 
 

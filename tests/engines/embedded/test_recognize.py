@@ -5,7 +5,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from llm_ocr.engines.embedded.doubt import doubtful
-from llm_ocr.engines.embedded.geometry import Line, Word
+from llm_ocr.engines.embedded.geometry import OcrLine, Word
 from llm_ocr.engines.embedded.reading import Reader, Reading
 from llm_ocr.engines.embedded.recognize import Image as Pixels
 
@@ -165,9 +165,9 @@ def test_pictures_without_text_say_nothing(reader: Reader) -> None:
     assert (list(reading.lines), reading.turned) == ([], 0)
 
 
-def line(y: float, score: float, x: float = 100, is_exact: bool = False) -> Line:
+def line(y: float, score: float, x: float = 100, is_exact: bool = False) -> OcrLine:
     words = (Word((x, y, x + 300, y + 30), "somewhat"),)
-    return Line("somewhat", words, score, is_exact=is_exact)
+    return OcrLine("somewhat", words, score, is_exact=is_exact)
 
 
 def test_a_line_is_doubtful_by_itself_or_with_its_neighbors() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
 
 from llm_ocr.engines.embedded.detect import Strip
-from llm_ocr.engines.embedded.upright import Frame, lies_on_its_side, skew_of
+from llm_ocr.engines.embedded.upright import DeskewTransform, lies_on_its_side, skew_of
 from llm_ocr.models.deepseek_ocr import parse
 from llm_ocr.records import Block, Box
 from tests.engines.embedded.running import running_engine
@@ -92,7 +92,7 @@ async def test_a_page_askew_is_straightened(engine: str) -> None:
 
 
 frames = st.builds(
-    Frame,
+    DeskewTransform,
     st.integers(50, 3000),
     st.integers(50, 3000),
     skew=st.floats(-5, 5),
@@ -100,7 +100,9 @@ frames = st.builds(
 
 
 @given(frames, st.floats(0.1, 0.9), st.floats(0.1, 0.9))
-def test_the_way_back_undoes_the_way_forth(frame: Frame, across: float, down: float) -> None:
+def test_the_way_back_undoes_the_way_forth(
+    frame: DeskewTransform, across: float, down: float
+) -> None:
     x, y = across * frame.width, down * frame.height
     point = np.array([(x, y)], dtype=np.float32)
     [(u, v)] = frame.forth(point).tolist()
@@ -113,7 +115,7 @@ def test_the_way_back_undoes_the_way_forth(frame: Frame, across: float, down: fl
 def test_pixels_move_where_points_do(skew: float) -> None:
     image = np.zeros((200, 300, 3), np.uint8)
     image[40:50, 200:210] = 255
-    frame = Frame(300, 200, skew=skew)
+    frame = DeskewTransform(300, 200, skew=skew)
     rows, columns = np.nonzero(frame.applied(image)[:, :, 0] > 127)
     [(x, y)] = frame.forth(np.array([(205, 45)], dtype=np.float32)).tolist()
     assert (columns.mean() + 0.5, rows.mean() + 0.5) == pytest.approx((x, y), abs=0.6)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from llm_ocr.engines.embedded.geometry import Line, Word
+from llm_ocr.engines.embedded.geometry import OcrLine, Word
 
 LETTER, SPACE, HEIGHT, PITCH = 9, 6, 20, 26
 # As wide as each other: 372 pixels.
@@ -10,21 +10,21 @@ FLOOD = "the flood of that year was the highest since"
 RECORDS = "records had been kept and it took the bridge"
 
 
-def line(text: str, x: float, y: float, thickness: float = 0.0) -> Line:
+def line(text: str, x: float, y: float, thickness: float = 0.0) -> OcrLine:
     """A line as it is read on a scan; `thickness` is that of its strokes."""
     words = []
     for part in text.split():
         words.append(Word((x, y, x + LETTER * len(part), y + HEIGHT), part))
         x = words[-1].rect[2] + SPACE
-    return Line(text, tuple(words), 0.98, thickness=thickness)
+    return OcrLine(text, tuple(words), 0.98, thickness=thickness)
 
 
-def column(texts: Iterable[str], x: float, y: float, thickness: float = 0.0) -> list[Line]:
+def column(texts: Iterable[str], x: float, y: float, thickness: float = 0.0) -> list[OcrLine]:
     """Lines below each other, as close as those of one paragraph."""
     return [line(text, x, y + PITCH * k, thickness) for k, text in enumerate(texts)]
 
 
-def rows(texts: Sequence[Sequence[str]], places: Sequence[float], y: float) -> list[Line]:
+def rows(texts: Sequence[Sequence[str]], places: Sequence[float], y: float) -> list[OcrLine]:
     """Rows of parts, each of which begins at a place; an empty part is none."""
     return [
         line(text, x, y + PITCH * k)

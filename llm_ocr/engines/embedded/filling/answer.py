@@ -8,7 +8,7 @@ from typing import Any
 
 from llm_ocr.engines.embedded.filling.fill import filled
 from llm_ocr.engines.embedded.filling.phrases import paper_of_lines, paper_of_text
-from llm_ocr.engines.embedded.geometry import Line
+from llm_ocr.engines.embedded.geometry import OcrLine
 
 # Where a prompt has a page's text between its instructions: to the last end, for a page's own text
 # may have one in it. Where one page ends another may begin.
@@ -17,7 +17,7 @@ _NEXT_PAGE = re.compile(r"</(page|document)\s*>\s*<\1\b[^>]*>", re.IGNORECASE)
 _JSON_LINE = re.compile(r"^\s*\{.*\}\s*$", re.MULTILINE)
 
 
-def guided_by_lines(schema: Mapping[str, Any], lines: Sequence[Line]) -> str:
+def guided_by_lines(schema: Mapping[str, Any], lines: Sequence[OcrLine]) -> str:
     """What the lines of an image have for a schema."""
     return _said(filled(schema, paper_of_lines(lines)))
 

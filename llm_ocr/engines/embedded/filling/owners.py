@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from llm_ocr.engines.embedded.filling.labels import Label
 from llm_ocr.engines.embedded.filling.pairs import Pair
-from llm_ocr.engines.embedded.filling.parties import LINE_GAP, Party
+from llm_ocr.engines.embedded.filling.parties import LINE_GAP, ContactBlock
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
 from llm_ocr.engines.embedded.filling.roles import OPEN, Role, is_in, role_of, role_of_group, says
 from llm_ocr.engines.embedded.filling.values import EMAIL, IBAN, is_email
@@ -20,7 +20,7 @@ class Owners:
     """The parties of a page, and the groups of a schema."""
 
     paper: Paper
-    parties: Sequence[Party]
+    parties: Sequence[ContactBlock]
     groups: Sequence[ObjectField]
     labels: Mapping[int, Sequence[Label]]
 
@@ -100,7 +100,7 @@ class Owners:
     def _around(self, leaf: ScalarField) -> list[ObjectField]:
         return [group for group in self.groups if is_in(leaf, group)]
 
-    def _party(self, leaf: ScalarField) -> Party | None:
+    def _party(self, leaf: ScalarField) -> ContactBlock | None:
         """Whose a field is: its group's; where that has no place, who is of the same role."""
         around, role = self._around(leaf), self._role(leaf)
         own = [party for party in self.parties if party.group in around]
@@ -108,7 +108,7 @@ class Owners:
         known = role in (Role.ISSUER, Role.RECIPIENT)
         return own[-1] if own else same[0] if same and known else None
 
-    def _lines(self, party: Party) -> frozenset[int]:
+    def _lines(self, party: ContactBlock) -> frozenset[int]:
         """The phrases of a party, and those that follow right below it."""
         numbers = set(party.phrases)
         inside = [phrase for phrase in self.paper.phrases if phrase.number in numbers]
@@ -128,7 +128,7 @@ class Owners:
         )
 
 
-def _is_by(rect: Rect, party: Party, height: float) -> bool:
+def _is_by(rect: Rect, party: ContactBlock, height: float) -> bool:
     x1, y1, x2, y2 = rect
     left, top, right, bottom = party.region
     beside = min(x2, right) > max(x1, left)

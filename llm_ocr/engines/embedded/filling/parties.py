@@ -38,7 +38,7 @@ TITLES = frozenset(
 
 
 @dataclass(frozen=True)
-class Party:
+class ContactBlock:
     """A group's name and address, and where they stand."""
 
     group: ObjectField
@@ -52,14 +52,14 @@ def parties_on(
     groups: Sequence[ObjectField],
     labels: Mapping[int, Sequence[Label]],
     taken: frozenset[int],
-) -> list[Party]:
+) -> list[ContactBlock]:
     """One for each group that has a name or an address and is found.
 
     Those with labels first; then who issued the document, by its letterhead; then to whom, by the
     address that is left.
     """
     wanted = [group for group in groups if _leaf(group, NAME) or _leaf(group, ADDRESS)]
-    found: list[Party] = []
+    found: list[ContactBlock] = []
     for group in wanted:
         party = _labeled(paper, group, labels, taken)
         found += [] if party is None else [party]
@@ -85,7 +85,7 @@ class _Line:
     phrase: Phrase
 
 
-def _party(group: ObjectField, lines: Sequence[_Line]) -> Party:
+def _party(group: ObjectField, lines: Sequence[_Line]) -> ContactBlock:
     name, address = _leaf(group, NAME), _leaf(group, ADDRESS)
     values: dict[str, str] = {}
     rest = list(lines)
@@ -95,12 +95,12 @@ def _party(group: ObjectField, lines: Sequence[_Line]) -> Party:
         values[address] = ", ".join(line.text.strip(" ,;") for line in rest)
     phrases = [line.phrase for line in lines]
     numbers = frozenset(phrase.number for phrase in phrases)
-    return Party(group, values, hull(phrase.rect for phrase in phrases), numbers)
+    return ContactBlock(group, values, hull(phrase.rect for phrase in phrases), numbers)
 
 
 def _labeled(
     paper: Paper, group: ObjectField, labels: Mapping[int, Sequence[Label]], taken: frozenset[int]
-) -> Party | None:
+) -> ContactBlock | None:
     for phrase in paper.phrases:
         for label in labels.get(phrase.number, ()):
             if label.field is group and phrase.number not in taken:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from llm_ocr.engines.embedded.geometry import Line, Rect, hull
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, hull
 from llm_ocr.text.normalize import WordSpan, words_in
 from llm_ocr.text.table_markup import (
     is_markdown_row,
@@ -86,7 +86,7 @@ class Paper:
                     yield one
 
 
-def paper_of_lines(lines: Sequence[Line]) -> Paper:
+def paper_of_lines(lines: Sequence[OcrLine]) -> Paper:
     """The phrases of lines that were read on an image."""
     straight = _Straightener(lines)
     found = [
@@ -133,7 +133,7 @@ def _placed(text: str, x: float, row: int) -> tuple[str, Rect]:
     return one_line, (x, y, x + ACROSS * len(one_line), y + 0.8 * DOWN)
 
 
-def _parts(line: Line) -> Iterator["_Part"]:
+def _parts(line: OcrLine) -> Iterator["_Part"]:
     """A line's words, those with a wide gap between them apart."""
     words = sorted(line.words, key=lambda word: word.rect[0])
     if "".join(line.text.split()) != "".join("".join(word.text.split()) for word in words):
@@ -165,7 +165,7 @@ class _Straightener:
     line through the slopes of all long lines tells it.
     """
 
-    def __init__(self, lines: Sequence[Line]) -> None:
+    def __init__(self, lines: Sequence[OcrLine]) -> None:
         longest = [one for one in lines if one.rect[2] - one.rect[0] > LONG_ENOUGH * one.height]
         self._first, self._change = 0.0, 0.0
         if longest:

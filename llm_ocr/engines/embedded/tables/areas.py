@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from llm_ocr.engines.embedded.geometry import Line, Rect, Word, typical_height
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, typical_height
 from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.engines.embedded.tables.hidden import behind_words
 from llm_ocr.engines.embedded.tables.lattice import Lattice, merged_places
@@ -17,7 +17,7 @@ MOST_WORDS = 80
 MOST_RULES = 2000
 
 
-def ruled_areas(image: Image, lines: Sequence[Line]) -> list[Rect]:
+def ruled_areas(image: Image, lines: Sequence[OcrLine]) -> list[Rect]:
     """The rectangles of a page's fully ruled tables, in the image's pixels."""
     if not lines:
         return []

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from llm_ocr.engines.embedded.geometry import Rect, Word, hull
 from llm_ocr.engines.embedded.tables.grid import Cell
-from llm_ocr.engines.embedded.tables.rows import Row
+from llm_ocr.engines.embedded.tables.rows import GridRow
 
 # Pixels of one step of the search for gaps.
 STEP = 2
@@ -25,7 +25,7 @@ SIGNS = frozenset({"±", "×", "+/-", "/"})
 WIDE = 0.3
 
 
-def column_gaps(rows: Sequence[Row], height: float, hard: Sequence[float] = ()) -> list[float]:
+def column_gaps(rows: Sequence[GridRow], height: float, hard: Sequence[float] = ()) -> list[float]:
     """Where one column ends and the next begins: at `hard` rules, and where (nearly) all rows with
     several cells leave a gap."""
     soft = _soft_gaps(rows, height, hard)
@@ -36,7 +36,7 @@ def column_gaps(rows: Sequence[Row], height: float, hard: Sequence[float] = ()) 
 
 
 def _without_idle(
-    rows: Sequence[Row], gaps: list[float], height: float, hard: Sequence[float]
+    rows: Sequence[GridRow], gaps: list[float], height: float, hard: Sequence[float]
 ) -> list[float]:
     """The gaps, less those beside a column with hardly a cell of its own."""
     while gaps:
@@ -56,14 +56,14 @@ def _without_idle(
     return gaps
 
 
-def _has_text_beside(rows: Sequence[Row], gap: float, hard: Sequence[float]) -> bool:
+def _has_text_beside(rows: Sequence[GridRow], gap: float, hard: Sequence[float]) -> bool:
     left = max((x for x in hard if x < gap), default=float("-inf"))
     right = min((x for x in hard if x > gap), default=float("inf"))
     middles = [(w.rect[0] + w.rect[2]) / 2 for row in rows for w in row.words]
     return any(left < x < gap for x in middles) and any(gap < x < right for x in middles)
 
 
-def _soft_gaps(rows: Sequence[Row], height: float, hard: Sequence[float]) -> list[float]:
+def _soft_gaps(rows: Sequence[GridRow], height: float, hard: Sequence[float]) -> list[float]:
     phrases = [
         [Word(hull(word.rect for word in group), "") for group in groups]
         for groups in (_grouped(row.words, height, (), hard) for row in rows)
@@ -94,7 +94,7 @@ def _weight(cells: Sequence[Word], usual: float, width: float) -> float:
     return 1.0 if len(cells) > FEW * usual else 0.15
 
 
-def _least_gap(rows: Sequence[Row], height: float) -> float:
+def _least_gap(rows: Sequence[GridRow], height: float) -> float:
     """The narrowest gap that is wider than those between words."""
     spaces = [
         gap
@@ -108,13 +108,13 @@ def _least_gap(rows: Sequence[Row], height: float) -> float:
     return max(0.45 * height, 1.4 * usual)
 
 
-def _is_wide(rows: Sequence[Row], x: float, least: float) -> bool:
+def _is_wide(rows: Sequence[GridRow], x: float, least: float) -> bool:
     """Whether enough of the rows with words on both sides of `x` leave a wide gap there."""
     gaps = _gap_widths(rows, x)
     return sum(gap >= least for gap in gaps) >= max(1.0, WIDE * len(gaps))
 
 
-def _gap_widths(rows: Sequence[Row], x: float) -> list[float]:
+def _gap_widths(rows: Sequence[GridRow], x: float) -> list[float]:
     """How wide a gap each row with words on both sides of `x` leaves there; none below zero."""
     gaps = []
     for row in rows:
@@ -150,7 +150,9 @@ def _low_runs(cover: npt.NDArray[np.float64], allowed: float, narrowest: float) 
     return middles
 
 
-def row_cells(row: Row, gaps: Sequence[float], height: float, hard: Sequence[float]) -> list[Cell]:
+def row_cells(
+    row: GridRow, gaps: Sequence[float], height: float, hard: Sequence[float]
+) -> list[Cell]:
     """The row's phrases with the columns that they lie in, none of them twice."""
     cells: list[Cell] = []
     for words in _parted(_grouped(row.words, height, gaps, hard), gaps):

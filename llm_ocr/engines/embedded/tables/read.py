@@ -7,7 +7,7 @@ from itertools import pairwise
 import cv2
 import numpy as np
 
-from llm_ocr.engines.embedded.geometry import Line, Rect, Word, hull
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, hull
 from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.engines.embedded.tables.columns import column_gaps, row_cells
 from llm_ocr.engines.embedded.tables.grid import Cell, Grid, as_html, usual_height
@@ -41,7 +41,7 @@ FEW_ROWS, MANY_LINES = 4, 3
 STACKED, PARTED = 0.1, 0.4
 
 
-def table_html(lines: Sequence[Line], image: Image | None = None) -> str | None:
+def table_html(lines: Sequence[OcrLine], image: Image | None = None) -> str | None:
     """A table's words as `<table>…</table>` on one line, or None if they form none.
 
     `image` is the page (height x width x 3, BGR) in whose pixels the lines are.
@@ -58,7 +58,7 @@ def table_html(lines: Sequence[Line], image: Image | None = None) -> str | None:
     return None if grid is None else as_html(grid)
 
 
-def _upright(lines: Sequence[Line], image: Image | None) -> tuple[list[Word], Image | None]:
+def _upright(lines: Sequence[OcrLine], image: Image | None) -> tuple[list[Word], Image | None]:
     """The words, and the image, of a table that was scanned with a slope, without it."""
     slope = statistics.median(line.slope for line in lines)
     if abs(slope) < SLOPED:

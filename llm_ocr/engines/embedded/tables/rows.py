@@ -10,7 +10,7 @@ SAME_ROW = 0.45
 
 
 @dataclass(frozen=True)
-class Row:
+class GridRow:
     """Words beside each other, from left to right."""
 
     middle: float
@@ -25,7 +25,7 @@ class Row:
         return max(word.rect[3] for word in self.words)
 
 
-def text_rows(words: Sequence[Word], height: float) -> list[Row]:
+def text_rows(words: Sequence[Word], height: float) -> list[GridRow]:
     """The rows that words stand in; `height` is that of a usual word."""
     groups: list[list[Word]] = []
     middles: list[float] = []
@@ -38,6 +38,6 @@ def text_rows(words: Sequence[Word], height: float) -> list[Row]:
             groups.append([word])
             middles.append(middle)
     return [
-        Row(middle, sorted(group, key=lambda word: word.rect[0]))
+        GridRow(middle, sorted(group, key=lambda word: word.rect[0]))
         for middle, group in zip(middles, groups, strict=True)
     ]

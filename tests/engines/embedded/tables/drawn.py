@@ -12,7 +12,7 @@ from reportlab.lib.colors import Color
 from reportlab.pdfbase.pdfmetrics import stringWidth
 from reportlab.pdfgen.canvas import Canvas
 
-from llm_ocr.engines.embedded.geometry import Line, Word, hull
+from llm_ocr.engines.embedded.geometry import OcrLine, Word, hull
 from llm_ocr.engines.embedded.recognize import Image
 
 DPI = 150
@@ -67,7 +67,7 @@ class Drawn:
 
     html: str
     image: Image
-    lines: tuple[Line, ...]
+    lines: tuple[OcrLine, ...]
     head_rows: int
 
 
@@ -240,7 +240,7 @@ def draw(rows: Rows, style: Style) -> Drawn:
     pixels = document[0].render(scale=SCALE).to_numpy()
     image = np.ascontiguousarray(pixels[:, :, :3])
     lines = tuple(
-        Line(" ".join(word.text for word in words), tuple(words), 1.0, is_exact=True)
+        OcrLine(" ".join(word.text for word in words), tuple(words), 1.0, is_exact=True)
         for words in page.words
     )
     return Drawn(truth(rows), image, lines, head_rows(rows))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_ocr.engines.embedded.geometry import Line, Rect, Word
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word
 from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.engines.embedded.tables import ruled_areas, table_html
 from llm_ocr.engines.embedded.tables.rules import rules_in
@@ -87,7 +87,7 @@ def test_a_frame_around_text_and_an_empty_grid_are_no_tables() -> None:
     for k in range(5):
         box(chart, (100, 100, 100 + 80 * (k + 1), 100 + 80 * (k + 1)))
     ticks = [Word((60, 90 + 80 * k, 90, 110 + 80 * k), str(k)) for k in range(6)]
-    assert ruled_areas(chart, [Line(one.text, (one,), 0.9) for one in ticks]) == []
+    assert ruled_areas(chart, [OcrLine(one.text, (one,), 0.9) for one in ticks]) == []
 
 
 CLOSE_ROWS: Rows = [
@@ -113,7 +113,7 @@ def test_rules_beside_and_between_words_are_found_inside_of_their_rectangles() -
     assert cells(table_html(lines, scanned(drawn.image))) == cells(drawn.html)
 
 
-def widened(one: Line, share: float) -> Line:
+def widened(one: OcrLine, share: float) -> OcrLine:
     """A line whose last word's rectangle goes on beyond its letters, in its heights."""
     x1, y1, x2, y2 = one.words[-1].rect
     last = replace(one.words[-1], rect=(x1, y1, x2 + share * one.height, y2))
@@ -145,7 +145,7 @@ def test_rules_down_as_short_as_a_row_are_found() -> None:
     assert cells(table_html(lines, drawn.image)) == cells(drawn.html)
 
 
-def raised(one: Line, share: float) -> Line:
+def raised(one: OcrLine, share: float) -> OcrLine:
     """A line as a recognizer gives it: with room above and below its letters, in its heights."""
     room = share * one.height
     words = [
@@ -194,7 +194,7 @@ def test_every_word_is_in_the_table_once_whatever_the_rules(
     image = np.full((760, 800, 3), 255, dtype=np.uint8)
     for rect in boxes:
         box(image, rect)
-    table = table_html([Line(one.text, (one,), 0.9, slope) for one in words], image)
+    table = table_html([OcrLine(one.text, (one,), 0.9, slope) for one in words], image)
     if table is None:
         return
     texts = [html.unescape(text) for row in cells(table) for _, text in row]

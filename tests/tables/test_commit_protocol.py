@@ -125,14 +125,14 @@ def test_a_worker_killed_before_any_write_leaves_old_or_new_rows(
         return store
 
     counted = DyingStore(prepared(), None)
-    work(counted, generation, "new")  # type: ignore[arg-type]
+    work(counted, generation, "new")
     # Two parts of two tables, the commit, two published files, and what they replace is deleted.
     assert counted.writes == 2 * 3 + 1 + 2 + 2 * generation + 2 * 3
     old, new = ["old"] * len(ITEMS) * generation, ["new"] * len(ITEMS)
     for point in range(counted.writes):
         store = prepared()
         with pytest.raises(KilledError):
-            work(DyingStore(store, point), generation, "new")  # type: ignore[arg-type]
+            work(DyingStore(store, point), generation, "new")
         for rows in texts(store):
             assert rows in (old, new), f"killed before write {point}"
         work(store, generation, "new")

@@ -16,7 +16,13 @@ def test_a_secret_is_found_in_compressed_files(tmp_path: Path) -> None:
     rows = [{"errors": [{"reason": text}]} for text in texts]
     table = tmp_path / "data" / "pages.parquet"
     table.parent.mkdir()
-    pq.write_table(pa.Table.from_pylist(rows), table, compression="zstd", use_dictionary=False)
+    pq.write_table(
+        pa.Table.from_pylist(rows),
+        table,
+        compression="zstd",
+        use_dictionary=False,
+        write_statistics=False,
+    )
     index = tmp_path / "index.json.gz"
     index.write_bytes(gzip.compress(f"the password is {SECRET}".encode()))
     other = tmp_path / "other.parquet"

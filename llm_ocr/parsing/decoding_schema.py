@@ -31,7 +31,7 @@ def decoding_schema(schema: SchemaNode) -> dict[str, Any]:
     if not builder.recursive:
         return made
     names = _definition_names(builder.recursive)
-    defs = {names[ref]: one for ref, one in builder.recursive.items()}
+    defs = {names[ref]: definition for ref, definition in builder.recursive.items()}
     refs = {ref: f"#/$defs/{name}" for ref, name in names.items()}
     renamed: dict[str, Any] = _rename_references({**made, "$defs": defs}, refs)
     return renamed
@@ -94,10 +94,14 @@ class _SchemaBuilder:
             return {"enum": list(node["enum"])}
         either = alternatives(node)
         if either:
-            inner = [self.node(one, within) for one in either]
+            inner = [self.node(option, within) for option in either]
             if len(inner) == 1:
                 return inner[0]
-            return {"anyOf": [one for place, one in enumerate(inner) if one not in inner[:place]]}
+            return {
+                "anyOf": [
+                    option for place, option in enumerate(inner) if option not in inner[:place]
+                ]
+            }
         kind = node.get("type")
         if kind == "object" or "properties" in node:
             return self._object(node, within)
@@ -117,7 +121,7 @@ class _SchemaBuilder:
         return {
             "type": "object",
             "properties": {
-                name: _nullable(self.node(one, within)) for name, one in properties.items()
+                name: _nullable(self.node(part, within)) for name, part in properties.items()
             },
             "required": list(properties),
             "additionalProperties": False,
@@ -125,7 +129,7 @@ class _SchemaBuilder:
 
     def _array(self, node: SchemaNode, within: tuple[str, ...]) -> dict[str, Any]:
         if "prefixItems" in node:
-            inner = [self.node(one, within) for one in node["prefixItems"]]
+            inner = [self.node(item, within) for item in node["prefixItems"]]
             count = len(inner)
             return {"type": "array", "prefixItems": inner, "minItems": count, "maxItems": count}
         items = self.node(node.get("items"), within)
@@ -139,11 +143,13 @@ def _nullable(node: dict[str, Any]) -> dict[str, Any]:
     elif "enum" in node:
         single = None not in node["enum"]
     elif "anyOf" in node:
-        single = all(one.get("type") in _SCALAR_TYPES or "enum" in one for one in node["anyOf"])
+        single = all(
+            option.get("type") in _SCALAR_TYPES or "enum" in option for option in node["anyOf"]
+        )
     else:
         single = node.get("type") in _SCALAR_TYPES
     if not single or is_null(node):
         return node
     hints = _hints(node)
-    bare = {key: one for key, one in node.items() if key not in hints}
+    bare = {key: value for key, value in node.items() if key not in hints}
     return {**hints, "anyOf": [*(bare.get("anyOf") or [bare]), _NULL]}

@@ -81,13 +81,13 @@ class FigureData:
 
     @property
     def is_empty(self) -> bool:
-        return not any(self.rows) and not any(one.points for one in self.series)
+        return not any(self.rows) and not any(series.points for series in self.series)
 
     def as_json(self) -> str:
         """JSON by `SCHEMA`."""
         series = [
-            {"name": one.name, "points": [{"x": x, "y": y} for x, y in one.points]}
-            for one in self.series
+            {"name": series.name, "points": [{"x": x, "y": y} for x, y in series.points]}
+            for series in self.series
         ]
         labels = {"title": self.title, "x_label": self.x_label, "y_label": self.y_label}
         grid = {"columns": list(self.columns), "rows": [list(row) for row in self.rows]}
@@ -152,27 +152,27 @@ class _FigureDataReader:
         return () if raw is None else (_cell(raw),)
 
     def _read_series(self, raw: object) -> Iterator[Series]:
-        for number, one in enumerate(self._list("series", raw), 1):
+        for number, item in enumerate(self._list("series", raw), 1):
             where = f"series {number}"
-            if isinstance(one, dict):
-                self._drop_unknown(where, one, ("name", "points"))
-                points = self._list(f"{where}, points", one.get("points"))
+            if isinstance(item, dict):
+                self._drop_unknown(where, item, ("name", "points"))
+                points = self._list(f"{where}, points", item.get("points"))
                 yield Series(
-                    _optional_text(one.get("name")), tuple(self._read_points(where, points))
+                    _optional_text(item.get("name")), tuple(self._read_points(where, points))
                 )
             else:
-                self._note_dropped(where, one)
+                self._note_dropped(where, item)
 
     def _read_points(self, where: str, raw: Sequence[Any]) -> Iterator[tuple[CellValue, CellValue]]:
-        for number, one in enumerate(raw, 1):
+        for number, item in enumerate(raw, 1):
             here = f"{where}, point {number}"
-            if isinstance(one, list) and len(one) == 2:
-                yield _cell(one[0]), _cell(one[1])
-            elif isinstance(one, dict) and one.keys() & {"x", "y"}:
-                self._drop_unknown(here, one, ("x", "y"))
-                yield _cell(one.get("x")), _cell(one.get("y"))
+            if isinstance(item, list) and len(item) == 2:
+                yield _cell(item[0]), _cell(item[1])
+            elif isinstance(item, dict) and item.keys() & {"x", "y"}:
+                self._drop_unknown(here, item, ("x", "y"))
+                yield _cell(item.get("x")), _cell(item.get("y"))
             else:
-                self._note_dropped(here, one)
+                self._note_dropped(here, item)
 
     def _list(self, where: str, raw: object) -> Sequence[Any]:
         if isinstance(raw, list):
@@ -215,7 +215,7 @@ def figure_table(data: FigureData) -> tuple[Sequence[str], TableValues]:
     an x twice, a row for each point."""
     if data.series:
         return _chart_table(data)
-    columns = ["" if one is None else one for one in data.columns]
+    columns = ["" if column is None else column for column in data.columns]
     widest = max((len(row) for row in data.rows), default=0)
     columns += [""] * (widest - len(columns))
     return columns, [[*row, *[None] * (len(columns) - len(row))] for row in data.rows]
@@ -223,12 +223,12 @@ def figure_table(data: FigureData) -> tuple[Sequence[str], TableValues]:
 
 def _chart_table(data: FigureData) -> tuple[Sequence[str], TableValues]:
     x = data.x_label or "x"
-    if any(_has_repeated_x(one) for one in data.series):
-        points = [(one.name, *point) for one in data.series for point in one.points]
+    if any(_has_repeated_x(series) for series in data.series):
+        points = [(series.name, *point) for series in data.series for point in series.points]
         return ["series", x, data.y_label or "y"], points
-    places = list(dict.fromkeys(x for one in data.series for x, _ in one.points))
-    values = [dict(one.points) for one in data.series]
-    rows = [[place, *(one.get(place) for one in values)] for place in places]
+    places = list(dict.fromkeys(x for series in data.series for x, _ in series.points))
+    values = [dict(series.points) for series in data.series]
+    rows = [[place, *(points.get(place) for points in values)] for place in places]
     return [x, *_series_names(data)], rows
 
 
@@ -240,7 +240,7 @@ def _series_names(data: FigureData) -> list[str]:
     """The column names of the series; a single unnamed series is named after its axis."""
     if len(data.series) == 1:
         return [data.series[0].name or data.y_label or "y"]
-    return [one.name or f"series {k}" for k, one in enumerate(data.series, 1)]
+    return [series.name or f"series {k}" for k, series in enumerate(data.series, 1)]
 
 
 def figure_csv(data: FigureData) -> str:

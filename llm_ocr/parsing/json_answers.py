@@ -52,10 +52,10 @@ def extract_json(text: str, keys: Collection[str] = ()) -> JsonAnswer:
         _, thought, after = text.rpartition(_END_OF_THOUGHT)
         text = after if thought and "{" in after else text
     best, count = None, 0
-    for one in _find_objects(text):
+    for candidate in _find_objects(text):
         count += 1
-        if best is None or _match_score(one.value, keys) > _match_score(best.value, keys):
-            best = one
+        if best is None or _match_score(candidate.value, keys) > _match_score(best.value, keys):
+            best = candidate
     if best is None:
         inner = _decode_string(text)
         if inner is None:
@@ -147,25 +147,27 @@ def _find_objects(text: str) -> Iterator[_FoundObject]:
     strict, tries = _StrictReader(), _MAX_STRICT_TRIES
     at, found = 0, 0
     while found < _MAX_OBJECTS and (brace := _OBJECT_START.search(text, at)):
-        at, one = brace.start(), None
+        at, found_object = brace.start(), None
         if starts_object(text, at):
-            one = strict.read(text, at) if tries else None
-            if one is None:
+            found_object = strict.read(text, at) if tries else None
+            if found_object is None:
                 tries = max(tries - 1, 0)
                 mended = repair_json(text, at)
                 if mended:
-                    one = _FoundObject(mended.value, mended.end, mended.notes, mended.truncated, at)
-        if one:
+                    found_object = _FoundObject(
+                        mended.value, mended.end, mended.notes, mended.truncated, at
+                    )
+        if found_object:
             found += 1
-            yield one
-        at = one.end if one else at + 1
+            yield found_object
+        at = found_object.end if found_object else at + 1
 
 
 def _match_score(value: dict[str, Any], keys: Collection[str]) -> tuple[int, int]:
     """How many of the schema's fields have a value, directly or one level down; how many values."""
-    inner = (_count_known(one, keys) for one in _children(value).values())
+    inner = (_count_known(item, keys) for item in _children(value).values())
     known = max(_count_known(value, keys), *inner, 0) if keys else 0
-    return known, sum(one is not None for one in value.values())
+    return known, sum(item is not None for item in value.values())
 
 
 def _count_known(value: dict[str, Any], keys: Collection[str]) -> int:
@@ -174,22 +176,24 @@ def _count_known(value: dict[str, Any], keys: Collection[str]) -> int:
 
 def _children(value: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The values of an object that are objects, or lists that begin with one."""
-    alone = {key: one[0] if isinstance(one, list) and one else one for key, one in value.items()}
-    return {key: one for key, one in alone.items() if isinstance(one, dict)}
+    alone = {
+        key: item[0] if isinstance(item, list) and item else item for key, item in value.items()
+    }
+    return {key: item for key, item in alone.items() if isinstance(item, dict)}
 
 
 def _unwrap(value: dict[str, Any], keys: Collection[str]) -> tuple[dict[str, Any], str]:
     """The object itself or, if it has none of the schema's fields, one within it that has, and its
     key."""
     if keys and not any(key in value for key in keys):
-        for key, one in _children(value).items():
-            if _count_known(one, keys):
-                return one, key
+        for key, item in _children(value).items():
+            if _count_known(item, keys):
+                return item, key
     return value, ""
 
 
-def _has_surrounding_text(text: str, one: _FoundObject) -> bool:
-    return bool(text[: one.start].strip() or text[one.end :].strip())
+def _has_surrounding_text(text: str, found_object: _FoundObject) -> bool:
+    return bool(text[: found_object.start].strip() or text[found_object.end :].strip())
 
 
 def _decode_string(text: str) -> str | None:
@@ -206,9 +210,9 @@ def _nesting_depth(value: object) -> int:
     while level:
         level = [
             inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for item in level
+            if isinstance(item, dict | list)
+            for inner in (item.values() if isinstance(item, dict) else item)
         ]
         depth += 1
     return depth - 1
@@ -219,7 +223,7 @@ def _without_surrogates(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, str):
         return valid_text(value)
     if isinstance(value, list):
-        return [_without_surrogates(one) for one in value]
+        return [_without_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {valid_text(key): _without_surrogates(one) for key, one in value.items()}
+        return {valid_text(key): _without_surrogates(item) for key, item in value.items()}
     return value

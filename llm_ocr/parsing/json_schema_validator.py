@@ -48,7 +48,7 @@ class JsonSchemaValidator:
         errors: list[FieldError] = []
         root = resolve(self._root, self._root)
         fields = self._validate_object(root, raw, "", errors)
-        whole = {name: null_non_finite(one, name, errors) for name, one in fields.items()}
+        whole = {name: null_non_finite(value, name, errors) for name, value in fields.items()}
         return ValidatedRecord(whole, tuple(errors))
 
     def _validate_value(self, node: Any, value: Any, path: str, errors: list[FieldError]) -> Any:  # noqa: ANN401
@@ -57,7 +57,7 @@ class JsonSchemaValidator:
             return self._validate_whole({"not": {}} if node is False else {}, value)
         node = resolve(self._root, node)
         either = alternatives(node)
-        given = [one for one in either if not is_null(one)]
+        given = [option for option in either if not is_null(option)]
         if len(given) == 1 and "properties" not in node:
             if value is None and len(either) > 1:
                 return None
@@ -83,7 +83,7 @@ class JsonSchemaValidator:
     def _validate_list(
         self, node: SchemaNode, value: list[Any], path: str, errors: list[FieldError]
     ) -> list[Any]:
-        self._validate_whole({key: one for key, one in node.items() if key != "items"}, value)
+        self._validate_whole({key: rule for key, rule in node.items() if key != "items"}, value)
         made = []
         for place, item in enumerate(value):
             where = f"{path}.{place}"
@@ -101,7 +101,9 @@ class JsonSchemaValidator:
         made: dict[str, Any] = {}
         used: set[str] = set()
         for name, part in node.get("properties", {}).items():
-            key = next((one for one in _accepted_keys(name, part) if one in value), name)
+            key = next(
+                (accepted for accepted in _accepted_keys(name, part) if accepted in value), name
+            )
             used.add(key)
             needed = name in node.get("required", ())
             made[name] = self._validate_field(part, value, key, needed, f"{inside}{name}", errors)
@@ -170,7 +172,7 @@ class JsonSchemaValidator:
         rules = {key: rule for key, rule in node.items() if key not in _FIELD_KEYWORDS}
         if not rules:
             return
-        given = {key: one for key, one in made.items() if one is not None}
+        given = {key: value for key, value in made.items() if value is not None}
         for error in self._validator.evolve(schema=rules).iter_errors(given):
             where = [path, *(str(part) for part in error.absolute_path)]
             yield FieldError(

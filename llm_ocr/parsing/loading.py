@@ -96,7 +96,9 @@ def schema_from_model(model: ModelClass, name: str = "", source: str = "") -> Lo
         said = str(error).split("\n")[0]
         raise SchemaError(f"{what} has no JSON schema: {said}. Change its type") from error
     extra = {field: info.json_schema_extra for field, info in model.model_fields.items()}
-    given = {field: one.get("merge") for field, one in extra.items() if isinstance(one, dict)}
+    given = {
+        field: options.get("merge") for field, options in extra.items() if isinstance(options, dict)
+    }
     name = name or _identifier(model.__name__)
     source = source or _model_source(model) or json.dumps(json_schema, sort_keys=True)
     rules = _rules(what, given, json_schema["properties"])
@@ -137,7 +139,9 @@ def schema_from_json(schema: object, name: str = "", what: str = "The schema") -
             f'{what} has no fields: it needs "type": "object" and "properties" at the top level'
         )
     given = {
-        field: one.get("merge") for field, one in top["properties"].items() if isinstance(one, dict)
+        field: node.get("merge")
+        for field, node in top["properties"].items()
+        if isinstance(node, dict)
     }
     name = _identifier(name or str(schema.get("title") or "")) or "schema"
     source = json.dumps(schema, indent=2, ensure_ascii=False)
@@ -200,11 +204,11 @@ def _only_model(where: str, module: ModuleType) -> ModelClass:
 
 def _models(module: ModuleType) -> list[ModelClass]:
     return [
-        one
-        for name, one in vars(module).items()
-        if inspect.isclass(one)
-        and issubclass(one, BaseModel)
-        and one.__module__ == module.__name__
+        value
+        for name, value in vars(module).items()
+        if inspect.isclass(value)
+        and issubclass(value, BaseModel)
+        and value.__module__ == module.__name__
         and not name.startswith("_")
     ]
 
@@ -285,7 +289,7 @@ def _rules(what: str, given: Mapping[str, object], fields: SchemaNode) -> dict[s
         if rule not in set(MergeRule):
             known = ", ".join(MergeRule)
             raise SchemaError(f'{what}: "merge" of {field} is {rule!r}; choose from {known}')
-        kinds = {one.get("type") for one in (fields[field], *fields[field].get("anyOf", ()))}
+        kinds = {node.get("type") for node in (fields[field], *fields[field].get("anyOf", ()))}
         needed = {MergeRule.CONCATENATE: "array", MergeRule.JOIN: "string"}.get(
             MergeRule(str(rule))
         )

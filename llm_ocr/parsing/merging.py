@@ -64,7 +64,7 @@ def merge_records(
     ]
     reported = {error.path for error in dropped}
     whole = schema.validate(fields)
-    new = [one for one in whole.errors if one.value != "null" or one.path not in reported]
+    new = [error for error in whole.errors if error.value != "null" or error.path not in reported]
     if whole.fields != fields:
         new = [FieldError("", None, _NOT_VALIDATED)]
     errors = dict.fromkeys([*dropped, *merger.conflicts, *new])
@@ -135,23 +135,25 @@ class _RecordMerger:
     def _merge_field(
         self, values: PartValues, path: str, default: object, rule: MergeRule | None
     ) -> Any:  # noqa: ANN401
-        candidates = [one for one in values if _has_content(one[1]) and one[1] != default]
+        candidates = [pair for pair in values if _has_content(pair[1]) and pair[1] != default]
         if not candidates:
             self.sources[path] = values[0][0] if values else 0
             return values[0][1] if values else None
         if rule in (MergeRule.FIRST, MergeRule.LAST):
             return self._choose(candidates[0 if rule is MergeRule.FIRST else -1], path)
-        if rule is MergeRule.JOIN and all(isinstance(one, str) for _, one in candidates):
+        if rule is MergeRule.JOIN and all(isinstance(value, str) for _, value in candidates):
             self.sources[path] = candidates[0][0]
             return self._join_lines(candidates)
-        if rule is not MergeRule.CONFLICT and all(isinstance(one, list) for _, one in candidates):
+        if rule is not MergeRule.CONFLICT and all(
+            isinstance(value, list) for _, value in candidates
+        ):
             return self._concatenate(candidates, path)
-        if all(isinstance(one, Mapping) for _, one in candidates):
+        if all(isinstance(value, Mapping) for _, value in candidates):
             return self._merge_object(candidates, path, default)
         return self._resolve_conflicts(candidates, path)
 
-    def _choose(self, one: tuple[int, Any], path: str) -> Any:  # noqa: ANN401
-        number, value = one
+    def _choose(self, pair: tuple[int, Any], path: str) -> Any:  # noqa: ANN401
+        number, value = pair
         self.sources[path] = number
         if isinstance(value, list):
             self.item_positions[number, path] = list(range(len(value)))
@@ -161,7 +163,7 @@ class _RecordMerger:
         self.sources[path], first = values[0]
         others: list[Any] = []
         for _, other in values[1:]:
-            if not any(_equal(other, one) for one in (first, *others)):
+            if not any(_equal(other, known) for known in (first, *others)):
                 others.append(other)
                 reason = f"the parts of the document disagree: kept {to_json(first)} from the first"
                 self.conflicts.append(FieldError(path, to_json(other), reason))
@@ -173,19 +175,21 @@ class _RecordMerger:
         before = -1
         for number, items in values:
             overlap = number in self.overlaps and before == number - 1
-            shared = _count_shared([one for _, one in made], items, _may_be_same) if overlap else 0
+            shared = (
+                _count_shared([item for _, item in made], items, _may_be_same) if overlap else 0
+            )
             before = number
             start = len(made) - shared
             for place in range(shared):
                 twice = [made[start + place], (number, items[place])]
-                both = [one for one in twice if one[1] is not None]
-                one = self._merge_field(both, f"{path}.{start + place}", None, None)
-                made[start + place] = (made[start + place][0], one)
+                both = [pair for pair in twice if pair[1] is not None]
+                merged = self._merge_field(both, f"{path}.{start + place}", None, None)
+                made[start + place] = (made[start + place][0], merged)
             for place, item in enumerate(items[shared:], len(made)):
                 self.sources[f"{path}.{place}"] = number
                 made.append((number, item))
             self.item_positions[number, path] = [start + place for place in range(len(items))]
-        return [one for _, one in made]
+        return [item for _, item in made]
 
     def _join_lines(self, values: PartValues) -> str:
         """The texts one below the other; lines that end one and begin the next only once."""
@@ -195,7 +199,7 @@ class _RecordMerger:
             shared = 0
             if number in self.overlaps:
                 shared = _count_shared(
-                    lines, more, lambda one, other: one.strip() == other.strip(), 0
+                    lines, more, lambda line, other: line.strip() == other.strip(), 0
                 )
             lines += more[shared:]
         return "\n".join(lines)
@@ -204,7 +208,7 @@ class _RecordMerger:
 def _has_content(value: object) -> bool:
     """Whether a value is not empty, at any depth."""
     if isinstance(value, Mapping):
-        return any(_has_content(one) for one in value.values())
+        return any(_has_content(item) for item in value.values())
     return value is not None and value != [] and value != ""
 
 
@@ -222,8 +226,8 @@ def _count_shared(
     longest = min(len(ends), len(begins), _MAX_OVERLAP)
     for count in range(longest, 0, -1):
         misses = count // items_per_miss if items_per_miss else 0
-        for one, other in zip(ends[len(ends) - count :], begins, strict=False):
-            misses -= not same(one, other)
+        for item, other in zip(ends[len(ends) - count :], begins, strict=False):
+            misses -= not same(item, other)
             if misses < 0:
                 break
         else:
@@ -231,17 +235,17 @@ def _count_shared(
     return 0
 
 
-def _may_be_same(one: object, other: object) -> bool:
+def _may_be_same(value: object, other: object) -> bool:
     """Whether two values may be one: they differ in nothing that both have, and share something."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        shared = [key for key in one if _has_content(one[key]) and _has_content(other.get(key))]
-        return bool(shared) and all(_equal(one[key], other[key]) for key in shared)
-    return _equal(one, other)
+    if isinstance(value, Mapping) and isinstance(other, Mapping):
+        shared = [key for key in value if _has_content(value[key]) and _has_content(other.get(key))]
+        return bool(shared) and all(_equal(value[key], other[key]) for key in shared)
+    return _equal(value, other)
 
 
-def _equal(one: object, other: object) -> bool:
-    if isinstance(one, str) and isinstance(other, str):
-        return " ".join(one.split()).casefold() == " ".join(other.split()).casefold()
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return _may_be_same(one, other) or not (_has_content(one) or _has_content(other))
-    return one == other
+def _equal(value: object, other: object) -> bool:
+    if isinstance(value, str) and isinstance(other, str):
+        return " ".join(value.split()).casefold() == " ".join(other.split()).casefold()
+    if isinstance(value, Mapping) and isinstance(other, Mapping):
+        return _may_be_same(value, other) or not (_has_content(value) or _has_content(other))
+    return value == other

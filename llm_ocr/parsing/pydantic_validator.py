@@ -112,16 +112,16 @@ def _unknown_and_missing(made: BaseModel) -> Iterator[FieldError]:
         if isinstance(value, BaseModel):
             yield from _model_errors(value, path)
         if len(path) < MAX_DEPTH:
-            todo.extend((one, (*path, key)) for key, one in _children(value))
+            todo.extend((child, (*path, key)) for key, child in _children(value))
 
 
 def _children(value: object) -> Iterator[tuple[str, object]]:
     if isinstance(value, BaseModel):
         yield from ((name, value.__dict__.get(name)) for name in type(value).model_fields)
     elif isinstance(value, list | tuple):
-        yield from ((str(place), one) for place, one in enumerate(value))
+        yield from ((str(place), item) for place, item in enumerate(value))
     elif isinstance(value, dict):
-        yield from ((str(key), one) for key, one in value.items())
+        yield from ((str(key), item) for key, item in value.items())
 
 
 def _model_errors(made: BaseModel, path: tuple[str, ...]) -> Iterator[FieldError]:

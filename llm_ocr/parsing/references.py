@@ -46,7 +46,7 @@ def check_references(schema: SchemaNode, what: str) -> None:
                     "under $defs of the same file"
                 ) from error
         inner = node.values() if isinstance(node, dict) else node
-        pending.extend(one for one in inner if isinstance(one, dict | list))
+        pending.extend(child for child in inner if isinstance(child, dict | list))
 
 
 def resolve(root: SchemaNode, node: SchemaNode) -> SchemaNode:
@@ -65,8 +65,8 @@ def resolve(root: SchemaNode, node: SchemaNode) -> SchemaNode:
 def _merge_all_of(root: SchemaNode, node: SchemaNode) -> SchemaNode:
     merged = {key: value for key, value in node.items() if key != "allOf"}
     conditions = []
-    for one in node["allOf"]:
-        part = resolve(root, one) if isinstance(one, Mapping) else {}
+    for member in node["allOf"]:
+        part = resolve(root, member) if isinstance(member, Mapping) else {}
         if any(key in part for key in _UNMERGEABLE):
             conditions.append(part)
             continue
@@ -89,8 +89,8 @@ def followed_references(
     ref = node.get("$ref")
     if isinstance(ref, str) and ref not in seen:
         seen = followed_references(root, lookup(root, ref), seen | {ref})
-    for one in node.get("allOf", ()):
-        seen = followed_references(root, one, seen)
+    for member in node.get("allOf", ()):
+        seen = followed_references(root, member, seen)
     return seen
 
 
@@ -100,7 +100,9 @@ def alternatives(node: SchemaNode) -> list[Any]:
     if either:
         return list(either)
     if isinstance(node.get("type"), list):
-        return [{**node, "type": one} if one != "null" else {"type": one} for one in node["type"]]
+        return [
+            {**node, "type": name} if name != "null" else {"type": name} for name in node["type"]
+        ]
     return []
 
 

@@ -214,7 +214,7 @@ def _build_scalar(schema: Mapping[str, Any], path: str, names: FieldNames) -> Sc
         path,
         names,
         kind,
-        tuple(one for one in members if one is not None),
+        tuple(member for member in members if member is not None),
         form,
         str(schema["pattern"]) if kind is ValueKind.TEXT and "pattern" in schema else None,
         isinstance(most, int | float) and most <= 1,
@@ -228,10 +228,10 @@ def _resolve_node(given: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         for _ in range(MAX_FIELD_DEPTH):
             schema = resolve(root, schema)
-            options = [one for one in alternatives(schema) if isinstance(one, Mapping)]
+            options = [option for option in alternatives(schema) if isinstance(option, Mapping)]
             if not options:
                 break
-            chosen = _most_specific([resolve(root, one) for one in options])
+            chosen = _most_specific([resolve(root, option) for option in options])
             own = {key: value for key, value in schema.items() if key not in ALTERNATIVE_KEYWORDS}
             # The node's own type would be the list of all its types.
             schema = {**chosen, **own, "type": chosen.get("type")}
@@ -242,8 +242,8 @@ def _resolve_node(given: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _most_specific(options: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Of several alternatives the one to look for: a number rather than the number as a string."""
-    wanted = [one for one in options if not is_null(one)]
-    numbers = [one for one in wanted if one.get("type") in ("number", "integer")]
+    wanted = [option for option in options if not is_null(option)]
+    numbers = [option for option in wanted if option.get("type") in ("number", "integer")]
     return (numbers or wanted or [{}])[0]
 
 
@@ -252,7 +252,7 @@ def _field_names(name: str, schema: Mapping[str, Any], column: bool) -> FieldNam
     for key in ALIAS_KEYWORDS:
         value = schema.get(key)
         given += [value] if isinstance(value, str) else []
-        given += [str(one) for one in value] if isinstance(value, list) else []
+        given += [str(item) for item in value] if isinstance(value, list) else []
     own = tuple(dict.fromkeys(filter(None, map(normalized_words, given))))
     others = synonyms(own, column=column)
     parts = re.split(r"[,;:()/.\"“”'‘’]", str(schema.get("description", "")))

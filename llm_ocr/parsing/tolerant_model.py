@@ -128,10 +128,10 @@ class _ModelBuilder:
         if origin is Annotated:
             return Annotated[(self._annotation(inner[0]), *inner[1:])]
         if origin in (Union, types.UnionType):
-            several = sum(one is not type(None) for one in inner) > 1
-            return kind if several else Union[tuple(self._annotation(one) for one in inner)]  # noqa: UP007
+            several = sum(part is not type(None) for part in inner) > 1
+            return kind if several else Union[tuple(self._annotation(part) for part in inner)]  # noqa: UP007
         if origin in _LIST_TYPES or origin is tuple:
-            items = tuple(one if one is Ellipsis else self._guard_item(one) for one in inner)
+            items = tuple(part if part is Ellipsis else self._guard_item(part) for part in inner)
             return self._wrap(origin[items], _guard_items)
         if origin in _DICT_TYPES:
             key = self._wrap(inner[0], _track_key)
@@ -157,7 +157,7 @@ def field_aliases(info: FieldInfo) -> tuple[str, ...]:
     """The aliases of a field."""
     given = info.validation_alias
     choices = given.choices if isinstance(given, AliasChoices) else [given, info.alias]
-    return tuple(dict.fromkeys(one for one in choices if isinstance(one, str)))
+    return tuple(dict.fromkeys(choice for choice in choices if isinstance(choice, str)))
 
 
 def _guard_field(cls: ModelClass, value: Any, handler: _Handler, info: ValidationInfo) -> Any:  # noqa: ANN401
@@ -229,7 +229,10 @@ def _guard_value(value: Any, handler: _Handler) -> Any:  # noqa: ANN401
 def _guard_checks(model: ModelClass) -> dict[str, Any]:
     """The model's own model validators by name, each wrapped so that its errors keep the fields."""
     found = model.__pydantic_decorators__.model_validators
-    guards = {name: _guard_check(name, one.func, one.info.mode) for name, one in found.items()}
+    guards = {
+        name: _guard_check(name, validator.func, validator.info.mode)
+        for name, validator in found.items()
+    }
     if model.model_post_init is not BaseModel.model_post_init:
 
         def model_post_init(self: BaseModel, context: Any, /) -> None:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""How sure a model was of its values, out of what the server says of its tokens."""
+"""A model's confidence in each value, from the log-probabilities of its tokens."""
 
 import pytest
 
@@ -28,12 +28,12 @@ def test_a_value_is_as_likely_as_its_least_likely_token(end: list[tuple[str, flo
     assert {path: round(sure, 4) for path, sure in found.items()} == FOUND
 
 
-def test_of_what_is_cut_the_values_that_are_whole_are_told() -> None:
+def test_complete_values_of_a_truncated_answer_have_a_confidence() -> None:
     cut = SAID[:8]
     assert set(logprob_confidences("".join(token for token, _ in cut), cut)) == {"name", "at.0"}
 
 
-def test_nothing_is_told_of_another_text() -> None:
+def test_tokens_of_another_text_give_nothing() -> None:
     assert logprob_confidences(TEXT, SAID[1:]) == {}
     assert logprob_confidences(TEXT, SAID[:-1]) == {}
     assert logprob_confidences(TEXT, []) == {}

@@ -1,4 +1,4 @@
-"""What decoding is guided by: the shape of a schema, in words that vLLM takes."""
+"""The schema for guided decoding: its shape, in keywords that vLLM accepts."""
 
 import json
 from collections.abc import Iterator
@@ -136,7 +136,7 @@ def test_compositions_become_one_object() -> None:
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_every_built_in_schema_stands_for_itself(name: str) -> None:
+def test_every_built_in_schema_is_self_contained(name: str) -> None:
     made = load_schema(name).json_schema
     jsonschema.Draft202012Validator.check_schema(made)
     assert not set(keywords(made)) & REFUSED

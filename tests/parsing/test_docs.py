@@ -1,4 +1,4 @@
-"""What docs/parse.md shows works as written."""
+"""The examples of docs/parse.md work as written."""
 
 import json
 import re

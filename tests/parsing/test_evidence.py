@@ -1,4 +1,4 @@
-"""Where a record's values stand: found in any notation, told from their likes, never made up."""
+"""Evidence for a record's values: matched in any notation, disambiguated, never invented."""
 
 import re
 import sys
@@ -182,7 +182,7 @@ def test_equal_items_take_rows_that_follow_each_other() -> None:
     assert tops == [100, 100, 200, 200]
 
 
-def test_columns_that_were_read_as_paragraphs_are_told_apart_by_height() -> None:
+def test_values_in_columns_read_as_paragraphs_are_selected_by_height() -> None:
     blocks = [
         Block("text", "Item Cable Bracket Battery", Box(0, 0, 200, 160)),
         Block("text", "Qty 2 3 2", Box(300, 0, 340, 160)),
@@ -247,7 +247,7 @@ def test_parts_of_a_value_may_stand_apart_but_not_on_two_pages() -> None:
     assert find_evidence(value, pages)[0].matched is None
 
 
-def test_the_page_is_told_and_no_value_runs_over_two() -> None:
+def test_evidence_names_the_page_and_never_spans_two() -> None:
     pages = [page("Orrin and"), page("Daughters Ltd", number=2), page("Total 12.50", number=3)]
     found = by_path(find_evidence({"total": 12.5, "name": "Orrin and Daughters"}, pages))
     assert (found["total"].page_id, found["total"].page_number) == ("doc/3", 3)

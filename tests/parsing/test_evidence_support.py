@@ -1,5 +1,5 @@
 """What counts as evidence and what doesn't: parts of numbers, notations, opposites, currencies;
-and how much work that is in long documents."""
+and the work it takes in long documents."""
 
 import random
 import sys
@@ -65,7 +65,7 @@ def test_a_part_of_a_number_is_no_evidence_for_it(value: str, text: str) -> None
         ("4711", "No.4711", MatchType.EXACT, "4711"),
     ],
 )
-def test_a_text_that_is_a_number_is_found_where_it_stands_whole(
+def test_a_number_given_as_text_matches_whole_numbers_only(
     value: str, text: str, found: MatchType, quote: str
 ) -> None:
     one = evidence_of(value, text)
@@ -197,7 +197,7 @@ def test_tables_that_no_browser_takes_are_read(text: str) -> None:
     assert evidence_of("AB-17", text).matched is MatchType.EXACT
 
 
-def test_a_row_has_all_of_an_items_values_though_one_of_them_stands_everywhere() -> None:
+def test_an_item_is_in_the_row_with_all_its_values_though_one_value_is_everywhere() -> None:
     rows = "".join(f"<tr><td>Part {k}</td><td>1</td><td>{k % 7}.50</td></tr>" for k in range(200))
     pages = [page(f"<table><tr><th>Item</th><th>Qty</th><th>Price</th></tr>{rows}</table>")]
     items = [{"item": f"Part {k}", "qty": 1, "price": k % 7 + 0.5} for k in range(200)]
@@ -208,7 +208,7 @@ def test_a_row_has_all_of_an_items_values_though_one_of_them_stands_everywhere()
         assert found[f"lines.{k}.price"].confidence == 0.95, "no other in its row"
 
 
-def test_a_row_has_most_of_an_items_values_though_the_rarest_stands_elsewhere() -> None:
+def test_an_item_is_in_the_row_with_most_values_though_the_rarest_is_elsewhere() -> None:
     cells = [("1", "7.50"), ("2", "7.50"), ("2", "8.50"), ("3", "8.50")]
     rows = "".join(f"<tr><td>{qty}</td><td>{price}</td></tr>" for qty, price in cells)
     pages = [page("All parts are of AB-17", f"<table>{rows}</table>")]

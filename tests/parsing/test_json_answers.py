@@ -1,4 +1,4 @@
-"""What is read of answers that are not quite JSON, or not at all."""
+"""Records read from answers that are JSON, nearly JSON, or not JSON."""
 
 import json
 from typing import Any
@@ -102,14 +102,14 @@ def _is_part(part: Any, whole: Any) -> bool:  # noqa: ANN401
         ("{}", {}),
     ],
 )  # fmt: skip
-def test_what_is_nearly_json_is_mended(text: str, value: dict[str, Any]) -> None:
+def test_invalid_json_is_repaired(text: str, value: dict[str, Any]) -> None:
     read = extract_json(text, KEYS)
     assert read.value == value
     assert not read.truncated
 
 
 @pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity", "1e999", "undefined"])
-def test_a_number_that_json_lacks_is_null_and_told(name: str) -> None:
+def test_a_number_that_json_lacks_is_null_and_noted(name: str) -> None:
     for text in (f'{{"total": {name}, "number": 1}}', f'{{"total": {name}, "number": 1,}}'):
         read = extract_json(text)
         assert read.value == {"total": None, "number": 1}
@@ -150,7 +150,7 @@ def test_of_two_equal_objects_the_first_is_taken() -> None:
 
 
 @pytest.mark.parametrize("comma", ["", ","])
-def test_a_key_that_comes_twice_is_told(comma: str) -> None:
+def test_a_duplicate_key_is_noted(comma: str) -> None:
     read = extract_json(f'{{"total": 5, "total": 6{comma}}}')
     assert read.value == {"total": 6}
     assert any("duplicate key total" in note and "5" in note for note in read.notes)
@@ -168,7 +168,7 @@ def test_a_key_that_comes_twice_is_told(comma: str) -> None:
         ('{"number": "A", "paid": tru', {"number": "A"}, "'tru'"),
     ],
 )
-def test_a_cut_value_is_left_out_and_told(
+def test_a_truncated_value_is_dropped_and_noted(
     text: str, value: dict[str, Any] | None, lost: str
 ) -> None:
     read = extract_json(text)

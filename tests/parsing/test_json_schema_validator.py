@@ -1,4 +1,4 @@
-"""Raw objects held against JSON Schemas: as with models, nothing raises, nothing is lost."""
+"""Raw objects validated with JSON Schemas: as with models, nothing raises, nothing is lost."""
 
 import json
 from typing import Any
@@ -47,7 +47,7 @@ SCHEMA = schema_from_json(BILL)
 GOOD = {"number": "A1", "total": 5}
 
 
-def told(found: ValidatedRecord) -> dict[str, tuple[str | None, str]]:
+def errors_by_path(found: ValidatedRecord) -> dict[str, tuple[str | None, str]]:
     return {error.path: (error.value, error.reason) for error in found.errors}
 
 
@@ -83,13 +83,13 @@ def test_fields_come_by_alias_too() -> None:
         ("either", "a", None),
     ],
 )
-def test_an_invalid_field_is_its_default_and_told(
+def test_an_invalid_field_becomes_its_default_and_is_reported(
     name: str, value: object, instead: object
 ) -> None:
     found = SCHEMA.validate({**GOOD, name: value})
     assert found.fields[name] == instead
-    assert list(told(found)) == [name]
-    assert json.loads(told(found)[name][0] or "") == value
+    assert list(errors_by_path(found)) == [name]
+    assert json.loads(errors_by_path(found)[name][0] or "") == value
 
 
 def test_one_bad_field_of_a_line_costs_that_field() -> None:
@@ -107,7 +107,7 @@ def test_one_bad_field_of_a_line_costs_that_field() -> None:
         {"name": "b", "amount": None, "tags": None},
     ]
     assert found.fields["rates"] == {"full": 19, "half": None}
-    assert set(told(found)) == {
+    assert set(errors_by_path(found)) == {
         *("lines.0.amount", "lines.0.tags", "lines.1", "lines.2.tags.1", "lines.2.odd"),
         *("lines.3.amount", "rates.half"),
     }
@@ -115,19 +115,19 @@ def test_one_bad_field_of_a_line_costs_that_field() -> None:
 
 def test_missing_fields_strange_keys_and_nulls() -> None:
     found = SCHEMA.validate({"odd": 1, "kind": None, "day": None})
-    assert told(found)["odd"][0] == "1"
-    assert "missing" in told(found)["number"][1]
-    assert "missing" in told(found)["total"][1]
-    assert set(told(found)) == {"odd", "number", "total"}
+    assert errors_by_path(found)["odd"][0] == "1"
+    assert "missing" in errors_by_path(found)["number"][1]
+    assert "missing" in errors_by_path(found)["total"][1]
+    assert set(errors_by_path(found)) == {"odd", "number", "total"}
     assert found.fields["kind"] == "bill"
-    assert told(SCHEMA.validate({"number": None, "total": None}))["number"][0] == "null"
+    assert errors_by_path(SCHEMA.validate({"number": None, "total": None}))["number"][0] == "null"
 
 
-def test_a_field_that_comes_under_two_names_is_told() -> None:
+def test_a_field_given_under_two_names_is_reported() -> None:
     found = SCHEMA.validate({**GOOD, "No": "B1"})
     assert found.fields["number"] == "A1"
-    assert told(found)["No"][0] == '"B1"'
-    assert "another name" in told(found)["No"][1]
+    assert errors_by_path(found)["No"][0] == '"B1"'
+    assert "another name" in errors_by_path(found)["No"][1]
 
 
 def test_other_keys_are_kept_where_the_schema_says_so() -> None:
@@ -141,12 +141,12 @@ def test_other_keys_are_kept_where_the_schema_says_so() -> None:
         assert schema_from_json({**fields, **allowed}).validate(raw) == ValidatedRecord(raw)
     typed = schema_from_json({**fields, "additionalProperties": {"type": "integer"}}).validate(raw)
     assert typed.fields == {"a": 1, "b": None}
-    assert set(told(typed)) == {"b"}
+    assert set(errors_by_path(typed)) == {"b"}
 
 
-def test_what_is_said_of_the_whole_is_told_and_the_fields_stay() -> None:
+def test_rules_of_the_whole_object_are_reported_and_keep_the_fields() -> None:
     found = SCHEMA.validate({"number": "A", "total": 200})
-    assert told(found)[""] == (None, "'day' is a required property")
+    assert errors_by_path(found)[""] == (None, "'day' is a required property")
     assert found.fields["total"] == 200
 
 

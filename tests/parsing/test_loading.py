@@ -1,4 +1,4 @@
-"""Schemas from where users keep them, and what is said where there is none."""
+"""Loading of schemas from modules and files, and the messages when that fails."""
 
 import json
 import sys
@@ -61,7 +61,7 @@ def test_a_class_of_a_file_or_a_module_can_be_named(folder: Path) -> None:
     assert str(folder) not in sys.path
 
 
-def test_a_file_may_use_what_stands_beside_it(folder: Path) -> None:
+def test_a_file_can_import_modules_of_its_folder(folder: Path) -> None:
     write(folder, "sizes_of_ours.py", "LONGEST = 3")
     file = write(
         folder,

@@ -1,4 +1,4 @@
-"""Parts of a document as one record."""
+"""Merging the records of a document's parts."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def lines(*amounts: float) -> list[dict[str, Any]]:
     return [{"text": f"thing {amount:g}", "amount": amount} for amount in amounts]
 
 
-def test_the_first_value_stands_and_another_one_is_told() -> None:
+def test_the_first_value_is_kept_and_another_one_is_reported() -> None:
     fields, errors = merge_fields(SCHEMA, [{"number": None}, {"number": "A"}, {"number": "B"}])
     assert fields["number"] == "A"
     assert [(error.path, error.value) for error in errors] == [("number", '"B"')]
@@ -75,7 +75,7 @@ def test_texts_are_joined_with_the_lines_of_the_overlap_once() -> None:
     assert merge_fields(SCHEMA, parts)[0]["story"] == "one\ntwo\ntwo \nthree\nthree"
 
 
-def test_lists_with_the_rule_conflict_are_held_against_each_other() -> None:
+def test_lists_with_the_rule_conflict_are_compared() -> None:
     fields, errors = merge_fields(SCHEMA, [{"tags": []}, {"tags": ["a"]}, {"tags": ["b"]}])
     assert fields["tags"] == ["a"]
     assert [(error.path, error.value) for error in errors] == [("tags", '["b"]')]

@@ -1,4 +1,4 @@
-"""Raw objects held against pydantic models: nothing raises, nothing is lost."""
+"""Raw objects validated with pydantic models: nothing raises, nothing is lost."""
 
 import json
 from datetime import date
@@ -86,11 +86,11 @@ BILL = schema_from_model(Bill)
 GOOD = {"number": "A1"}
 
 
-def told(found: ValidatedRecord) -> dict[str, tuple[str | None, str]]:
+def errors_by_path(found: ValidatedRecord) -> dict[str, tuple[str | None, str]]:
     return {error.path: (error.value, error.reason) for error in found.errors}
 
 
-def of(model: type[BaseModel], raw: dict[str, Any]) -> ValidatedRecord:
+def validate(model: type[BaseModel], raw: dict[str, Any]) -> ValidatedRecord:
     return schema_from_model(model).validate(raw)
 
 
@@ -133,20 +133,23 @@ def test_what_is_right_is_as_pydantic_has_it() -> None:
         ("number", "broken", None),
     ],
 )
-def test_an_invalid_field_is_its_default_and_told_and_the_rest_stays(
+def test_an_invalid_field_becomes_its_default_and_is_reported_and_others_are_kept(
     name: str, value: object, instead: object
 ) -> None:
     found = BILL.validate({**GOOD, "tags": ["kept"], name: value})
     assert found.fields[name] == instead
     assert found.fields["tags"] == ["kept"]
-    assert list(told(found)) == [name]
-    raw, reason = told(found)[name]
+    assert list(errors_by_path(found)) == [name]
+    raw, reason = errors_by_path(found)[name]
     assert json.loads(raw or "") == value
     assert reason
 
 
-def test_a_validator_that_breaks_is_told_by_its_kind() -> None:
-    assert "TypeError: not for people" in told(BILL.validate({"number": "broken"}))["number"][1]
+def test_an_exception_of_a_validator_is_reported_with_its_type() -> None:
+    assert (
+        "TypeError: not for people"
+        in errors_by_path(BILL.validate({"number": "broken"}))["number"][1]
+    )
 
 
 def test_one_bad_field_of_a_line_costs_that_field() -> None:
@@ -157,34 +160,34 @@ def test_one_bad_field_of_a_line_costs_that_field() -> None:
         None,
         {"text": "b", "quantity": "1", "amount": "2000"},
     ]
-    assert {path: value for path, (value, _) in told(found).items()} == {
+    assert {path: value for path, (value, _) in errors_by_path(found).items()} == {
         "lines.0.quantity": "-1",
         "lines.0.amount": '"x"',
         "lines.1": "5",
         "lines.2": None,  # the check of the line
     }
-    assert told(found)["lines.2"][1] == "too much"
+    assert errors_by_path(found)["lines.2"][1] == "too much"
 
 
 def test_items_keep_their_places() -> None:
     found = BILL.validate({**GOOD, "tags": ["a", 5, "b"], "rates": {"full": 19, "half": "?"}})
     assert found.fields["tags"] == ["a", None, "b"]
     assert found.fields["rates"] == {"full": "19", "half": None}
-    assert set(told(found)) == {"tags.1", "rates.half"}
+    assert set(errors_by_path(found)) == {"tags.1", "rates.half"}
 
 
-def test_missing_required_fields_are_null_and_told() -> None:
+def test_missing_required_fields_are_null_and_reported() -> None:
     found = BILL.validate({"seller": {}})
     assert found.fields["number"] is None
     assert found.fields["seller"] == {"name": None, "town": None}
-    assert told(found)["number"][0] is None
-    assert "missing" in told(found)["seller.name"][1]
+    assert errors_by_path(found)["number"][0] is None
+    assert "missing" in errors_by_path(found)["seller.name"][1]
 
 
-def test_null_for_a_required_field_is_told_with_what_stands_there() -> None:
+def test_null_for_a_required_field_is_reported_with_what_the_record_has() -> None:
     found = BILL.validate({"number": None})
-    assert told(found)["number"][0] == "null"
-    assert "the record has null here" in told(found)["number"][1]
+    assert errors_by_path(found)["number"][0] == "null"
+    assert "the record has null here" in errors_by_path(found)["number"][1]
 
 
 def test_null_for_a_field_with_a_default_is_the_default() -> None:
@@ -193,11 +196,11 @@ def test_null_for_a_field_with_a_default_is_the_default() -> None:
     assert found.errors == ()
 
 
-def test_strange_keys_are_told_at_every_level() -> None:
+def test_unknown_keys_are_reported_at_every_level() -> None:
     found = BILL.validate(
         {**GOOD, "odd": 1, "lines": [{"odd": [2]}], "seller": {"name": "N", "x": 3}}
     )
-    assert {path: value for path, (value, _) in told(found).items()} == {
+    assert {path: value for path, (value, _) in errors_by_path(found).items()} == {
         "odd": "1",
         "lines.0.odd": "[2]",
         "seller.x": "3",
@@ -206,20 +209,20 @@ def test_strange_keys_are_told_at_every_level() -> None:
     assert "odd" not in found.fields["lines"][0]
 
 
-def test_a_field_that_comes_under_two_names_is_told() -> None:
+def test_a_field_given_under_two_names_is_reported() -> None:
     class Open(BaseModel):
         model_config = ConfigDict(extra="allow")
         a: int = Field(0, alias="A")
 
     found = BILL.validate({"No": "A1", "Nummer": "A2", "number": "A3"})
     assert found.fields["number"] == "A1"
-    assert {path: value for path, (value, _) in told(found).items()} == {
+    assert {path: value for path, (value, _) in errors_by_path(found).items()} == {
         "Nummer": '"A2"',
         "number": '"A3"',
     }
-    assert "another name" in told(found)["Nummer"][1]
-    assert of(Open, {"A": 1, "a": 2}).fields == {"a": 1}
-    assert set(told(of(Open, {"A": 1, "a": 2}))) == {"a"}
+    assert "another name" in errors_by_path(found)["Nummer"][1]
+    assert validate(Open, {"A": 1, "a": 2}).fields == {"a": 1}
+    assert set(errors_by_path(validate(Open, {"A": 1, "a": 2}))) == {"a"}
 
 
 def test_a_model_that_allows_other_keys_keeps_them() -> None:
@@ -231,12 +234,12 @@ def test_a_model_that_allows_other_keys_keeps_them() -> None:
         model_config = ConfigDict(extra="forbid")
         a: int = 0
 
-    assert of(Open, {"a": 1, "b": "x"}) == ValidatedRecord({"a": 1, "b": "x"})
-    assert of(Closed, {"a": 1, "b": "x"}).fields == {"a": 1}
-    assert set(told(of(Closed, {"a": 1, "b": "x"}))) == {"b"}
+    assert validate(Open, {"a": 1, "b": "x"}) == ValidatedRecord({"a": 1, "b": "x"})
+    assert validate(Closed, {"a": 1, "b": "x"}).fields == {"a": 1}
+    assert set(errors_by_path(validate(Closed, {"a": 1, "b": "x"}))) == {"b"}
 
 
-def test_every_check_of_the_record_is_told_and_its_fields_stay() -> None:
+def test_every_failed_check_is_reported_and_keeps_the_fields() -> None:
     found = BILL.validate({**GOOD, "day": "2026-03-02", "due": "2026-03-01", "total": 5})
     assert [(error.path, error.value, error.reason) for error in found.errors] == [
         ("", None, "due before it was written"),
@@ -246,7 +249,7 @@ def test_every_check_of_the_record_is_told_and_its_fields_stay() -> None:
     assert found.fields["total"] == 5
 
 
-def test_checks_before_and_around_the_fields_are_told_too() -> None:
+def test_failed_checks_before_and_around_the_fields_are_reported() -> None:
     class Odd(BaseModel):
         a: int = 0
 
@@ -262,15 +265,15 @@ def test_checks_before_and_around_the_fields_are_told_too() -> None:
                 raise ValueError("stopped")
             return handler(data)
 
-    assert of(Odd, {"b": 3}) == ValidatedRecord({"a": 3})
-    found = of(Odd, {"a": 4, "stop": 1})
+    assert validate(Odd, {"b": 3}) == ValidatedRecord({"a": 3})
+    found = validate(Odd, {"a": 4, "stop": 1})
     assert found.fields == {"a": 4}
     reasons = [error.reason for error in found.errors if error.path == ""]
     assert "stopped" in reasons
     assert "renamed could not be checked: KeyError: 'b'" in reasons
 
 
-def test_a_field_that_a_before_validator_made_is_held_like_any_other() -> None:
+def test_a_field_that_a_before_validator_added_is_validated() -> None:
     class Made(BaseModel):
         a: int = 0
         b: int = 0
@@ -281,12 +284,12 @@ def test_a_field_that_a_before_validator_made_is_held_like_any_other() -> None:
             first, second = data["both"].split("/")
             return {"a": first, "b": second}
 
-    found = of(Made, {"both": "1/x"})
+    found = validate(Made, {"both": "1/x"})
     assert found.fields == {"a": 1, "b": 0}
-    assert told(found)["b"][0] == '"x"'
+    assert errors_by_path(found)["b"][0] == '"x"'
 
 
-def test_a_check_that_a_lost_field_makes_impossible_is_told_as_such() -> None:
+def test_a_check_that_an_invalid_field_makes_impossible_is_reported_as_such() -> None:
     class Sum(BaseModel):
         a: int
         b: int
@@ -297,9 +300,9 @@ def test_a_check_that_a_lost_field_makes_impossible_is_told_as_such() -> None:
                 raise ValueError("a is more than b")
             return self
 
-    found = of(Sum, {"a": 1, "b": "two"})
+    found = validate(Sum, {"a": 1, "b": "two"})
     assert found.fields == {"a": 1, "b": None}
-    assert told(found)[""][1].startswith("ordered could not be checked: TypeError")
+    assert errors_by_path(found)[""][1].startswith("ordered could not be checked: TypeError")
 
 
 def test_a_check_that_forgets_to_return_is_no_loss() -> None:
@@ -310,13 +313,13 @@ def test_a_check_that_forgets_to_return_is_no_loss() -> None:
         def checks(self) -> Self:
             return None  # type: ignore[return-value]
 
-    assert of(Forgets, {"a": 3}) == ValidatedRecord({"a": 3})
+    assert validate(Forgets, {"a": 3}) == ValidatedRecord({"a": 3})
 
 
 def test_models_that_hold_themselves() -> None:
-    found = of(Node, {"name": "a", "inner": [{"name": 1, "inner": [{"name": "c"}]}]})
+    found = validate(Node, {"name": "a", "inner": [{"name": 1, "inner": [{"name": "c"}]}]})
     assert found.fields["inner"][0]["inner"][0]["name"] == "c"
-    assert set(told(found)) == {"inner.0.name"}
+    assert set(errors_by_path(found)) == {"inner.0.name"}
 
 
 class Node(BaseModel):
@@ -337,12 +340,12 @@ def test_of_several_types_the_first_that_fits_is_taken() -> None:
         pet: Annotated[Cat | Dog, Field(discriminator="kind")] | None = None
         either: int | list[Line] | None = None
 
-    found = of(Home, {"pet": {"kind": "dog", "tricks": ["sit"]}, "either": [{"text": "a"}]})
+    found = validate(Home, {"pet": {"kind": "dog", "tricks": ["sit"]}, "either": [{"text": "a"}]})
     assert found.fields["pet"] == {"kind": "dog", "tricks": ["sit"]}
     assert found.fields["either"][0]["text"] == "a"
-    wrong = of(Home, {"pet": {"kind": "dog", "tricks": 3}, "either": 5})
+    wrong = validate(Home, {"pet": {"kind": "dog", "tricks": 3}, "either": 5})
     assert wrong.fields == {"pet": None, "either": 5}
-    assert set(told(wrong)) == {"pet"}
+    assert set(errors_by_path(wrong)) == {"pet"}
 
 
 def test_fields_are_by_their_names_and_nothing_is_computed() -> None:
@@ -360,8 +363,8 @@ def test_fields_are_by_their_names_and_nothing_is_computed() -> None:
     class Outer(BaseModel):
         inner: Named
 
-    assert of(Named, {"a": 2, "x": [1, 7]}).fields == {"a": 2, "deep": 7}
-    assert of(Outer, {"inner": {"a": 2}}).fields == {"inner": {"a": 2, "deep": 0}}
+    assert validate(Named, {"a": 2, "x": [1, 7]}).fields == {"a": 2, "deep": 7}
+    assert validate(Outer, {"inner": {"a": 2}}).fields == {"inner": {"a": 2, "deep": 0}}
 
 
 def test_a_serializer_that_breaks_costs_its_field() -> None:
@@ -373,9 +376,9 @@ def test_a_serializer_that_breaks_costs_its_field() -> None:
         def shown(self, value: int) -> str:
             raise RuntimeError("no")
 
-    found = of(Breaks, {"a": 1, "b": 2})
+    found = validate(Breaks, {"a": 1, "b": 2})
     assert found.fields == {"a": None, "b": 2}
-    assert told(found)["a"][0] == "1"
+    assert errors_by_path(found)["a"][0] == "1"
 
 
 def test_a_default_that_is_checked_too_is_not_checked_for_ever() -> None:
@@ -391,13 +394,13 @@ def test_a_default_that_is_checked_too_is_not_checked_for_ever() -> None:
                 raise ValueError("below zero")
             return value
 
-    found = of(Careful, {"b": "x"})
+    found = validate(Careful, {"b": "x"})
     assert found.fields == {"a": 7, "b": -1}
-    assert told(found)["b"][0] == '"x"'
+    assert errors_by_path(found)["b"][0] == '"x"'
 
 
 @pytest.mark.parametrize("checked", [True, False])
-def test_a_default_that_can_t_be_made_is_null_and_told(checked: bool) -> None:
+def test_a_default_that_cannot_be_computed_is_null_and_reported(checked: bool) -> None:
     class Inner(BaseModel):
         numbers: list[int] = []
         first: int = Field(default_factory=lambda values: values["numbers"][0])
@@ -409,7 +412,7 @@ def test_a_default_that_can_t_be_made_is_null_and_told(checked: bool) -> None:
         right: int = Field(default_factory=lambda: 4)
         inner: list[Inner] = []
 
-    found = of(Made, {"inner": [{}, {"numbers": [3]}]})
+    found = validate(Made, {"inner": [{}, {"numbers": [3]}]})
     assert found.fields == {
         "numbers": [],
         "first": None,
@@ -422,7 +425,7 @@ def test_a_default_that_can_t_be_made_is_null_and_told(checked: bool) -> None:
     ]
     said = "the default could not be computed: IndexError: list index out of range"
     assert {error.reason for error in found.errors} == {said}
-    wrong = of(Made, {"first": "x"})
+    wrong = validate(Made, {"first": "x"})
     assert wrong.fields["first"] is None
     assert [(error.path, error.value) for error in wrong.errors] == [
         ("first", '"x"'),
@@ -436,11 +439,13 @@ def test_a_model_whose_parts_beside_the_fields_can_t_be_made_raises_nothing() ->
         b: int = Field(default_factory=lambda: 1 // 0)
         _own: int = PrivateAttr(default_factory=lambda: 1 // 0)
 
-    found = of(Odd, {"a": 4})
+    found = validate(Odd, {"a": 4})
     assert found.fields == {"a": None, "b": None}
     paths = [error.path for error in found.errors]
     assert (paths.count("b"), paths.count("")) == (1, 2)
-    assert told(of(Odd, {"a": 4}))["b"][1].startswith("the default could not be computed")
+    assert errors_by_path(validate(Odd, {"a": 4}))["b"][1].startswith(
+        "the default could not be computed"
+    )
     assert '{"a": 4}' in {error.value for error in found.errors}
 
 
@@ -451,9 +456,9 @@ def test_a_model_that_can_t_be_made_is_a_record_with_an_error() -> None:
         def __init__(self, **given: Any) -> None:  # noqa: ANN401
             raise RuntimeError("never")
 
-    found = of(Refuses, {"a": 4})
+    found = validate(Refuses, {"a": 4})
     assert found.fields == {"a": 3}
-    assert told(found)[""] == ('{"a": 4}', "RuntimeError: never")
+    assert errors_by_path(found)[""] == ('{"a": 4}', "RuntimeError: never")
 
 
 def test_deeply_nested_input_is_no_exception() -> None:
@@ -464,9 +469,9 @@ def test_deeply_nested_input_is_no_exception() -> None:
     deep: Any = 1
     for _ in range(100_000):
         deep = [deep]
-    found = of(Anything, {"a": deep, "b": deep})
+    found = validate(Anything, {"a": deep, "b": deep})
     assert found.fields["b"] == 0
-    assert {"a", "b"} <= set(told(found))
+    assert {"a", "b"} <= set(errors_by_path(found))
 
 
 RAW = st.recursive(

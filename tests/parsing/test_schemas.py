@@ -1,4 +1,4 @@
-"""The built-in schemas: what is right passes, what doesn't add up is told."""
+"""The built-in schemas: correct records pass, sums that don't add up are reported."""
 
 import copy
 from typing import Any
@@ -160,7 +160,7 @@ def test_a_right_record_passes_as_it_is(name: str) -> None:
         ("resume", "email", "ada at example", "email", "no e-mail address"),
     ],
 )  # fmt: skip
-def test_what_does_not_add_up_is_told(
+def test_sums_that_do_not_add_up_are_reported(
     name: str, path: str, value: str, where: str, said: str
 ) -> None:
     raw = copy.deepcopy(RIGHT[name])

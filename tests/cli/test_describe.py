@@ -85,8 +85,8 @@ def test_small_figures_are_skipped_and_counted(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--task", "poem"], "there are describe, caption, data, classify"),
-        (["--classes", "a,b"], "--classes: they are for --task classify"),
+        (["--task", "poem"], "choose from describe, caption, data, classify"),
+        (["--classes", "a,b"], "--classes only applies to --task classify"),
         (["--task-schema", "nowhere.json"], "--task-schema: The schema file"),
         (["--task-prompt", "@nowhere.txt"], "--task-prompt: nowhere.txt can't be read"),
         (["--min-figure-area", "2"], "--min-figure-area"),

@@ -145,7 +145,7 @@ def test_a_sample_is_not_taken_of_what_is_tested(made: Path) -> None:
     done = llm_ocr("eval", made, "--tests", "tests.jsonl", "--sample", 3)
     assert done.returncode == 2
     assert "--sample" in done.stderr
-    assert "leave" in done.stderr
+    assert "remove" in done.stderr
 
 
 def test_a_place_that_cannot_be_written_is_named(made: Path, tmp_path: Path) -> None:

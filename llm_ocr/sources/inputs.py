@@ -238,7 +238,7 @@ def _document(path: Path, name: str) -> Document:
         version, size = "missing", 0
     uri = path_uri(path)
     if uri != str(path):
-        _log.warning("%s: the file's name is no UTF-8 and can't be read; rename it", uri)
+        _log.warning("%s: the file's name is not valid UTF-8 and can't be read; rename it", uri)
         version, size = "missing", 0
     return Document(document_id(uri, version), uri, version, name, kind, size)
 

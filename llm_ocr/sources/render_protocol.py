@@ -32,7 +32,7 @@ MAX_JSON_BYTES, MAX_BLOB_BYTES = 64 << 20, 512 << 20
 MAX_INT = (1 << 31) - 1
 
 Message = tuple[Any, list[bytes]]
-Response = int | DocumentInfo | PageImage | list[Crop] | PageError
+WorkerResponse = int | DocumentInfo | PageImage | list[Crop] | PageError
 
 
 class ProtocolError(Exception):
@@ -134,7 +134,7 @@ def _layer_message(layer: TextLayer | None) -> tuple[object, bytes]:
     return [*told, lines, len(layer.pictures)], corners.tobytes()
 
 
-def decode_response(name: str, message: Message) -> Response:
+def decode_response(name: str, message: Message) -> WorkerResponse:
     """The response to the request `name`. Raises ProtocolError."""
     body, blobs = message
     try:

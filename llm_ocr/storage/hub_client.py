@@ -28,7 +28,7 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
 
 from llm_ocr.storage.protocol import StorageError
 
-Response = TypeVar("Response")
+Result = TypeVar("Result")
 
 # How long retryable errors are retried, as in buckets.py, and the timeout of one request.
 RETRY_SECONDS = 60.0
@@ -52,7 +52,7 @@ class HubClient:
         self.uri, self._kind, self._name = uri, kind, name
         self.api = HfApi(os.environ.get("HF_ENDPOINT"), library_name="llm_ocr")
 
-    def request(self, call: Callable[[], Response]) -> Response:
+    def request(self, call: Callable[[], Result]) -> Result:
         """The result of `call`; transient errors are retried for a minute.
 
         Raises FileNotFoundError, CommitConflictError, or StorageError.

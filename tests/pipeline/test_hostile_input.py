@@ -128,7 +128,7 @@ def test_names_that_are_no_utf8(tmp_path: Path) -> None:
     found = read(inputs, tmp_path / "out")
     assert found["good"]["status"] == "ok"
     assert found["caf_"]["error_code"] == "not_found"
-    assert r"caf\udce9.pdf: its name is no UTF-8" in found["caf_"]["error"]
+    assert r"caf\udce9.pdf: its name is not valid UTF-8" in found["caf_"]["error"]
     tars = tmp_path / "tars"
     shards.samples(tars / "good.tar", 1)
     os.rename(shards.samples(tars / "odd.tar", 1), os.fsencode(tars) + b"/caf\xe9.tar")

@@ -20,9 +20,9 @@ from llm_ocr.engines.failures import STARTED, diagnose
 from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.replies import EngineFailedError, EngineNotInstalledError
 from llm_ocr.inference.request import ChatRequest
-from llm_ocr.inference.retry import RetryPolicy
 from llm_ocr.inference.window import Window
 from llm_ocr.records import PageError
+from llm_ocr.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
 

@@ -32,13 +32,13 @@ from llm_ocr.inference.replies import (
     too_long,
 )
 from llm_ocr.inference.request import ChatRequest
-from llm_ocr.inference.retry import LONGEST_WAIT, RetryPolicy
 from llm_ocr.inference.streaming import STREAMED, Draft, read_stream
 from llm_ocr.inference.suspects import PROVEN, Suspects, guilt_of
 from llm_ocr.inference.traffic import Traffic
 from llm_ocr.inference.window import Window
 from llm_ocr.messages import pluralize
 from llm_ocr.records import ErrorCode, PageError
+from llm_ocr.retry import LONGEST_WAIT, RetryPolicy
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from pydantic import (
     ValidationError,
 )
 
-from llm_ocr.inference.retry import RETRYABLE_STATUS, asked_to_wait
 from llm_ocr.messages import MissingExtraError
 from llm_ocr.records import ErrorCode, PageError
+from llm_ocr.retry import RETRYABLE_STATUS, parse_retry_after
 
 # Where requests and answers have what only the embedded engine understands.
 EXTENSION = "llm_ocr"
@@ -237,7 +237,7 @@ def refusal(
     if status in NOBODYS_PAGE:
         return WrongServerError(f"{message}; {NOBODYS_PAGE[status]}")
     if status in RETRYABLE_STATUS:
-        wait, is_busy = asked_to_wait(retry_after, date), status in PUSH_BACK
+        wait, is_busy = parse_retry_after(retry_after, date), status in PUSH_BACK
         return TryAgainError(ErrorCode.ENGINE_ERROR, message, wait, is_busy=is_busy)
     return PageError(ErrorCode.REQUEST_REJECTED, message, attempt)
 

@@ -20,11 +20,11 @@ from llm_ocr.inference.concurrency import BLIND_START, Governor
 from llm_ocr.inference.metrics import ServerLoad, answers, scrape
 from llm_ocr.inference.replies import Answer, EngineFailedError
 from llm_ocr.inference.request import ChatRequest
-from llm_ocr.inference.retry import RetryPolicy
 from llm_ocr.inference.version import server_version
 from llm_ocr.inference.window import Window
 from llm_ocr.pipeline.engine_targets import EngineKind, EngineTarget, vllm_options
 from llm_ocr.pipeline.events import Note, Notify
+from llm_ocr.retry import RetryPolicy
 from llm_ocr.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import shlex
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -53,6 +52,7 @@ from llm_ocr.platforms.hf_task import (
     shell_command,
 )
 from llm_ocr.platforms.registry import PlatformConfig
+from llm_ocr.retry import RETRYABLE_STATUS, Backoff, retry_call
 from llm_ocr.storage.store import StorageError, create_repository, open_store
 
 Answer = TypeVar("Answer")
@@ -67,9 +67,9 @@ STATES: Mapping[str, JobState] = {
 }
 # Stands in requests that are only looked at, where nothing says whose bucket it is.
 NAMESPACE = "NAMESPACE"
-# How long a question is asked again that the Hub doesn't answer, and how long it waits between.
-RETRY_SECONDS, PAUSE_SECONDS = 60.0, 2.0
-MOMENTARY = frozenset({None, 429, 500, 502, 503, 504})
+# How long a request is retried that the Hub doesn't answer, and the waits between.
+RETRY_SECONDS, BACKOFF = 60.0, Backoff(first_delay=2.0)
+RETRYABLE: frozenset[int | None] = RETRYABLE_STATUS | {None}
 
 
 def open_platform(config: PlatformConfig) -> "HfJobs":
@@ -172,7 +172,7 @@ class HfJobs:
         # Not asked again unless refused: where an answer is lost the job may have begun.
         info: JobInfo = self._ask(
             lambda: self._api.run_job(**{**keywords, "volumes": volumes}),
-            again=frozenset({429}),
+            retryable=frozenset({429}),
             flavor=keywords["flavor"],
         )
         return str(info.id)
@@ -260,20 +260,19 @@ class HfJobs:
         self,
         call: Callable[[], Answer],
         *,
-        again: frozenset[int | None] = MOMENTARY,
+        retryable: frozenset[int | None] = RETRYABLE,
         flavor: str = "",
     ) -> Answer:
-        """What `call` gives, asked again for a minute where the status (None: no answer) is in
-        `again`."""
-        began = time.monotonic()
-        while True:
-            try:
-                return call()
-            except (HTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled) as error:
-                over = time.monotonic() - began > RETRY_SECONDS
-                if over or not isinstance(error, HTTPError) or _status(error) not in again:
-                    raise PlatformError(f"hf-jobs: {self._advice(error, flavor)}") from error
-                time.sleep(PAUSE_SECONDS)
+        """The result of `call`, retried for a minute if the status (None: no response) is in
+        `retryable`."""
+
+        def is_retryable(error: Exception) -> bool:
+            return isinstance(error, HTTPError) and _status(error) in retryable
+
+        try:
+            return retry_call(call, is_retryable, seconds=RETRY_SECONDS, backoff=BACKOFF)
+        except (HTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled) as error:
+            raise PlatformError(f"hf-jobs: {self._advice(error, flavor)}") from error
 
     def _advice(self, error: Exception, flavor: str = "") -> str:
         if isinstance(error, OfflineModeIsEnabled):

@@ -9,7 +9,6 @@ summary is complete.
 import json
 import shutil
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from llm_ocr.messages import pluralize
 from llm_ocr.report.dataset_card import CARD_PATH, is_generated
 from llm_ocr.report.outputs import VIEWER_PATH
 from llm_ocr.report.summary import SUMMARY_PATH
+from llm_ocr.retry import Backoff, retry_call
 from llm_ocr.storage.hub import Addition, Deletion, HubDatasetStore, Operation, possible_versions
 from llm_ocr.storage.hub_client import CommitConflictError
 from llm_ocr.storage.store import StorageError, Store, StoredObject
@@ -27,7 +27,7 @@ from llm_ocr.tables.schema import SCHEMAS
 # The limits of a commit, and of a batch of uploads.
 COMMIT_FILES = 500
 UPLOAD_FILES, UPLOAD_BYTES = 64, 1 << 30
-ATTEMPTS, LONGEST_PAUSE = 20, 8.0
+ATTEMPTS, BACKOFF = 20, Backoff(first_delay=0.1)
 CHUNK = 8 << 20
 # The files besides the tables, in the order of publishing.
 FILES = (CARD_PATH, VIEWER_PATH, SUMMARY_PATH)
@@ -42,20 +42,25 @@ def publish_run(repository: HubDatasetStore, run: Store, say: Say) -> None:
 
     Resumes an interrupted attempt. Raises StorageError.
     """
-    for attempt in range(ATTEMPTS):
-        try:
-            publication = _Publication(repository, run)
-            if not publication.is_done():
-                say(f"publishing to {repository.uri}")
-                publication.publish()
-            return
-        except (CommitConflictError, FileNotFoundError):
-            # Another process publishes it, too, or is writing the outputs again.
-            time.sleep(min(LONGEST_PAUSE, 0.1 * 2**attempt))
-    raise StorageError(
-        f"{repository.uri}: other processes keep writing to it or to the run in {run.uri}; run the "
-        "same command again later"
-    )
+
+    def publish() -> None:
+        publication = _Publication(repository, run)
+        if not publication.is_done():
+            say(f"publishing to {repository.uri}")
+            publication.publish()
+
+    try:
+        retry_call(publish, _is_concurrent_write, attempts=ATTEMPTS, backoff=BACKOFF)
+    except (CommitConflictError, FileNotFoundError) as error:
+        raise StorageError(
+            f"{repository.uri}: other processes keep writing to it or to the run in {run.uri}; run "
+            "the same command again later"
+        ) from error
+
+
+def _is_concurrent_write(error: Exception) -> bool:
+    """Whether another process publishes the run, too, or is writing its outputs again."""
+    return isinstance(error, CommitConflictError | FileNotFoundError)
 
 
 def holds_tables(repository: Store) -> bool:

@@ -7,7 +7,6 @@ HF_ENDPOINT.
 import logging
 import os
 import re
-import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -26,6 +25,7 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
     hf_raise_for_status,
 )
 
+from llm_ocr.retry import RETRYABLE_STATUS, retry_call
 from llm_ocr.storage.protocol import StorageError
 
 Result = TypeVar("Result")
@@ -33,10 +33,10 @@ Result = TypeVar("Result")
 # How long retryable errors are retried, as in buckets.py, and the timeout of one request.
 RETRY_SECONDS = 60.0
 TIMEOUT_SECONDS = 120.0
-MAX_BACKOFF_SECONDS = 8.0
 # Error codes of a 404 where not the file but its whole repository or revision is missing.
 MISSING_REPOSITORY = ("RepoNotFound", "RevisionNotFound")
-RETRYABLE_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
+# hf_xet, which uploads, raises nothing more specific than RuntimeError.
+ERRORS = (HTTPError, ConnectionError, TimeoutError, LocalTokenNotFoundError, RuntimeError)
 
 log = logging.getLogger(__name__)
 
@@ -57,32 +57,22 @@ class HubClient:
 
         Raises FileNotFoundError, CommitConflictError, or StorageError.
         """
-        began, tries = time.monotonic(), 0
-        while True:
-            try:
-                return call()
-            except EntryNotFoundError as error:
-                raise FileNotFoundError(f"{self.uri}: {_first_line(error)}") from error
-            # hf_xet, which uploads, raises nothing more specific than RuntimeError.
-            except (
-                HTTPError,
-                ConnectionError,
-                TimeoutError,
-                LocalTokenNotFoundError,
-                RuntimeError,
-            ) as error:
-                if _status(error) == 412:
-                    raise CommitConflictError(self.uri) from error
-                pause = _retry_after(error)
-                if pause is not None:
-                    log.warning("%s: rate limited by the Hub; waiting %d s", self.uri, pause)
-                    time.sleep(pause)
-                    began = time.monotonic()
-                    continue
-                if not _is_retryable(error) or time.monotonic() - began > RETRY_SECONDS:
-                    raise StorageError(f"{self.uri}: {self._advice(error)}") from error
-                time.sleep(min(MAX_BACKOFF_SECONDS, 0.5 * 2**tries))
-                tries += 1
+        try:
+            return retry_call(
+                call, _is_retryable, seconds=RETRY_SECONDS, retry_after=self._requested_pause
+            )
+        except EntryNotFoundError as error:
+            raise FileNotFoundError(f"{self.uri}: {_first_line(error)}") from error
+        except ERRORS as error:
+            if _status(error) == 412:
+                raise CommitConflictError(self.uri) from error
+            raise StorageError(f"{self.uri}: {self._advice(error)}") from error
+
+    def _requested_pause(self, error: Exception) -> float | None:
+        pause = _retry_after(error)
+        if pause is not None:
+            log.warning("%s: rate limited by the Hub; waiting %d s", self.uri, pause)
+        return pause
 
     def download(self, url: str) -> "Download":
         return Download(self, url)
@@ -185,10 +175,12 @@ def _retry_after(error: Exception) -> int | None:
 
 
 def _is_retryable(error: Exception) -> bool:
+    if not isinstance(error, ERRORS) or isinstance(error, EntryNotFoundError):
+        return False
     if isinstance(error, OfflineModeIsEnabled | LocalTokenNotFoundError):
         return False
     status = _status(error)
-    return status is None or status in RETRYABLE_STATUSES
+    return status is None or status in RETRYABLE_STATUS
 
 
 def _first_line(error: Exception) -> str:

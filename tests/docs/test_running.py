@@ -104,7 +104,9 @@ FIRST = {
 
 
 def is_run(command: Command) -> bool:
-    return not any(command.page == page and command.line.startswith(line) for page, line in NOT_RUN)
+    return command.page not in UNPROVEN and not any(
+        command.page == page and command.line.startswith(line) for page, line in NOT_RUN
+    )
 
 
 def is_python_run(block: Block) -> bool:

@@ -68,7 +68,7 @@ def test_tasks_are_listed_or_given_again_and_told_in_every_account(
     assert summary["tasks"]["classify"] == {"ok": 2}
     assert (summary["descriptions"], summary["rows"]["descriptions"]) == (8, 8)
     card = (out / "README.md").read_text()
-    assert "To describe (classify), `deepseek-ai/DeepSeek-OCR`" in card
+    assert "Stage describe (classify): `deepseek-ai/DeepSeek-OCR`" in card
     assert "LLM_OCR_DESCRIBE_TASK=caption,classify" in card
     assert "LLM_OCR_CLASSES=photo,map" in card
 

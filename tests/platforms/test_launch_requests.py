@@ -92,7 +92,7 @@ def test_a_look_needs_no_account_no_network_and_no_role(nobody: Path, platform: 
         assert shlex.split(request["shell"])[0] in ("hf", "aws", "gcloud")
     # What is not known is said.
     for word in ("REGION", "ROLE", "PROJECT", "ACCOUNT"):
-        assert (word in done.stdout) == (f"{word} stands for" in done.stderr), word
+        assert (word in done.stdout) == (f"{word} is a placeholder" in done.stderr), word
 
 
 @pytest.mark.parametrize("platform", ["sagemaker", "aws-batch"])

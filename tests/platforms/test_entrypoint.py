@@ -56,7 +56,7 @@ def ml(tmp_path: Path) -> Path:
     ("command", "code", "message"),
     [
         ("import sys; sys.exit('The engine failed: no GPU')", 1, "The engine failed: no GPU"),
-        ("import sys; sys.exit(1)", 1, "more pages failed than --max-failed-ratio allows"),
+        ("import sys; sys.exit(1)", 1, "more pages or records failed than `--max-failed-ratio`"),
         ("import sys; sys.exit(3)", 3, "the engine failed"),
         ("import os; os.kill(os.getpid(), 9)", 137, "killed, usually because it ran out of memory"),
         ("import sys; sys.exit('é' * 3000 + 'the end')", 1, "the end"),

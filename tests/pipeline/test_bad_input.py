@@ -311,7 +311,7 @@ def test_a_server_that_is_gone_stops_the_run_and_the_same_command_goes_on(
     out = tmp_path / "out"
     with serving_beside() as gone:
         pass
-    with pytest.raises(EngineFailedError, match="nobody answers"):
+    with pytest.raises(EngineFailedError, match="no response from"):
         read(inputs, out, gone, concurrency=1, ready_timeout=1)
     with serving_beside() as server:
         summary = read(inputs, out, server)

@@ -82,7 +82,7 @@ def test_a_server_that_is_gone_is_an_error_of_the_package(tmp_path: Path, tempor
     with serving_beside() as gone:
         pass
     documents.pdf(tmp_path / "report.pdf", pages=1)
-    with pytest.raises(EngineFailedError, match="nobody answers"):
+    with pytest.raises(EngineFailedError, match="no response from"):
         convert(tmp_path / "report.pdf", base_url=gone.base_url, ready_timeout=0.5)
     assert list(temporary.iterdir()) == []
 

@@ -128,6 +128,6 @@ async def test_why_its_engine_failed_is_reported(tmp_path: Path) -> None:
         while reports[-1].error is None:
             reports.append(await worker.report())
     assert isinstance(reports[-1].error, EngineFailedError)
-    assert "nobody answers" in str(reports[-1].error)
+    assert "no response from" in str(reports[-1].error)
     notes = [one.text for report in reports for one in report.events if isinstance(one, Note)]
     assert any("waiting for" in text for text in notes)

@@ -70,7 +70,7 @@ def test_what_was_asked_about_is_finished_and_nothing_is_asked_twice(
     with serving_beside(held.reply) as server:
         chosen = {**CHOSEN, "base_url": server.base_url}
         with pytest.raises(
-            BudgetExceededError, match=r"--max-cost 9\); the same command with a larger"
+            BudgetExceededError, match=r"--max-cost 9\); to resume, rerun the command with a larger"
         ):
             run(inputs, out, max_cost=9.0, price_per_hour=1.0, notify=held.hear, **chosen)
         first = held.asked
@@ -185,7 +185,7 @@ def test_workers_stop_at_their_parts_and_another_finishes(
         with serving_beside(held.reply) as server:
             chosen = {**CHOSEN, "shard_index": index, "shard_count": 2}
             chosen |= {"max_cost": 9.0, "price_per_hour": 1.0, "base_url": server.base_url}
-            with pytest.raises(BudgetExceededError, match=f"worker {index}'s part of 2"):
+            with pytest.raises(BudgetExceededError, match=f"share of worker {index} of 2"):
                 run(inputs, out, notify=held.hear, **chosen)
     sessions = read_sessions(open_store(str(out)))
     assert {(one.worker, one.workers) for one in sessions} == {(0, 2), (1, 2)}

@@ -443,4 +443,4 @@ def test_what_is_no_schema_or_no_input_is_told_before_anything_is_done(
     assert not (tmp_path / "out").exists()
     done = llm_ocr("parse", str(source), "--schema", schema)
     assert done.returncode == 2
-    assert "to read documents, give --out" in done.stderr
+    assert "to read documents, pass --out" in done.stderr

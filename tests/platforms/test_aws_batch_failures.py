@@ -44,10 +44,14 @@ def no_secret(batch: Batch) -> None:
     [
         (no_image, 0, "push the image first (`make deploy`)"),
         (no_secret, 0, "the execution role can't read a secret of the job definition"),
-        (lambda batch: None, 1, "exit code 1: more pages failed than --max-failed-ratio allows"),
+        (
+            lambda batch: None,
+            1,
+            "exit code 1: more pages or records failed than `--max-failed-ratio` allows",
+        ),
         (lambda batch: None, 2, "exit code 2: wrong usage"),
         (lambda batch: None, 3, "exit code 3: the engine failed"),
-        (lambda batch: None, 5, "(--max-cost) is spent"),
+        (lambda batch: None, 5, "exit code 5: budget"),
         (lambda batch: None, 137, "exit code 137: killed"),
     ],
 )

@@ -65,7 +65,7 @@ def test_on_aws_batch(batch: Batch, tmp_path: Path) -> None:
     words = ("parse", out, "--schema", f"{out}/{file.path}", "--base-url", engine.base_url)
     refused = llm_ocr(*words)
     assert refused.returncode == 4
-    assert "its content is not what its path says" in refused.stderr
+    assert "its content does not match the SHA-256 in its path" in refused.stderr
 
 
 def test_on_sagemaker(tmp_path: Path, s3: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

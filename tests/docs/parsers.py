@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from awscli.clidriver import CLIOperationCaller, create_clidriver
-from awscli.customizations.s3.subcommands import MbCommand, S3TransferCommand
 from huggingface_hub.cli.hf import app as hf_app
 from typer import Typer
 from typer.main import get_command
 
 from llm_ocr.cli.commands import app as llm_ocr_app
 from llm_ocr.settings import Settings
+from tests.docs import aws_cli
 from tests.docs.blocks import ROOT
 from tests.platforms import gcloud
 
@@ -38,7 +37,6 @@ CHOICES = (
     "model",
     "describe_model",
 )
-AWS_ANYWHERE = ("--region", "us-east-1", "--no-sign-request")
 OPERATORS = frozenset({"&&", "||", "|", ";", "do", "done", "for"})
 # The list of a container's arguments, as the platforms' own tools take it.
 CONTAINER_ARGUMENTS = re.compile(r"(?:--args |command=|ContainerArguments=--,)(run,\S+)")
@@ -146,14 +144,7 @@ def _hf(words: Sequence[str]) -> None:
 
 def _aws(words: Sequence[str]) -> None:
     """The AWS CLI of PyPI (version 1) parses the line and would send the request."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CLIOperationCaller, "invoke", lambda *_: 0)
-        for command in (S3TransferCommand, MbCommand):
-            patch.setattr(command, "_run_main", lambda *_: 0)
-        try:
-            status = create_clidriver().main([*words, *AWS_ANYWHERE])
-        except SystemExit as error:
-            status = error.code
+    status = aws_cli.exit_status(words)
     if status != 0:
         raise ValueError(f"aws {shlex.join(words)} exits with {status}")
 

@@ -61,7 +61,7 @@ def run_commands(*commands: str, do: bool) -> None:
             done.check_returncode()
 
 
-def show_preview_pages(place: str, count: int = 3) -> None:
+def show_first_pages(place: str, count: int = 3) -> None:
     """Show the first pages of some documents. Raises NoInputError or StorageError."""
     previews = preview_pages([place], count=count)
     figure, axes = plt.subplots(1, len(previews), figsize=(12, 5), squeeze=False)

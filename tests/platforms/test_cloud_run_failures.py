@@ -31,7 +31,7 @@ def test_a_task_that_the_platform_ends_says_that_it_took_too_long(
     done = wait(platform, job, lambda now: None, poll_seconds=0.2)
     assert done.state is JobState.FAILED
     assert "took longer than --timeout" in done.tasks[0].message
-    assert "give more --tasks" in done.tasks[0].message
+    assert "with more --tasks" in done.tasks[0].message
     listed = {one.id: one.state for one in platform.list_jobs()}
     assert listed == {job: JobState.FAILED}
 

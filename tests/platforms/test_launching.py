@@ -54,7 +54,7 @@ def test_what_it_may_cost_is_divided_and_nothing_is_submitted_once_it_is_spent(
     assert done.returncode == 3
     assert done.stderr.count("budget (`--max-cost`) exhausted") == 2
     said = [line for job in cloud.hub.jobs.values() for line in job.lines()]
-    assert any("worker 1's part of 2" in line for line in said), said
+    assert any("share of worker 1 of 2" in line for line in said), said
     submitted = len(cloud.hub.jobs)
     again = cloud.llm_ocr(*LAUNCH, *dear)
     assert again.returncode == 5

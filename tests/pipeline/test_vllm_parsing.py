@@ -190,5 +190,5 @@ def test_what_never_ends_is_cut_and_is_a_record_as_far_as_it_goes(
         # The second answer, which had room for more, a letter a token.
         assert row["raw_answer"] == whole[:100]
         assert row["fields"]["rounds"][:4] == [{"at": None, "ok": True}] * 4
-        assert any("cut" in one["reason"] for one in row["errors"])
+        assert any("truncated" in one["reason"] for one in row["errors"])
         assert row["completion_tokens"] == 50 + 100

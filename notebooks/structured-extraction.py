@@ -91,7 +91,7 @@ for name, invoice in (("overcharged", overcharged), ("overdue", overdue)):
 from llm_ocr.pipeline.parse_run import parse
 
 summary = parse(folder, out, "invoice", Settings())
-for what, said in summary.records.said():
+for what, said in summary.records.summary_rows():
     print(f"{what}: {said}")
 
 # %% [markdown]

@@ -26,7 +26,7 @@ COMPARED = "*As `make executed` printed it, of three small runs of the tests.*"
 # In a notebook, to what this makes.
 # The folder of the test that ran the notebook is nobody else's.
 TEST_FOLDER = re.compile(r"/[^\s\"']*/pytest-of-[^/]+/pytest-\d+/[^/]+/")
-LINK = re.compile(r"\n\nThis notebook as it was executed.*?\.md\)\.", re.DOTALL)
+LINK = re.compile(r"\n\nThis notebook with its output.*?\.md\)\.", re.DOTALL)
 WIDTH = 900
 # Lines of one output.
 SHOWN = 40
@@ -59,7 +59,7 @@ class Page:
             if cell.cell_type == "markdown":
                 # Links between files of the repository lead nowhere in docs/.
                 said = re.sub(
-                    r"\n\nThis notebook as it was executed.*?\.md\)\.",
+                    r"\n\nThis notebook with its output.*?\.md\)\.",
                     "",
                     cell.source,
                     flags=re.DOTALL,

@@ -58,12 +58,7 @@ class Page:
         for cell in notebook.cells:
             if cell.cell_type == "markdown":
                 # Links between files of the repository lead nowhere in docs/.
-                said = re.sub(
-                    r"\n\nThis notebook with its output.*?\.md\)\.",
-                    "",
-                    cell.source,
-                    flags=re.DOTALL,
-                )
+                said = LINK.sub("", cell.source)
                 parts.append(re.sub(r"\[([^\]]+)\]\((?!http)[^)]+\)", r"\1", said))
                 continue
             parts.append(f"```python\n{cell.source}\n```")

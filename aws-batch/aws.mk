@@ -6,22 +6,25 @@
 # AWS_REGION is the region; ECR_REPO_NAME, what the repository is called, is the module's `name`.
 DOCKER ?= docker
 TERRAFORM ?= terraform -chdir=aws-batch/terraform
-AWS_REGION ?= $(or $(AWS_DEFAULT_REGION),$(shell aws configure get region 2>/dev/null))
-ECR_ACCOUNT_ID ?= $(shell aws sts get-caller-identity --query Account --output text)
+# Asked when they are first needed, and once: `aws` takes a second to start.
+AWS_REGION ?= $(eval AWS_REGION := $(or $(AWS_DEFAULT_REGION),$(shell aws configure get region \
+	2>/dev/null)))$(AWS_REGION)
+ECR_ACCOUNT_ID ?= $(eval ECR_ACCOUNT_ID := $(shell aws sts get-caller-identity --query Account \
+	--output text))$(ECR_ACCOUNT_ID)
 ECR_REPO_NAME ?= llm-ocr
 IMAGE_VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml | head -n 1)
 REGISTRY = $(ECR_ACCOUNT_ID).dkr.ecr.$(AWS_REGION).amazonaws.com
 # What asks whether the repository is there.
 ECR_REPOSITORY = aws ecr describe-repositories --region $(AWS_REGION) --registry-id $(ECR_ACCOUNT_ID) \
 	--repository-names $(ECR_REPO_NAME) --query 'repositories[0].repositoryUri' --output text
-# SageMaker's folders are root's: the first process of its images is root's too.
+# SageMaker's folders belong to root: the first process of its images runs as root, too.
 IMAGES = gpu cpu gpu-root cpu-root
 
 .PHONY: deploy aws-images push-images aws-batch-apply aws-batch-destroy
 .PHONY: aws-region aws-login aws-repository
 
 deploy: aws-repository push-images
-# No image is built for nothing, where nobody is signed in.
+# Images are only built after a successful login.
 ifneq ($(filter deploy,$(MAKECMDGOALS)),)
 $(IMAGES:%=aws-image-%): aws-repository
 endif

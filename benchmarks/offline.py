@@ -29,10 +29,9 @@ from llm_ocr.engines.gpu import find_gpus
 from llm_ocr.engines.launch import Engine, EngineCommand
 from llm_ocr.engines.vllm import VllmOptions, vllm_command
 from llm_ocr.inference.client import ChatClient
-from llm_ocr.inference.concurrency import Governor
-from llm_ocr.inference.metrics import scrape
+from llm_ocr.inference.concurrency import ConcurrencyController, ConcurrencyLimiter
 from llm_ocr.inference.request import ChatRequest
-from llm_ocr.inference.window import Window
+from llm_ocr.inference.server_status import scrape
 from llm_ocr.models.catalog import profile_named
 from llm_ocr.models.profile import ModelProfile, Task
 
@@ -79,18 +78,18 @@ async def served(
     command: EngineCommand, requests: Sequence[ChatRequest], page_tokens: int, log_path: Path
 ) -> Speed:
     """`vllm serve`, with this project's client as a run uses it."""
-    window = Window(1)
+    limiter = ConcurrencyLimiter(1)
     async with Engine(command, log_path, print) as engine:
-        async with ChatClient(engine.base_url, command.model, window=window) as client:
+        async with ChatClient(engine.base_url, command.model, limiter=limiter) as client:
             load = partial(scrape, engine.base_url, client.headers)
-            governor = Governor(window, client.traffic, load, page_tokens)
-            await governor.start()
-            following = asyncio.create_task(governor.run())
+            controller = ConcurrencyController(limiter, client.stats, load, page_tokens)
+            await controller.start()
+            following = asyncio.create_task(controller.run())
             began = time.monotonic()
             answers = await asyncio.gather(*map(client.ask, requests))
             seconds = time.monotonic() - began
             following.cancel()
-    print(f"  (at most {window.most_inside} requests in flight)")
+    print(f"  (at most {limiter.peak_in_flight} requests in flight)")
     return Speed(seconds, sum(answer.completion_tokens for answer in answers))
 
 

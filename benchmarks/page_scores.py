@@ -31,7 +31,7 @@ from llm_ocr.evaluation.text_similarity import (
     bag_of_characters,
     bag_of_words,
     character_accuracy,
-    plain,
+    strip_markup,
 )
 from llm_ocr.text.table_markup import read_html_tables, read_tables
 
@@ -69,9 +69,9 @@ class PageScore:
 def score_page(page: TruePage, said: str) -> PageScore:
     """The Markdown or plain text `said` of a page."""
     said = unwrapped(said)
-    text = plain(said)
+    text = strip_markup(said)
     truths = list(_truths(page))
-    ordered = [plain(block.markdown) for block in page.blocks if block.kind in _ORDERED]
+    ordered = [strip_markup(block.markdown) for block in page.blocks if block.kind in _ORDERED]
     order = measure_reading_order([one for one in ordered if len(one) >= MIN_LENGTH], said)
     ruled, unruled = _tables(page, said)
     return PageScore(
@@ -102,7 +102,7 @@ def _truths(page: TruePage) -> Iterable[str]:
     for letterhead in (False, True):
         for furniture in (False, True):
             for inner in (False, True):
-                yield plain("\n\n".join(_said(page, letterhead, furniture, inner)))
+                yield strip_markup("\n\n".join(_said(page, letterhead, furniture, inner)))
 
 
 def _said(page: TruePage, letterhead: bool, furniture: bool, inner: bool) -> Iterable[str]:
@@ -122,7 +122,7 @@ def _is_clean(page: TruePage, said: str) -> bool | None:
     furniture = [_folded(block.text) for block in page.blocks if not block.is_body]
     if not furniture:
         return None
-    lines = [folded for line in said.splitlines() if (folded := _folded(plain(line)))]
+    lines = [folded for line in said.splitlines() if (folded := _folded(strip_markup(line)))]
     whole = " ".join(lines)
     return not any(_stands_in(one, lines, whole) for one in furniture)
 
@@ -136,7 +136,7 @@ def _stands_in(text: str, lines: Sequence[str], whole: str) -> bool:
 
 
 def _folded(text: str) -> str:
-    return plain(text).casefold().strip("- ")
+    return strip_markup(text).casefold().strip("- ")
 
 
 def _headings(page: TruePage, said: str) -> HeadingScore:
@@ -147,7 +147,7 @@ def _headings(page: TruePage, said: str) -> HeadingScore:
         for one in find_headings(said)
         if not any(fuzz.ratio(one.text.casefold(), text) >= MIN_SIMILARITY for text in free)
     ]
-    truth = [Heading(plain(one.text), one.level) for one in page.blocks if one.level]
+    truth = [Heading(strip_markup(one.text), one.level) for one in page.blocks if one.level]
     return match_headings(truth, found)
 
 
@@ -167,7 +167,7 @@ def _inner_out(page: TruePage, text: str) -> float | None:
     """The share of the words in figures that are not in the text; numbers aside, which may stand
     elsewhere too."""
     words = [one for block in page.blocks for one in block.inner if re.search(r"[^\W\d_]{4}", one)]
-    printed = plain(page.markdown).casefold()
+    printed = strip_markup(page.markdown).casefold()
     words = [one for one in words if one.casefold() not in printed]
     if not words:
         return None

@@ -23,16 +23,16 @@ from typing import Any
 import obstore
 from obstore.store import S3Store
 
+from llm_ocr.batch.pending import INPUTS
+from llm_ocr.batch.planning import run_fingerprint
 from llm_ocr.documents import Document
-from llm_ocr.pipeline.engine_targets import run_fingerprint
-from llm_ocr.pipeline.pending import INPUTS, STAGES, TABLE_STAGE
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import Store, open_store
 from llm_ocr.tables.commit_index import CommitIndex
 from llm_ocr.tables.commits import Commit, data_path
 from llm_ocr.tables.counts import Counts
 from llm_ocr.tables.plan import Plan, PlannedDocument, Shard, write_plan
-from llm_ocr.tables.schema import encode
+from llm_ocr.tables.schema import SCHEMAS, STAGES, encode
 from tests.servers.s3 import serving_s3
 
 SOURCE, OUT = "s3://bucket/in", "s3://bucket/run"
@@ -49,7 +49,7 @@ def write_run(store: Store, shards: int) -> None:
     )
     write_plan(store, plan)
     commit_index = CommitIndex(store, STAGES)
-    empty = {table: encode([], table) for table in TABLE_STAGE}
+    empty = {table: encode([], table) for table in SCHEMAS}
     with ThreadPoolExecutor(32) as threads:
         for stage in STAGES:
             commits = [_commit(stage, shard.name) for shard in plan.shards]

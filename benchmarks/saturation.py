@@ -33,16 +33,15 @@ from PIL import Image, ImageDraw, ImageFont
 from benchmarks.material import ROOT
 from benchmarks.simpages import PROMPT_TOKENS, read_ask
 from benchmarks.simulation import GPUS, Request, Simulation
+from llm_ocr.document.page import LONG_ANSWER
 from llm_ocr.inference.client import ChatClient
-from llm_ocr.inference.concurrency import Governor
-from llm_ocr.inference.metrics import scrape
-from llm_ocr.inference.quality import Evidence, judge
-from llm_ocr.inference.replies import Answer
+from llm_ocr.inference.concurrency import ConcurrencyController, ConcurrencyLimiter
+from llm_ocr.inference.quality import QualitySignals, assess
 from llm_ocr.inference.request import ChatRequest
-from llm_ocr.inference.window import Window
+from llm_ocr.inference.responses import Answer
+from llm_ocr.inference.server_status import scrape
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.models.profile import Task
-from llm_ocr.stages.page import LONG_ANSWER
 
 MODEL = DEEPSEEK_OCR.model
 SERVER = [sys.executable, "-m", "benchmarks.simserver"]
@@ -90,16 +89,18 @@ Client = Callable[[str, Pages], Coroutine[None, None, int]]
 
 async def ours(base_url: str, pages: Pages) -> int:
     """This project's client as a run uses it: no width given, the server's metrics decide."""
-    window = Window(1)
-    async with ChatClient(base_url, MODEL, window=window, streams=True) as client:
+    limiter = ConcurrencyLimiter(1)
+    async with ChatClient(base_url, MODEL, limiter=limiter, streams=True) as client:
         load = partial(scrape, base_url, client.headers)
-        governor = Governor(window, client.traffic, load, DEEPSEEK_OCR.serving.page_tokens)
-        await governor.start()
-        following = asyncio.create_task(governor.run())
+        controller = ConcurrencyController(
+            limiter, client.stats, load, DEEPSEEK_OCR.serving.page_tokens
+        )
+        await controller.start()
+        following = asyncio.create_task(controller.run())
         numbers = range(len(pages))
         await asyncio.gather(*(_ask_and_judge(client, pages[k]) for k in numbers))
         following.cancel()
-    return window.most_inside
+    return limiter.peak_in_flight
 
 
 async def _ask_and_judge(client: ChatClient, page: ChatRequest) -> None:
@@ -110,15 +111,15 @@ async def _ask_and_judge(client: ChatClient, page: ChatRequest) -> None:
 
 def _is_good(answer: Answer) -> bool:
     blocks = DEEPSEEK_OCR.parse(answer.text, 1240, 1754).blocks
-    return judge(answer, blocks, Evidence(ink=0.1)).is_good
+    return assess(answer, blocks, QualitySignals(ink=0.1)).is_good
 
 
 async def fixed(width: int, base_url: str, pages: Pages) -> int:
-    """A window that stays as wide as it is."""
-    window = Window(width)
-    async with ChatClient(base_url, MODEL, window=window) as client:
+    """A limit that stays as it is."""
+    limiter = ConcurrencyLimiter(width)
+    async with ChatClient(base_url, MODEL, limiter=limiter) as client:
         await _ask_all(client, pages)
-    return window.most_inside
+    return limiter.peak_in_flight
 
 
 async def unlimited(base_url: str, pages: Pages) -> int:
@@ -128,11 +129,11 @@ async def unlimited(base_url: str, pages: Pages) -> int:
 
 async def barriers(width: int, base_url: str, pages: Pages) -> int:
     """A batch, and the next one when its last page is answered."""
-    window = Window(width)
-    async with ChatClient(base_url, MODEL, window=window) as client:
+    limiter = ConcurrencyLimiter(width)
+    async with ChatClient(base_url, MODEL, limiter=limiter) as client:
         for start in range(0, len(pages), width):
             await _ask_all(client, pages, start, start + width)
-    return window.most_inside
+    return limiter.peak_in_flight
 
 
 async def _ask_all(

@@ -1,14 +1,14 @@
-# CPU stages and the embedded engine. From the root of the repository:
+# The CPU image, with the embedded engine. From the root of the repository:
 #
 #   docker build -f containers/cpu.Dockerfile -t llm-ocr:cpu .
 #
-# See docs/containers.md. Both stages have the same base, as the environment that the first makes
-# refers to the base's Python.
+# See docs/containers.md. Both stages have the same base, because the environment of the first uses
+# the base's Python.
 ARG BASE=python:3.12.12-slim-bookworm
 
 FROM ${BASE} AS build
 ARG UV_VERSION=0.13.8
-# What uv.lock says is installed, with the base's Python, and compiled: the user can't do that later.
+# Installs the packages of uv.lock with the base's Python and compiles them: the user can't later.
 ENV UV_COMPILE_BYTECODE=1 \
     UV_LINK_MODE=copy \
     UV_NO_CACHE=1 \
@@ -26,7 +26,7 @@ RUN /tmp/uv/bin/uv sync --frozen --no-default-groups --no-editable \
     --extra cpu --extra hub --extra aws
 
 FROM ${BASE}
-# poppler draws pages that pdfium can't. Its version is the base's: stable releases keep no others.
+# poppler renders pages that pdfium can't. Stable releases keep only one version of it.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends poppler-utils \
@@ -36,7 +36,7 @@ RUN apt-get update \
 COPY --from=build /opt/llm-ocr /opt/llm-ocr
 ENV PATH=/opt/llm-ocr/bin:$PATH \
     PYTHONUNBUFFERED=1
-# SageMaker's folders are root's: for it, --build-arg RUN_AS=root. The worker is llm-ocr's there too.
+# SageMaker's folders belong to root: --build-arg RUN_AS=root. The worker still runs as llm-ocr.
 ARG RUN_AS=llm-ocr
 USER ${RUN_AS}
 WORKDIR /work

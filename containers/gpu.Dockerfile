@@ -1,14 +1,14 @@
-# GPU stages: vLLM as its project ships it, and llm_ocr beside it. From the root of the repository:
+# The GPU image: the image of the vLLM project with llm_ocr. From the root of the repository:
 #
 #   docker build -f containers/gpu.Dockerfile -t llm-ocr:gpu .
 #
-# See docs/containers.md. llm_ocr has an environment of its own, so that neither's packages change the
-# other's; both stages have the same base, as that environment refers to the base's Python.
+# See docs/containers.md. llm_ocr has a separate environment, so that its packages and vLLM's don't
+# affect each other. Both stages have the same base, because the environment uses the base's Python.
 ARG BASE=vllm/vllm-openai:v0.32.0
 
 FROM ${BASE} AS build
 ARG UV_VERSION=0.13.8
-# What uv.lock says is installed, with the base's Python, and compiled: the user can't do that later.
+# Installs the packages of uv.lock with the base's Python and compiles them: the user can't later.
 ENV UV_COMPILE_BYTECODE=1 \
     UV_LINK_MODE=copy \
     UV_NO_CACHE=1 \
@@ -26,7 +26,7 @@ RUN /tmp/uv/bin/uv sync --frozen --no-default-groups --no-editable \
     --extra cpu --extra hub --extra aws
 
 FROM ${BASE}
-# poppler draws pages that pdfium can't. Its version is the base's: stable releases keep no others.
+# poppler renders pages that pdfium can't. Stable releases keep only one version of it.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends poppler-utils \
@@ -36,10 +36,10 @@ RUN apt-get update \
     && ln --symbolic /opt/llm-ocr/bin/llm-ocr /opt/llm-ocr/bin/llm-ocr-job \
         /opt/llm-ocr/bin/run-batch-job /usr/local/bin/
 COPY --from=build /opt/llm-ocr /opt/llm-ocr
-# `python3` stays the base's, which has vLLM; llm_ocr's is /opt/llm-ocr/bin/python.
+# `python3` remains the base's, which has vLLM; llm_ocr's is /opt/llm-ocr/bin/python.
 ENV PYTHONUNBUFFERED=1 \
     VLLM_NO_USAGE_STATS=1
-# SageMaker's folders are root's: for it, --build-arg RUN_AS=root. The worker is llm-ocr's there too.
+# SageMaker's folders belong to root: --build-arg RUN_AS=root. The worker still runs as llm-ocr.
 ARG RUN_AS=llm-ocr
 USER ${RUN_AS}
 WORKDIR /work

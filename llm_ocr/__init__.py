@@ -14,19 +14,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from llm_ocr.inference.replies import EngineFailedError, WrongServerError
+    from llm_ocr.batch.interruption import BudgetExceededError, CancellationToken, StoppedError
+    from llm_ocr.batch.parse_run import parse
+    from llm_ocr.batch.worker import run
+    from llm_ocr.document.converter import AsyncConverter, Converter, convert
+    from llm_ocr.inference.responses import EngineFailedError, WrongServerError
     from llm_ocr.messages import MissingExtraError
     from llm_ocr.parsing.schema import SchemaError
-    from llm_ocr.pipeline.converting import (
-        ConversionResult,
-        ConvertedFigure,
-        ConvertedPage,
-        convert,
+    from llm_ocr.records import (
+        Block,
+        Box,
+        Description,
+        DocumentResult,
+        Figure,
+        PageResult,
+        PageStatus,
+        Record,
     )
-    from llm_ocr.pipeline.interruption import BudgetExceededError, StoppedError
-    from llm_ocr.pipeline.parse_run import parse
-    from llm_ocr.pipeline.worker import run
-    from llm_ocr.records import Block, Box, PageStatus
     from llm_ocr.report.status import NoRunError
     from llm_ocr.report.summary import Summary
     from llm_ocr.settings import Settings
@@ -45,49 +49,59 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "convert": "llm_ocr.pipeline.converting",
-    "ConversionResult": "llm_ocr.pipeline.converting",
-    "ConvertedFigure": "llm_ocr.pipeline.converting",
-    "ConvertedPage": "llm_ocr.pipeline.converting",
-    "run": "llm_ocr.pipeline.worker",
-    "parse": "llm_ocr.pipeline.parse_run",
+    "convert": "llm_ocr.document.converter",
+    "AsyncConverter": "llm_ocr.document.converter",
+    "Converter": "llm_ocr.document.converter",
+    "run": "llm_ocr.batch.worker",
+    "parse": "llm_ocr.batch.parse_run",
     "Settings": "llm_ocr.settings",
     "Summary": "llm_ocr.report.summary",
     "Block": "llm_ocr.records",
     "Box": "llm_ocr.records",
     "PageStatus": "llm_ocr.records",
+    "Description": "llm_ocr.records",
+    "DocumentResult": "llm_ocr.records",
+    "Figure": "llm_ocr.records",
+    "PageResult": "llm_ocr.records",
+    "Record": "llm_ocr.records",
     "load_pages": "llm_ocr.tables.read",
     "load_figures": "llm_ocr.tables.read",
     "load_descriptions": "llm_ocr.tables.read",
     "load_documents": "llm_ocr.tables.read",
     "load_records": "llm_ocr.tables.read",
     "CountMismatchError": "llm_ocr.tables.counts",
-    "BudgetExceededError": "llm_ocr.pipeline.interruption",
-    "EngineFailedError": "llm_ocr.inference.replies",
+    "CancellationToken": "llm_ocr.batch.interruption",
+    "BudgetExceededError": "llm_ocr.batch.interruption",
+    "EngineFailedError": "llm_ocr.inference.responses",
     "MissingExtraError": "llm_ocr.messages",
     "NoInputError": "llm_ocr.sources.inputs",
     "NoRunError": "llm_ocr.report.status",
     "RunInUseError": "llm_ocr.storage.store",
     "SchemaError": "llm_ocr.parsing.schema",
     "SettingsMismatchError": "llm_ocr.tables.plan",
-    "StoppedError": "llm_ocr.pipeline.interruption",
+    "StoppedError": "llm_ocr.batch.interruption",
     "StorageError": "llm_ocr.storage.store",
-    "WrongServerError": "llm_ocr.inference.replies",
+    "WrongServerError": "llm_ocr.inference.responses",
 }
 
 __all__ = [
+    "AsyncConverter",
     "Block",
     "Box",
     "BudgetExceededError",
-    "ConversionResult",
-    "ConvertedFigure",
-    "ConvertedPage",
+    "CancellationToken",
+    "Converter",
     "CountMismatchError",
+    "Description",
+    "DocumentResult",
     "EngineFailedError",
+    "Figure",
     "MissingExtraError",
     "NoInputError",
     "NoRunError",
+    "PageResult",
     "PageStatus",
+    "Record",
     "RunInUseError",
     "SchemaError",
     "Settings",

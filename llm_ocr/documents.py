@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 # Fragments that mark one row, or several, behind the URI of their file.
 ROW_FRAGMENT, ROWS_FRAGMENT = "#row=", "#rows="
+# In front of the hash that stands for a document without a place: one that was given as bytes.
+BYTES_SCHEME = "bytes:"
 # Rows `first` to `last`, both included; to the end of the file if `last` is None.
 Range = tuple[int, int | None]
 
@@ -23,9 +25,9 @@ class Document:
     `name` is its path below the input without the extension, unique within a run; outputs are named
     after it. `kind` is `pdf` or `image`, or in a dataset `parquet` or `webdataset`.
 
-    In a plan, a document with `rows` (`0-99,103`, or `0-` if they were not counted) stands for
-    those rows of the file, each a document of its own: see `row`. `column` names the column with
-    their images or PDF, `metadata` is the rest of a row, as JSON.
+    In a plan, a document with `rows` (`0-99,103`, or `0-` if they were not counted) represents
+    these rows of the file, each of which is a document: see `row`. `column` names the column with
+    their images or PDFs, `metadata` contains a row's other columns as JSON.
     """
 
     doc_id: str
@@ -40,6 +42,11 @@ class Document:
 
     def page_id(self, page_number: int) -> str:
         return f"{self.doc_id}/{page_number}"
+
+    @property
+    def display_name(self) -> str:
+        """What messages call it: its URI, unless that would tell a reader nothing."""
+        return "the given bytes" if self.source_uri.startswith(BYTES_SCHEME) else self.source_uri
 
     @property
     def file_uri(self) -> str:
@@ -64,7 +71,7 @@ class Document:
 
     @property
     def row_count(self) -> int | None:
-        """How many documents it stands for; None if its rows were not counted."""
+        """How many documents it represents; None if its rows were not counted."""
         if self.rows is None:
             return 1
         count = 0
@@ -75,7 +82,7 @@ class Document:
         return count
 
     def with_rows(self, ranges: Sequence[Range]) -> "Document":
-        """The document that stands for some of the file's rows, given in order."""
+        """The document that represents these rows of the file, in ascending order."""
         rows = ",".join(_format_range(rows) for rows in _merge_ranges(ranges))
         return self._at(f"{self.file_uri}{ROWS_FRAGMENT}{rows}", rows, self.name)
 

@@ -1,8 +1,8 @@
-"""Env files: settings from a file that the user names, and the settings that no file may change.
+"""Read settings from an env file that the user names, except those that no file may change.
 
 A file may arrive together with documents from somebody else, or in a repository. Therefore no file
 is read just because it is in the working directory, and none can start a program or decide where
-pages, results or keys are sent: that is left to the command line and the environment. `REFUSED` and
+pages, results or keys are sent: only the command line and the environment can. `REFUSED` and
 `_refusal` are the complete list.
 """
 
@@ -15,6 +15,8 @@ from functools import cache
 from io import StringIO
 from pathlib import Path
 
+from llm_ocr.messages import CodedError
+
 PREFIX = "LLM_OCR_"
 # The variable that names the file, or the folder that contains it as `.env`.
 ENV_FILE = f"{PREFIX}ENV_FILE"
@@ -26,6 +28,7 @@ _COMMAND = "it would be executed"
 _ARGUMENTS = "vLLM's arguments can run code"
 _CODE = "it may bring a model's code"
 _ADDRESS = "pages would be sent there"
+_LOGIN = "it decides who can log in"
 REFUSED: Mapping[str, str] = {
     "vllm": _COMMAND,
     "vllm_args": _ARGUMENTS,
@@ -37,25 +40,40 @@ REFUSED: Mapping[str, str] = {
     "log_dir": "logs would be written there",
     "metrics_host": "others could connect to it",
     "public": "everyone could see the results",
+    # Of the service:
+    "database": "documents and API keys would be kept there",
+    "storage": "documents would be kept there",
+    "registry": _CODE,
+    "pipelines": "pipelines decide where pages are sent",
+    "host": "others could connect to it",
+    "public_url": "documents would be sent there",
+    "storage_public_url": "documents would be sent there",
+    "watch": "files there would be read",
+    "fetch_hosts": "documents would be fetched from there",
+    "allow_private_webhooks": "webhooks could be sent into the network",
+    **dict.fromkeys(
+        ("oidc_issuer", "oidc_client_id", "oidc_roles", "oidc_roles_claim", "oidc_tenant"), _LOGIN
+    ),
+    "oidc_tenant_claim": _LOGIN,
 }
 _PROFILES = ("model", "describe_model", "parse_model", "fallback_model")
 _SCHEMAS = ("record_schema", "task_schema")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _PROFILE_ENDINGS = (".toml", ".yaml", ".yml")
-# Only such names of variables are repeated in messages.
+# Other names of variables are not repeated in messages.
 _SHOWN = re.compile(rf"{PREFIX}[A-Z0-9_]{{1,40}}")
 
 log = logging.getLogger(__name__)
 
 
-class EnvFileError(Exception):
+class EnvFileError(CodedError):
     """A named env file can't be read; the message says which, and what to do."""
 
 
 @dataclass(frozen=True)
 class EnvFile:
-    """What a file sets: `values` by setting; `refused` are variables that it must not set, with the
-    reason, and `unknown` those that are no settings."""
+    """The contents of an env file: `values` by setting; `refused` are variables that it must not
+    set, with the reason, and `unknown` are variables that are not settings."""
 
     path: Path
     values: Mapping[str, str]
@@ -64,8 +82,8 @@ class EnvFile:
 
     @property
     def summary(self) -> str:
-        """What was read, in one line: names, no values."""
-        read = ", ".join(variable_name(one) for one in self.values) or "no settings"
+        """The names of the settings that were read and refused, in one line, without values."""
+        read = ", ".join(variable_name(value) for value in self.values) or "no settings"
         parts = [f"{self.path}: read {read}"]
         if self.refused:
             names = ", ".join(f"{name} ({why})" for name, why in self.refused.items())
@@ -83,7 +101,7 @@ def variable_name(field: str) -> str:
 
 
 def find_env_file(given: str | Path | None) -> Path | None:
-    """The file `given`, or else the one that `LLM_OCR_ENV_FILE` names; None where neither does.
+    """The path `given`, or else the path in `LLM_OCR_ENV_FILE`; None if neither is set.
 
     Raises EnvFileError if there is no such file, or if the variable holds a relative path.
     """
@@ -104,8 +122,9 @@ def find_env_file(given: str | Path | None) -> Path | None:
     return path.absolute()
 
 
-def read_env_file(path: Path, fields: Collection[str]) -> EnvFile:
-    """Read the settings among `fields` from the file, and log once which. Raises EnvFileError."""
+def read_env_file(path: Path, fields: Collection[str], others: Collection[str] = ()) -> EnvFile:
+    """Read the settings among `fields` from the file, and log once which. `others` are settings
+    too, which something else reads. Raises EnvFileError."""
     try:
         variables = _variables(path)
     except (OSError, UnicodeDecodeError, ValueError) as error:
@@ -113,17 +132,21 @@ def read_env_file(path: Path, fields: Collection[str]) -> EnvFile:
     values: dict[str, str] = {}
     refused: dict[str, str] = {}
     unknown: list[str] = []
+    has_others = False
     for name, value in variables.items():
         field = name.removeprefix(PREFIX).lower()
-        if field not in fields:
-            unknown.append(name)
-        elif why := REFUSED.get(field) or _refusal(field, value):
+        if why := REFUSED.get(field) or _refusal(field, value):
             refused[name] = why
-        else:
+        elif field in fields:
             values[field] = value
+        elif field in others:
+            has_others = True
+        else:
+            unknown.append(name)
     shown = [name for name in unknown if name != ENV_FILE and _SHOWN.fullmatch(name)]
     env_file = EnvFile(path, values, refused, shown)
-    _warn_once(env_file.summary)
+    if values or refused or shown or not has_others:
+        _warn_once(env_file.summary)
     return env_file
 
 
@@ -139,8 +162,8 @@ def warn_of_unread_file(fields: Collection[str]) -> None:
         return
     if names:
         _warn_once(
-            f"{path.absolute()} is not read; it sets {', '.join(names)}. To use it, pass "
-            f"--env-file {DEFAULT_NAME}, or set {ENV_FILE} to its absolute path"
+            f"{path.absolute()} is not read; it sets {', '.join(names)}. To use it, set "
+            f"{ENV_FILE} to its absolute path"
         )
 
 
@@ -164,11 +187,11 @@ def _variables(path: Path) -> dict[str, str]:
         raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
         raise ValueError(f"it is larger than {MAX_BYTES >> 20} MiB")
-    found = dotenv_values(stream=StringIO(raw.decode("utf-8-sig")), interpolate=False)
-    named = {name.upper(): value for name, value in found.items()}
+    variables = dotenv_values(stream=StringIO(raw.decode("utf-8-sig")), interpolate=False)
+    upper = {name.upper(): value for name, value in variables.items()}
     return {
         name: value
-        for name, value in named.items()
+        for name, value in upper.items()
         if name.startswith(PREFIX) and value is not None
     }
 

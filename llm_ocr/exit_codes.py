@@ -1,6 +1,6 @@
 """The exit codes of llm-ocr, what each of them means and what to do about it.
 
-The table of docs/cli.md has the same texts; a test compares them.
+The table of docs/cli.md has the same texts, with options for settings; a test compares them.
 """
 
 from collections.abc import Mapping
@@ -33,8 +33,9 @@ class ExitMeaning:
 EXITS: Mapping[int, ExitMeaning] = {
     ExitCode.OK: ExitMeaning("all counts balance; failed pages, if any, are reported", ""),
     ExitCode.FAILED_PAGES: ExitMeaning(
-        "more pages or records failed than `--max-failed-ratio` allows, and the outputs are "
-        "complete; for `eval`: some tests could not be used and are listed",
+        "more pages or records failed than `max_failed_ratio` allows, and the outputs are "
+        "complete; for `convert`: a document, a part of one, or a record failed; for `eval`: some "
+        "tests could not be used and are listed",
         "look at the pages with `llm-ocr status`",
     ),
     ExitCode.USAGE: ExitMeaning(
@@ -52,15 +53,15 @@ EXITS: Mapping[int, ExitMeaning] = {
         "fix what the log names, then run the same command again to resume",
     ),
     ExitCode.BUDGET: ExitMeaning(
-        "budget (`--max-cost`) exhausted; everything read so far is staged",
-        "run the same command with a larger `--max-cost`, or without one",
+        "budget (`max_cost`) exhausted; everything read so far is staged",
+        "run the same command with a larger `max_cost`, or without one",
     ),
     ExitCode.INTERRUPTED: ExitMeaning(
         "interrupted by Ctrl-C", "run the same command again to resume"
     ),
     ExitCode.KILLED: ExitMeaning(
         "killed, usually because it ran out of memory",
-        "give it more memory, or lower `--concurrency` and `--render-workers`",
+        "give it more memory, or lower `concurrency` and `render_workers`",
     ),
     ExitCode.TERMINATED: ExitMeaning(
         "stopped by SIGTERM, for example by a platform that reclaims the machine",

@@ -1,13 +1,74 @@
-"""Parts of messages for people: numbers with their nouns, and how to install a missing extra."""
+"""Errors with codes, and parts of messages: numbers with nouns, how to install a missing extra.
+
+A message below the command line says what is wrong, in words that suit a terminal, a notebook and a
+web service. It names a setting or a parameter by its Python name in backticks, as `max_pixels`, and
+no option of a command. What a user can do about it depends on the interface: the command line looks
+up the code in `llm_ocr.cli.advice`, where it also turns these names into options.
+"""
+
+from enum import StrEnum
 
 
-class MissingExtraError(Exception):
-    """A package that an optional part of llm_ocr needs isn't installed; the message says how to
-    install it. It is a usage error: retrying doesn't help."""
+class ProblemCode(StrEnum):
+    """What stopped a run or a command, as a category. (That of a page is `records.ErrorCode`.)"""
+
+    # Outputs and runs
+    OUT_IN_USE = "out_in_use"
+    OUT_DENIED = "out_denied"
+    OUT_UNUSABLE = "out_unusable"
+    OTHER_RUN = "other_run"
+    OTHER_DOCUMENTS = "other_documents"
+    UPDATE_OF_SAMPLE = "update_of_sample"
+    OTHER_TABLES = "other_tables"
+    NO_RUN = "no_run"
+    NO_FINISHED_RUN = "no_finished_run"
+    NO_VIEWER = "no_viewer"
+    NO_UPLOAD_TIMES = "no_upload_times"
+    NOT_A_RUN = "not_a_run"
+    NO_PAGE_IMAGES = "no_page_images"
+    REPORT_UNWRITABLE = "report_unwritable"
+    BUDGET_EXHAUSTED = "budget_exhausted"
+    # Costs
+    NO_THROUGHPUT = "no_throughput"
+    # Servers and engines
+    SERVER_UNREACHABLE = "server_unreachable"
+    SERVER_BUSY = "server_busy"
+    MODEL_NOT_SERVED = "model_not_served"
+    UNEXPECTED_ANSWERS = "unexpected_answers"
+    VLLM_NOT_INSTALLED = "vllm_not_installed"
+    EMBEDDED_NOT_INSTALLED = "embedded_not_installed"
+    NO_MODEL_NEEDED = "no_model_needed"
+    MODEL_NEEDS_GPU = "model_needs_gpu"
+    MODEL_TOO_LARGE = "model_too_large"
+    MODEL_NOT_FOUND = "model_not_found"
+    PROFILE_NOT_FOUND = "profile_not_found"
+    WEIGHTS_UNAVAILABLE = "weights_unavailable"
+    VLLM_ARGUMENTS = "vllm_arguments"
+    GPU_MEMORY = "gpu_memory"
+    NO_GPU = "no_gpu"
+    REMOTE_CODE = "remote_code"
+
+
+class CodedError(Exception):
+    """An expected error: its text says what is wrong, `code` which problem it is (a ProblemCode, or
+    the ErrorCode of an input), where an interface may know what helps, and `facts` are the values
+    that such advice names."""
+
+    code: StrEnum | None = None
+
+    def __init__(self, message: str, code: StrEnum | None = None, **facts: str) -> None:
+        super().__init__(message)
+        self.code = code or self.code
+        self.facts = facts
+
+
+class MissingExtraError(CodedError):
+    """A package of an extra isn't installed; the message says how to install it. It is a usage
+    error: retrying doesn't help."""
 
 
 def pluralize(number: int, noun: str, plural: str = "") -> str:
-    """A number with its noun, as `1 page` or `1,000 pages`; `plural` if it isn't noun + s."""
+    """A number with its noun, such as `1 page` or `1,000 pages`; `plural` if it isn't noun + s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 

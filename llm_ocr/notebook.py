@@ -3,11 +3,13 @@
 Needs the extra `notebooks`.
 """
 
+import asyncio
 import base64
 import io
 import json
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -18,13 +20,15 @@ from matplotlib.figure import Figure
 from PIL import Image, ImageDraw
 from rich.console import Console
 
+from llm_ocr.batch.interruption import CancellationToken, run_until_stopped
+from llm_ocr.document.configure import render_pool
 from llm_ocr.engines.embedded.command import EMBEDDED
 from llm_ocr.evaluation.predictions import open_predictions
 from llm_ocr.evaluation.proposals import Proposal
 from llm_ocr.evaluation.reporters.text import render
 from llm_ocr.evaluation.runner import evaluate, load_references
 from llm_ocr.messages import pluralize
-from llm_ocr.pipeline.preview import preview_pages
+from llm_ocr.models.catalog import profile_named
 from llm_ocr.platforms.base import Job, JobSpec, JobState, Platform, PlatformError, wait
 from llm_ocr.platforms.costs.estimate_table import render_estimate
 from llm_ocr.platforms.costs.estimates import Estimate, MachineEstimate, price_pages
@@ -32,13 +36,60 @@ from llm_ocr.platforms.costs.page_estimate import PageEstimate
 from llm_ocr.platforms.costs.price_files import load_prices
 from llm_ocr.platforms.costs.prices import Citation, Interval
 from llm_ocr.platforms.costs.throughput import load_throughput
+from llm_ocr.records import Page, PageError
 from llm_ocr.report.sessions import SessionLog, read_sessions, total_cost
+from llm_ocr.settings import Settings
+from llm_ocr.sources.inputs import absolute_input, list_documents
 from llm_ocr.sources.names import safe_name
 from llm_ocr.storage.hub_address import run_uri
 from llm_ocr.storage.store import open_store
 from llm_ocr.tables.read import load_descriptions, load_documents, load_figures, load_pages
 from llm_ocr.tables.schema import Row
-from llm_ocr.text.markdown import inline, quoted
+from llm_ocr.text.markdown import blockquote, escape_inline, figure_address
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A document's first page as the model will see it, or why it can't be drawn."""
+
+    name: str
+    jpeg: bytes | None
+    error: str = ""
+
+
+def preview_pages(
+    inputs: Sequence[str], settings: Settings | None = None, *, count: int = 3
+) -> list[Preview]:
+    """The first pages of the first documents. Raises NoInputError or StorageError."""
+    chosen = settings or Settings()
+
+    async def work(stop: CancellationToken) -> list[Preview]:
+        return await stop.guard(
+            _render_previews([absolute_input(one) for one in inputs], chosen, count)
+        )
+
+    return run_until_stopped(work)
+
+
+async def _render_previews(inputs: Sequence[str], settings: Settings, count: int) -> list[Preview]:
+    policy = profile_named(settings.model).image
+    found: list[Preview] = []
+    async with render_pool(settings) as pool:
+        for planned in await asyncio.to_thread(list_documents, inputs):
+            async for document, error in pool.rows(planned):
+                try:
+                    if error is not None:
+                        raise error
+                    image = await pool.render(Page(document, 1), policy)
+                    found.append(Preview(document.name, image.jpeg))
+                except PageError as refused:
+                    found.append(Preview(document.name, None, refused.message))
+                finally:
+                    pool.release(document)
+                if len(found) == count:
+                    return found
+    return found
+
 
 # Pages for which costs are compared: so many that start-up times of machines hardly matter.
 MANY_PAGES = 100_000
@@ -61,9 +112,9 @@ def run_commands(*commands: str, do: bool) -> None:
             done.check_returncode()
 
 
-def show_first_pages(place: str, count: int = 3) -> None:
+def show_first_pages(source: str, count: int = 3) -> None:
     """Show the first pages of some documents. Raises NoInputError or StorageError."""
-    previews = preview_pages([place], count=count)
+    previews = preview_pages([source], count=count)
     figure, axes = plt.subplots(1, len(previews), figsize=(12, 5), squeeze=False)
     for axis, preview in zip(axes[0], previews, strict=True):
         if preview.jpeg is not None:
@@ -80,23 +131,26 @@ def show_estimate(estimate: Estimate) -> None:
 
 def show_costs(model: str = "deepseek-ocr") -> None:
     """Show the cost of 1,000 pages (of 100,000): published GPU speeds at the platforms' prices,
-    next to commercial APIs, with the source and the date of each figure.
-
-    Nothing here is measured on this machine.
+    next to commercial APIs, with the source and the date of each figure. Nothing is measured.
     """
     many = Interval(MANY_PAGES, MANY_PAGES, MANY_PAGES)
     pages = PageEstimate(1, 1, 0, many)
     estimate = price_pages(pages, load_prices(), load_throughput(), model=model)
     bars = [
-        (f"{one.platform} {one.machine}", _thousand(one.cost), one.price_source, "steelblue")
-        for one in estimate.offers
+        (
+            f"{offer.platform} {offer.machine}",
+            _thousand(offer.cost),
+            offer.price_source,
+            "steelblue",
+        )
+        for offer in estimate.offers
     ]
-    bars += [(one.title, _thousand(one.cost), one.source, "silver") for one in estimate.apis]
+    bars += [(api.title, _thousand(api.cost), api.source, "silver") for api in estimate.apis]
     bars.sort(key=lambda bar: bar[1].expected)
     figure, axes = plt.subplots(figsize=(12, 0.32 * len(bars) + 1))
     _cost_bars(axes, bars, model)
     _show(figure)
-    speeds = {f"speed on {one.gpu}": one.speed_source for one in estimate.offers}
+    speeds = {f"speed on {offer.gpu}": offer.speed_source for offer in estimate.offers}
     sources = speeds | {f"price: {name}": source for name, _, source, _ in bars}
     display(Markdown("\n".join(_sources(sources))))
 
@@ -174,8 +228,8 @@ def show_figures(out: str, count: int = 3) -> None:
     for row in list(load_figures(out))[:count]:
         display(Image.open(io.BytesIO(row["image"]["bytes"])))
         description = descriptions.get(row["figure_id"]) or "no description"
-        caption = inline(row["caption"] or "no caption", formulas=True)
-        display(Markdown(f"*{caption}*\n\n{quoted(description)}"))
+        caption = escape_inline(row["caption"] or "no caption", formulas=True)
+        display(Markdown(f"*{caption}*\n\n{blockquote(description)}"))
 
 
 def show_proposals(out: str, proposals: Sequence[Proposal]) -> None:
@@ -186,27 +240,30 @@ def show_proposals(out: str, proposals: Sequence[Proposal]) -> None:
             {(page["name"], page["page_number"]) for page in load_pages(out)}
         )
     }
-    rest = list(proposals)
     for (name, number), jpeg in pictures.items():
-        mine = [
-            one
-            for one in rest
-            if one.test["page"] == number and safe_name(PurePath(one.test["pdf"])) == name
+        of_page = [
+            proposal
+            for proposal in proposals
+            if proposal.test["page"] == number and safe_name(PurePath(proposal.test["pdf"])) == name
         ]
-        if mine and jpeg is not None:
+        if of_page and jpeg is not None:
             picture = Image.open(io.BytesIO(jpeg))
             picture.thumbnail((700, 700))
             display(picture)
-            display(Markdown("\n".join(_proposed(mine))))
+            display(Markdown("\n".join(_proposal_table(of_page))))
 
 
-def _proposed(proposals: Sequence[Proposal]) -> Iterator[str]:
+def _proposal_table(proposals: Sequence[Proposal]) -> Iterator[str]:
     yield "| id | test | reason |"
     yield "| --- | --- | --- |"
-    for one in proposals:
-        asked = {key: one.test[key] for key in one.test if key not in ("pdf", "page", "id")}
-        said = "; ".join(f"{key}: {value}" for key, value in asked.items())
-        cells = (str(cell).replace("|", "\\|") for cell in (one.test["id"], said, one.reason))
+    for proposal in proposals:
+        fields = {
+            key: value for key, value in proposal.test.items() if key not in ("pdf", "page", "id")
+        }
+        test = "; ".join(f"{key}: {value}" for key, value in fields.items())
+        cells = (
+            str(cell).replace("|", "\\|") for cell in (proposal.test["id"], test, proposal.reason)
+        )
         yield f"| {' | '.join(cells)} |"
 
 
@@ -229,9 +286,9 @@ def show_against_estimate(out: str, offer: MachineEstimate) -> None:
     embedded engine read on CPUs are not compared with the estimate, which is for GPUs.
     """
     sessions = read_sessions(open_store(run_uri(out)))
-    reading = [one for one in sessions if "extract" in one.stages]
+    reading = [session for session in sessions if "extract" in session.stages]
     pages = read_summary(out)["pages"]
-    if any(_on_cpu(one) for one in reading):
+    if any(_on_cpu(session) for session in reading):
         figure, axes = plt.subplots(figsize=(6, 3.5))
         _speeds(axes, reading, None)
         _show(figure)
@@ -244,8 +301,8 @@ def show_against_estimate(out: str, offer: MachineEstimate) -> None:
         _speeds(left, reading, offer.pages_per_minute)
         _costs(right, total_cost(reading) or 0.0, offer.cost)
         _show(figure)
-        whole = total_cost(sessions) or 0.0
-        print(f"all stages: ${whole:.2f}, ${1000 * whole / pages:.2f} for 1,000 pages")  # noqa: T201
+        cost = total_cost(sessions) or 0.0
+        print(f"all stages: ${cost:.2f}, ${1000 * cost / pages:.2f} for 1,000 pages")  # noqa: T201
     for line in explain_counts(reading, pages):
         print(line)  # noqa: T201
 
@@ -253,12 +310,10 @@ def show_against_estimate(out: str, offer: MachineEstimate) -> None:
 def explain_counts(reading: Sequence[SessionLog], pages: int) -> list[str]:
     """Explain how the page counts of the sessions relate to the run's `pages`: sessions may be
     killed, and pages may be read twice."""
-    ended = [one for one in reading if one.seconds is not None]
-    killed, read = len(reading) - len(ended), sum(one.pages for one in ended)
-    lines = [
-        f"Sessions that ended read {' + '.join(str(one.pages) for one in ended) or 'no'} pages, "
-        f"{read} in all; the run has {pages}."
-    ]
+    ended = [session for session in reading if session.seconds is not None]
+    killed, read = len(reading) - len(ended), sum(session.pages for session in ended)
+    addends = " + ".join(str(session.pages) for session in ended) or "no"
+    lines = [f"Sessions that ended read {addends} pages, {read} in all; the run has {pages}."]
     if read > pages:
         lines.append(
             f"That is {read - pages} more than there are: tasks that are done read what others "
@@ -266,9 +321,9 @@ def explain_counts(reading: Sequence[SessionLog], pages: int) -> list[str]:
             "is kept."
         )
     if killed:
-        some = "1 session was" if killed == 1 else f"{killed} sessions were"
+        subject = "1 session was" if killed == 1 else f"{killed} sessions were"
         lines.append(
-            f"{some} killed and left no count. Pages that were staged by then are in the run "
+            f"{subject} killed and left no count. Pages that were staged by then are in the run "
             "and in nobody's count; the others were read again, and count for the session that did."
         )
     if read < pages:
@@ -280,17 +335,19 @@ def explain_counts(reading: Sequence[SessionLog], pages: int) -> list[str]:
 def show_bottlenecks(out: str) -> None:
     """Show what limited the speed of the sessions that read pages, as shares of their time."""
     sessions = read_sessions(open_store(run_uri(out)))
-    measured = [one for one in sessions if one.bottlenecks and one.pages and one.seconds]
+    measured = [
+        session for session in sessions if session.bottlenecks and session.pages and session.seconds
+    ]
     if not measured:
         print("Unknown: no session that read pages has ended, or all were too short.")  # noqa: T201
         return
-    seconds = sum(one.seconds or 0 for one in measured)
+    seconds = sum(session.seconds or 0 for session in measured)
     shares: dict[str, float] = {}
-    for one in measured:
-        for name, share in one.bottlenecks.items():
-            shares[name] = shares.get(name, 0.0) + share * (one.seconds or 0) / seconds
-    most = sorted(shares.items(), key=lambda share: -share[1])
-    rows = [f"| {name} | {share:.0%} |" for name, share in most]
+    for session in measured:
+        for name, share in session.bottlenecks.items():
+            shares[name] = shares.get(name, 0.0) + share * (session.seconds or 0) / seconds
+    by_share = sorted(shares.items(), key=lambda share: -share[1])
+    rows = [f"| {name} | {share:.0%} |" for name, share in by_share]
     display(Markdown("\n".join(["| bottleneck | share of the time |", "| --- | --- |", *rows])))
 
 
@@ -299,10 +356,12 @@ def _on_cpu(session: SessionLog) -> bool:
 
 
 def _speeds(axes: Axes, reading: Sequence[SessionLog], planned: Interval | None) -> None:
-    names = [f"session {number}, task {one.worker}" for number, one in enumerate(reading)]
-    bars = axes.barh(names, [60 * one.pages / one.seconds if one.seconds else 0 for one in reading])
+    names = [f"session {number}, task {session.worker}" for number, session in enumerate(reading)]
+    speeds = [60 * session.pages / session.seconds if session.seconds else 0 for session in reading]
+    bars = axes.barh(names, speeds)
     labels = [
-        pluralize(one.pages, "page") if one.seconds else "killed: no count" for one in reading
+        pluralize(session.pages, "page") if session.seconds else "killed: no count"
+        for session in reading
     ]
     axes.bar_label(bars, labels, padding=3, fontsize=8)
     axes.margins(x=0.3)
@@ -349,6 +408,6 @@ def with_figures(markdown: str, figures: Iterable[Row]) -> str:
     """A document's Markdown with figures as data URIs."""
     for figure in figures:
         data = base64.b64encode(figure["image"]["bytes"]).decode()
-        name = f"](figures/{figure['name']})"
+        name = f"]({figure_address(figure['name'])})"
         markdown = markdown.replace(name, f"](data:image/jpeg;base64,{data})")
     return markdown

@@ -11,18 +11,18 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
-# The statuses of responses that may pass. vLLM answers 500 to some requests that can never succeed,
-# too; a few attempts tell them from a server that is in trouble.
+# The statuses of temporary failures. vLLM also returns 500 for some requests that can never
+# succeed; a few attempts distinguish these from a server in trouble.
 RETRYABLE_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
-# A longer Retry-After is not obeyed: it means a quota, or a clock that is wrong, and a run that
-# asks once a minute costs nobody anything.
-LONGEST_WAIT = 60.0
+# The longest Retry-After that is followed: a longer one means a quota or a wrong clock, and one
+# request per minute is no load.
+MAX_RETRY_AFTER = 60.0
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """Waits that grow exponentially from `first_delay` s to `max_delay` s."""
+    """Delays that grow exponentially from `first_delay` to `max_delay` seconds."""
 
     first_delay: float = 0.5
     max_delay: float = 8.0
@@ -30,22 +30,22 @@ class Backoff:
     def delay(self, attempt: int, retry_after: float | None = None) -> float:
         """Seconds to wait after the failed `attempt` (from 1).
 
-        The wait is drawn between half of the exponential step and the whole, so that requests
-        which failed together don't come back together. A server's own Retry-After is obeyed, up to
-        `LONGEST_WAIT`, with a little more for the same reason.
+        The delay is random between half of the exponential step and the whole step, so that
+        requests that failed together are not repeated together. A server's Retry-After is followed
+        up to `MAX_RETRY_AFTER`, with a random addition for the same reason.
         """
         if retry_after:
-            return min(retry_after, LONGEST_WAIT) + random.uniform(0.0, self.first_delay)
+            return min(retry_after, MAX_RETRY_AFTER) + random.uniform(0.0, self.first_delay)
         step = min(self.max_delay, self.first_delay * 2.0 ** min(attempt - 1, 64))
         return random.uniform(step / 2, step)
 
 
 @dataclass(frozen=True)
 class RetryPolicy(Backoff):
-    """At most `attempts` requests for an item of a model server.
+    """At most `attempts` requests for an item to a model server.
 
-    A server that says that it is busy (429, 503) is asked again for `busy_seconds`, however many
-    attempts that takes; 0 counts these as all others.
+    Responses of a busy server (429, 503) are retried for `busy_seconds` in any number of attempts;
+    0 counts these attempts like others.
     """
 
     max_delay: float = 20.0
@@ -64,8 +64,8 @@ def retry_call(
 ) -> Result:
     """The result of `call`, retried after retryable errors; raises the last error.
 
-    It is retried up to `attempts` times in all, and until `seconds` have passed. Where
-    `retry_after` returns seconds, these are waited, and then the time begins again.
+    There are at most `attempts` calls, and none after `seconds`. If `retry_after` returns seconds
+    for an error, the call is repeated after them, and the time for `seconds` starts again.
     """
     began, attempt = time.monotonic(), 0
     waits = backoff or Backoff()
@@ -86,10 +86,10 @@ def retry_call(
 
 
 def parse_retry_after(retry_after: str | None, date: str | None = None) -> float | None:
-    """Seconds (0 and more) that a Retry-After header asks for, as a number or as a date; None
-    without the header, or for one that makes no sense.
+    """The seconds (at least 0) in a Retry-After header, which is a number or a date; None without
+    the header or for an invalid one.
 
-    `date` is the response's Date header: the server's clock need not be this one's.
+    `date` is the response's Date header, because the server's clock may differ from this one's.
     """
     if retry_after is None:
         return None

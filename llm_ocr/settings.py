@@ -8,18 +8,20 @@ env file is read only if the user names it: with `--env-file` (`_env_file` in Py
 The groups (`RenderSettings`, `EngineSettings`, ...) are base classes of `Settings`, so that names
 are flat everywhere: in Python, in the environment, as options and in a run's plan. The command line
 (`llm_ocr.cli.options`) and its reference (`docs/cli.md`) are generated from them. A description may
-link to a page of docs/ and ends with `(default: ...)` where the default value doesn't say it.
+link to a page of docs/, names other settings in backticks, and ends with `(default: ...)` where the
+default value doesn't say it.
 """
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import (
     BaseModel,
+    ConfigDict,
     Field,
     SecretStr,
     ValidationInfo,
@@ -47,6 +49,7 @@ from llm_ocr.records import TextLayerUse
 
 if TYPE_CHECKING:
     from llm_ocr.sources.inputs import PageSelection
+    from llm_ocr.sources.web import UrlPolicy
 
 DEFAULT_MODEL = "deepseek-ocr"
 _SCHEMA_FILE = re.compile(r"(.+\.(?:json|py))(:[\w.]+)?")
@@ -78,10 +81,51 @@ class Trait(Enum):
     REPEATABLE = "a comma-separated list, whose option may be repeated"
 
 
+def _checked_profile(name: str | None) -> str | None:
+    """The name; raises where no profile has it."""
+    from llm_ocr.models.catalog import profile_named
+
+    if name is not None:
+        profile_named(name)
+    return name
+
+
+def _expanded_home(path: Path | None) -> Path | None:
+    """A shell doesn't expand `--weights=~/model` or `LLM_OCR_WEIGHTS='~/model'`."""
+    return None if path is None else Path(os.path.expanduser(path))
+
+
 class SettingsGroup(BaseModel):
     """Settings that belong together; `title` is that of their section in help and docs."""
 
     title: ClassVar[str]
+
+
+class EnvFileSettings(BaseSettings):
+    """Settings whose values come from arguments, the environment, and the env file that the user
+    names, in this order."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The usual sources, with env files read by `llm_ocr.env_file`. Raises EnvFileError."""
+        assert isinstance(dotenv_settings, DotEnvSettingsSource)
+        given = dotenv_settings.env_file
+        assert given is None or isinstance(given, str | Path)
+        from_file = InitSettingsSource(
+            settings_cls, dict(from_env_file(given, settings_cls.model_fields))
+        )
+        return init_settings, env_settings, from_file
 
 
 class ModelSettings(SettingsGroup):
@@ -102,6 +146,23 @@ class ModelSettings(SettingsGroup):
         Field(description="Commit of the weights on the Hub (default: the profile's)."),
         Trait.IDENTITY,
     ] = None
+
+
+class UrlSettings(SettingsGroup):
+    """Which URLs documents are downloaded from."""
+
+    title = "URLs"
+
+    allow_http_urls: Annotated[
+        bool, Field(description="Download from http:// URLs too, which are not encrypted.")
+    ] = False
+    allow_private_urls: Annotated[
+        bool,
+        Field(
+            description="Download from hosts that are [not on the public internet]"
+            "(convert.md#urls) too, such as those of your network."
+        ),
+    ] = False
 
 
 class PageSettings(SettingsGroup):
@@ -128,7 +189,7 @@ class PageSettings(SettingsGroup):
         Field(ge=1, description="Read N documents or rows, chosen at random (default: all)."),
         Trait.IDENTITY,
     ] = None
-    seed: Annotated[int, Field(description="Random seed for --sample."), Trait.IDENTITY] = 0
+    seed: Annotated[int, Field(description="Random seed for `sample`."), Trait.IDENTITY] = 0
     text_layer: Annotated[
         TextLayerUse,
         Field(
@@ -137,10 +198,10 @@ class PageSettings(SettingsGroup):
         ),
         Trait.IDENTITY,
     ] = TextLayerUse.AUTO
-    # Of 253 pages read from their pixels, beside their own text layers, 5 are accused: of 3 nothing
-    # was read, of the others half (a cover, handwriting). Of answers beside the layers of other
-    # documents 0.1% to 0.8% pass, beside other pages' of their own 4% to 9%. At half of this 20% to
-    # 66% pass; at 0.8 next to none, and 9 are accused.
+    # Of 253 pages read from their pixels and compared with their text layers, 5 are below: 3 with
+    # no text read, 2 with half of it (a cover, handwriting). Compared with the layers of other
+    # documents 0.1% to 0.8% of answers pass, with other pages of the same document 4% to 9%. At
+    # half of this value 20% to 66% pass; at 0.8 almost none, and 9 of the 253 are below.
     min_agreement: Annotated[
         float,
         Field(
@@ -187,14 +248,14 @@ class RenderSettings(SettingsGroup):
 
 
 class DescribeSettings(SettingsGroup):
-    """What is asked about figures."""
+    """Tasks for figures."""
 
     title = "Figures"
 
     describe: Annotated[bool, Field(description="Describe the figures.")] = True
     describe_model: Annotated[
         str | None,
-        Field(description="Model profile for the figures (default: --model)."),
+        Field(description="Model profile for the figures (default: `model`)."),
         Trait.IDENTITY,
     ] = None
     describe_task: Annotated[
@@ -216,7 +277,7 @@ class DescribeSettings(SettingsGroup):
     task_schema: Annotated[
         str | None,
         Field(
-            description="Schema of the answers to --task-prompt: a JSON Schema file, a Python file "
+            description="Schema of the answers to `task_prompt`: a JSON Schema file, a Python file "
             "or module:Class (default: none)."
         ),
     ] = None
@@ -253,7 +314,7 @@ class ParseSettings(SettingsGroup):
         Trait.NO_OPTION,
     ] = None
     parse_model: Annotated[
-        str | None, Field(description="Model profile for the records (default: --model).")
+        str | None, Field(description="Model profile for the records (default: `model`).")
     ] = None
     record_per: Annotated[
         RecordScope, Field(description="Make one record per document or per page.")
@@ -292,7 +353,7 @@ class ServerSettings(SettingsGroup):
     ] = None
     api_key: Annotated[
         SecretStr | None,
-        Field(description="API key for --base-url; prefer LLM_OCR_API_KEY (default: none)."),
+        Field(description="API key for `base_url`; prefer LLM_OCR_API_KEY (default: none)."),
     ] = None
     served_model: Annotated[
         str | None,
@@ -309,7 +370,7 @@ class EngineSettings(SettingsGroup):
     engine: Annotated[
         EngineChoice,
         Field(
-            description="Engine to start without --base-url: vllm, embedded (runs on the CPU), or "
+            description="Engine to start without `base_url`: vllm, embedded (runs on the CPU), or "
             "auto: vLLM if it is installed and a GPU is present, else embedded."
         ),
         Trait.IDENTITY,
@@ -348,7 +409,7 @@ class EngineSettings(SettingsGroup):
 
 
 class RequestSettings(SettingsGroup):
-    """How a server is asked."""
+    """Requests to model servers."""
 
     title = "Requests"
 
@@ -400,13 +461,63 @@ class FallbackSettings(SettingsGroup):
         ),
     ] = None
     fallback_model: Annotated[
-        str | None, Field(description="Model profile of --fallback-base-url (default: --model).")
+        str | None, Field(description="Model profile of `fallback_base_url` (default: `model`).")
     ] = None
     fallback_api_key: Annotated[
         SecretStr | None,
-        Field(description="API key for --fallback-base-url (default: none)."),
+        Field(description="API key for `fallback_base_url` (default: none)."),
         Trait.NO_OPTION,
     ] = None
+
+
+class EngineOptions(
+    FallbackSettings, RequestSettings, EngineSettings, ServerSettings, ModelSettings
+):
+    """What engines are started and asked with. A service makes its own, as in
+    `EngineOptions(base_url=...)`: only `Settings` read the environment and an env file.
+
+    `model` is the profile that `revision` and `served_model` are about.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split_credentials(cls, values: object) -> object:
+        """Move a user name and password within an address into the key's setting; see
+        `split_credentials`."""
+        if not isinstance(values, dict):
+            return values
+        changes: dict[str, object] = {}
+        for url, key in (("base_url", "api_key"), ("fallback_base_url", "fallback_api_key")):
+            if not isinstance(given := values.get(url), str):
+                continue
+            try:
+                address, credentials = split_credentials(given)
+            except ValueError as error:
+                raise ValueError(f"{url}: {error}") from error
+            if credentials is None:
+                continue
+            set_before = values.get(key)
+            if isinstance(set_before, SecretStr):
+                set_before = set_before.get_secret_value()
+            if set_before and not str(set_before).startswith(BASIC):
+                raise ValueError(
+                    f"{url}: it contains a user name or password, and {key} is set too, but only "
+                    "one of them can be sent: remove the other"
+                )
+            changes |= {url: address, key: credentials}
+        return {**values, **changes}
+
+    @field_validator("model", "fallback_model")
+    @classmethod
+    def _check_engine_profile(cls, value: str | None) -> str | None:
+        return _checked_profile(value)
+
+    @field_validator("weights")
+    @classmethod
+    def _expand_weights(cls, value: Path | None) -> Path | None:
+        return _expanded_home(value)
 
 
 class MetricsSettings(SettingsGroup):
@@ -502,7 +613,7 @@ class RunSettings(SettingsGroup):
 
 
 class OutputSettings(SettingsGroup):
-    """What a run writes beside its tables."""
+    """What a run writes in addition to its tables."""
 
     title = "Output"
 
@@ -533,7 +644,7 @@ class OutputSettings(SettingsGroup):
     ] = None
     log_dir: Annotated[
         Path | None,
-        Field(description="Folder of the engine's log (default: `logs` in --out)."),
+        Field(description="Folder of the engine's log (default: `logs` in the run)."),
         Trait.NO_OPTION,
     ] = None
 
@@ -556,7 +667,7 @@ class CostSettings(SettingsGroup):
         Field(
             gt=0,
             description="[Budget](costs.md#a-budget-for-a-run) in US dollars, for all workers "
-            "together: the run stops when it is spent. Requires --price-per-hour "
+            "together: the run stops when it is spent. Requires `price_per_hour` "
             "(default: none).",
         ),
     ] = None
@@ -586,6 +697,7 @@ class EstimateSettings(SettingsGroup):
 # In the order of the help pages and of docs/cli.md.
 GROUPS: tuple[type[SettingsGroup], ...] = (
     ModelSettings,
+    UrlSettings,
     PageSettings,
     RenderSettings,
     DescribeSettings,
@@ -609,76 +721,25 @@ class Settings(
     OutputSettings,
     RunSettings,
     MetricsSettings,
-    FallbackSettings,
-    RequestSettings,
-    EngineSettings,
-    ServerSettings,
+    EngineOptions,
     ParseSettings,
     DescribeSettings,
     RenderSettings,
     PageSettings,
+    UrlSettings,
     ModelSettings,
-    BaseSettings,
+    EnvFileSettings,
 ):
     """All settings of a run. Those with `Trait.IDENTITY` are part of its identity: a run is resumed
     only with the same values of them."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True
-    )
+    # `EngineOptions` has another one.
+    model_config = EnvFileSettings.model_config
 
+    @field_validator("describe_model", "parse_model")
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The usual sources, but for our own reader of env files. Raises EnvFileError."""
-        assert isinstance(dotenv_settings, DotEnvSettingsSource)
-        given = dotenv_settings.env_file
-        assert given is None or isinstance(given, str | Path)
-        from_file = InitSettingsSource(settings_cls, dict(from_env_file(given)))
-        return init_settings, env_settings, from_file
-
-    @model_validator(mode="before")
-    @classmethod
-    def _split_credentials(cls, values: object) -> object:
-        """Move a user name and password within an address into the key's setting; see
-        `split_credentials`."""
-        if not isinstance(values, dict):
-            return values
-        changes: dict[str, object] = {}
-        for url, key in (("base_url", "api_key"), ("fallback_base_url", "fallback_api_key")):
-            if not isinstance(given := values.get(url), str):
-                continue
-            try:
-                address, credentials = split_credentials(given)
-            except ValueError as error:
-                raise ValueError(f"{url}: {error}") from error
-            if credentials is None:
-                continue
-            set_before = values.get(key)
-            if isinstance(set_before, SecretStr):
-                set_before = set_before.get_secret_value()
-            if set_before and not str(set_before).startswith(BASIC):
-                raise ValueError(
-                    f"{url}: it contains a user name or password, and {key} is set too, but only "
-                    "one of them can be sent: remove the other"
-                )
-            changes |= {url: address, key: credentials}
-        return {**values, **changes}
-
-    @field_validator("model", "describe_model", "parse_model", "fallback_model")
-    @classmethod
-    def _check_profile(cls, value: str | None) -> str | None:
-        from llm_ocr.models.catalog import profile_named
-
-        if value is not None:
-            profile_named(value)
-        return value
+    def _check_step_profile(cls, value: str | None) -> str | None:
+        return _checked_profile(value)
 
     @field_validator("describe_task", "classes", "redo", mode="before")
     @classmethod
@@ -699,11 +760,10 @@ class Settings(
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"{value[1:]} can't be read as a prompt: {error}") from error
 
-    @field_validator("weights", "log_dir", "prices", "throughput")
+    @field_validator("log_dir", "prices", "throughput")
     @classmethod
-    def _expand_home(cls, value: Path | None) -> Path | None:
-        """A shell doesn't expand `--weights=~/model` or `LLM_OCR_WEIGHTS='~/model'`."""
-        return None if value is None else Path(os.path.expanduser(value))
+    def _expand_paths(cls, value: Path | None) -> Path | None:
+        return _expanded_home(value)
 
     @field_validator("task_schema")
     @classmethod
@@ -737,7 +797,7 @@ class Settings(
     def _require_price(cls, value: float | None, info: ValidationInfo) -> float | None:
         if value is not None and info.data.get("price_per_hour") is None:
             raise ValueError(
-                "it requires --price-per-hour, the hourly price of this machine, to know what has "
+                "it requires `price_per_hour`, the hourly price of this machine, to know what has "
                 "been spent"
             )
         return value
@@ -748,22 +808,42 @@ class Settings(
 
         return None if self.pages is None else parse_pages(self.pages)
 
+    @property
+    def url_policy(self) -> "UrlPolicy":
+        from llm_ocr.sources.web import UrlPolicy
 
-def from_env_file(given: str | Path | None = None) -> Mapping[str, str]:
-    """Settings from the env file `given`, or else from that of `LLM_OCR_ENV_FILE`.
+        return UrlPolicy(self.allow_http_urls, self.allow_private_urls)
+
+
+def from_env_file(
+    given: str | Path | None = None, fields: Collection[str] | None = None
+) -> Mapping[str, str]:
+    """Settings from the env file `given`, or else from the one in `LLM_OCR_ENV_FILE`: those among
+    `fields`, which are by default those of a run.
 
     Logs once what was read. Raises EnvFileError for a file that can't be read.
     """
-    path = find_env_file(given)
+    path, known = find_env_file(given), _known_fields()
     if path is None:
-        warn_of_unread_file(Settings.model_fields)
+        warn_of_unread_file(known)
         return {}
-    return read_env_file(path, Settings.model_fields).values
+    return read_env_file(path, fields or Settings.model_fields, known).values
+
+
+def _known_fields() -> Collection[str]:
+    """The names of the settings of all groups, those of the service included where it is there."""
+    groups, names = [SettingsGroup], set[str]()
+    while groups:
+        group = groups.pop()
+        names |= group.model_fields.keys()
+        groups += group.__subclasses__()
+    return names
 
 
 def gather_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that are set anywhere, not validated yet: `given` before the environment before
-    the env file. `Settings(**gather_settings(given))` is `Settings(**given)`. Raises EnvFileError.
+    """All settings that are set, not validated yet: from `given`, else from the environment, else
+    from the env file. `Settings(**gather_settings(given))` equals `Settings(**given)`. Raises
+    EnvFileError.
     """
     environment = {name.lower(): value for name, value in os.environ.items()}
     names = {name: variable_name(name).lower() for name in Settings.model_fields}

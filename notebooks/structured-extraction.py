@@ -88,7 +88,7 @@ for name, invoice in (("overcharged", overcharged), ("overdue", overdue)):
 # ## Parse
 
 # %%
-from llm_ocr.pipeline.parse_run import parse
+from llm_ocr.batch.parse_run import parse
 
 summary = parse(folder, out, "invoice", Settings())
 for what, said in summary.records.summary_rows():

@@ -33,7 +33,7 @@ settings.register_profile("patient", deadline=None, derandomize=True)
 settings.load_profile("patient")
 
 # Rooms whose tests take longest. They begin first: no worker shall be alone with one at the end.
-LONGEST = ("goldens", "pipeline", "cli", "platforms", "engines", "benchmarks")
+LONGEST = ("platforms", "goldens", "batch", "cli", "engines", "benchmarks")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,11 +47,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # A shell that runs this in the background has Ctrl-C ignored, and all that is started here would
 # ignore it too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-# The chat server of the tests reads no page: it would fail the check, and its words are not those
-# of the PDFs. Tests of either set these anew.
-os.environ["LLM_OCR_SKIP_MODEL_CHECK"] = "true"
-os.environ["LLM_OCR_MIN_AGREEMENT"] = "0"
 
 # Read when huggingface_hub is imported: the Hub of the tests has no Xet for repositories.
 os.environ["HF_HUB_DISABLE_XET"] = "1"

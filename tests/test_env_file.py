@@ -38,11 +38,11 @@ def scans(tmp_path: Path) -> Path:
     return folder
 
 
-def said(done: "subprocess.CompletedProcess[str]") -> str:
+def output_of(done: "subprocess.CompletedProcess[str]") -> str:
     return " ".join((done.stdout + done.stderr).split())
 
 
-def test_a_file_beside_the_scans_starts_no_program(scans: Path, tmp_path: Path) -> None:
+def test_env_file_next_to_the_scans_starts_no_program(scans: Path, tmp_path: Path) -> None:
     (scans / ".env").write_text("LLM_OCR_VLLM=./x.sh\nLLM_OCR_ENGINE=vllm\n")
     for named in ((), ("--env-file", ".env")):
         done = llm_ocr(scans, "run", ".", "--out", tmp_path / f"out{len(named)}", *named)
@@ -51,7 +51,7 @@ def test_a_file_beside_the_scans_starts_no_program(scans: Path, tmp_path: Path) 
     assert "LLM_OCR_VLLM (it would be executed)" in done.stderr
 
 
-def test_a_file_beside_the_scans_redirects_no_page(scans: Path, tmp_path: Path) -> None:
+def test_env_file_next_to_the_scans_redirects_no_page(scans: Path, tmp_path: Path) -> None:
     with serving_beside() as foreign, serving_beside() as mine:
         lines = [f"LLM_OCR_BASE_URL={foreign.base_url}", f"LLM_OCR_API_KEY={SECRET}"]
         (scans / ".env").write_text("\n".join(lines))
@@ -75,7 +75,9 @@ def test_a_file_beside_the_scans_redirects_no_page(scans: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("command", ["llm-ocr", "llm-ocr-job"])
-def test_no_python_beside_the_scans_is_run(scans: Path, tmp_path: Path, command: str) -> None:
+def test_python_files_next_to_the_scans_are_not_run(
+    scans: Path, tmp_path: Path, command: str
+) -> None:
     """Not in place of a module that the engine, its supervisor or a page's worker imports."""
     for name in ("signal", "queue", "aiohttp", "PIL", "llm_ocr"):
         (scans / f"{name}.py").write_text(f"open({str(tmp_path / 'was_run')!r}, 'w')\n")
@@ -86,7 +88,7 @@ def test_no_python_beside_the_scans_is_run(scans: Path, tmp_path: Path, command:
     assert done.returncode == 0, done.stderr
 
 
-def test_what_was_read_is_said_once_and_without_values(scans: Path, tmp_path: Path) -> None:
+def test_env_file_is_reported_once_without_values(scans: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine.env"
     mine.write_text("LLM_OCR_VIEWER_PAGES=0\nLLM_OCR_CONCURENCY=4\nAWS_SECRET_ACCESS_KEY=abc\n")
     with serving_beside() as server:
@@ -101,7 +103,7 @@ def test_what_was_read_is_said_once_and_without_values(scans: Path, tmp_path: Pa
     assert not (tmp_path / "out" / "index.html").exists()
 
 
-def test_options_go_before_the_environment_and_that_before_the_file(
+def test_options_override_the_environment_and_that_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / ".env"
@@ -155,10 +157,10 @@ def test_no_file_sets_commands_and_addresses(
         (("--env-file", "page.png"), {}, "page.png can't be read as an env file"),
     ],
 )
-def test_a_file_that_can_not_be_read_is_told(
+def test_unreadable_env_file_is_reported(
     scans: Path, tmp_path: Path, arguments: Sequence[str], environment: dict[str, str], message: str
 ) -> None:
     done = llm_ocr(scans, "run", ".", "--out", tmp_path / "out", *arguments, **environment)
     assert done.returncode == 2
-    assert message in said(done)
+    assert message in output_of(done)
     assert not (tmp_path / "out").exists()

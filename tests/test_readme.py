@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 RECORDS = (ROOT / "README.md").read_text("utf-8").partition("## Records")[2].partition("\n## ")[0]
 
 
-def test_a_schema_of_ones_own_fills_in_an_invoice(tmp_path: Path) -> None:
+def test_custom_schema_reads_an_invoice(tmp_path: Path) -> None:
     [code] = re.findall(r"```python\n(.*?)```", RECORDS, re.DOTALL)
     [command] = re.findall(r"```shell\n(.*?)```", RECORDS, re.DOTALL)
     (tmp_path / code.split("\n")[0].removeprefix("# ")).write_text(code, "utf-8")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_ocr.settings import Settings
+from llm_ocr.settings import EngineOptions, Settings
 
 
 @pytest.mark.parametrize("field", ["record_schema", "task_schema"])
@@ -42,3 +42,24 @@ def test_a_tilde_in_a_path_is_home(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert found.prices == tmp_path / "prices.toml"
     assert found.throughput == Path("~nobody-of-that-name/speeds.toml")
     assert found.task_prompt == "What is it?"
+
+
+def test_engine_options_are_what_is_given_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env_file = tmp_path / "settings.env"
+    env_file.write_text("LLM_OCR_CONCURRENCY=3\n")
+    monkeypatch.setenv("LLM_OCR_ENV_FILE", str(env_file))
+    monkeypatch.setenv("LLM_OCR_BASE_URL", "http://elsewhere/v1")
+    options = EngineOptions(base_url="http://user:password@here/v1", weights=Path("~/weights"))
+    assert options.base_url == "http://here/v1"
+    assert options.api_key is not None
+    assert options.concurrency is None
+    assert options.weights == Path("~/weights").expanduser()
+    settings = Settings()
+    assert isinstance(settings, EngineOptions)
+    assert (settings.base_url, settings.concurrency) == ("http://elsewhere/v1", 3)
+    with pytest.raises(ValueError, match="base_ulr"):
+        EngineOptions.model_validate({"base_ulr": "http://here/v1"})
+    with pytest.raises(ValueError, match="unknown model profile"):
+        EngineOptions(model="no-such-model")

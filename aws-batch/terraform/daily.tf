@@ -1,4 +1,4 @@
-# A run each day, of what is new: EventBridge Scheduler submits the job as somebody would by hand.
+# A daily run of new documents: EventBridge Scheduler submits the job as a user would.
 resource "aws_scheduler_schedule" "daily" {
   count = var.daily == null ? 0 : 1
 
@@ -12,7 +12,7 @@ resource "aws_scheduler_schedule" "daily" {
   }
 
   target {
-    # Any request of AWS can be a target; its parameters begin with capitals there.
+    # A target can be any AWS API request; its parameters begin with capital letters.
     arn      = "arn:aws:scheduler:::aws-sdk:batch:submitJob"
     role_arn = aws_iam_role.scheduler[0].arn
     input = templatefile("${path.module}/daily.json.tftpl", {
@@ -24,7 +24,7 @@ resource "aws_scheduler_schedule" "daily" {
       region     = var.region
     })
 
-    # A job that is submitted twice shares the work with itself; still, one is enough.
+    # Two jobs would share the work; one is enough.
     retry_policy {
       maximum_retry_attempts = 3
     }
@@ -38,7 +38,7 @@ resource "aws_iam_role" "scheduler" {
   assume_role_policy = data.aws_iam_policy_document.trust["scheduler"].json
 }
 
-# Of a job definition, whichever revision is the newest.
+# The newest revision of a job definition.
 data "aws_iam_policy_document" "scheduler" {
   count = var.daily == null ? 0 : 1
 

@@ -4,8 +4,8 @@ resource "aws_cloudwatch_log_group" "jobs" {
 }
 
 locals {
-  # What a job does that is submitted without a command of its own: see docs/aws-batch.md, "A job told
-  # by variables". `llm-ocr launch` sends another command, and other variables.
+  # The default for a job that is submitted without a command: see docs/aws-batch.md, "A job told by
+  # variables". `llm-ocr launch` sets its own command and variables.
   job_environment = {
     AWS_REGION                        = var.region
     S3_BUCKET                         = var.bucket
@@ -43,7 +43,7 @@ resource "aws_batch_job_definition" "jobs" {
     secrets = jsonencode([for name, arn in var.secrets : { name = name, valueFrom = arn }])
   })
 
-  # What matches none of these is tried again: exit codes 3, 4, 137 and 143, for instance.
+  # Failures that match none of these are retried: exit codes 3, 4, 137 and 143, for instance.
   retry_strategy {
     attempts = 3
 

@@ -1,10 +1,10 @@
-# The image and the weights need more than the 30 GB that a machine has by default. Draining makes
-# the agent send containers a SIGTERM when a spot instance is to be taken back.
+# The image and the weights need more than the default disk of 30 GB. With draining, the agent sends
+# containers a SIGTERM before a spot instance is reclaimed.
 #
-# Containers get their role from the agent, at 169.254.170.2, and need nothing of the machine's
-# metadata, which would give them the machine's own role. A hop limit of 1 keeps out what is routed
-# from a bridge. Batch runs containers in the host's network, where there is no hop: there the
-# firewall keeps out everybody but root, who the containers' user is not.
+# Containers get their role from the agent, at 169.254.170.2, and must not reach the instance's
+# metadata, which would give them the instance's role. A hop limit of 1 blocks traffic from a bridge.
+# Batch runs containers in the host's network, without such a hop: there the firewall blocks all
+# users but root, and the containers' user is not root.
 resource "aws_launch_template" "machines" {
   for_each = var.machines
 
@@ -45,7 +45,7 @@ resource "aws_launch_template" "machines" {
 resource "aws_batch_compute_environment" "machines" {
   for_each = var.machines
 
-  # A change that needs a new one makes it before the old one goes.
+  # A replacement is created before the old one is destroyed.
   name_prefix  = "${var.name}-${each.key}-"
   type         = "MANAGED"
   service_role = aws_iam_role.batch.arn
@@ -74,7 +74,7 @@ resource "aws_batch_compute_environment" "machines" {
     create_before_destroy = true
   }
 
-  # Without its permissions, Batch could not take the machines down again.
+  # Without these permissions Batch could not terminate the machines.
   depends_on = [aws_iam_role_policy_attachment.batch]
 }
 

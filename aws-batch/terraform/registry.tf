@@ -1,8 +1,8 @@
 resource "aws_ecr_repository" "images" {
   name = var.name
-  # make deploy may push a version again.
+  # `make deploy` may push the same version again.
   image_tag_mutability = "MUTABLE"
-  # The images are built from the repository: nothing is lost with them.
+  # The images can be built again from the repository.
   force_delete = true
 
   image_scanning_configuration {

@@ -19,7 +19,7 @@ data "aws_iam_policy_document" "trust" {
   }
 }
 
-# Batch starts and ends machines.
+# Batch starts and terminates machines.
 resource "aws_iam_role" "batch" {
   name               = "${var.name}-batch"
   assume_role_policy = data.aws_iam_policy_document.trust["batch"].json
@@ -55,7 +55,7 @@ resource "aws_iam_role" "agent" {
 data "aws_iam_policy_document" "agent" {
   statement {
     actions   = ["ecr:GetAuthorizationToken"]
-    resources = ["*"] # it takes no other
+    resources = ["*"] # the action supports no other
   }
 
   statement {
@@ -95,15 +95,15 @@ resource "aws_iam_role_policy" "agent" {
   policy = data.aws_iam_policy_document.agent.json
 }
 
-# The container reads documents, and has its runs to itself.
+# The container reads documents, and writes its runs.
 resource "aws_iam_role" "job" {
   name               = "${var.name}-job"
   assume_role_policy = data.aws_iam_policy_document.trust["job"].json
 }
 
 data "aws_iam_policy_document" "job" {
-  # Of the whole bucket: without it S3 answers 403 about an object that isn't there, not 404, and a
-  # run asks about many of those. It shows names, not what is in them.
+  # For the whole bucket: without it S3 returns 403 instead of 404 for missing objects, which a run
+  # often requests. It shows names of objects, not their content.
   statement {
     actions   = ["s3:ListBucket"]
     resources = ["arn:aws:s3:::${var.bucket}"]
@@ -114,8 +114,8 @@ data "aws_iam_policy_document" "job" {
     resources = concat(local.inputs, local.outputs)
   }
 
-  # Deleted are staged parts, shards that were read again, and records of sessions that are over: all
-  # below the run.
+  # A run deletes staged parts, replaced shards, and the records of ended sessions, all below its own
+  # prefix.
   statement {
     actions   = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:PutObject"]
     resources = local.outputs

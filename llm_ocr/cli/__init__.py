@@ -1,1 +1,1 @@
-"""The command line: thin, no logic of its own."""
+"""The command line: it parses options, shows progress, and leaves the work to other packages."""

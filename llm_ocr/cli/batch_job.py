@@ -8,7 +8,6 @@ from llm_ocr.cli.options import ENV_FILE, JsonLogs, Version, with_options
 from llm_ocr.cli.output import handle_errors, run_command
 
 if TYPE_CHECKING:
-    from llm_ocr.pipeline.events import Notify
     from llm_ocr.report.summary import Summary
     from llm_ocr.settings import Settings
 
@@ -32,17 +31,17 @@ def run_batch_job(
     with handle_errors():
         job = read_job()
 
-    def work(settings: "Settings", notify: "Notify") -> "Summary":
-        from llm_ocr.pipeline.parse_run import parse
+    def work(settings: "Settings", **how: Any) -> "Summary":  # noqa: ANN401
+        from llm_ocr.batch.parse_run import parse
 
         return parse(
             *(job.inputs, job.out, job.schema, settings),
             record_per=job.record_per,
             drop_unverified=job.drop_unverified,
-            notify=notify,
+            **how,
         )
 
-    run_command(job.given, json_logs, work)
+    run_command(job.settings, json_logs, job.out, work)
 
 
 def main() -> None:

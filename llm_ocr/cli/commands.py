@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from llm_ocr.cli.advice import explain_fact
 from llm_ocr.cli.batch_job import run_batch_job
+from llm_ocr.cli.classifier import classifier
+from llm_ocr.cli.convert import convert
 from llm_ocr.cli.engine import check, engine
 from llm_ocr.cli.evaluate import evaluate
 from llm_ocr.cli.help import Commands
@@ -28,17 +31,20 @@ from llm_ocr.cli.options import (
     TASK,
     JsonLogs,
     Version,
-    cluster_options,
     print_version,
     with_options,
 )
-from llm_ocr.cli.output import handle_errors, parse_list, run_command, stdout
+from llm_ocr.cli.output import handle_errors, parse_list, run_command, show_progress, stdout
 from llm_ocr.cli.parse import parse
+from llm_ocr.cli.pipelines import pipelines
 from llm_ocr.cli.plan import plan
+from llm_ocr.cli.registry import registry
+from llm_ocr.cli.review import review
+from llm_ocr.cli.serve import serve
+from llm_ocr.cli.submit import submit
 from llm_ocr.messages import pluralize
 
 if TYPE_CHECKING:
-    from llm_ocr.pipeline.events import Notify
     from llm_ocr.report.summary import Summary
     from llm_ocr.settings import Settings
 
@@ -79,6 +85,7 @@ REWORK = "Continue or rework a run"
 INSPECT = "Inspect a run"
 CLOUD = "Costs and cloud jobs"
 MODELS = "Models, engines and schemas"
+SERVICE = "The service"
 
 
 @app.callback()
@@ -117,6 +124,7 @@ def describe(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
 
 
 app.command(section=READ)(parse)
+app.command(section=READ)(convert)
 
 
 @app.command(section=REWORK)
@@ -130,37 +138,26 @@ def assemble(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
 @with_options(MODEL, SERVER, ENGINE, REQUESTS, RETRY, RUN, OUTPUT, CLUSTER, ENV_FILE)
 def retry(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     """Retry failed or low-quality pages; the better result is kept."""
-    from llm_ocr.pipeline import maintenance
+    from llm_ocr.batch import maintenance
 
-    statuses, errors = parse_list(given, "status", "failed"), parse_list(given, "error", "")
-    cluster = cluster_options(given)
+    statuses, errors = parse_list(given, "statuses", "failed"), parse_list(given, "errors", "")
 
-    def work(settings: "Settings", notify: "Notify") -> "Summary":
-        from llm_ocr.platforms.ray import select_executor
+    def work(settings: "Settings", **how: Any) -> "Summary":  # noqa: ANN401
+        return maintenance.retry(out, settings, statuses=statuses, errors=errors, **how)
 
-        with select_executor(cluster, out, settings, notify) as (chosen, executor):
-            return maintenance.retry(
-                out, chosen, statuses=statuses, errors=errors, notify=notify, executor=executor
-            )
-
-    run_command(given, json_logs, work)
+    run_command(given, json_logs, out, work)
 
 
 @app.command(section=REWORK)
 @with_options(MODEL, RUN, OUTPUT, CLUSTER, ENV_FILE)
 def reparse(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
     """Parse the stored answers again with newer parsers, without a model or a GPU."""
-    from llm_ocr.pipeline import maintenance
+    from llm_ocr.batch import maintenance
 
-    cluster = cluster_options(given)
+    def work(settings: "Settings", **how: Any) -> "Summary":  # noqa: ANN401
+        return maintenance.reparse(out, settings, **how)
 
-    def work(settings: "Settings", notify: "Notify") -> "Summary":
-        from llm_ocr.platforms.ray import select_executor
-
-        with select_executor(cluster, out, settings, notify, asks=False) as (chosen, executor):
-            return maintenance.reparse(out, chosen, notify=notify, executor=executor)
-
-    run_command(given, json_logs, work)
+    run_command(given, json_logs, out, work, asks=False)
 
 
 @app.command(section=REWORK)
@@ -172,13 +169,12 @@ def compact(
     json_logs: JsonLogs = False,
 ) -> None:
     """Merge the small Parquet files of a finished run into larger ones."""
-    from llm_ocr.pipeline.compacting import compact_run
-    from llm_ocr.pipeline.progress import watch
+    from llm_ocr.batch.compacting import compact_run
     from llm_ocr.settings import Settings
 
     console = stdout()
     with handle_errors():
-        with watch(console, json_logs) as notify:
+        with show_progress(console, json_logs) as notify:
             done = compact_run(out, Settings(**given), file_mb=file_mb, notify=notify)
         for table, files in ({} if json_logs else done.before).items():
             console.print(
@@ -193,6 +189,14 @@ app.command(section=CLOUD)(plan)
 app.command("launch", section=CLOUD)(launch)
 app.command("run-batch-job", section=CLOUD)(run_batch_job)
 app.add_typer(jobs, name="jobs", rich_help_panel=CLOUD)
+
+
+app.add_typer(serve, name="serve", rich_help_panel=SERVICE)
+app.command(section=SERVICE)(submit)
+app.add_typer(pipelines, name="pipelines", rich_help_panel=SERVICE)
+app.add_typer(registry, name="registry", rich_help_panel=SERVICE)
+app.add_typer(review, name="review", rich_help_panel=SERVICE)
+app.add_typer(classifier, name="classifier", rich_help_panel=SERVICE)
 
 
 app.command(section=MODELS)(models)
@@ -218,7 +222,7 @@ def status(
         if json_output:
             typer.echo(json.dumps(asdict(status_of_run), indent=2))
         else:
-            stdout().print(render_status(status_of_run))
+            stdout().print(render_status(status_of_run, explain_fact))
 
 
 @app.command(section=INSPECT)
@@ -249,21 +253,14 @@ def _execute(
     stages: tuple[str, ...],
     update: bool = False,
 ) -> None:
-    from llm_ocr.pipeline import worker
-    from llm_ocr.platforms.ray import select_executor
+    from llm_ocr.batch import worker
 
-    cluster = cluster_options(given)
+    def work(settings: "Settings", **how: Any) -> "Summary":  # noqa: ANN401
+        if inputs is None:
+            return worker.resume(out, settings, stages=stages, **how)
+        return worker.run(inputs, out, settings, stages=stages, update=update, **how)
 
-    def work(settings: "Settings", notify: "Notify") -> "Summary":
-        asks = stages != ("assemble",)
-        with select_executor(cluster, out, settings, notify, asks=asks) as (chosen, executor):
-            if inputs is None:
-                return worker.resume(out, chosen, stages=stages, notify=notify, executor=executor)
-            return worker.run(
-                inputs, out, chosen, stages=stages, update=update, notify=notify, executor=executor
-            )
-
-    run_command(given, json_logs, work)
+    run_command(given, json_logs, out, work, asks=stages != ("assemble",))
 
 
 def main() -> None:

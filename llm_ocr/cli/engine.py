@@ -5,22 +5,27 @@ from typing import Annotated, Any
 import typer
 
 from llm_ocr.cli.options import ENGINE, ENV_FILE, MODEL, SERVER, with_options
-from llm_ocr.cli.output import handle_errors, stdout, warn_event
+from llm_ocr.cli.output import handle_errors, show_progress, stdout, warn
 from llm_ocr.exit_codes import ExitCode
 
 
 @with_options(MODEL, SERVER, ENGINE, ENV_FILE)
 def check(given: dict[str, Any]) -> None:
     """Test a server, or an engine started for the test, on known pages."""
-    from llm_ocr.pipeline.engine_commands import check_target
-    from llm_ocr.pipeline.progress import watch
+    from llm_ocr.batch.events import Note
+    from llm_ocr.document.configure import step_target
+    from llm_ocr.engines.commands import check_target
     from llm_ocr.settings import Settings
 
     console = stdout()
     with handle_errors():
-        with watch(console, False) as notify:
-            target, findings = check_target(Settings(**given), notify)
-        console.print(target)
+        with show_progress(console) as notify:
+            settings = Settings(**given)
+            target = step_target(settings, "extract")
+            base_url, findings = check_target(
+                settings, target, settings.log_dir, lambda text: notify(Note(text))
+            )
+        console.print(base_url)
         for finding in findings:
             result = (
                 f"[red]{finding.problem}[/]"
@@ -53,7 +58,9 @@ def engine(
     """Start an engine alone, for curl or --base-url; press Ctrl-C to stop it."""
     import os
 
-    from llm_ocr.pipeline.engine_commands import describe_command, engine_command
+    from llm_ocr.document.configure import step_target
+    from llm_ocr.engines.commands import describe_command
+    from llm_ocr.engines.targets import engine_command
     from llm_ocr.settings import Settings
 
     with handle_errors():
@@ -61,7 +68,8 @@ def engine(
         if print_command:
             typer.echo(describe_command(settings, host, port))
             return
-        command = engine_command(settings, warn_event, model_name)
+        target = step_target(settings, "extract")
+        command = engine_command(settings, target, warn, model_name)
     argv = [*command.argv, "--host", host, "--port", str(port)]
     stdout().print(f"{command.name} will be available at http://{host}:{port}/v1.")
     os.execve(argv[0], argv, {**os.environ, **command.env})

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_ocr.cli.output import handle_errors, stdout, warn
+from llm_ocr.cli.output import handle_errors, show_progress, stdout, warn
 from llm_ocr.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -61,11 +61,10 @@ def evaluate(
     """Measure the quality of a run: with tests, ground truth, another run, or a sample of pages."""
     from rich.console import Console
 
+    from llm_ocr.batch.events import Note
     from llm_ocr.evaluation import runner
     from llm_ocr.evaluation.predictions import open_predictions
     from llm_ocr.evaluation.reporters import files, text
-    from llm_ocr.pipeline.events import Note
-    from llm_ocr.pipeline.progress import watch
 
     if tests and sample is not None:
         raise typer.BadParameter(
@@ -75,7 +74,7 @@ def evaluate(
     console = stdout()
     with handle_errors():
         # On standard error: standard output may be redirected to a file.
-        with watch(Console(stderr=True), False) as notify:
+        with show_progress(Console(stderr=True)) as notify:
             notify(Note(f"measuring {run}"))
             predictions = open_predictions(run, include_headers_footers)
             other = open_predictions(against, include_headers_footers) if against else None

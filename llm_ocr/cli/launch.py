@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from llm_ocr.cli.advice import show_options
 from llm_ocr.cli.help import Commands
 from llm_ocr.cli.options import (
     DESCRIBE,
@@ -141,7 +142,7 @@ def submit(
             requests = [*map(upload_request, files), *service.requests(spec)]
             typer.echo(json.dumps([asdict(each) for each in requests], indent=2))
             for word, how in service.placeholders.items():
-                warn(f"{word} is a placeholder: {how}")
+                warn(f"{word} is a placeholder: {show_options(how)}")
             if spec.secrets:
                 warn(f"Secrets that the tasks need, not shown: {', '.join(sorted(spec.secrets))}")
             return
@@ -210,7 +211,7 @@ def _wait(platform: "Platform", job_id: str) -> None:
     done = wait(platform, job_id, lambda job: typer.echo(_line(job)))
     for task in done.tasks:
         if task.message and task.state is not JobState.SUCCEEDED:
-            typer.echo(f"task {task.index}: {task.message}", err=True)
+            typer.echo(f"task {task.index}: {show_options(task.message)}", err=True)
     if done.state is not JobState.SUCCEEDED:
         raise typer.Exit(ExitCode.ENGINE)
 
@@ -220,7 +221,8 @@ def _line(job: "Job") -> str:
     for task in job.tasks:
         counts[task.state] = counts.get(task.state, 0) + 1
     tasks = ", ".join(f"{count} {state}" for state, count in counts.items())
-    return "  ".join(part for part in (job.id, job.state, tasks, job.message, job.url) if part)
+    parts = (job.id, job.state, tasks, show_options(job.message), job.url)
+    return "  ".join(part for part in parts if part)
 
 
 launch = with_options(

@@ -1,12 +1,17 @@
 """`llm-ocr models` and `llm-ocr schemas`: the model profiles and the schemas that can be used."""
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from llm_ocr.cli.output import handle_errors, stdout
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MORE_OF_MODELS = "Names on the Hub, revisions, vLLM versions and sources: llm-ocr models --json"
+MORE_OF_SCHEMAS = "Fields: llm-ocr schemas NAME. Source file, as a start for your own: --source"
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -21,7 +26,7 @@ def models(json_output: Json = False) -> None:
             facts = [profile_facts(profile) for profile in profiles.values()]
             typer.echo(json.dumps(facts, indent=2))
         else:
-            stdout().print(render_profiles(profiles))
+            stdout().print(_with_caption(render_profiles(profiles), MORE_OF_MODELS))
 
 
 def schemas(
@@ -56,5 +61,12 @@ def schemas(
         elif json_output:
             facts = [schema_facts(each) for each in loaded]
             typer.echo(json.dumps(facts[0] if schema else facts, indent=2, ensure_ascii=False))
+        elif schema:
+            stdout().print(render_schema(loaded[0]))
         else:
-            stdout().print(render_schema(loaded[0]) if schema else render_schemas(loaded))
+            stdout().print(_with_caption(render_schemas(loaded), MORE_OF_SCHEMAS))
+
+
+def _with_caption(table: "Table", caption: str) -> "Table":
+    table.caption, table.caption_justify = caption, "left"
+    return table

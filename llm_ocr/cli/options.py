@@ -16,6 +16,7 @@ from annotated_types import Ge, Le
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+from llm_ocr.cli.advice import name_options_of, show_options
 from llm_ocr.env_file import ENV_FILE as VARIABLE
 from llm_ocr.settings import (
     CostSettings,
@@ -34,6 +35,7 @@ from llm_ocr.settings import (
     ServerSettings,
     SettingsGroup,
     Trait,
+    UrlSettings,
 )
 
 # Options by the name of their parameter, as typer takes them.
@@ -59,7 +61,7 @@ def settings_options(group: type[SettingsGroup], without: Collection[str] = ()) 
 
 def split_description(field: FieldInfo) -> tuple[str, str]:
     """What a setting means, as Markdown without a period at its end, and its default in words."""
-    text = field.description or ""
+    text = show_options(field.description or "")
     found = _DEFAULT.search(text)
     if found is not None:
         return text[: found.start()], found[1]
@@ -72,13 +74,13 @@ def split_description(field: FieldInfo) -> tuple[str, str]:
 
 
 def help_text(field: FieldInfo) -> str:
-    """What an option's help says; the defaults none and off go without saying."""
+    """The help text of an option, with its default unless that is none or off."""
     meaning, default = (_LINK.sub(r"\1", part) for part in split_description(field))
     return f"{meaning}." if default in ("none", "off") else f"{meaning} (default: {default})."
 
 
 def flags(name: str, field: FieldInfo) -> list[str]:
-    """How an option is written: `--limit`, `--public`, `--markdown/--no-markdown`."""
+    """The flags of an option, such as `--limit`, `--public`, `--markdown/--no-markdown`."""
     flag = name.replace("_", "-")
     is_switch = bool in _types(field)
     return [f"--{flag}/--no-{flag}" if is_switch and field.default is not False else f"--{flag}"]
@@ -91,8 +93,8 @@ def _option(name: str, field: FieldInfo, section: str) -> Any:  # noqa: ANN401
         kind = list[str]
     elif kind is SecretStr:
         kind = str
-    low: Any = next((one.ge for one in field.metadata if isinstance(one, Ge)), None)
-    high: Any = next((one.le for one in field.metadata if isinstance(one, Le)), None)
+    low: Any = next((bound.ge for bound in field.metadata if isinstance(bound, Ge)), None)
+    high: Any = next((bound.le for bound in field.metadata if isinstance(bound, Le)), None)
     panel = None if name in COMMON else section
     declared: Any = typer.Option(
         *flags(name, field), help=help_text(field), rich_help_panel=panel, min=low, max=high
@@ -108,12 +110,14 @@ def _types(field: FieldInfo) -> list[Any]:
 
 
 PAGES = {**settings_options(PageSettings), **settings_options(RenderSettings)}
+URLS = settings_options(UrlSettings)
 MODEL = settings_options(ModelSettings)
 SERVER = settings_options(ServerSettings)
 ENGINE = settings_options(EngineSettings)
+FALLBACK = settings_options(FallbackSettings)
 REQUESTS = {
     **settings_options(RequestSettings),
-    **settings_options(FallbackSettings),
+    **FALLBACK,
     **settings_options(MetricsSettings),
 }
 DESCRIBE = settings_options(DescribeSettings)
@@ -149,16 +153,18 @@ ENV_FILE: Options = {
 }
 _PAGES_TO_RETRY = "Pages to retry"
 RETRY: Options = {
-    "status": Annotated[
+    "statuses": Annotated[
         list[str] | None,
         typer.Option(
+            "--status",
             help="Retry pages with these statuses, such as failed,truncated (default: failed).",
             rich_help_panel=_PAGES_TO_RETRY,
         ),
     ],
-    "error": Annotated[
+    "errors": Annotated[
         list[str] | None,
         typer.Option(
+            "--error",
             help="Retry only pages with this error code; may be repeated.",
             rich_help_panel=_PAGES_TO_RETRY,
         ),
@@ -226,7 +232,7 @@ def cluster_options(given: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _use_env_file(path: Path | None) -> Iterator[None]:
-    """Let all settings come from this file too; None leaves it to the environment."""
+    """Read settings from this file, too; for None the file in the environment applies."""
     before = os.environ.get(VARIABLE)
     if path is not None:
         os.environ[VARIABLE] = str(path.absolute())
@@ -240,7 +246,7 @@ def _use_env_file(path: Path | None) -> Iterator[None]:
 
 
 def with_options(*groups: Options) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of `groups`: those that were set reach it as `given`."""
+    """Add the options of `groups` to a command, which receives those that are set as `given`."""
     options = {name: declared for group in groups for name, declared in group.items()}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -256,13 +262,20 @@ def with_options(*groups: Options) -> Callable[[Callable[..., None]], Callable[.
         @wraps(command)
         def call(**arguments: Any) -> None:  # noqa: ANN401
             given = {name: arguments[name] for name in options if arguments[name] is not None}
-            with _use_env_file(given.pop("env_file", None)):
-                command(**{one.name: arguments[one.name] for one in own}, given=given)
+            with name_options_of(arguments["context"]), _use_env_file(given.pop("env_file", None)):
+                command(
+                    **{parameter.name: arguments[parameter.name] for parameter in own}, given=given
+                )
 
-        keyword_only = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
-        parameters = [*keyword_only, *added]
+        keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+        context = inspect.Parameter(
+            "context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context
+        )
+        # Once: a command may take it itself.
+        by_name = {parameter.name: parameter for parameter in (context, *keyword_only, *added)}
+        parameters = list(by_name.values())
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        call.__annotations__ = {one.name: one.annotation for one in parameters}
+        call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return call
 
     return decorate

@@ -1,52 +1,137 @@
-"""What a command prints, and the exit code it ends with."""
+"""Print the progress and the results of commands, and turn errors into exit codes."""
 
+import json
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
+from llm_ocr.cli.advice import explain, explain_fact, show_options
+from llm_ocr.cli.options import cluster_options
 from llm_ocr.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from llm_ocr.pipeline.events import Notify
+    from llm_ocr.batch.events import Notify
     from llm_ocr.report.summary import Summary
-    from llm_ocr.settings import Settings
 
 
 def parse_list(given: dict[str, Any], name: str, default: str) -> list[str]:
-    """The values of a repeatable option, each of which may be comma-separated; removes it from
-    `given`."""
+    """Remove a repeatable option from `given` and return its values, each of which may be a
+    comma-separated list."""
     values: list[str] = given.pop(name, None) or [default]
     return [item.strip() for value in values for item in value.split(",") if item.strip()]
 
 
 def run_command(
-    given: dict[str, Any], json_logs: bool, work: "Callable[[Settings, Notify], Summary]"
+    given: dict[str, Any],
+    json_logs: bool,
+    out: str,
+    work: "Callable[..., Summary]",
+    *,
+    asks: bool = True,
 ) -> None:
-    """Do `work` with the given settings; show its progress, its summary and its outputs."""
-    from llm_ocr.pipeline.progress import watch
+    """Do `work` on the run at `out`; show its progress, its summary and its outputs.
+
+    `work` takes the settings for the machine or cluster that was chosen, and as keywords `notify`,
+    `executor` and `stop`. `asks`: whether a model is needed.
+    """
+    from llm_ocr.cli.signals import stop_on_signals
+    from llm_ocr.platforms.ray import select_executor
     from llm_ocr.report.summary import render_summary
     from llm_ocr.settings import Settings
 
-    console = stdout()
+    console, cluster = stdout(), cluster_options(given)
     with handle_errors():
         settings = Settings(**given)
-        with watch(console, json_logs) as notify:
-            summary = work(settings, notify)
+        with (
+            show_progress(console, json_logs) as notify,
+            select_executor(cluster, out, settings, notify, asks=asks) as (chosen, executor),
+            # After the executor: Ray installs its own signal handlers.
+            stop_on_signals(settings.stop_seconds) as stop,
+        ):
+            summary = work(chosen, notify=notify, executor=executor, stop=stop)
         if not json_logs:
-            console.print(render_summary(summary))
-            for place, content in _outputs(summary.out):
-                console.print(f"{place}  {content}", highlight=False, soft_wrap=True)
+            console.print(render_summary(summary, explain_fact))
+            for uri, content in _outputs(summary.out):
+                console.print(f"{uri}  {content}", highlight=False, soft_wrap=True)
     if summary.failed_ratio > settings.max_failed_ratio:
         raise typer.Exit(ExitCode.FAILED_PAGES)
 
 
+@contextmanager
+def show_progress(console: "Console", json_logs: bool = False) -> "Iterator[Notify]":
+    """Show on `console` the events that the yielded `Notify` receives, and what is logged."""
+    from llm_ocr.batch.progress import watch
+
+    with show_logs(console, json_logs), watch(console, json_logs) as notify:
+        yield _showing_options(notify)
+
+
+@contextmanager
+def show_logs(console: "Console", json_logs: bool = False) -> Iterator[None]:
+    """Show the warnings and errors that are logged on `console`."""
+    from rich.logging import RichHandler
+
+    handler: logging.Handler
+    if json_logs:
+        handler = _JsonHandler(console.file)
+    else:
+        handler = RichHandler(console=console, show_path=False, show_time=False, markup=False)
+        handler.setFormatter(_OptionsFormatter("%(message)s"))
+    logger = logging.getLogger("llm_ocr")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class _OptionsFormatter(logging.Formatter):
+    """Messages with options in place of settings' names."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return explain_fact(super().formatMessage(record), None)
+
+
+class _JsonHandler(logging.Handler):
+    """Log records as JSON lines."""
+
+    def __init__(self, file: IO[str]) -> None:
+        super().__init__()
+        self._file = file
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "event": "log",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": explain_fact(record.getMessage(), None),
+        }
+        print(json.dumps(line), file=self._file, flush=True)
+
+
+def _showing_options(notify: "Notify") -> "Notify":
+    """`notify`, with options in place of settings' names in notes."""
+    from llm_ocr.batch.events import Event, Note
+
+    def tell(event: Event) -> None:
+        notify(Note(show_options(event.text)) if isinstance(event, Note) else event)
+
+    return tell
+
+
 def _outputs(out: str) -> Iterator[tuple[str, str]]:
-    """The outputs of a run that people open, and what each is."""
+    """The URIs of a run's outputs for users, with a description of each."""
     from llm_ocr.storage.store import open_store
 
     store = open_store(out)
@@ -69,19 +154,19 @@ def stdout() -> "Console":
 
 @contextmanager
 def handle_errors() -> Iterator[None]:
-    """Print expected errors as one message and exit with their code; an unexpected one is a bug,
-    and its traceback is shown."""
+    """Print an expected error as a message and exit with its code. An unexpected error is a bug:
+    its traceback is shown."""
     from pydantic import ValidationError
 
+    from llm_ocr.batch.interruption import BudgetExceededError, StoppedError
+    from llm_ocr.batch.partition import InvalidPartitionError
+    from llm_ocr.batch.retry import UnknownStatusError
+    from llm_ocr.document.figure_tasks import UnknownTaskError
     from llm_ocr.env_file import EnvFileError
     from llm_ocr.evaluation.predictions import NothingToEvaluateError
-    from llm_ocr.inference.replies import EngineFailedError, WrongServerError
+    from llm_ocr.inference.responses import EngineFailedError, WrongServerError
     from llm_ocr.messages import MissingExtraError
     from llm_ocr.parsing.schema import SchemaError
-    from llm_ocr.pipeline.figure_tasks import UnknownTaskError
-    from llm_ocr.pipeline.interruption import BudgetExceededError, StoppedError
-    from llm_ocr.pipeline.partition import InvalidPartitionError
-    from llm_ocr.pipeline.retrying import UnknownStatusError
     from llm_ocr.platforms.base import InvalidStageError, InvalidTargetError, PlatformError
     from llm_ocr.platforms.batch_job import BatchJobError
     from llm_ocr.platforms.cluster import ClusterError
@@ -99,13 +184,13 @@ def handle_errors() -> Iterator[None]:
     except ValidationError as error:
         for problem in error.errors():
             option = "--" + "-".join(str(part) for part in problem["loc"]).replace("_", "-")
-            message = problem["msg"].removeprefix("Value error, ")
+            message = show_options(problem["msg"].removeprefix("Value error, "))
             # A problem of several options together names them itself.
             warn(f"{option}: {message}" if problem["loc"] else message)
         raise typer.Exit(ExitCode.USAGE) from error
     except MissingExtraError as error:
         # First: it may also be an error of an engine, a store or a platform.
-        warn(str(error))
+        warn(explain(error))
         raise typer.Exit(ExitCode.USAGE) from error
     except (
         BatchJobError,
@@ -125,35 +210,30 @@ def handle_errors() -> Iterator[None]:
         TomlFileError,
         RunInUseError,
     ) as error:
-        warn(str(error))
+        warn(explain(error))
         raise typer.Exit(ExitCode.USAGE) from error
     except WrongServerError as error:
-        warn(str(error))
+        warn(explain(error))
         raise typer.Exit(ExitCode.USAGE) from error
     except EngineFailedError as error:
-        warn(f"The engine failed: {error}")
+        warn(f"The engine failed: {explain(error)}")
         raise typer.Exit(ExitCode.ENGINE) from error
     except (ClusterError, PlatformError) as error:
-        warn(str(error))
+        warn(explain(error))
         raise typer.Exit(ExitCode.ENGINE) from error
     except (StorageError, CountMismatchError) as error:
-        warn(f"Stopped: {error}")
+        warn(f"Stopped: {explain(error)}")
         raise typer.Exit(ExitCode.STORAGE) from error
     except BudgetExceededError as error:
-        warn(f"Stopped: {error}")
+        warn(f"Stopped: {explain(error)}")
         raise typer.Exit(ExitCode.BUDGET) from error
     except KeyboardInterrupt as error:
         warn("Stopped: rerun the same command to resume the run")
         raise typer.Exit(ExitCode.INTERRUPTED) from error
     except StoppedError as error:
-        warn(f"Stopped: {error}")
+        warn(f"Stopped: {explain(error)}")
         code = ExitCode.TERMINATED if error.preempted else ExitCode.INTERRUPTED
         raise typer.Exit(code) from error
-
-
-def warn_event(event: object) -> None:
-    """Print an event on standard error, where no progress is shown."""
-    warn(str(getattr(event, "text", event)))
 
 
 def warn(message: str) -> None:

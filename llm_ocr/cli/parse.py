@@ -16,13 +16,11 @@ from llm_ocr.cli.options import (
     RUN,
     SERVER,
     JsonLogs,
-    cluster_options,
     with_options,
 )
-from llm_ocr.cli.output import run_command
+from llm_ocr.cli.output import handle_errors, run_command
 
 if TYPE_CHECKING:
-    from llm_ocr.pipeline.events import Notify
     from llm_ocr.report.summary import Summary
     from llm_ocr.settings import Settings
 
@@ -53,18 +51,15 @@ def parse(
     json_logs: JsonLogs = False,
 ) -> None:
     """Turn documents into records of a schema, with the place of each value on the page."""
+    from llm_ocr.batch import parse_run
     from llm_ocr.parsing.loading import load_schema
-    from llm_ocr.pipeline import parse_run
-    from llm_ocr.platforms.ray import select_executor
 
-    cluster = cluster_options(given)
-
-    def work(settings: "Settings", notify: "Notify") -> "Summary":
+    with handle_errors():
         # A wrong schema is reported before a cluster is asked for anything.
         load_schema(schema)
-        with_schema = type(settings)(**{**settings.model_dump(), "record_schema": schema})
-        with select_executor(cluster, out or inputs[-1], with_schema, notify) as (chosen, executor):
-            loadable = chosen.record_schema or schema
-            return parse_run.parse(inputs, out, loadable, chosen, notify=notify, executor=executor)
 
-    run_command(given, json_logs, work)
+    def work(settings: "Settings", **how: Any) -> "Summary":  # noqa: ANN401
+        # On a cluster, a schema that is a file is one of the run's.
+        return parse_run.parse(inputs, out, settings.record_schema or schema, settings, **how)
+
+    run_command({**given, "record_schema": schema}, json_logs, out or inputs[-1], work)

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from llm_ocr.cli.advice import explain_fact
 from llm_ocr.cli.options import ENV_FILE, ESTIMATES, MODEL, PAGES, with_options
-from llm_ocr.cli.output import handle_errors, parse_list, stdout
+from llm_ocr.cli.output import handle_errors, parse_list, show_progress, stdout
 
 if TYPE_CHECKING:
     from llm_ocr.settings import Settings
@@ -69,11 +70,10 @@ def _plan(
 
     from rich.console import Console
 
-    from llm_ocr.pipeline.progress import watch
     from llm_ocr.platforms.costs.estimate_table import render_estimate
     from llm_ocr.platforms.costs.estimates import estimate_costs
 
-    with watch(Console(stderr=True), False) as notify:
+    with show_progress(Console(stderr=True)) as notify:
         estimate = estimate_costs(
             inputs, settings, sample=sample, gpus=gpus, tasks=tasks, notify=notify
         )
@@ -81,7 +81,8 @@ def _plan(
         typer.echo(json.dumps(asdict(estimate), indent=2))
     else:
         console = stdout()
-        console.print(render_estimate(estimate, console.width), highlight=False)
+        tables = render_estimate(estimate, console.width, explain_fact, details="--json")
+        console.print(tables, highlight=False)
 
 
 def _update(runs: list[str], settings: "Settings", gpus: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The table of settings in docs/cli.md, generated from `Settings`: `make reference` writes it."""
+"""Generate the table of settings in docs/cli.md from their groups (`make reference`)."""
 
 import re
 import sys
@@ -10,11 +10,12 @@ from pydantic.fields import FieldInfo
 
 from llm_ocr.cli.options import flags, split_description
 from llm_ocr.env_file import PREFIX
+from llm_ocr.service.settings import SERVICE_GROUPS
 from llm_ocr.settings import GROUPS, SettingsGroup, Trait
 
 BEGIN = "<!-- Generated from llm_ocr/settings.py by `make reference`: begin -->"
 END = "<!-- Generated: end -->"
-# Settings whose option has another name, in all commands or in one.
+# Settings with an option of a different name, in all commands or in one.
 _OPTIONS = {
     "describe_task": "`--describe-task`; of `describe`: `--task`",
     "record_schema": "`--schema`",
@@ -35,7 +36,7 @@ def with_reference(page: str) -> str:
 
 def render_reference() -> str:
     """All settings in Markdown: a heading and a table for each group."""
-    return "\n".join(line for group in GROUPS for line in _section(group))
+    return "\n".join(line for group in (*GROUPS, *SERVICE_GROUPS) for line in _section(group))
 
 
 def _section(group: type[SettingsGroup]) -> Iterator[str]:

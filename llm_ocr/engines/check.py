@@ -9,8 +9,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.loops import find_loop
-from llm_ocr.inference.replies import Answer, WrongServerError
 from llm_ocr.inference.request import ChatRequest
+from llm_ocr.inference.responses import Answer, WrongServerError
+from llm_ocr.messages import ProblemCode
 from llm_ocr.models.profile import Gives, ModelProfile, Task
 from llm_ocr.records import FIGURE_LABELS, PageError, ParsedAnswer
 
@@ -63,8 +64,8 @@ def raise_if_wrong(findings: list[Finding], model: str, where: str) -> None:
             f"{model} at {where} does not answer as its profile expects:\n"
             + "\n".join(problems)
             + "\n"
-            "Check that the server runs this model with these arguments (`llm-ocr engine "
-            "--print-command`), choose another --model, or skip the check with --skip-model-check"
+            "Check that the server runs this model with the arguments of its profile",
+            ProblemCode.UNEXPECTED_ANSWERS,
         )
 
 

@@ -1,8 +1,10 @@
-"""Diagnose a failed engine from its log: known causes, and what to do about each."""
+"""Diagnose a failed engine from its log: known causes, and the code of each."""
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from llm_ocr.messages import ProblemCode
 
 TAIL_BYTES = 1 << 18
 LINES_SHOWN = 6
@@ -10,49 +12,52 @@ LINES_SHOWN = 6
 
 @dataclass(frozen=True)
 class Failure:
-    """A cause that is recognized by `pattern` in the log, and what to do about it."""
+    """A cause that is recognized by `pattern` in the log, and its code where a setting helps."""
 
     pattern: str
-    advice: str
+    cause: str
+    code: ProblemCode | None = None
 
 
 FAILURES = (
     Failure(
         r"unrecognized arguments|invalid choice|error: argument|expected one argument|"
         r"greater than the derived max_model_len",
-        "vLLM does not accept one of its arguments: fix --vllm-args (`vllm serve --help=all` lists "
-        "what this version accepts)",
+        "vLLM does not accept one of its arguments (`vllm serve --help=all` lists what this "
+        "version accepts)",
+        ProblemCode.VLLM_ARGUMENTS,
     ),
     Failure(
         r"GatedRepo|gated repo|is restricted|awaiting a review|401 Client Error|401 Unauthorized|"
         r"Invalid credentials|Invalid user token|Invalid username or password",
-        "the model is gated: accept its license on its Hub page and set HF_TOKEN, or use a local "
-        "copy with --weights DIR",
+        "the model is gated: accept its license on its Hub page and set HF_TOKEN",
+        ProblemCode.WEIGHTS_UNAVAILABLE,
     ),
     Failure(
         r"LocalEntryNotFound|offline mode|HF_HUB_OFFLINE|Temporary failure in name resolution|"
         r"couldn't connect to|Name or service not known",
-        "the weights are not on this machine and the Hub can't be reached: unset HF_HUB_OFFLINE, "
-        "or use a local copy with --weights DIR",
+        "the weights are not on this machine and the Hub can't be reached: unset HF_HUB_OFFLINE",
+        ProblemCode.WEIGHTS_UNAVAILABLE,
     ),
     Failure(
         r"not a valid model identifier|Repository ?Not ?Found|Repo id must|"
         r"does not appear to have a file named|Invalid repository|RevisionNotFound|"
         r"Can't load the configuration",
-        "model or revision not found: check --model, --revision and --weights",
+        "model or revision not found",
+        ProblemCode.MODEL_NOT_FOUND,
     ),
     Failure(
         r"out of memory|OutOfMemoryError|No available memory for the cache|"
         r"less than desired GPU memory|larger than the maximum number of tokens|"
         r"KV cache is needed",
-        "not enough free GPU memory: stop what else uses the GPU (see nvidia-smi), or "
-        'pass --vllm-args "--max-model-len 6144 --max-num-seqs 32 --gpu-memory-utilization 0.95"',
+        "not enough free GPU memory: stop what else uses the GPU (see nvidia-smi)",
+        ProblemCode.GPU_MEMORY,
     ),
     Failure(
         r"No CUDA GPUs are available|Failed to infer device type|libcuda\.so|"
         r"Found no NVIDIA driver|CUDA driver version is insufficient|no kernel image",
-        "vLLM found no usable GPU: check nvidia-smi and the driver (in a container, --gpus all), "
-        "or use the embedded engine: --engine embedded",
+        "vLLM found no usable GPU: check nvidia-smi and the driver (in a container, --gpus all)",
+        ProblemCode.NO_GPU,
     ),
     Failure(
         r"[Aa]ddress already in use|Errno 98",
@@ -66,8 +71,8 @@ FAILURES = (
     Failure(
         r"trust_remote_code ?= ?True|contains custom code which must be executed",
         "the model ships its own code, which only runs with your consent: read it, then "
-        'give the profile a revision and [[serving.arguments]] with flag = "--trust-remote-code", '
-        "or pass --vllm-args --trust-remote-code",
+        'give the profile a revision and [[serving.arguments]] with flag = "--trust-remote-code"',
+        ProblemCode.REMOTE_CODE,
     ),
     Failure(
         r"No space left on device",
@@ -92,26 +97,39 @@ _PREFIX = re.compile(r"^(?:\x1b\[[\d;]*m)?\([^)]*\) ?(?:\x1b\[[\d;]*m)? ?")
 _STAMP = re.compile(r"^(?:ERROR|CRITICAL) \d\d-\d\d [\d:]+ \[[^\]]*\] ?")
 
 
-def diagnose(log_path: Path) -> str:
-    """What went wrong, from the log: advice if the cause is known, and the lines that show it.
+@dataclass(frozen=True)
+class Diagnosis:
+    """What went wrong, as the end of a sentence, and its code where a setting helps."""
+
+    text: str
+    code: ProblemCode | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def diagnose(log_path: Path) -> Diagnosis:
+    """What went wrong, from the log: the cause if it is known, and the lines that show it.
 
     Empty where there is no log.
     """
     lines = _tail(log_path)
+    if not lines:
+        return Diagnosis("")
     said = "\n".join(f"  {line}" for line in _telling(lines))
-    advice = _advice("\n".join(lines))
-    cause = f": {advice}" if advice else ""
-    return f"{cause}. From its log ({log_path}):\n{said}" if lines else cause
+    failure = _last_known_failure("\n".join(lines))
+    cause, code = (f": {failure.cause}", failure.code) if failure else ("", None)
+    return Diagnosis(f"{cause}. From its log ({log_path}):\n{said}", code)
 
 
-def _advice(text: str) -> str | None:
-    """What to do about the known cause that the log names last."""
+def _last_known_failure(text: str) -> Failure | None:
+    """The known cause that the log names last."""
     found = [
-        (match.start(), failure.advice)
+        (match.start(), failure)
         for failure in FAILURES
         for match in list(re.finditer(failure.pattern, text))[-1:]
     ]
-    return max(found)[1] if found else None
+    return max(found, key=lambda each: each[0])[1] if found else None
 
 
 def _telling(lines: list[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Find the GPUs of this machine, through NVML."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,29 +11,40 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU; `memory_gib` is its whole memory."""
+    """One GPU; `memory_gib` is its whole memory, `index` its number on this machine (NVML's)."""
 
     name: str
     memory_gib: float
+    index: int = 0
 
 
 def find_gpus() -> tuple[Gpu, ...]:
     """The NVIDIA GPUs that a process started here would see; none where there is no driver."""
     with _devices() as devices:
         return tuple(
-            Gpu(_text(nvml.nvmlDeviceGetName(device)), _memory(nvml, device))
-            for nvml, device in devices
+            Gpu(_text(nvml.nvmlDeviceGetName(device)), _memory(nvml, device), index)
+            for nvml, index, device in devices
         )
+
+
+def visible_gpus_environment(gpus: Sequence[Gpu]) -> dict[str, str]:
+    """The environment in which a process sees these GPUs only; empty where it sees no others."""
+    indices = [gpu.index for gpu in gpus]
+    if not indices or sorted(indices) == sorted(gpu.index for gpu in find_gpus()):
+        return {}
+    # NVML counts by the bus; CUDA would put the fastest first.
+    visible = ",".join(map(str, indices))
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": visible}
 
 
 def gpu_utilization() -> list[float]:
     """Each GPU's share of the last sample period in which it was busy, 0..1."""
     with _devices() as devices:
-        return [nvml.nvmlDeviceGetUtilizationRates(device).gpu / 100 for nvml, device in devices]
+        return [nvml.nvmlDeviceGetUtilizationRates(device).gpu / 100 for nvml, _, device in devices]
 
 
 @contextmanager
-def _devices() -> Iterator[list[tuple[Any, Any]]]:
+def _devices() -> Iterator[list[tuple[Any, int, Any]]]:
     import pynvml
 
     try:
@@ -44,7 +55,7 @@ def _devices() -> Iterator[list[tuple[Any, Any]]]:
     try:
         count = pynvml.nvmlDeviceGetCount()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(k) for k in range(count)]
-        yield [(pynvml, handles[k]) for k in _visible(count, handles, pynvml)]
+        yield [(pynvml, k, handles[k]) for k in _visible(count, handles, pynvml)]
     finally:
         pynvml.nvmlShutdown()
 

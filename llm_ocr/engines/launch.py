@@ -18,9 +18,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from llm_ocr.engines.failures import STARTED, diagnose
 from llm_ocr.inference.client import ChatClient
-from llm_ocr.inference.replies import EngineFailedError, EngineNotInstalledError
+from llm_ocr.inference.concurrency import ConcurrencyLimiter
 from llm_ocr.inference.request import ChatRequest
-from llm_ocr.inference.window import Window
+from llm_ocr.inference.responses import EngineFailedError, EngineNotInstalledError
 from llm_ocr.records import PageError
 from llm_ocr.retry import RetryPolicy
 
@@ -121,9 +121,8 @@ class Engine:
             self._died_at = time.monotonic()
             self._deaths_in_a_row += 1
             if self._deaths_in_a_row > MAX_RESTARTS:
-                raise EngineFailedError(
+                raise self._failure(
                     f"{self.command.name} died {self._deaths_in_a_row} times in a row"
-                    f"{diagnose(self.log_path)}"
                 )
             log.warning("%s died; restarting it%s", self.command.name, diagnose(self.log_path))
             self.restarts += 1
@@ -211,7 +210,7 @@ class Engine:
         client = ChatClient(
             self.base_url,
             self.command.model,
-            window=Window(1),
+            limiter=ConcurrencyLimiter(1),
             # One that takes the page and never answers is as little ready as one that is not there.
             timeout=min(600.0, patience),
             retry=once,
@@ -223,16 +222,12 @@ class Engine:
                 except EngineFailedError:
                     self._raise_if_ended()
                 except PageError as error:
-                    raise EngineFailedError(
-                        f"{name} can't read a test page: {error}{diagnose(self.log_path)}"
-                    ) from error
+                    raise self._failure(f"{name} can't read a test page: {error}") from error
                 else:
                     return
                 now = time.monotonic()
                 if now > began + patience:
-                    raise EngineFailedError(
-                        f"{name} answered no page within {patience:g} s{diagnose(self.log_path)}"
-                    )
+                    raise self._failure(f"{name} answered no page within {patience:g} s")
                 if now > reported + REPORT_SECONDS:
                     reported = now
                     self._report(f"{name} is starting, {now - began:.0f} s: {self._last_line()}")
@@ -240,11 +235,16 @@ class Engine:
 
     def _raise_if_ended(self) -> None:
         if self._is_over:
-            said = f"{self.command.name} ended before it was ready{diagnose(self.log_path)}"
+            failure = self._failure(f"{self.command.name} ended before it was ready")
             ended = None if self._process is None else self._process.returncode
             if ended is not None and ended == self.command.not_installed:
-                raise EngineNotInstalledError(said)
-            raise EngineFailedError(said)
+                raise EngineNotInstalledError(str(failure), failure.code)
+            raise failure
+
+    def _failure(self, what: str) -> EngineFailedError:
+        """The error that says what happened, and why as far as the log tells."""
+        found = diagnose(self.log_path)
+        return EngineFailedError(f"{what}{found}", found.code)
 
     def _last_line(self) -> str:
         lines = self.log_path.read_text(errors="replace").splitlines()

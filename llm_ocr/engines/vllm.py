@@ -13,8 +13,8 @@ from pathlib import Path
 
 from llm_ocr.engines.gpu import Gpu
 from llm_ocr.engines.launch import EngineCommand
-from llm_ocr.inference.replies import EngineFailedError, EngineNotInstalledError
-from llm_ocr.messages import how_to_install
+from llm_ocr.inference.responses import EngineFailedError, EngineNotInstalledError
+from llm_ocr.messages import ProblemCode, how_to_install
 from llm_ocr.models.profile import Argument, ModelProfile
 
 # The share of a GPU that vLLM may fill, as the rest goes to images in preparation and to CUDA.
@@ -80,9 +80,8 @@ def vllm_command(profile: ModelProfile, gpus: Sequence[Gpu], options: VllmOption
     path = find_vllm(options.executable)
     if path is None:
         raise EngineNotInstalledError(
-            f"vLLM is not installed (no command {options.executable!r}): {how_to_install('vllm')}; "
-            "or give its path with --vllm, use a running server with --base-url, or use "
-            "--engine embedded"
+            f"vLLM is not installed (no command {options.executable!r}): {how_to_install('vllm')}",
+            ProblemCode.VLLM_NOT_INSTALLED,
         )
     given = [
         part
@@ -149,15 +148,15 @@ def _size(profile: ModelProfile, gpus: Sequence[Gpu], options: VllmOptions) -> S
     smallest = min(gpus, key=lambda gpu: gpu.memory_gib)
     if options.tensor_parallel > len(gpus):
         raise EngineFailedError(
-            f"--tensor-parallel {options.tensor_parallel} needs as many GPUs; there are {len(gpus)}"
+            f"`tensor_parallel` {options.tensor_parallel} needs as many GPUs; there are {len(gpus)}"
         )
     together = smallest.memory_gib * options.tensor_parallel
     free = together * GPU_SHARE - profile.serving.weights_gib
     if free < 1.0:
         raise EngineFailedError(
             f"{profile.id} takes {profile.serving.weights_gib:g} GiB and the {smallest.name} has "
-            f"{smallest.memory_gib:.0f} GiB: choose a smaller model (`llm-ocr models`), or share "
-            "it among GPUs with --tensor-parallel"
+            f"{smallest.memory_gib:.0f} GiB: choose a smaller model",
+            ProblemCode.MODEL_TOO_LARGE,
         )
     return next(size for size in SIZES if free >= size.free_gib)
 

@@ -26,7 +26,7 @@ from llm_ocr.records import FURNITURE_LABELS, Box, PageStatus
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.read import read_table
 from llm_ocr.tables.schema import Row
-from llm_ocr.text.markdown import hidden
+from llm_ocr.text.markdown import mask_escapes
 
 _COLUMNS_OF_ALL = ["page_id", "status", "agreement", "confidence"]
 _COLUMNS_OF_SAMPLE = [
@@ -272,7 +272,7 @@ def _count_tag_errors(markdown: str, notes: Sequence[str]) -> int:
     """The number of repairs by the parser, special tokens left in the text, and kinds of table tags
     that are not balanced."""
     open_tags: Counter[str] = Counter()
-    for slash, name in _TAG.findall(hidden(markdown)):
+    for slash, name in _TAG.findall(mask_escapes(markdown)):
         open_tags[name.lower()] += -1 if slash else 1
     unbalanced = sum(1 for count in open_tags.values() if count)
     repairs = sum(_REPAIR_NOTE.search(note) is not None for note in notes)

@@ -20,7 +20,7 @@ from llm_ocr.evaluation.predictions import (
 )
 from llm_ocr.evaluation.reading_order import find_paragraphs, measure_reading_order
 from llm_ocr.evaluation.table_similarity import match_tables
-from llm_ocr.evaluation.text_similarity import edit_distance, plain
+from llm_ocr.evaluation.text_similarity import edit_distance, strip_markup
 from llm_ocr.text.table_markup import is_markdown_row, read_tables, split_at_tables
 
 # Categories that OmniDocBench does not evaluate as text: headers, footers and what is not text.
@@ -214,7 +214,7 @@ def _measure(truth: GroundTruth, document: str, pages: Sequence[PagePrediction])
     return PageMetrics(
         *(truth, document, pages[0].page_id, prediction, error),
         edit_distance=edit_distance(
-            plain(without_tables(truth.text)), plain(without_tables(prediction))
+            strip_markup(without_tables(truth.text)), strip_markup(without_tables(prediction))
         ),
         order_distance=measure_reading_order(find_paragraphs(truth.text), prediction).distance,
         teds=tuple(match.teds for match in matches),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rapidfuzz import fuzz
 
-from llm_ocr.evaluation.text_similarity import plain
+from llm_ocr.evaluation.text_similarity import strip_markup
 
 # Headings with at least this similarity (0..100) match.
 MIN_SIMILARITY = 80.0
@@ -69,7 +69,7 @@ def find_headings(markdown: str) -> list[Heading]:
             text, level = match["over"], 1 if match["under"].startswith("=") else 2
         else:
             text, level = match["html"], int(match["level"])
-        if shown := plain(text):
+        if shown := strip_markup(text):
             found.append(Heading(shown, level))
     return found
 

@@ -60,13 +60,17 @@ def _ink_mask(gray: Image.Image) -> Image.Image:
     """A mask of strokes, dark on light or light on dark: shapes that disappear in a morphological
     closing or opening. Backgrounds and shades don't."""
     lighter, darker = ImageChops.lighter, ImageChops.darker
-    on_light = ImageChops.subtract(_spread(_spread(gray, lighter, 1), darker, -1), gray)
-    on_dark = ImageChops.subtract(gray, _spread(_spread(gray, darker, 1), lighter, -1))
+    on_light = ImageChops.subtract(
+        _spread_pixels(_spread_pixels(gray, lighter, 1), darker, -1), gray
+    )
+    on_dark = ImageChops.subtract(
+        gray, _spread_pixels(_spread_pixels(gray, darker, 1), lighter, -1)
+    )
     strokes = ImageChops.lighter(on_light, on_dark)
     return strokes.point([255 if value > INK_CONTRAST else 0 for value in range(256)])
 
 
-def _spread(image: Image.Image, pick: Pick, direction: int) -> Image.Image:
+def _spread_pixels(image: Image.Image, pick: Pick, direction: int) -> Image.Image:
     """Replace each pixel by the lightest (or darkest) one up to `MAX_STROKE_WIDTH` away in one
     direction."""
     for across, down in ((direction, 0), (0, direction)):

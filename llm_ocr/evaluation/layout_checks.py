@@ -2,15 +2,15 @@
 blocks, and tables with uneven rows."""
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from llm_ocr.evaluation.text_similarity import plain
-from llm_ocr.text.table_markup import TableGrid, read_tables
+from llm_ocr.evaluation.text_similarity import strip_markup
+from llm_ocr.text.normalize import fold_case
+from llm_ocr.text.table_markup import TableGrid, read_tables, remove_html_tables
 
 # Letters and digits on either side of a line break that must be adjacent in the Markdown. With half
 # as many, numbers of a table match by coincidence; with twice as many, most lines are too short.
@@ -23,7 +23,6 @@ LONG_RUN_LENGTH = 12
 _SENTENCE_END = re.compile(r"""[.!?:;。！？：；…][\s"'”’»)\]]*$""")
 _URL = re.compile(r"www\.|https?:", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
-_TABLE = re.compile(r"<table\b.*?(?:</table\s*>|\Z)", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,10 @@ def count_broken_sentences(
     Only lines that end within a sentence are compared with the next line: whole paragraphs may be
     in a different order in the PDF (captions, footnotes), the parts of a sentence may not.
     """
-    predicted = _alphanumeric(plain(markdown))
-    running = [letters for text in headers_footers if (letters := _alphanumeric(plain(text)))]
+    predicted = _alphanumeric(strip_markup(markdown))
+    running = [
+        letters for text in headers_footers if (letters := _alphanumeric(strip_markup(text)))
+    ]
     lines = [line.strip() for line in layer.splitlines() if line.strip()]
     compared = broken = 0
     for line, following in pairwise(lines):
@@ -69,11 +70,11 @@ def count_repeated_words(markdown: str, page_text: str | None) -> int:
     page; if that is None, how many long runs outside of tables occur again."""
     if page_text is not None:
         expected = _count_runs(page_text, RUN_LENGTH)
-        predicted = _count_runs(plain(markdown), RUN_LENGTH)
+        predicted = _count_runs(strip_markup(markdown), RUN_LENGTH)
         return sum(
             max(0, count - expected[run]) for run, count in predicted.items() if run in expected
         )
-    prose = plain(_TABLE.sub("\n\n", markdown))
+    prose = strip_markup(remove_html_tables(markdown))
     return sum(count - 1 for count in _count_runs(prose, LONG_RUN_LENGTH).values())
 
 
@@ -106,8 +107,7 @@ def _continues(line: str) -> bool:
 
 
 def _alphanumeric(text: str) -> str:
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return "".join(_WORD.findall(folded)).replace("_", "")
+    return "".join(_WORD.findall(fold_case(text))).replace("_", "")
 
 
 def _count_runs(text: str, length: int) -> Counter[tuple[str, ...]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
+from llm_ocr.messages import CodedError
 from llm_ocr.records import FURNITURE_LABELS, PageStatus
 from llm_ocr.sources.names import safe_name
 from llm_ocr.storage.store import Store, open_snapshot
@@ -17,7 +18,7 @@ _FILE = re.compile(r"(?P<name>.+)_pg(?P<page>\d+)(?:_repeat(?P<repeat>\d+))?")
 _TEXT_COLUMNS = ["page_id", "name", "page_number", "markdown", "blocks", "status", "error"]
 
 
-class NothingToEvaluateError(Exception):
+class NothingToEvaluateError(CodedError):
     """There is no run or Markdown to evaluate, or no reference to evaluate it with."""
 
 
@@ -173,7 +174,7 @@ def open_predictions(uri: str, include_headers_footers: bool = False) -> Predict
         return FolderPredictions(folder)
     raise NothingToEvaluateError(
         f"{uri} has neither a run with finished pages nor Markdown files (NAME_pgN.md); "
-        "give the --out of a run"
+        "give the location of a run"
     )
 
 

@@ -20,13 +20,13 @@ from llm_ocr.evaluation.diagnostics import draw_sample
 from llm_ocr.evaluation.ground_truth import without_tables
 from llm_ocr.evaluation.olmocr_bench.fuzzy_search import find_nearest
 from llm_ocr.evaluation.predictions import body_markdown
-from llm_ocr.evaluation.text_similarity import normalized, plain
+from llm_ocr.evaluation.text_similarity import normalize_text, strip_markup
 from llm_ocr.records import FURNITURE_LABELS, PageStatus
 from llm_ocr.sources.text_layer import PdfTextPage
 from llm_ocr.storage.store import open_snapshot
 from llm_ocr.tables.read import read_table
 from llm_ocr.tables.schema import Row
-from llm_ocr.text.markdown import unescaped
+from llm_ocr.text.markdown import unescape_markdown
 from llm_ocr.text.table_markup import TableCell, TableGrid, read_tables
 
 # Sentences long enough to be unique, and short enough to be checked by eye.
@@ -68,7 +68,7 @@ class _Page:
     @property
     def paragraphs(self) -> list[str]:
         pieces = without_tables(self.text).split("\n\n")
-        return [text for piece in pieces if len(text := plain(piece)) >= MIN_LENGTH]
+        return [text for piece in pieces if len(text := strip_markup(piece)) >= MIN_LENGTH]
 
 
 def propose_tests(run: str | Path, count: int = 20, seed: int = 0) -> list[Proposal]:
@@ -106,7 +106,7 @@ def _with_id(proposal: Proposal, number: int) -> Proposal:
 
 def _read_page(row: Row, generator: random.Random) -> _Page:
     furniture = [
-        plain(block["text"] or "")
+        strip_markup(block["text"] or "")
         for block in row["blocks"] or ()
         if block["label"] in FURNITURE_LABELS
     ]
@@ -135,12 +135,12 @@ def _read_text_layer(row: Row) -> str | None:
         return None
     finally:
         document.close()
-    return plain(layer.text) if layer is not None and layer.is_usable else None
+    return strip_markup(layer.text) if layer is not None and layer.is_usable else None
 
 
 def _present(page: _Page) -> Iterator[Proposal]:
     """Sentences of the prediction, and sentences of the text layer missing from it."""
-    predicted = normalized(unescaped(page.text))
+    predicted = normalize_text(unescape_markdown(page.text))
     for sentence in _draw_two(page, _split_sentences(page.paragraphs)):
         yield _propose(page, "present", _compare_with_layer(page, sentence), text=sentence)
     for sentence in _draw_two(page, _split_sentences([page.layer] if page.layer else [])):
@@ -151,7 +151,7 @@ def _present(page: _Page) -> Iterator[Proposal]:
 
 def _absent(page: _Page) -> Iterator[Proposal]:
     """Running headers and footers, which are not part of the body text."""
-    body_text = plain(page.text)
+    body_text = strip_markup(page.text)
     for text in page.furniture:
         if len(text) >= 4 and text not in body_text:
             yield _propose(page, "absent", "predicted as header, footer or page number", text=text)
@@ -173,10 +173,14 @@ def _table(page: _Page) -> Iterator[Proposal]:
         for cell in _draw_two(page, cells):
             above, left = table.at(0, cell.column), table.at(cell.row, 0)
             headings = {"top_heading": above, "left_heading": left}
-            texts = {side: plain(one.text) for side, one in headings.items() if one and one.text}
+            texts = {
+                side: strip_markup(heading.text)
+                for side, heading in headings.items()
+                if heading and heading.text
+            }
             if texts:
-                reason = _compare_with_layer(page, plain(cell.text))
-                yield _propose(page, "table", reason, cell=plain(cell.text), **texts)
+                reason = _compare_with_layer(page, strip_markup(cell.text))
+                yield _propose(page, "table", reason, cell=strip_markup(cell.text), **texts)
 
 
 def _is_value(table: TableGrid, cell: TableCell) -> bool:

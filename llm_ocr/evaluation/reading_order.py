@@ -8,7 +8,8 @@ from itertools import pairwise
 from rapidfuzz import fuzz
 from rapidfuzz.distance import Levenshtein
 
-from llm_ocr.evaluation.text_similarity import plain
+from llm_ocr.evaluation.text_similarity import strip_markup
+from llm_ocr.text.table_markup import remove_html_tables
 
 # Shorter paragraphs (page numbers, labels of a drawing) occur in too many places.
 MIN_LENGTH = 15
@@ -19,7 +20,6 @@ MIN_SIMILARITY = 75.0
 MATCHED = "\0"
 
 _BLANK_LINE = re.compile(r"\n\s*\n")
-_TABLE = re.compile(r"<table\b.*?(?:</table\s*>|\Z)", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class ReadingOrder:
 
 def find_paragraphs(markdown: str) -> list[str]:
     """The blocks separated by blank lines, as plain text; without tables and very short blocks."""
-    pieces = (plain(piece) for piece in _BLANK_LINE.split(_TABLE.sub("\n\n", markdown)))
+    pieces = (strip_markup(piece) for piece in _BLANK_LINE.split(remove_html_tables(markdown)))
     return [piece for piece in pieces if len(piece) >= MIN_LENGTH]
 
 
@@ -47,7 +47,7 @@ def measure_reading_order(truth: Sequence[str], prediction: str) -> ReadingOrder
     """The order of the paragraphs of `truth`, as plain text, in the Markdown `prediction`."""
     if not truth:
         return ReadingOrder(0.0, None)
-    positions = _find_positions(truth, plain(prediction))
+    positions = _find_positions(truth, strip_markup(prediction))
     found = [k for k, position in enumerate(positions) if position is not None]
     order = sorted(found, key=lambda k: (positions[k], k))
     neighbors = [_is_in_order(before, after) for before, after in pairwise(positions)]

@@ -22,6 +22,7 @@ from llm_ocr.evaluation.predictions import (
     Predictions,
     RunPredictions,
 )
+from llm_ocr.messages import ProblemCode
 
 GROUND_TRUTH_SUFFIXES = (".md", ".txt", ".json")
 
@@ -107,7 +108,8 @@ def _require_run(predictions: Predictions) -> RunPredictions:
     if isinstance(predictions, RunPredictions):
         return predictions
     raise NothingToEvaluateError(
-        f"{predictions.uri} has Markdown files without page images; give --tests"
+        f"{predictions.uri} has Markdown files without page images",
+        ProblemCode.NO_PAGE_IMAGES,
     )
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from apted import APTED, Config
 from rapidfuzz.distance import Levenshtein
 
-from llm_ocr.evaluation.text_similarity import normalized
+from llm_ocr.evaluation.text_similarity import normalize_text
 from llm_ocr.text.table_markup import (
     TableCell,
     TableGrid,
@@ -78,7 +78,7 @@ def table_similarity(
 
 def _tree(table: TableGrid, structure_only: bool) -> _Node:
     def cell_node(cell: TableCell) -> _Node:
-        text = "" if structure_only else normalized(cell.text).strip()
+        text = "" if structure_only else normalize_text(cell.text).strip()
         return _Node("cell", (cell.rows, cell.columns), text)
 
     rows = (_Node("row", children=tuple(map(cell_node, row))) for row in table.by_rows())

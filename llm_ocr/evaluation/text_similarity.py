@@ -1,6 +1,6 @@
 """Compare texts by characters and words.
 
-The measures compare strings as they are; use `plain` first to ignore the markup of Markdown.
+The measures compare strings as they are; use `strip_markup` first to ignore Markdown's markup.
 """
 
 import html
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from rapidfuzz.distance import Levenshtein
 
-from llm_ocr.text.markdown import hidden, shown
+from llm_ocr.text.markdown import mask_escapes, unmask_escapes
 
 # Characters that look the same, so that recognizers return any of them.
 _EQUIVALENT = str.maketrans(
@@ -40,9 +40,9 @@ _BAR = re.compile(r"\|")
 _STRONG = re.compile(r"(\*{1,3}|(?<!\w)_{1,3}(?=\S))(?=\S)(.{1,1000}?)(?<=\S)\1")
 
 
-def normalized(text: str) -> str:
-    """A text as olmOCR-bench compares it: white space collapsed, without bold and italics, with
-    uniform quotes and dashes, in Unicode NFC. Case is kept."""
+def normalize_text(text: str) -> str:
+    """Normalize a text like olmOCR-bench: collapsed white space, no bold or italics, uniform quotes
+    and dashes, Unicode NFC. Case is preserved."""
     text = re.sub(r"\s+", " ", _BREAK.sub(" ", text))
     bold, wide, italic, low = _EMPHASIS
     text = _BOLD_TAG.sub("", wide.sub(r"\1", bold.sub(r"\1", text)))
@@ -50,14 +50,14 @@ def normalized(text: str) -> str:
     return unicodedata.normalize("NFC", text).translate(_EQUIVALENT)
 
 
-def plain(markdown: str) -> str:
+def strip_markup(markdown: str) -> str:
     """The text of Markdown without markup, on one line: no images, tags, or markers of headings,
     lists and tables; links as their texts; uniform quotes and dashes."""
-    text = _COMMENT.sub(" ", hidden(markdown))
+    text = _COMMENT.sub(" ", mask_escapes(markdown))
     text = _LINK.sub(r"\1", _IMAGE.sub(" ", text))
     text = html.unescape(_TAG.sub(" ", text))
     text = _BAR.sub(" ", _LINE_MARK.sub("", _RULE.sub(" ", text)))
-    text = shown(_STRONG.sub(r"\2", text))
+    text = unmask_escapes(_STRONG.sub(r"\2", text))
     return " ".join(unicodedata.normalize("NFC", text).translate(_EQUIVALENT).split())
 
 

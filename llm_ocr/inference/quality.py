@@ -1,40 +1,41 @@
-"""Is an answer good: loops, truncation, emptiness, tags without text, what the page itself says."""
+"""Assess an answer: loops, truncation, missing text, and agreement with what the page shows."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from llm_ocr.inference.agreement import agreement, recall
-from llm_ocr.inference.loops import MOST_SIGNS, Loop, find_loop
-from llm_ocr.inference.replies import Answer
+from llm_ocr.inference.agreement import agreement, word_recall
+from llm_ocr.inference.loops import MAX_REPEATED_MARKS, Loop, find_loop
+from llm_ocr.inference.responses import Answer
 from llm_ocr.inference.text_rows import TextRows
 from llm_ocr.records import FIGURE_LABELS, Block, Box, TextLayer
 
-# With an empty answer, pages with less ink than this are taken for blank: specks of dust, a fold.
-SPECKLED_INK = 2e-3
+# With an empty answer, a page with a smaller share of inked pixels counts as blank: specks of dust,
+# a fold.
+MAX_BLANK_INK = 2e-3
 
-# What agrees this much with the page's text layer stands on the page, however often it repeats.
-WITNESSED = 0.9
+# A text layer that agrees this much with an answer confirms it, however often the answer repeats.
+CONFIRMING_AGREEMENT = 0.9
 
-# The share of blocks without a box from which on an answer that should have boxes is doubted: none
-# of 76 clean answers had it, and garbage of DeepSeek-OCR has 0.83 to 1.
-MOST = 0.5
-# A page with so many pieces of rows of text (see `TextRows`) has some 500 characters or more. An
-# answer is doubted that has fewer than so many characters a piece, figures aside; a figure of this
-# share of the page is no figure but the page. Of 39 pages with that many, of 142 that the embedded
-# engine read, the least was 4.7 (handwriting). At half of this an apology of 80 characters passes
-# up to 53 pieces, at twice two pages are accused.
-FEWEST_ROWS, CHARACTERS_A_ROW, WHOLE_PAGE = 25, 3.0, 0.5
-# The share of such pieces that may lie outside of all boxes; of the same pages the most was 0.28,
-# and at half of this one of 39 is accused.
-MOST_OUTSIDE = 0.5
-# How far from its box a row of text may lie, as a share of the page's longest side.
-MARGIN = 0.01
+# An answer that should have boxes is uncertain from this share of blocks without one: none of 76
+# clean answers reached it, and garbage of DeepSeek-OCR has 0.83 to 1.
+MAX_BOXLESS_SHARE = 0.5
+# A page with this many points on rows of text (see `TextRows`) has some 500 characters or more. An
+# answer with fewer characters per point, figures aside, is uncertain; a figure that covers this
+# share of the page is the page, not a figure. Of 142 pages that the embedded engine read, 39 have
+# that many points, and the least was 4.7 characters per point (handwriting). At half of this an
+# apology of 80 characters passes for up to 53 points, at twice two pages are flagged.
+MIN_TEXT_POINTS, MIN_CHARACTERS_PER_POINT, PAGE_SIZED_FIGURE = 25, 3.0, 0.5
+# The share of such points that may lie outside all boxes; of the same pages the most was 0.28, and
+# at half of this one of 39 is flagged.
+MAX_OUTSIDE_SHARE = 0.5
+# How far outside its box a row of text may lie, as a share of the page's longest side.
+BOX_MARGIN = 0.01
 
-# An answer that ends so has no end, however the server says that it ended: within a tag of the
-# model's, or of a table in HTML.
-_WITHIN_TAG = re.compile(
+# An answer that ends like this is cut, whatever finish reason the server gives: inside one of the
+# model's tags, or of an HTML table's.
+_INSIDE_TAG = re.compile(
     r"(?:<\|ref\|>(?:(?!<\|/ref\|>).){0,200}"
     r"|<\|det\|>(?:(?!<\|/det\|>).){0,200}"
     r"|<\|[a-z/]{0,9}\|?"
@@ -45,8 +46,8 @@ _WITHIN_TAG = re.compile(
 _JSON_CELLS = re.compile(r"\s*(?:```(?:json)?\s*)?\[\s*\{\s*\"bbox")
 
 
-class Flaw(StrEnum):
-    """What can be wrong with an answer, from bad to worse."""
+class QualityIssue(StrEnum):
+    """What can be wrong with an answer, from least to most severe."""
 
     NO_BOXES = "no_boxes"
     UNREAD_TEXT = "unread_text"
@@ -58,21 +59,24 @@ class Flaw(StrEnum):
     EMPTY = "empty"
 
 
-# What is only doubted: the page may have such words, and the page's own text may be what is wrong.
-DOUBTS = frozenset({Flaw.NO_BOXES, Flaw.UNREAD_TEXT, Flaw.DISAGREES})
-GRAVITY = {flaw: place for place, flaw in enumerate(Flaw)}
+# Issues with which the answer may still be right: the page may have few boxes, or its text layer
+# may be what is wrong.
+UNCERTAIN_ISSUES = frozenset(
+    {QualityIssue.NO_BOXES, QualityIssue.UNREAD_TEXT, QualityIssue.DISAGREES}
+)
+SEVERITY = {issue: severity for severity, issue in enumerate(QualityIssue)}
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What is known of the page beside the answer.
+class QualitySignals:
+    """What is known about a page in addition to the answer.
 
-    `ink` is the share of inked pixels, 0..1. An answer that agrees less than `min_agreement`
-    (0..1) with a text layer that is the page's own, and has less than that share of its words, is
-    doubted; at 0 no answer is doubted for
-    anything. `may_loop` is false for an engine that generates nothing: what it repeats stands on
-    the page. `rows` are where the page's image has rows of text; `expects_boxes` is whether blocks
-    should have boxes; `is_witnessed`, whether the page's text is known to bear out what is said.
+    `ink` is the share of inked pixels, 0..1. An answer is uncertain if it agrees less than
+    `min_agreement` (0..1) with a text layer that is the page's own, and has less than that share of
+    its words; at 0 no answer is. `may_loop` is false for an engine that generates nothing: what it
+    repeats is on the page. `rows` are the rows of text in the page's image; `expects_boxes` is
+    whether blocks should have boxes; `is_confirmed` is whether the page's text layer is known to
+    confirm the answer.
     """
 
     ink: float
@@ -81,133 +85,141 @@ class Evidence:
     may_loop: bool = True
     rows: TextRows | None = None
     expects_boxes: bool = False
-    is_witnessed: bool = False
+    is_confirmed: bool = False
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What was found; `flaw` is None for a good answer.
+class QualityAssessment:
+    """How good an answer is; `issue` is None for a good one.
 
-    `kept` is how many of the answer's characters are worth keeping; `agreement` is with the text
-    layer, 0..1, None where there is no usable one; `why` says what was found.
+    `kept_length` is how many of the answer's characters are worth keeping; `agreement` is that with
+    the text layer, 0..1, None where there is no usable one; `reason` explains the issue.
     """
 
-    flaw: Flaw | None
-    kept: int
+    issue: QualityIssue | None
+    kept_length: int
     agreement: float | None
-    why: str = ""
+    reason: str = ""
 
     @property
     def is_good(self) -> bool:
-        return self.flaw is None
+        return self.issue is None
 
     @property
-    def worth(self) -> tuple[int, float]:
-        """Orders verdicts on the same page: less grave first, then by agreement or length."""
-        grave = -1 if self.flaw is None else GRAVITY[self.flaw]
-        return -grave, self.kept if self.agreement is None else self.agreement
+    def sort_key(self) -> tuple[int, float]:
+        """Orders assessments of the same page: less severe is greater, then by agreement or
+        length."""
+        severity = -1 if self.issue is None else SEVERITY[self.issue]
+        return -severity, self.kept_length if self.agreement is None else self.agreement
 
 
-def judge(answer: Answer, blocks: Sequence[Block], evidence: Evidence) -> Verdict:
-    """What is wrong with `answer`, which was read as `blocks`."""
-    score = agreement_with(evidence.layer, blocks)
+def assess(answer: Answer, blocks: Sequence[Block], signals: QualitySignals) -> QualityAssessment:
+    """Assess `answer`, which was parsed to `blocks`."""
+    agrees = text_layer_agreement(signals.layer, blocks)
     length = len(answer.text)
-    words = any(block.text.strip() for block in blocks)
-    if not blocks and evidence.ink >= SPECKLED_INK:
-        return Verdict(Flaw.EMPTY, 0, score, "nothing was read on a page that has ink")
-    if blocks and not words and not all(block.label in FIGURE_LABELS for block in blocks):
-        return Verdict(Flaw.NO_TEXT, length, score, "the answer has tags, but no text in them")
-    loop = _loop(answer, evidence, score) if evidence.may_loop else None
+
+    def flag(issue: QualityIssue, reason: str, kept_length: int = length) -> QualityAssessment:
+        return QualityAssessment(issue, kept_length, agrees, reason)
+
+    if not blocks and signals.ink >= MAX_BLANK_INK:
+        return flag(QualityIssue.EMPTY, "nothing was read on a page that has ink", 0)
+    has_words = any(block.text.strip() for block in blocks)
+    if blocks and not has_words and not all(block.label in FIGURE_LABELS for block in blocks):
+        return flag(QualityIssue.NO_TEXT, "the answer has tags, but no text in them")
+    loop = _find_loop(answer, signals, agrees) if signals.may_loop else None
     if loop is not None:
-        said = f"{loop.period} characters again and again ({loop.kind}), from {loop.start} on"
-        return Verdict(Flaw.LOOP, loop.start, score, said)
+        reason = f"{loop.period} characters repeat ({loop.kind}) from character {loop.start} on"
+        return flag(QualityIssue.LOOP, reason, loop.start)
     if answer.finish_reason == "repetition":
-        return Verdict(Flaw.LOOP, length, score, "the server stopped a repetition")
+        return flag(QualityIssue.LOOP, "the server stopped a repetition")
     if answer.finish_reason == "length":
-        return Verdict(Flaw.CUT, length, score, f"cut off after {answer.completion_tokens} tokens")
-    if evidence.may_loop and _ends_within(answer.text):
-        return Verdict(Flaw.CUT, length, score, f"it ends within a tag: {answer.text[-40:]!r}")
-    flaw, why = _doubt(blocks, evidence, score)
-    return Verdict(flaw, length, score, why)
+        return flag(QualityIssue.CUT, f"cut off after {answer.completion_tokens} tokens")
+    if signals.may_loop and _ends_inside_tag(answer.text):
+        return flag(QualityIssue.CUT, f"the answer ends inside a tag: {answer.text[-40:]!r}")
+    issue, reason = _find_uncertain_issue(blocks, signals, agrees)
+    return QualityAssessment(issue, length, agrees, reason)
 
 
-def _ends_within(text: str) -> bool:
-    """Whether an answer ends in the middle of a tag, or of a cell in JSON."""
-    if _WITHIN_TAG.search(text[-300:]):
+def _ends_inside_tag(text: str) -> bool:
+    """Whether an answer ends in the middle of a tag, or of a JSON cell."""
+    if _INSIDE_TAG.search(text[-300:]):
         return True
     return _JSON_CELLS.match(text) is not None and not text.rstrip(" \t\r\n`").endswith(("]", "}"))
 
 
-def _loop(answer: Answer, evidence: Evidence, score: float | None) -> Loop | None:
-    """A loop of words that the page's own text has, too, is none. Of what has no words, as empty
-    cells, agreement says nothing."""
-    is_witnessed = evidence.is_witnessed or (score is not None and score >= WITNESSED)
-    loop = find_loop(answer.text, answer.finish_reason, without_words=is_witnessed)
-    if loop is None or not is_witnessed or evidence.layer is None:
+def _find_loop(answer: Answer, signals: QualitySignals, agrees: float | None) -> Loop | None:
+    """A loop that is not on the page. Words that the text layer confirms are no loop; about what
+    has no words, as empty cells, agreement says nothing."""
+    is_confirmed = signals.is_confirmed or (agrees is not None and agrees >= CONFIRMING_AGREEMENT)
+    loop = find_loop(answer.text, answer.finish_reason, without_words=is_confirmed)
+    if loop is None or not is_confirmed or signals.layer is None:
         return loop
-    sample = answer.text[loop.start : loop.start + MOST_SIGNS[0] // 2].strip()
-    return None if sample and sample in evidence.layer.text else loop
+    sample = answer.text[loop.start : loop.start + MAX_REPEATED_MARKS[0] // 2].strip()
+    return None if sample and sample in signals.layer.text else loop
 
 
-def _doubt(
-    blocks: Sequence[Block], evidence: Evidence, score: float | None
-) -> tuple[Flaw | None, str]:
-    """What speaks against an answer that seems whole, and how it is said."""
-    if not evidence.min_agreement or not blocks:
+def _find_uncertain_issue(
+    blocks: Sequence[Block], signals: QualitySignals, agrees: float | None
+) -> tuple[QualityIssue | None, str]:
+    """What may be wrong with an answer that seems complete, and the reason."""
+    if not signals.min_agreement or not blocks:
         return None, ""
-    is_own = evidence.layer is not None and evidence.layer.is_own
-    if is_own and score is not None and _is_of_another(blocks, evidence, score):
-        return Flaw.DISAGREES, f"agrees {score:.2f} with the text layer"
-    unread = "" if is_own or evidence.rows is None else _unread(blocks, evidence.rows, evidence)
-    if unread:
-        return Flaw.UNREAD_TEXT, unread
+    is_own = signals.layer is not None and signals.layer.is_own
+    if is_own and agrees is not None and _is_other_page(blocks, signals, agrees):
+        return QualityIssue.DISAGREES, f"agrees {agrees:.2f} with the text layer"
+    if not is_own and signals.rows is not None:
+        unread = _describe_unread_text(blocks, signals.rows, signals)
+        if unread:
+            return QualityIssue.UNREAD_TEXT, unread
     boxless = sum(block.box is None for block in blocks)
-    if evidence.expects_boxes and boxless > MOST * len(blocks):
-        return Flaw.NO_BOXES, f"{boxless} of {len(blocks)} blocks have no box"
+    if signals.expects_boxes and boxless > MAX_BOXLESS_SHARE * len(blocks):
+        return QualityIssue.NO_BOXES, f"{boxless} of {len(blocks)} blocks have no box"
     return None, ""
 
 
-def _is_of_another(blocks: Sequence[Block], evidence: Evidence, score: float) -> bool:
-    """Whether answer and layer seem to be of two pages. An answer that has what a short layer has,
-    and more, is of the same: the rest may be in pictures."""
-    least, layer = evidence.min_agreement, evidence.layer
-    return layer is not None and score < least and recall(_text(blocks), layer.text) < least
+def _is_other_page(blocks: Sequence[Block], signals: QualitySignals, agrees: float) -> bool:
+    """Whether answer and text layer seem to be of two pages. An answer that has what a short layer
+    has, and more, is of the same page: the rest may be in pictures."""
+    minimum, layer = signals.min_agreement, signals.layer
+    if layer is None or agrees >= minimum:
+        return False
+    return word_recall(_text(blocks), layer.text) < minimum
 
 
-def _unread(blocks: Sequence[Block], rows: TextRows, evidence: Evidence) -> str:
-    """What the page's ink says of text that is not in the answer; nothing where it isn't much."""
-    page, margin = rows.width * rows.height, MARGIN * max(rows.width, rows.height)
-    placed = [
-        (block.label in FIGURE_LABELS, _wider(block.box, margin))
+def _describe_unread_text(blocks: Sequence[Block], rows: TextRows, signals: QualitySignals) -> str:
+    """How much of the text in the page's image is missing from the answer; empty if not much."""
+    page_area, margin = rows.width * rows.height, BOX_MARGIN * max(rows.width, rows.height)
+    boxes = [
+        (block.label in FIGURE_LABELS, _expand(block.box, margin))
         for block in blocks
         if block.box is not None
-        and (block.label not in FIGURE_LABELS or block.box.area < WHOLE_PAGE * page)
+        and (block.label not in FIGURE_LABELS or block.box.area < PAGE_SIZED_FIGURE * page_area)
     ]
-    beside = rows.outside([box for is_figure, box in placed if is_figure])
-    if beside < FEWEST_ROWS:
+    points = rows.count_outside([box for is_figure, box in boxes if is_figure])
+    if points < MIN_TEXT_POINTS:
         return ""
-    characters = sum(not one.isspace() for block in blocks for one in block.text)
-    if characters < CHARACTERS_A_ROW * beside:
-        return f"{characters} characters were read of a page that seems to be full of text"
-    outside = rows.outside([box for _, box in placed]) / len(rows.pieces)
-    has_boxes = evidence.expects_boxes and any(block.box is not None for block in blocks)
-    if has_boxes and outside > MOST_OUTSIDE:
-        return f"{outside:.0%} of the page's text seems to lie outside of all boxes"
+    characters = sum(not char.isspace() for block in blocks for char in block.text)
+    if characters < MIN_CHARACTERS_PER_POINT * points:
+        return f"only {characters} characters were read on a page that seems to be full of text"
+    outside = rows.count_outside([box for _, box in boxes]) / len(rows.points)
+    has_boxes = signals.expects_boxes and any(block.box is not None for block in blocks)
+    if has_boxes and outside > MAX_OUTSIDE_SHARE:
+        return f"{outside:.0%} of the page's text seems to lie outside all boxes"
     return ""
 
 
-def _wider(box: Box, margin: float) -> Box:
+def _expand(box: Box, margin: float) -> Box:
     return Box(box.x1 - margin, box.y1 - margin, box.x2 + margin, box.y2 + margin)
 
 
-def before_loop(answer: Answer, *, is_witnessed: bool = False) -> Answer:
-    """The answer up to its loop, if there is one; `is_witnessed` as in `Evidence`."""
-    loop = find_loop(answer.text, answer.finish_reason, without_words=is_witnessed)
+def truncate_at_loop(answer: Answer, *, is_confirmed: bool = False) -> Answer:
+    """The answer up to its loop, if it has one; `is_confirmed` as in `QualitySignals`."""
+    loop = find_loop(answer.text, answer.finish_reason, without_words=is_confirmed)
     return answer if loop is None else replace(answer, text=answer.text[: loop.start])
 
 
-def agreement_with(layer: TextLayer | None, blocks: Sequence[Block]) -> float | None:
-    """How far blocks agree with a page's own text, 0..1; None where that is not usable."""
+def text_layer_agreement(layer: TextLayer | None, blocks: Sequence[Block]) -> float | None:
+    """How far blocks agree with a page's text layer, 0..1; None where that is not usable."""
     if layer is None or not layer.is_usable:
         return None
     return agreement(_text(blocks), layer.text)

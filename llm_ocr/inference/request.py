@@ -1,39 +1,98 @@
-"""What a server is asked: one image, one prompt, and how it shall answer."""
+"""Define a chat request, and send it with or without structured output as the server allows."""
 
-from collections.abc import Mapping
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+
+from llm_ocr.inference.responses import Answer
+from llm_ocr.records import ErrorCode, PageError
+
+log = logging.getLogger(__name__)
+
+# Called when the turn of a request has come and it is sent, also again: for a clock that must not
+# run while requests wait for their turn.
+on_send: ContextVar[Callable[[], None]] = ContextVar("on_send", default=lambda: None)
 
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One image (JPEG bytes, or none) and one prompt; `sampling` goes into the body.
+    """One image (JPEG bytes, or none) and one prompt; `sampling` goes into the request's body.
 
-    A streamed answer longer than `watched_from` characters is stopped when it runs into a loop;
-    None: never. `guide` goes into the body too, to bind the answer to a form; `unguided` is the
-    prompt for a server that refuses to (400). `extension` is for the embedded engine alone.
+    A streamed answer longer than `loop_check_after` characters is stopped when it runs into a
+    loop; None: never. `structured_output` goes into the body too: vLLM's `structured_outputs` or
+    OpenAI's `response_format`. `prompt_without_schema` is the prompt for a server that rejects it
+    (400). `extension` is for the embedded engine only.
     """
 
     prompt: str
     jpeg: bytes | None
     max_tokens: int
     sampling: Mapping[str, object] = field(default_factory=dict)
-    watched_from: int | None = None
-    guide: Mapping[str, object] = field(default_factory=dict)
-    unguided: str = ""
+    loop_check_after: int | None = None
+    structured_output: Mapping[str, object] = field(default_factory=dict)
+    prompt_without_schema: str = ""
     extension: Mapping[str, object] = field(default_factory=dict)
 
     @property
-    def bound(self) -> Mapping[str, object]:
-        """`sampling` and `guide` as they go together.
+    def body_fields(self) -> Mapping[str, object]:
+        """`sampling` and `structured_output` without what conflicts.
 
-        A logits processor of a model's own (DeepSeek-OCR's ban of n-grams) knows no form: where it
-        bans the one token that the form allows, vLLM 0.32 ends the request with an error. And what
-        repeats in data stands there twice.
+        A model's own logits processor (DeepSeek-OCR's ban of repeated n-grams) knows no schema:
+        where it bans the only token that the schema allows, vLLM 0.32 ends the request with an
+        error. And values may legitimately repeat in structured data.
         """
-        without = ("vllm_xargs",) if self.guide else ()
-        kept = {key: value for key, value in self.sampling.items() if key not in without}
-        return {**kept, **self.guide}
+        excluded = ("vllm_xargs",) if self.structured_output else ()
+        sampling = {key: value for key, value in self.sampling.items() if key not in excluded}
+        return {**sampling, **self.structured_output}
 
     @property
-    def without_guide(self) -> "ChatRequest":
-        return replace(self, prompt=self.unguided, guide={}, unguided="")
+    def without_structured_output(self) -> "ChatRequest":
+        return replace(
+            self, prompt=self.prompt_without_schema, structured_output={}, prompt_without_schema=""
+        )
+
+
+Send = Callable[[], Awaitable[Answer]]
+
+
+class StructuredOutputs:
+    """Remembers which structured outputs a server rejects, so that each is rejected only once."""
+
+    def __init__(self) -> None:
+        # As JSON. Only those whose request then succeeded without: otherwise the image, not the
+        # structured output, was the reason.
+        self._rejected: set[str] = set()
+
+    async def ask(
+        self, structured_output: Mapping[str, object], send: Send, send_without: Send
+    ) -> Answer:
+        """The answer to `send`, or to `send_without` where the server rejects the former.
+
+        Raises what these raise.
+        """
+        if not structured_output:
+            return await send()
+        key = json.dumps(structured_output, sort_keys=True)
+        if key in self._rejected:
+            return await send_without()
+        try:
+            return await send()
+        except PageError as error:
+            if error.code is not ErrorCode.REQUEST_REJECTED:
+                raise
+            rejection = error
+        try:
+            answer = await send_without()
+        except PageError as error:
+            attempts = error.attempts + rejection.attempts
+            raise PageError(error.code, error.message, attempts) from error
+        if key not in self._rejected:
+            log.warning(
+                "the server rejects this structured output (%s): the prompt describes the format "
+                "instead",
+                rejection.message,
+            )
+        self._rejected.add(key)
+        return replace(answer, attempts=answer.attempts + rejection.attempts)

@@ -4,19 +4,16 @@ The pieces are server-sent events as OpenAI's API has them, with vLLM's `continu
 """
 
 import io
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass, field
 
-from aiohttp import StreamReader
-from aiohttp.http_exceptions import LineTooLong
-
 from llm_ocr.inference.loops import find_loop
-from llm_ocr.inference.replies import (
+from llm_ocr.inference.responses import (
     LONGEST_STREAM,
     LONGEST_TEXT,
     Answer,
     Event,
-    TryAgainError,
+    RetryableError,
     body_of,
     raise_if_aborted,
     raise_if_error,
@@ -34,16 +31,18 @@ STREAMED: Mapping[str, object] = {
 LOOK_EVERY = 1_500
 LOOKED_AT = 10_000
 SURELY_LOOPS = 2_500
+# Bytes of a line.
+LONGEST_LINE = 1 << 17
 
 
 @dataclass
-class Draft:
+class PartialAnswer:
     """What has come so far of an answer, over all attempts.
 
-    From `watched_from` characters on it is stopped when it repeats itself; None: never.
+    From `loop_check_after` characters on it is stopped when it repeats itself; None: never.
     """
 
-    watched_from: int | None = None
+    loop_check_after: int | None = None
     # In characters.
     length: int = 0
     prompt_tokens: int = 0
@@ -88,9 +87,9 @@ class Draft:
     @property
     def loops(self) -> bool:
         """Whether it has run into a loop; looks only now and then."""
-        if self.watched_from is None:
+        if self.loop_check_after is None:
             return False
-        if self.length < max(self.watched_from, self._looked + LOOK_EVERY):
+        if self.length < max(self.loop_check_after, self._looked + LOOK_EVERY):
             return False
         self._looked = self.length
         self._written.seek(max(0, self.length - LOOKED_AT))
@@ -103,41 +102,46 @@ class Draft:
         return Answer(self.text, reason, *tokens, seconds, attempt, tuple(self.logprobs))
 
 
-async def read_stream(stream: StreamReader, draft: Draft, attempt: int) -> str:
+async def read_stream(chunks: AsyncIterable[bytes], draft: PartialAnswer, attempt: int) -> str:
     """Add what arrives to `draft` until its end; the finish reason.
 
-    Raises as `refusal` says for an error in place of a piece, and TryAgainError for a stream that
+    Raises as `refusal` says for an error in place of a piece, and RetryableError for a stream that
     ends before the answer does, or can't be read; PageError for one that is longer than any page's.
     """
-    size = 0
-    while line := await _line(stream):
-        size += len(line)
+    rest, size = b"", 0
+    async for chunk in chunks:
+        size += len(chunk)
         if size > LONGEST_STREAM:
             raise too_long(f"{LONGEST_STREAM:,} bytes", attempt)
-        if not line.startswith(b"data:"):
-            continue
-        data = line[5:].strip()
-        if data == b"[DONE]":
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in (*lines, rest):
+            if len(line) > LONGEST_LINE:
+                message = "an answer that can't be read: a piece of it is too long"
+                raise RetryableError(ErrorCode.ENGINE_ERROR, message)
+        if any(_is_last(line, draft, attempt) for line in lines):
             break
-        event = body_of(Event, data)
-        raise_if_error(event, data, attempt)
-        draft.take(event)
-        if draft.length > LONGEST_TEXT:
-            raise too_long(f"{LONGEST_TEXT:,} characters", attempt)
-        if draft.finish_reason is None and draft.loops:
-            return "repetition"
+    else:
+        _is_last(rest, draft, attempt)
     reason = draft.finish_reason
     if reason is None:
-        raise TryAgainError(ErrorCode.ENGINE_ERROR, "half an answer: its end is missing")
+        raise RetryableError(ErrorCode.ENGINE_ERROR, "half an answer: its end is missing")
     raise_if_aborted(reason)
     return reason
 
 
-async def _line(stream: StreamReader) -> bytes:
-    """The next line, empty at the end."""
-    try:
-        return await stream.readline()
-    except (ValueError, LineTooLong) as error:
-        # aiohttp's own words name a chunk, which this is not; older ones raise ValueError.
-        said = "an answer that can't be read: a piece of it is too long"
-        raise TryAgainError(ErrorCode.ENGINE_ERROR, said) from error
+def _is_last(line: bytes, draft: PartialAnswer, attempt: int) -> bool:
+    """Add the event in a line to `draft`; whether the rest of the stream is of no use."""
+    if not line.startswith(b"data:"):
+        return False
+    data = line[5:].strip()
+    if data == b"[DONE]":
+        return True
+    event = body_of(Event, data)
+    raise_if_error(event, data, attempt)
+    draft.take(event)
+    if draft.length > LONGEST_TEXT:
+        raise too_long(f"{LONGEST_TEXT:,} characters", attempt)
+    if draft.finish_reason is None and draft.loops:
+        draft.finish_reason = "repetition"
+        return True
+    return False

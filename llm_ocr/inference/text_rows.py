@@ -1,6 +1,6 @@
-"""Where the ink of a page lies as lines of text do: at even distances, one below the other.
+"""Detect rows of text in a page's image by their even spacing.
 
-Photographs, drawings and charts have as much ink, but none that is so even. So it can be told,
+Photographs, drawings and charts have as much ink, but none that is spaced so evenly. That tells,
 without reading a word, whether a page has much text, and whether an answer has left it out.
 """
 
@@ -13,93 +13,95 @@ from PIL import Image
 
 from llm_ocr.records import Box
 
-# Longest side of the picture that is looked at, and how wide the strips are in which its rows are
-# followed, both in pixels. A strip holds some 3 to 8 letters of ordinary print.
-SIDE, STRIP = 1000, 32
-# Rows that a strip must have at even distances, how uneven those may be (longest by shortest), and
-# how near and how far they may be, in pixels of the picture.
-FEWEST_ROWS, UNEVEN = 4, 1.35
-NEAREST, FARTHEST = 5, 40
+# Longest side of the thumbnail that is searched, and the width of the vertical strips in which its
+# rows are found, both in pixels. A strip holds some 3 to 8 letters of ordinary print.
+THUMBNAIL_SIDE, STRIP_WIDTH = 1000, 32
+# The fewest evenly spaced rows in a strip, how uneven their spacing may be (largest by smallest),
+# and the smallest and largest spacing, in pixels of the thumbnail.
+MIN_ROWS, MAX_SPACING_RATIO = 4, 1.35
+MIN_SPACING, MAX_SPACING = 5, 40
 # How much darker a row must be than the gap below it: in levels of 255, and as a share of it.
-CONTRAST, DEPTH = 10, 0.35
-# How much higher or lower a row may be in the next strip, in pixels of the picture.
-ASIDE = 2
+MIN_CONTRAST, MIN_RELATIVE_CONTRAST = 10, 0.35
+# How much higher or lower a row may be in the next strip, in pixels of the thumbnail.
+MAX_SLOPE = 2
 
 
 @dataclass(frozen=True)
 class TextRows:
-    """Pieces of lines of text that a page's image seems to hold, as points of the stored image of
-    `width` x `height` pixels. About 5 to 70 letters of a page stand for each of them."""
+    """Points on the rows of text in a page's image, in pixels of the stored image of `width` x
+    `height` pixels. There is one point for about 5 to 70 letters."""
 
     width: int
     height: int
-    pieces: tuple[tuple[float, float], ...]
+    points: tuple[tuple[float, float], ...]
 
-    def outside(self, boxes: Sequence[Box]) -> int:
-        """How many of them lie in none of `boxes`."""
+    def count_outside(self, boxes: Sequence[Box]) -> int:
+        """How many points lie in none of `boxes`."""
         return sum(
             not any(box.x1 <= x <= box.x2 and box.y1 <= y <= box.y2 for box in boxes)
-            for x, y in self.pieces
+            for x, y in self.points
         )
 
 
-def text_rows(jpeg: bytes) -> TextRows:
-    """The lines of text on a page's image: about 20 ms of CPU. Raises OSError for a damaged one."""
-    with Image.open(io.BytesIO(jpeg)) as picture:
-        full = picture.size
-        picture.draft("L", (SIDE, SIDE))
-        gray = picture.convert("L")
-    gray.thumbnail((SIDE, SIDE))
+def detect_text_rows(jpeg: bytes) -> TextRows:
+    """The rows of text in a page's image; takes about 20 ms of CPU. Raises OSError for a damaged
+    image."""
+    with Image.open(io.BytesIO(jpeg)) as image:
+        full = image.size
+        image.draft("L", (THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+        gray = image.convert("L")
+    gray.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
     counts = gray.histogram()
     paper = counts.index(max(counts))
     ink = gray.point([min(255, abs(level - paper)) for level in range(256)])
-    strips = max(1, gray.width // STRIP)
+    strips = max(1, gray.width // STRIP_WIDTH)
     levels = ink.resize((strips, gray.height), Image.Resampling.BOX).tobytes()
-    across, down = full[0] / strips, full[1] / gray.height
-    rows = [set(_even(list(_dark_rows(levels[strip::strips])))) for strip in range(strips)]
+    x_step, y_step = full[0] / strips, full[1] / gray.height
+    rows = [set(_evenly_spaced(list(_dark_rows(levels[strip::strips])))) for strip in range(strips)]
     return TextRows(
         *full,
         tuple(
-            ((strip + 0.5) * across, (row + 0.5) * down)
+            ((strip + 0.5) * x_step, (row + 0.5) * y_step)
             for strip in range(strips)
             for row in sorted(rows[strip])
             if any(
-                _has_near(rows[beside], row)
-                for beside in (strip - 1, strip + 1)
-                if 0 <= beside < strips
+                _has_row_near(rows[neighbor], row)
+                for neighbor in (strip - 1, strip + 1)
+                if 0 <= neighbor < strips
             )
         ),
     )
 
 
-def _has_near(rows: Collection[int], row: int) -> bool:
-    """Whether a strip goes on with a row, as lines of text do."""
-    return any(row + step in rows for step in range(-ASIDE, ASIDE + 1))
+def _has_row_near(rows: Collection[int], row: int) -> bool:
+    """Whether a row of text continues in a neighboring strip with these rows."""
+    return any(row + step in rows for step in range(-MAX_SLOPE, MAX_SLOPE + 1))
 
 
 def _dark_rows(levels: bytes) -> Iterator[int]:
     """The rows of a strip that are darker than those around them."""
-    darkest, lightest, at, rises = 0, 0, 0, True
+    darkest, lightest, darkest_row, is_rising = 0, 0, 0, True
     for row, level in enumerate(levels):
-        if rises and level > darkest:
-            darkest, at = level, row
-        elif rises and darkest - level >= max(CONTRAST, DEPTH * darkest):
-            yield at
-            lightest, rises = level, False
-        elif not rises and level < lightest:
+        if is_rising and level > darkest:
+            darkest, darkest_row = level, row
+        elif is_rising and darkest - level >= max(MIN_CONTRAST, MIN_RELATIVE_CONTRAST * darkest):
+            yield darkest_row
+            lightest, is_rising = level, False
+        elif not is_rising and level < lightest:
             lightest = level
-        elif not rises and level - lightest >= max(CONTRAST, DEPTH * level):
-            darkest, at, rises = level, row, True
+        elif not is_rising and level - lightest >= max(MIN_CONTRAST, MIN_RELATIVE_CONTRAST * level):
+            darkest, darkest_row, is_rising = level, row, True
 
 
-def _even(rows: Sequence[int]) -> list[int]:
-    """Those rows that follow each other at even distances."""
+def _evenly_spaced(rows: Sequence[int]) -> list[int]:
+    """The rows in runs of evenly spaced ones."""
     found: list[int] = []
     run = list(rows[:1])
     for above, below in pairwise(rows):
-        steps = [b - a for a, b in pairwise([*run, below])]
-        if not (NEAREST <= below - above <= FARTHEST and max(steps) <= UNEVEN * min(steps)):
-            found += run if len(run) >= FEWEST_ROWS else []
-            run = [above] if NEAREST <= below - above <= FARTHEST else []
+        spacings = [b - a for a, b in pairwise([*run, below])]
+        is_near = MIN_SPACING <= below - above <= MAX_SPACING
+        if not (is_near and max(spacings) <= MAX_SPACING_RATIO * min(spacings)):
+            found += run if len(run) >= MIN_ROWS else []
+            run = [above] if is_near else []
         run.append(below)
-    return found + (run if len(run) >= FEWEST_ROWS else [])
+    return found + (run if len(run) >= MIN_ROWS else [])

@@ -1,4 +1,4 @@
-"""An answer as tokens, one character each, for whoever compares stretches of it."""
+"""Split an answer into tokens, one character each, to compare parts of it quickly."""
 
 import re
 import sys
@@ -25,13 +25,14 @@ NUMBER = "\x00"
 BLOCK = "\x01"
 FILLER = "\x02"
 FIRST_WORD = 0x100
-# Words that have a character of their own; later ones share them.
-MOST_WORDS = sys.maxunicode + 1 - FIRST_WORD
+# How many words get a character of their own; later ones reuse these.
+MAX_WORDS = sys.maxunicode + 1 - FIRST_WORD
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The answer's tokens: one character each, where they stand, numbers' values, what they are."""
+    """The tokens of an answer: for each a character, its position, its value if it is a number, its
+    kind, and how many letters it has."""
 
     codes: str
     starts: Sequence[int]
@@ -41,8 +42,9 @@ class Tokens:
     letters: Sequence[int]
 
 
-def tokens_of(text: str) -> Tokens:
-    """Words, numbers, tags and marks, without boxes; single letters count as numbers."""
+def tokenize(text: str) -> Tokens:
+    """The words, numbers, tags and punctuation of an answer, without boxes. Single letters count as
+    numbers."""
     known: dict[str, str] = {}
     codes: list[str] = []
     # A list of numbers takes several times the memory, and an answer may have millions of tokens.
@@ -62,7 +64,7 @@ def tokens_of(text: str) -> Tokens:
         elif kind == "filler":
             code = FILLER
         else:
-            code = known.setdefault(word, chr(FIRST_WORD + len(known) % MOST_WORDS))
+            code = known.setdefault(word, chr(FIRST_WORD + len(known) % MAX_WORDS))
         codes.append(code)
         starts.append(match.start())
         ends.append(match.end())

@@ -1,4 +1,4 @@
-"""HTML whose elements say their box in `data-bbox`, as the Qwen-VL models write it.
+"""Parse HTML whose elements have their box in `data-bbox`, as the Qwen-VL models write it.
 
     <html><body><h1 data-bbox="50 10 300 30">A heading</h1><p data-bbox="...">text</p>
     <div class="image" data-bbox="..."><img data-bbox="..."/></div><table data-bbox="...">
@@ -10,10 +10,10 @@ import html
 import re
 from collections.abc import Iterator, Mapping
 
-from llm_ocr.models.boxes import box_on
-from llm_ocr.models.markdown_blocks import blocks_of, displayed
+from llm_ocr.models.geometry import box_from_grid
+from llm_ocr.models.markdown_blocks import as_display_math, parse_blocks
 from llm_ocr.records import Block, ParsedAnswer
-from llm_ocr.text.markdown import inline, unstarted
+from llm_ocr.text.markdown import escape_inline, escape_line_start
 
 _OPENING = re.compile(
     r"<(?P<name>[a-zA-Z][\w]*)(?P<attributes>[^<>]*?\bdata-bbox\s*=\s*[\"'](?P<box>[^\"'<>]*)[\"']"
@@ -25,7 +25,7 @@ _CLASS = re.compile(r"\bclass\s*=\s*[\"']([^\"']*)[\"']")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _VOID = frozenset({"img", "br", "hr", "input"})
 # Elements that only hold others: their own box is dropped, what is in them is read.
-_HOLDERS = frozenset({"html", "body", "section", "article", "main"})
+_CONTAINERS = frozenset({"html", "body", "section", "article", "main"})
 _LABELS = dict.fromkeys(("h2", "h3", "h4", "h5", "h6"), "sub_title") | {
     "h1": "title",
     "table": "table",
@@ -56,16 +56,16 @@ _BOX_ATTRIBUTE = re.compile(r"\s?\bdata-bbox\s*=\s*[\"'][^\"'<>]*[\"']")
 _MARKS = re.compile(r"<(?P<close>/?)(?P<name>b|strong|i|em)>", re.IGNORECASE)
 
 
-def parse_on(answer: str, grid: tuple[int, int], size: tuple[int, int]) -> ParsedAnswer:
-    """Blocks of the answer, boxes told on `grid` in pixels of an image of `size`; takes any text.
+def parse_bbox_html(answer: str, grid: tuple[int, int], size: tuple[int, int]) -> ParsedAnswer:
+    """Blocks of the answer, with boxes on `grid` converted to pixels of an image of `size`.
 
-    An answer without a `data-bbox` is read as Markdown. Text outside of every box is a block
-    without one. Tables stay HTML; other elements become Markdown.
+    Takes any text. An answer without a `data-bbox` is read as Markdown. Text outside every box is a
+    block without one. Tables stay HTML; other elements become Markdown.
     """
     notes: list[str] = []
     body = _FENCE.sub("", answer)
     if _OPENING.search(body) is None:
-        blocks = tuple(blocks_of(answer))
+        blocks = tuple(parse_blocks(answer))
         return ParsedAnswer(blocks, ("no boxes in the answer",) if blocks else ())
     blocks = tuple(_blocks(body, grid, size, notes))
     return ParsedAnswer(blocks, tuple(dict.fromkeys(notes)))
@@ -74,18 +74,18 @@ def parse_on(answer: str, grid: tuple[int, int], size: tuple[int, int]) -> Parse
 def _blocks(
     body: str, grid: tuple[int, int], size: tuple[int, int], notes: list[str]
 ) -> Iterator[Block]:
-    place, closings = 0, _closings(body)
+    place, closings = 0, _closing_tags(body)
     while opening := _OPENING.search(body, place):
         yield from _outside(body[place : opening.start()])
         name = opening["name"].lower()
         place = opening.end()
-        if name in _HOLDERS:
+        if name in _CONTAINERS:
             continue
         end, close = _close(body, opening, closings)
         if name == "div" and _holds_boxes(body[place:end]):
             continue
         place = close
-        box = box_on([float(n) for n in _NUMBER.findall(opening["box"])], grid, size)
+        box = box_from_grid([float(n) for n in _NUMBER.findall(opening["box"])], grid, size)
         if box is None:
             notes.append(f"no area on the page: {opening['box'][:80]!r}")
         label = _label(name, opening["attributes"])
@@ -100,7 +100,7 @@ def _holds_boxes(inside: str) -> bool:
     return any(inner["name"].lower() != "img" for inner in _OPENING.finditer(inside))
 
 
-def _closings(body: str) -> Mapping[int, tuple[int, int]]:
+def _closing_tags(body: str) -> Mapping[int, tuple[int, int]]:
     """Where an element's opening tag ends -> where its inside ends, and its closing tag."""
     opened: dict[str, list[int]] = {}
     closings: dict[int, tuple[int, int]] = {}
@@ -141,7 +141,7 @@ def _markdown(name: str, label: str, element: str) -> str:
         text = _BOX_ATTRIBUTE.sub("", element).strip()
         return text if text.lower().endswith("</table>") else f"{text}</table>"
     if label == "equation":
-        return displayed(_plain(element))
+        return as_display_math(_plain(element))
     text = _text(element)
     if label in ("title", "sub_title") and text and name[0] == "h" and name[1:].isdigit():
         return f"{'#' * int(name[1:])} {' '.join(text.split())}"
@@ -161,7 +161,7 @@ def _text(element: str) -> str:
 
 
 def _inline(text: str) -> str:
-    return inline(html.unescape(text), formulas=True)
+    return escape_inline(html.unescape(text), formulas=True)
 
 
 def _emphasis(tag: str) -> str:
@@ -173,7 +173,11 @@ def _emphasis(tag: str) -> str:
 
 def _line(line: str) -> str:
     before, item, text = line.rpartition(_ITEM_MARK)
-    return f"{before.replace(_ITEM_MARK, '')}- {unstarted(text)}" if item else unstarted(line)
+    return (
+        f"{before.replace(_ITEM_MARK, '')}- {escape_line_start(text)}"
+        if item
+        else escape_line_start(line)
+    )
 
 
 def _plain(element: str) -> str:
@@ -181,4 +185,4 @@ def _plain(element: str) -> str:
 
 
 def _outside(text: str) -> Iterator[Block]:
-    yield from blocks_of(_text(text))
+    yield from parse_blocks(_text(text))

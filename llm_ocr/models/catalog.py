@@ -1,11 +1,10 @@
-"""The profiles by name: built in, from a user's file, or from an installed package."""
+"""Find model profiles by name: built in, from a user's file, or from an installed package."""
 
 from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
-from llm_ocr.models.deepseek_ocr2 import DEEPSEEK_OCR_2
+from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR, DEEPSEEK_OCR_2
 from llm_ocr.models.dots_ocr import DOTS_OCR
 from llm_ocr.models.generic import GENERIC
 from llm_ocr.models.lighton_ocr import LIGHTON_OCR_2, LIGHTON_OCR_2_BBOX
@@ -36,7 +35,7 @@ PROFILES: Mapping[str, ModelProfile] = {
 def profile_named(name: str) -> ModelProfile:
     """The profile of that name: a built-in id, a file's path or URI, or an entry point's name.
 
-    ValueError lists what exists, or says what is wrong in the file or the entry point.
+    ValueError lists the known names, or names the problem in the file or the entry point.
     """
     if name in PROFILES:
         return PROFILES[name]
@@ -47,7 +46,7 @@ def profile_named(name: str) -> ModelProfile:
 
         return profile_from_file(local_file(name), PROFILES)
     for entry in entry_points(group=GROUP, name=name):
-        return _loaded(entry)
+        return _load(entry)
     known = [*PROFILES, *sorted(entry.name for entry in entry_points(group=GROUP))]
     raise ValueError(
         f"unknown model profile {name!r}: known are {', '.join(known)}; "
@@ -56,19 +55,19 @@ def profile_named(name: str) -> ModelProfile:
 
 
 def all_profiles() -> Mapping[str, ModelProfile]:
-    """Every profile that a name stands for: built in, then from installed packages.
+    """All profiles by name, from installed packages and built in.
 
     A package can't replace a built-in profile. ValueError names an entry point that fails.
     """
-    return {**dict(_installed()), **PROFILES}
+    return {**dict(_installed_profiles()), **PROFILES}
 
 
-def _installed() -> Iterator[tuple[str, ModelProfile]]:
+def _installed_profiles() -> Iterator[tuple[str, ModelProfile]]:
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
-        yield entry.name, _loaded(entry)
+        yield entry.name, _load(entry)
 
 
-def _loaded(entry: EntryPoint) -> ModelProfile:
+def _load(entry: EntryPoint) -> ModelProfile:
     """The profile that an entry point is, or that it returns when called."""
     where = f"entry point {entry.name!r} of {GROUP} ({entry.value})"
     try:

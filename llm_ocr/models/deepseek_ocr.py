@@ -1,4 +1,4 @@
-"""DeepSeek-OCR: grounded Markdown, a label and boxes before each block's text.
+"""DeepSeek-OCR and DeepSeek-OCR-2: grounded Markdown, a label and boxes before each block's text.
 
     <|ref|>title<|/ref|><|det|>[[108, 150, 510, 194]]<|/det|>
     # A heading
@@ -9,8 +9,10 @@ model card (https://huggingface.co/deepseek-ai/DeepSeek-OCR) and vLLM's recipe f
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from llm_ocr.models.profile import (
+    NO_CACHES,
     Argument,
     Card,
     Gives,
@@ -157,8 +159,7 @@ DEEPSEEK_OCR = ModelProfile(
         versions=((0, 18), (0, 32)),
         arguments=(
             Argument("--logits-processors", _PROCESSOR, "bans repeated n-grams; read per request"),
-            Argument("--no-enable-prefix-caching", None, "no two pages begin alike"),
-            Argument("--mm-processor-cache-gb", "0", "no page comes twice"),
+            *NO_CACHES,
         ),
     ),
     card=Card(
@@ -170,5 +171,31 @@ DEEPSEEK_OCR = ModelProfile(
             "https://docs.vllm.ai/projects/recipes/en/latest/DeepSeek/DeepSeek-OCR.html",
         ),
         verified=True,
+    ),
+)
+
+# The prompts and the output format of DeepSeek-OCR with another image encoder: the whole page in
+# 1,024 x 1,024 px (257 tokens) and, where a side is over 768 px, up to six tiles of 768 px (144
+# tokens each). Source: https://github.com/deepseek-ai/DeepSeek-OCR-2.
+DEEPSEEK_OCR_2 = replace(
+    DEEPSEEK_OCR,
+    id="deepseek-ocr-2",
+    model="deepseek-ai/DeepSeek-OCR-2",
+    # At most 2 x 3 tiles of 768 px on an upright page.
+    image=ImagePolicy(longest_side=2304, jpeg_quality=90, smallest_side=776),
+    serving=replace(
+        DEEPSEEK_OCR.serving,
+        revision="aaa02f3811945a91062062994c5c4a3f4c0af2b0",
+        weights_gib=6.4,
+        page_tokens=2500,
+    ),
+    card=Card(
+        parameters="3B",
+        license="Apache-2.0",
+        gives=frozenset({Gives.BOXES, Gives.FIGURES, Gives.TABLES}),
+        sources=(
+            "https://huggingface.co/deepseek-ai/DeepSeek-OCR-2",
+            "https://github.com/deepseek-ai/DeepSeek-OCR-2",
+        ),
     ),
 )

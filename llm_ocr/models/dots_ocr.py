@@ -11,9 +11,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from llm_ocr.models.boxes import box_on
-from llm_ocr.models.markdown_blocks import blocks_of, displayed
+from llm_ocr.models.geometry import Resizing, box_from_grid
+from llm_ocr.models.markdown_blocks import as_display_math, parse_blocks
 from llm_ocr.models.profile import (
+    NO_CACHES,
+    TRUST_REMOTE_CODE,
     Argument,
     Card,
     Gives,
@@ -23,9 +25,8 @@ from llm_ocr.models.profile import (
     Serving,
     Task,
 )
-from llm_ocr.models.resizing import Resizing
 from llm_ocr.records import Block, ImagePolicy, ParsedAnswer, valid_text
-from llm_ocr.text.markdown import numbers_as_written
+from llm_ocr.text.markdown import keep_list_numbers
 
 RESIZING = Resizing(unit=28, min_pixels=3136, max_pixels=11_289_600)
 
@@ -66,7 +67,7 @@ def parse(answer: str, width: int, height: int) -> ParsedAnswer:
     """
     starts = [match.start() for match in _CELL.finditer(answer)]
     if not starts:
-        blocks = [] if answer.strip() in ("", "[]", "{}") else list(blocks_of(answer))
+        blocks = [] if answer.strip() in ("", "[]", "{}") else list(parse_blocks(answer))
         return ParsedAnswer(tuple(blocks), ("no cells in the answer",) if blocks else ())
     notes: list[str] = []
     grid = RESIZING.size(width, height)
@@ -84,7 +85,7 @@ def _outside(text: str, notes: list[str]) -> Iterator[Block]:
     """What stands outside of the cells, if it is more than JSON's punctuation."""
     if _PUNCTUATION.fullmatch(text) is None:
         notes.append("text outside of the cells")
-        yield from blocks_of(text)
+        yield from parse_blocks(text)
 
 
 def _cell(text: str, notes: list[str]) -> tuple[Mapping[str, object], str]:
@@ -101,16 +102,16 @@ def _cell(text: str, notes: list[str]) -> tuple[Mapping[str, object], str]:
     cell = {"bbox": corners, "category": broken["category"] or "Text"}
     if broken["text"] is None:
         return cell, text[broken.end() :]
-    return {**cell, "text": _unescaped(_inside(broken["text"]))}, ""
+    return {**cell, "text": _unescape(_strip_closing_quote(broken["text"]))}, ""
 
 
-def _inside(text: str) -> str:
+def _strip_closing_quote(text: str) -> str:
     """A JSON string's inside, without its closing quote and the punctuation behind it, if any."""
     end = text.rstrip().removesuffix("```").rstrip(" \t\r\n,]").removesuffix("}").rstrip()
     return end[:-1] if end.endswith('"') and not end.endswith('\\"') else text
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """A JSON string's inside; backslashes that escape nothing (LaTeX) stay."""
     return _ESCAPE.sub(lambda match: str(json.loads(f'"{match.group()}"', strict=False)), text)
 
@@ -119,27 +120,27 @@ def _block(
     cell: Mapping[str, object], grid: tuple[int, int], size: tuple[int, int], notes: list[str]
 ) -> Block:
     corners = cell.get("bbox")
-    box = box_on(corners, grid, size) if isinstance(corners, list) else None
+    box = box_from_grid(corners, grid, size) if isinstance(corners, list) else None
     if box is None:
         notes.append(f"no area on the page: {str(corners)[:80]}")
     category = valid_text(str(cell.get("category", "Text")))
     label = LABELS.get(category, category.lower() or "text")
     text = cell.get("text")
-    shown = valid_text(text if isinstance(text, str) else _shown(text))
+    shown = valid_text(text if isinstance(text, str) else _as_text(text))
     if label == "equation":
-        return Block(label, displayed(shown), box)
-    return Block(label, numbers_as_written(shown, is_prose=label in PROSE), box)
+        return Block(label, as_display_math(shown), box)
+    return Block(label, keep_list_numbers(shown, is_prose=label in PROSE), box)
 
 
-def _shown(value: object) -> str:
+def _as_text(value: object) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _with_table_captions(blocks: list[Block]) -> Iterator[Block]:
-    """dots.ocr has one category for captions: those beside a table and no figure are a table's."""
+    """dots.ocr has one category for captions: one next to a table and no figure is the table's."""
     for k, block in enumerate(blocks):
-        beside = {other.label for other in blocks[max(0, k - 1) : k + 2]}
-        if block.label == "image_caption" and "table" in beside and "image" not in beside:
+        neighbors = {other.label for other in blocks[max(0, k - 1) : k + 2]}
+        if block.label == "image_caption" and "table" in neighbors and "image" not in neighbors:
             yield Block("table_caption", block.text, block.box)
         else:
             yield block
@@ -206,9 +207,8 @@ DOTS_OCR = ModelProfile(
                 "string",
                 "the template takes the prompt as one string, with the image's place in it",
             ),
-            Argument("--trust-remote-code", None, "the checkpoint's processor comes with it"),
-            Argument("--no-enable-prefix-caching", None, "no two pages begin alike"),
-            Argument("--mm-processor-cache-gb", "0", "no page comes twice"),
+            TRUST_REMOTE_CODE,
+            *NO_CACHES,
         ),
     ),
     card=Card(

@@ -1,6 +1,6 @@
-"""A user's profile file: TOML or YAML, checked, laid over a built-in profile.
+"""Read a user's profile file (TOML or YAML) as changes to a built-in profile.
 
-Every key but `id` and `model` may be left out; it is then the `base` profile's.
+A key other than `id` and `model` that is left out has the `base` profile's value.
 """
 
 import json
@@ -12,8 +12,19 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
+from llm_ocr.models import (
+    deepseek_ocr,
+    dots_ocr,
+    lighton_ocr,
+    markdown_blocks,
+    olmocr,
+    paddleocr_vl,
+    qwen_vl,
+)
 from llm_ocr.models.generic import GENERIC
+from llm_ocr.models.geometry import BoxUnit
 from llm_ocr.models.profile import (
+    TRUST_REMOTE_CODE,
     Argument,
     Card,
     Gives,
@@ -24,15 +35,24 @@ from llm_ocr.models.profile import (
     Serving,
     Task,
 )
-from llm_ocr.models.readers import PARSERS
+
+# The built-in parsers by the names that profile files use.
+PARSERS: Mapping[str, Parser] = {
+    "deepseek-grounded": deepseek_ocr.parse,
+    "dots-json": dots_ocr.parse,
+    "lighton": lighton_ocr.parse,
+    "markdown": markdown_blocks.parse,
+    "olmocr": olmocr.parse,
+    "paddleocr": paddleocr_vl.parse,
+    "qwen2.5-html": qwen_vl.parse_qwen2_5,
+    "qwen3-html": qwen_vl.parse_qwen3,
+}
 
 NonEmpty = Annotated[str, Field(min_length=1)]
-# Tables are read strictly: a file's "12" is no number. Names become enums all the same.
+# Tables are read strictly: a string "12" is not a number. Names of enums are converted.
 TaskName = Annotated[Task, Field(strict=False)]
 GivesName = Annotated[Gives, Field(strict=False)]
 Sampling = dict[str, object]
-# Lets vLLM run code out of the model's repository.
-TRUST_FLAG = "--trust-remote-code"
 
 
 class _Table(BaseModel):
@@ -88,27 +108,28 @@ class ProfileTable(_Table):
     sampling: Sampling | None = None
     image: ImageTable = Field(default_factory=ImageTable)
     parser: str | None = None
+    box_unit: Annotated[BoxUnit, Field(strict=False)] | None = None
     ladder: list[RungTable] | None = None
     serving: ServingTable = Field(default_factory=ServingTable)
     card: CardTable = Field(default_factory=CardTable)
 
 
 def profile_from_file(path: Path, built_in: Mapping[str, ModelProfile]) -> ModelProfile:
-    """The profile in the file; ValueError names the file and what is wrong in it."""
+    """The profile in the file. ValueError names the file and the problem."""
     try:
         table = ProfileTable.model_validate(_read(path))
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {fault['msg']}"
-            for fault in error.errors()
+        problems = "; ".join(
+            f"{'.'.join(map(str, problem['loc'])) or 'the file'}: {problem['msg']}"
+            for problem in error.errors()
         )
-        raise ValueError(f"{path}: {faults}") from error
+        raise ValueError(f"{path}: {problems}") from error
     if table.base not in built_in:
         raise _unknown(path, "base", table.base, built_in)
     if table.parser is not None and table.parser not in PARSERS:
         raise _unknown(path, "parser", table.parser, PARSERS)
-    parsing = _parsing(built_in[table.base], table.parser, built_in)
-    profile = _laid_over(built_in[table.base], table, parsing)
+    parsing = _select_parser(built_in[table.base], table.parser, built_in)
+    profile = _merge(built_in[table.base], table, parsing)
     _check(path, profile)
     return profile
 
@@ -131,9 +152,7 @@ def _read(path: Path) -> object:
         raise ValueError(f"{path}: not YAML: {error}") from error
 
 
-def _laid_over(
-    base: ModelProfile, table: ProfileTable, parsing: tuple[Parser, int]
-) -> ModelProfile:
+def _merge(base: ModelProfile, table: ProfileTable, parsing: tuple[Parser, int]) -> ModelProfile:
     prompts = {
         task: Prompt(given.text, given.max_tokens, given.guided)
         for task, given in table.prompts.items()
@@ -148,6 +167,7 @@ def _laid_over(
         image=replace(base.image, **table.image.model_dump(exclude_none=True)),
         parse=parsing[0],
         parser_version=parsing[1],
+        box_unit=base.box_unit if table.box_unit is None else table.box_unit,
         ladder=base.ladder if ladder is None else ladder,
         serving=_serving(base, table),
         card=_card(base, table.card),
@@ -158,10 +178,10 @@ def _rung(table: RungTable) -> Rung:
     return Rung(table.name, table.task, table.sampling, table.scale, table.bands)
 
 
-def _parsing(
+def _select_parser(
     base: ModelProfile, parser: str | None, built_in: Mapping[str, ModelProfile]
 ) -> tuple[Parser, int]:
-    """The parser and its version, as the built-in profile that reads with it has it."""
+    """The parser, and its version in the built-in profile that uses it."""
     if parser is None:
         return base.parse, base.parser_version
     parse = PARSERS[parser]
@@ -170,8 +190,8 @@ def _parsing(
 
 
 def _serving(base: ModelProfile, table: ProfileTable) -> Serving:
-    """The base's serving, without what holds for the base's exact weights alone where the file
-    names others: their commit, and the trust in the code that they come with."""
+    """The base's serving with the file's changes. For other weights than the base's it lacks what
+    is true of those alone: their commit, and the trust in their code."""
     pin = base.serving.revision
     changes = table.serving.model_dump(exclude_none=True, exclude={"arguments"})
     if table.model != base.model:
@@ -183,7 +203,9 @@ def _serving(base: ModelProfile, table: ProfileTable) -> Serving:
         )
     elif (table.model, changes.get("revision", pin)) != (base.model, pin):
         changes["arguments"] = tuple(
-            one for one in base.serving.arguments if one.flag != TRUST_FLAG
+            argument
+            for argument in base.serving.arguments
+            if argument.flag != TRUST_REMOTE_CODE.flag
         )
     return replace(base.serving, **changes)
 
@@ -196,7 +218,7 @@ def _card(base: ModelProfile, table: CardTable) -> Card:
 
 
 def _check(path: Path, profile: ModelProfile) -> None:
-    """What only shows once file and base are together."""
+    """Check what depends on both the file and its base. Raises ValueError."""
     for rung in profile.ladder:
         if rung.task not in profile.prompts:
             raise ValueError(f"{path}: ladder: {rung.name!r} has no prompt {rung.task.value!r}")

@@ -12,9 +12,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from llm_ocr.models.boxes import box_on
-from llm_ocr.models.markdown_blocks import blocks_of
+from llm_ocr.models.geometry import Resizing, box_from_grid
+from llm_ocr.models.markdown_blocks import parse_blocks
 from llm_ocr.models.profile import (
+    NO_CACHES,
     Argument,
     Card,
     Gives,
@@ -24,7 +25,6 @@ from llm_ocr.models.profile import (
     Serving,
     Task,
 )
-from llm_ocr.models.resizing import Resizing
 from llm_ocr.records import Block, ImagePolicy, ParsedAnswer
 
 GRID = 1000
@@ -45,14 +45,14 @@ def parse(answer: str, width: int, height: int) -> ParsedAnswer:
 def _blocks(answer: str, width: int, height: int) -> Iterator[Block]:
     place = 0
     for figure in _FIGURE.finditer(answer):
-        yield from blocks_of(answer[place : figure.start()])
+        yield from parse_blocks(answer[place : figure.start()])
         place = figure.end()
         corners = [float(number) for number in figure["box"].split(",")] if figure["box"] else []
-        box = box_on(corners, (GRID, GRID), (width, height))
+        box = box_from_grid(corners, (GRID, GRID), (width, height))
         alt = "" if figure["alt"].strip().lower() == "image" else figure["alt"].strip()
         if alt or box is not None:
             yield Block("image", alt, box)
-    yield from blocks_of(answer[place:])
+    yield from parse_blocks(answer[place:])
 
 
 # Pixtral's tower: patches of 14 px, merged two by two; the longest side is at most 1,540 px.
@@ -84,8 +84,7 @@ LIGHTON_OCR_2 = ModelProfile(
         versions=((0, 12), (0, 32)),
         arguments=(
             Argument("--limit-mm-per-prompt", '{"image": 1}', "one page per request"),
-            Argument("--no-enable-prefix-caching", None, "no two pages begin alike"),
-            Argument("--mm-processor-cache-gb", "0", "no page comes twice"),
+            *NO_CACHES,
         ),
     ),
     card=Card(

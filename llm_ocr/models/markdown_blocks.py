@@ -1,6 +1,6 @@
 """Plain Markdown, as most models answer, as blocks without boxes.
 
-Blocks end at blank lines. Headings, tables (Markdown or HTML), displayed equations and fenced
+Blocks end at blank lines. Headings, tables (Markdown or HTML), as_display_math equations and fenced
 code stay whole, and stand alone even where the model left no blank line around them.
 """
 
@@ -28,10 +28,10 @@ _LONGEST = 300
 
 def parse(answer: str, width: int, height: int) -> ParsedAnswer:
     """Blocks of a Markdown answer in its order, without boxes; takes any text."""
-    return ParsedAnswer(tuple(blocks_of(answer)))
+    return ParsedAnswer(tuple(parse_blocks(answer)))
 
 
-def blocks_of(markdown: str) -> Iterator[Block]:
+def parse_blocks(markdown: str) -> Iterator[Block]:
     """The blocks of `markdown`; no character but blank lines between them is lost."""
     fenced = _FENCED_ANSWER.match(markdown)
     body = fenced["body"] if fenced and "```" not in fenced["body"] else markdown
@@ -55,12 +55,12 @@ def label_of(text: str) -> str:
     return "list" if _LIST_ITEM.match(line) else "text"
 
 
-def displayed(latex: str) -> str:
+def as_display_math(latex: str) -> str:
     """An equation that may come as bare LaTeX, between `$$`."""
     bare = latex.strip()
     if not bare or bare.startswith(("$", "\\[", "\\(", "\\begin")):
         return latex
-    return md.displayed(bare)
+    return md.format_display_math(bare)
 
 
 def _is_markdown_table(lines: list[str]) -> bool:

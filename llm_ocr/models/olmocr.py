@@ -4,7 +4,7 @@
     primary_language: en
     is_rotation_valid: True
     ---
-    Text with \\( inline \\) and \\[ displayed \\] equations.
+    Text with \\( inline \\) and \\[ as_display_math \\] equations.
 
 The prompt, the page size and the retries' temperatures are those of the olmOCR toolkit
 (https://github.com/allenai/olmocr: prompts/prompts.py, pipeline.py), for which the model was
@@ -13,9 +13,11 @@ trained. Its figures' coordinates are not used: they don't fit the page (allenai
 
 import re
 
-from llm_ocr.models.markdown_blocks import blocks_of
+from llm_ocr.models.geometry import Resizing
+from llm_ocr.models.markdown_blocks import parse_blocks
 from llm_ocr.models.profile import (
-    Argument,
+    NO_CACHES,
+    ONE_IMAGE,
     Card,
     Gives,
     ModelProfile,
@@ -24,14 +26,13 @@ from llm_ocr.models.profile import (
     Serving,
     Task,
 )
-from llm_ocr.models.resizing import Resizing
 from llm_ocr.records import Block, ImagePolicy, ParsedAnswer
 
 _KEYS = "primary_language|is_rotation_valid|rotation_correction|is_table|is_diagram"
 _FRONT_MATTER = re.compile(
     rf"\A\s*---[ \t]*\n(?P<lines>(?:[ \t]*(?:{_KEYS}):[^\n]*(?:\n|\Z))*)(?:---[ \t]*(?:\n|\Z))?"
 )
-_TURNED = re.compile(r"is_rotation_valid:\s*false", re.IGNORECASE)
+_ROTATED = re.compile(r"is_rotation_valid:\s*false", re.IGNORECASE)
 _CORRECTION = re.compile(r"rotation_correction:\s*(\d{1,3})")
 _FIGURE = re.compile(r"!\[(?P<alt>[^\]]{0,2000})\]\(page_[\w.\-]*\)")
 
@@ -40,25 +41,29 @@ def parse(answer: str, width: int, height: int) -> ParsedAnswer:
     """Blocks of the Markdown behind the front matter, without boxes; takes any text.
 
     A figure becomes a block `image` with the description that the model gave for it. A page that
-    the model says is turned is told in the notes.
+    the model takes for rotated is noted.
     """
     notes: list[str] = []
-    blocks = [_described(block) for block in blocks_of(_body(answer, notes))]
+    blocks = [
+        _replace_figure_links(block) for block in parse_blocks(_strip_front_matter(answer, notes))
+    ]
     return ParsedAnswer(tuple(block for block in blocks if block.text), tuple(notes))
 
 
-def _body(answer: str, notes: list[str]) -> str:
+def _strip_front_matter(answer: str, notes: list[str]) -> str:
     matter = _FRONT_MATTER.match(answer)
     if matter is None or not matter["lines"]:
         notes.append("no front matter")
         return answer
-    if _TURNED.search(matter["lines"]):
+    if _ROTATED.search(matter["lines"]):
         turn = _CORRECTION.search(matter["lines"])
-        notes.append(f"the page seems turned: {turn[1] if turn else '?'} degrees clockwise to mend")
+        notes.append(
+            f"the page seems rotated: turn it {turn[1] if turn else '?'} degrees clockwise"
+        )
     return answer[matter.end() :]
 
 
-def _described(block: Block) -> Block:
+def _replace_figure_links(block: Block) -> Block:
     """The block with descriptions in place of links to image files that don't exist."""
     text = _FIGURE.sub(lambda match: match["alt"].strip(), block.text)
     if text == block.text:
@@ -106,9 +111,8 @@ OLMOCR_2 = ModelProfile(
         page_tokens=3000,
         versions=((0, 11), (0, 32)),
         arguments=(
-            Argument("--limit-mm-per-prompt", '{"image": 1, "video": 0}', "no video is ever sent"),
-            Argument("--no-enable-prefix-caching", None, "no two pages begin alike"),
-            Argument("--mm-processor-cache-gb", "0", "no page comes twice"),
+            ONE_IMAGE,
+            *NO_CACHES,
         ),
     ),
     card=Card(

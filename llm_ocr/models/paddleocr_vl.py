@@ -12,8 +12,11 @@ from above, from both; the end of a row.
 import re
 from collections.abc import Iterator, Sequence
 
-from llm_ocr.models.markdown_blocks import blocks_of
+from llm_ocr.models.geometry import Resizing
+from llm_ocr.models.markdown_blocks import parse_blocks
 from llm_ocr.models.profile import (
+    NO_CACHES,
+    TRUST_REMOTE_CODE,
     Argument,
     Card,
     ModelProfile,
@@ -22,7 +25,6 @@ from llm_ocr.models.profile import (
     Serving,
     Task,
 )
-from llm_ocr.models.resizing import Resizing
 from llm_ocr.records import Block, ImagePolicy, ParsedAnswer
 from llm_ocr.text.table_markup import html_cell, html_table
 
@@ -40,13 +42,13 @@ def parse(answer: str, width: int, height: int) -> ParsedAnswer:
     """Blocks of the answer, without boxes; tables become HTML. Takes any text."""
     first = _CELL.search(answer)
     if first is None:
-        return ParsedAnswer(tuple(blocks_of(answer)))
+        return ParsedAnswer(tuple(parse_blocks(answer)))
     # A table that was cut off has cells behind its last whole row.
     end = answer.rfind(_ROW_END) + len(_ROW_END)
     if end < first.start() or _CELL.search(answer, end):
         end = len(answer)
     table = Block("table", table_html(answer[first.start() : end]), None)
-    before, behind = blocks_of(answer[: first.start()]), blocks_of(answer[end:])
+    before, behind = parse_blocks(answer[: first.start()]), parse_blocks(answer[end:])
     return ParsedAnswer((*before, table, *behind))
 
 
@@ -117,10 +119,9 @@ PADDLEOCR_VL = ModelProfile(
         page_tokens=4500,
         versions=((0, 12), (0, 32)),
         arguments=(
-            Argument("--trust-remote-code", None, "the checkpoint's processor comes with it"),
+            TRUST_REMOTE_CODE,
             Argument("--max-num-batched-tokens", "16384", "a page's image in one step"),
-            Argument("--no-enable-prefix-caching", None, "no two pages begin alike"),
-            Argument("--mm-processor-cache-gb", "0", "no page comes twice"),
+            *NO_CACHES,
         ),
     ),
     card=Card(

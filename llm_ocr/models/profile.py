@@ -1,4 +1,4 @@
-"""How one model is asked and how its answer is read: the facts about it, in one place."""
+"""Define a model profile: its prompts, sampling, images, parser, retry ladder and vLLM settings."""
 
 import hashlib
 import json
@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from llm_ocr.models.geometry import THOUSAND, BoxUnit, Resizing
 from llm_ocr.records import Block, ImagePolicy, ParsedAnswer
-from llm_ocr.text.markdown import numbers_as_written, with_dollars
+from llm_ocr.text.markdown import keep_list_numbers, normalize_math_delimiters
 
 Parser = Callable[[str, int, int], ParsedAnswer]
 
 
 class Task(StrEnum):
-    """What a model can be asked about an image."""
+    """A task that a model does with an image."""
 
     DOCUMENT = "document"
     FREE_OCR = "free_ocr"
@@ -25,12 +26,12 @@ class Task(StrEnum):
     CLASSIFY = "classify"
 
 
-# What can be asked about a figure.
+# The tasks about figures.
 FIGURE_TASKS = (Task.DESCRIBE, Task.CAPTION, Task.DATA, Task.CLASSIFY)
 
 
 class Gives(StrEnum):
-    """What a model's answer to `Task.DOCUMENT` holds beside the text."""
+    """What a model's answer to `Task.DOCUMENT` has in addition to text."""
 
     BOXES = "boxes"
     FIGURES = "figures"
@@ -39,10 +40,10 @@ class Gives(StrEnum):
 
 @dataclass(frozen=True)
 class Prompt:
-    """The text that stands beside the image, and how many tokens an answer may have.
+    """The text that is sent with the image, and the maximum of tokens in an answer.
 
-    `guided` is whether the answer may be bound to the task's form; not where the model was trained
-    to answer in one of its own.
+    `guided` is whether structured output may constrain the answer; false where the model was
+    trained to answer in a format of its own.
     """
 
     text: str
@@ -50,7 +51,7 @@ class Prompt:
     guided: bool = True
 
 
-# What a profile without prompts of its own for these asks. `{classes}` becomes their list.
+# The prompts of profiles that have none of their own. `{classes}` is replaced by the list.
 TASK_PROMPTS: Mapping[Task, Prompt] = {
     Task.CAPTION: Prompt(
         "Write an alternative text for this figure, for people who can't see it: one sentence of "
@@ -81,11 +82,11 @@ TASK_PROMPTS: Mapping[Task, Prompt] = {
 
 @dataclass(frozen=True)
 class Rung:
-    """One way of asking again about a page whose answer was bad.
+    """One retry of a page whose answer was bad.
 
-    `sampling` is laid over the profile's own; `scale` makes the page image smaller (0 < scale
-    <= 1); `bands` cuts it into that many strips between its lines, which are asked one by one;
-    `longer` leaves more room for an answer that was cut.
+    `sampling` overrides the profile's; `scale` makes the page image smaller (0 < scale <= 1);
+    `bands` cuts it between its lines into that many tiles, each with a request of its own; `longer`
+    raises the token limit of an answer that was cut.
     """
 
     name: str
@@ -98,22 +99,33 @@ class Rung:
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of `vllm serve` (`value` None for a switch) and why it is given."""
+    """An argument of `vllm serve` (`value` None for a flag without one), and the reason for it."""
 
     flag: str
     value: str | None
     why: str
 
 
+# Arguments that several profiles share.
+NO_CACHES = (
+    Argument("--no-enable-prefix-caching", None, "no two pages begin alike"),
+    Argument("--mm-processor-cache-gb", "0", "no page comes twice"),
+)
+# Lets vLLM run code from the model's repository.
+TRUST_REMOTE_CODE = Argument(
+    "--trust-remote-code", None, "the checkpoint's processor comes with it"
+)
+ONE_IMAGE = Argument("--limit-mm-per-prompt", '{"image": 1, "video": 0}', "no video is ever sent")
+
+
 @dataclass(frozen=True)
 class Serving:
-    """What vLLM must know to serve the model.
+    """How vLLM serves the model.
 
-    `revision` is the commit of `ModelProfile.model` on the Hub that is served (None: the newest,
-    whose commit is noted in the rows). `weights_gib` is what the weights take on a GPU;
-    `page_tokens` is what a typical page takes of the KV cache, prompt and answer, and
-    `max_model_len` the most that any takes. `versions` are the first and the last vLLM release
-    (major, minor) with which the model is known to work.
+    `revision` is the commit of `ModelProfile.model` on the Hub (None: the newest, which is noted in
+    the rows). `weights_gib` is the GPU memory of the weights; `page_tokens` is what a typical page
+    takes of the KV cache, prompt and answer, and `max_model_len` the maximum. `versions` are the
+    first and the last vLLM release (major, minor) with which the model is known to work.
     """
 
     weights_gib: float
@@ -126,11 +138,10 @@ class Serving:
 
 @dataclass(frozen=True)
 class Card:
-    """What a user wants to know before choosing the model.
+    """Facts for choosing a model.
 
-    `parameters` as the model card says it, `license` as an SPDX id or the license's own name;
-    `sources` are addresses; `verified` is whether recorded answers of the real model are read in
-    the tests.
+    `parameters` as in the model card, `license` as an SPDX id or the license's own name;
+    `sources` are URLs; `verified` is whether the tests parse recorded answers of the real model.
     """
 
     parameters: str
@@ -142,15 +153,17 @@ class Card:
 
 @dataclass(frozen=True)
 class ModelProfile:
-    """One model: its name on the server, its prompts, its sampling, its images, its answers.
+    """How one model is asked and how its answers are parsed.
 
-    `sampling` goes into every request's body as it is. `parse(answer, width, height)` turns an
-    answer about an image of that size in pixels into blocks in its pixels, and never raises;
-    `parser_version` grows when it reads the same answer differently. `ladder` is climbed when an
-    answer is bad. `prompts` has at least `Task.DOCUMENT` and `Task.DESCRIBE`. `may_loop` is false
-    for an engine that generates nothing: what repeats in its answers stands on the page. `prefix`
-    stands before prompts that are not the profile's own. `takes_extension` is for the embedded
-    engine, whose requests name the task and carry the page's text layer.
+    `model` is its name on the Hub and on the server. `sampling` goes into every request's body.
+    `parse(answer, width, height)` turns an answer about an image of that size into blocks with
+    boxes in its pixels, and never raises; `parser_version` grows when it parses the same answer
+    differently. `ladder` are the retries of a bad answer. `prompts` has at least `Task.DOCUMENT`
+    and `Task.DESCRIBE`. `may_loop` is false for an engine that generates nothing: what repeats in
+    its answers is on the page. `prefix` precedes prompts that are not the profile's own.
+    `takes_extension` is for the embedded engine, whose requests have the task and the page's text
+    layer. `box_unit` is the unit of boxes that other prompts ask for, such as those of the step
+    auxiliary; `resizing` is what the model's processor does with images before.
     """
 
     id: str
@@ -166,41 +179,49 @@ class ModelProfile:
     may_loop: bool = True
     prefix: str = ""
     takes_extension: bool = False
+    box_unit: BoxUnit = BoxUnit.THOUSANDTHS
+    resizing: Resizing | None = None
+
+    def box_grid(self, width: int, height: int) -> tuple[int, int]:
+        """How many steps the boxes in its answers have across and down an image of this size."""
+        if self.box_unit is BoxUnit.THOUSANDTHS:
+            return THOUSAND, THOUSAND
+        return (width, height) if self.resizing is None else self.resizing.size(width, height)
 
     def read(self, answer: str, width: int, height: int) -> ParsedAnswer:
-        """What `parse` makes of an answer, in Markdown that shows what the model wrote: formulas
-        between dollars, and numbers at the beginnings of lines that Markdown would count."""
+        """The parsed answer, as Markdown that renders what the model wrote: formulas between dollar
+        signs, and numbers at line starts that Markdown would renumber."""
         parsed = self.parse(answer, width, height)
-        return replace(parsed, blocks=tuple(map(_as_shown, parsed.blocks)))
+        return replace(parsed, blocks=tuple(map(_normalize_markdown, parsed.blocks)))
 
     def prompt(self, task: Task) -> Prompt:
-        """The profile's own prompt for a task, or the usual one."""
+        """The profile's own prompt for a task, or the default one."""
         own = self.prompts.get(task)
         if own is not None:
             return own
-        usual = TASK_PROMPTS[task]
-        return self.any_prompt(usual.text, usual.max_tokens)
+        default = TASK_PROMPTS[task]
+        return self.custom_prompt(default.text, default.max_tokens)
 
-    def any_prompt(self, text: str, max_tokens: int) -> Prompt:
-        """Any text as a prompt for this model, with room for the image beside the answer."""
+    def custom_prompt(self, text: str, max_tokens: int) -> Prompt:
+        """Any text as a prompt, with a token limit that leaves room for the image."""
         return Prompt(self.prefix + text, min(max_tokens, self.serving.max_model_len // 2))
 
     def prompt_hash(self, task: Task) -> str:
         """12 hex digits that change with the prompt, its token limit or the sampling."""
-        return self.hash_of(self.prompt(task))
+        return self.hash_prompt(self.prompt(task))
 
-    def hash_of(self, prompt: Prompt) -> str:
-        """As `prompt_hash`, of any prompt."""
-        asked = [self.model, prompt.text, prompt.max_tokens, dict(self.sampling)]
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
-
-
-# Labels of blocks in which nothing at a line's beginning is a number of a list.
-_NO_PROSE = frozenset({"table", "equation"})
+    def hash_prompt(self, prompt: Prompt) -> str:
+        """As `prompt_hash`, for any prompt."""
+        fields = [self.model, prompt.text, prompt.max_tokens, dict(self.sampling)]
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _as_shown(block: Block) -> Block:
-    text = with_dollars(block.text)
-    if block.label not in _NO_PROSE and "```" not in text:
-        text = numbers_as_written(text)
+# Labels of blocks in which a number at the start of a line is no list item.
+_NOT_PROSE = frozenset({"table", "equation"})
+
+
+def _normalize_markdown(block: Block) -> Block:
+    text = normalize_math_delimiters(block.text)
+    if block.label not in _NOT_PROSE and "```" not in text:
+        text = keep_list_numbers(text)
     return block if text == block.text else replace(block, text=text)

@@ -8,10 +8,12 @@ Qwen3-VL, which recommends `qwenvl html` (https://help.aliyun.com/zh/model-studi
 
 from dataclasses import replace
 
-from llm_ocr.models.bbox_html import parse_on
+from llm_ocr.models.bbox_html import parse_bbox_html
 from llm_ocr.models.generic import DESCRIBE_PROMPT, MARKDOWN_PROMPT
+from llm_ocr.models.geometry import THOUSAND, BoxUnit, Resizing
 from llm_ocr.models.profile import (
-    Argument,
+    NO_CACHES,
+    ONE_IMAGE,
     Card,
     Gives,
     ModelProfile,
@@ -20,23 +22,21 @@ from llm_ocr.models.profile import (
     Serving,
     Task,
 )
-from llm_ocr.models.resizing import Resizing
 from llm_ocr.records import ImagePolicy, ParsedAnswer
 
 # Patches of 14 px (Qwen2.5-VL) and 16 px (Qwen3-VL), merged two by two.
 RESIZING_2_5 = Resizing(unit=28, min_pixels=56 * 56, max_pixels=12_845_056)
 RESIZING_3 = Resizing(unit=32, min_pixels=256 * 256, max_pixels=4096 * 4096)
-GRID_3 = 1000
 
 
 def parse_qwen2_5(answer: str, width: int, height: int) -> ParsedAnswer:
     """Blocks of Qwen2.5-VL's HTML, with boxes in pixels of an image of `width` x `height`."""
-    return parse_on(answer, RESIZING_2_5.size(width, height), (width, height))
+    return parse_bbox_html(answer, RESIZING_2_5.size(width, height), (width, height))
 
 
 def parse_qwen3(answer: str, width: int, height: int) -> ParsedAnswer:
     """Blocks of Qwen3-VL's HTML, with boxes in pixels of an image of `width` x `height`."""
-    return parse_on(answer, (GRID_3, GRID_3), (width, height))
+    return parse_bbox_html(answer, (THOUSAND, THOUSAND), (width, height))
 
 
 # The cookbook has the first sentences as a system message; requests here have none.
@@ -51,11 +51,6 @@ _LADDER = (
     Rung("as plain Markdown", Task.FREE_OCR, sampling={"temperature": 0.1, "seed": 2}),
     Rung("in two strips", Task.FREE_OCR, sampling={"temperature": 0.2, "seed": 3}, bands=2),
     Rung("smaller", Task.FREE_OCR, sampling={"temperature": 0.5, "seed": 4}, scale=0.75),
-)
-_ARGUMENTS = (
-    Argument("--limit-mm-per-prompt", '{"image": 1, "video": 0}', "no video is ever sent"),
-    Argument("--no-enable-prefix-caching", None, "no two pages begin alike"),
-    Argument("--mm-processor-cache-gb", "0", "no page comes twice"),
 )
 _GIVES = frozenset({Gives.BOXES, Gives.FIGURES, Gives.TABLES})
 
@@ -79,7 +74,7 @@ QWEN_2_5_VL_7B = ModelProfile(
         max_model_len=16384,
         page_tokens=6000,
         versions=((0, 8), (0, 32)),
-        arguments=_ARGUMENTS,
+        arguments=(ONE_IMAGE, *NO_CACHES),
     ),
     card=Card(
         parameters="7B (8.3B with the vision tower)",
@@ -90,6 +85,8 @@ QWEN_2_5_VL_7B = ModelProfile(
             "https://qwenlm.github.io/blog/qwen2.5-vl/",
         ),
     ),
+    box_unit=BoxUnit.PIXELS,
+    resizing=RESIZING_2_5,
 )
 
 QWEN_2_5_VL_3B = replace(
@@ -131,6 +128,8 @@ QWEN_3_VL_8B = replace(
             "https://github.com/QwenLM/Qwen3-VL",
         ),
     ),
+    box_unit=BoxUnit.THOUSANDTHS,
+    resizing=RESIZING_3,
 )
 
 QWEN_3_VL_4B = replace(

@@ -25,15 +25,15 @@ def decoding_schema(schema: SchemaNode) -> dict[str, Any]:
     """The decoding schema of an object. References are inlined, except for recursive ones, which go
     to `$defs`. Raises KeyError if a reference points to nothing in the schema."""
     builder = _SchemaBuilder(schema)
-    made = builder.node(schema, ())
-    if "$ref" in made:
-        made = {**builder.recursive[made["$ref"]], **_hints(schema)}
+    result = builder.node(schema, ())
+    if "$ref" in result:
+        result = {**builder.recursive[result["$ref"]], **_hints(schema)}
     if not builder.recursive:
-        return made
+        return result
     names = _definition_names(builder.recursive)
     defs = {names[ref]: definition for ref, definition in builder.recursive.items()}
     refs = {ref: f"#/$defs/{name}" for ref, name in names.items()}
-    renamed: dict[str, Any] = _rename_references({**made, "$defs": defs}, refs)
+    renamed: dict[str, Any] = _rename_references({**result, "$defs": defs}, refs)
     return renamed
 
 
@@ -48,13 +48,13 @@ def _definition_names(refs: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def _rename_references(made: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401
-    if isinstance(made, list):
-        return [_rename_references(item, names) for item in made]
-    if not isinstance(made, dict):
-        return made
-    renamed = {key: _rename_references(value, names) for key, value in made.items()}
-    ref = made.get("$ref")
+def _rename_references(result: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401
+    if isinstance(result, list):
+        return [_rename_references(item, names) for item in result]
+    if not isinstance(result, dict):
+        return result
+    renamed = {key: _rename_references(value, names) for key, value in result.items()}
+    ref = result.get("$ref")
     return {**renamed, "$ref": names[ref]} if isinstance(ref, str) else renamed
 
 
@@ -81,10 +81,10 @@ class _SchemaBuilder:
         if ref in within:
             self.recursive.setdefault(ref, {})
         else:
-            made = self.node(lookup(self.root, ref), (*within, ref))
+            result = self.node(lookup(self.root, ref), (*within, ref))
             if ref not in self.recursive:
-                return {**made, **_hints(node)}
-            self.recursive[ref] = made
+                return {**result, **_hints(node)}
+            self.recursive[ref] = result
         return {"$ref": ref, **_hints(node)}
 
     def _constraints(self, node: SchemaNode, within: tuple[str, ...]) -> dict[str, Any]:

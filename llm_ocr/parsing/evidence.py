@@ -25,10 +25,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from llm_ocr.parsing.leaves import leaves_with_items
-from llm_ocr.parsing.schema import Evidence, Fields, MatchType, PageBlocks
+from llm_ocr.parsing.schema import Fields, PageBlocks
 from llm_ocr.parsing.text_index import TextIndex
 from llm_ocr.parsing.text_spans import Occurrence, split_spans
-from llm_ocr.records import Box
+from llm_ocr.records import Box, FieldEvidence, MatchType
 from llm_ocr.text.negation import is_negated, unselected_options
 from llm_ocr.text.normalize import WordSpan, normalized_words
 
@@ -385,7 +385,7 @@ def find_evidence(
     pages: Sequence[PageBlocks],
     confidences: Mapping[str, float] | None = None,
     labels: FieldLabels | None = None,
-) -> list[Evidence]:
+) -> list[FieldEvidence]:
     """Evidence for each value of a record that is not null, in the record's order.
 
     `confidences` maps paths to the model's probabilities (0..1). `labels` maps paths without list
@@ -414,14 +414,14 @@ def _evidence(
     index: TextIndex,
     pages: Sequence[PageBlocks],
     probability: float,
-) -> Evidence:
+) -> FieldEvidence:
     if choice is None:
-        return Evidence(leaf.path, None, round(AGREEMENT[None] * probability, 4))
+        return FieldEvidence(leaf.path, None, round(AGREEMENT[None] * probability, 4))
     place = choice.occurrence
     confidence = AGREEMENT[place.matched] * place.similarity
     confidence *= AMBIGUITY_FACTOR ** (choice.ambiguous + place.doubtful)
     page = pages[index.spans[place.first].page]
-    return Evidence(
+    return FieldEvidence(
         leaf.path,
         place.matched,
         round(confidence * probability, 4),

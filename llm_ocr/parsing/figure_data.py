@@ -3,7 +3,7 @@
     {"kind": "chart", "title": "Rain", "x_label": "Month", "y_label": "mm",
      "series": [{"name": null, "points": [{"x": "May", "y": 71}]}], "columns": [], "rows": []}
 
-Values stay as they were given, numbers or text: nothing is lost by reader them.
+Values keep the type they have in the answer, number or text, so that nothing is lost.
 """
 
 import csv
@@ -199,7 +199,7 @@ def _optional_text(raw: object) -> str | None:
 
 
 def _cell(raw: object) -> CellValue:
-    """A scalar as it is, null for NaN and infinity, and anything else as JSON."""
+    """A scalar unchanged, null for NaN and infinity, and any other value as JSON text."""
     if isinstance(raw, float) and not math.isfinite(raw):
         return None
     if raw is None or (isinstance(raw, str | int | float) and not isinstance(raw, bool)):

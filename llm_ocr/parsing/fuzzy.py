@@ -7,8 +7,8 @@ from itertools import accumulate
 
 from rapidfuzz.distance import Levenshtein
 
-from llm_ocr.parsing.schema import MatchType
 from llm_ocr.parsing.text_spans import Occurrence, TextToken, TokenSequence, occurrence_between
+from llm_ocr.records import MatchType
 from llm_ocr.text.negation import CHARACTERS_PER_ERROR, contradict
 from llm_ocr.text.normalize import same_digits, words_in
 

@@ -13,7 +13,7 @@ from jsonschema.exceptions import best_match
 from jsonschema.validators import Draft202012Validator, validator_for
 
 from llm_ocr.parsing.references import SchemaNode, alternatives, is_null, resolve
-from llm_ocr.parsing.schema import FieldError, ValidatedRecord
+from llm_ocr.parsing.schema import ValidatedRecord
 from llm_ocr.parsing.validation import (
     DUPLICATE_ALIAS,
     MISSING_FIELD,
@@ -22,6 +22,7 @@ from llm_ocr.parsing.validation import (
     null_non_finite,
     to_json,
 )
+from llm_ocr.records import FieldError
 
 _MAX_REASON_CHARACTERS = 300
 # Keywords of an object that apply to its fields one by one, or not to values at all.
@@ -84,21 +85,21 @@ class JsonSchemaValidator:
         self, node: SchemaNode, value: list[Any], path: str, errors: list[FieldError]
     ) -> list[Any]:
         self._validate_whole({key: rule for key, rule in node.items() if key != "items"}, value)
-        made = []
+        result = []
         for place, item in enumerate(value):
             where = f"{path}.{place}"
             try:
-                made.append(self._validate_value(node["items"], item, where, errors))
+                result.append(self._validate_value(node["items"], item, where, errors))
             except InvalidValueError as problem:
                 errors.append(FieldError(where, to_json(item), str(problem)))
-                made.append(None)  # so that the others keep their indices
-        return made
+                result.append(None)  # so that the others keep their indices
+        return result
 
     def _validate_object(
         self, node: SchemaNode, value: Mapping[str, Any], path: str, errors: list[FieldError]
     ) -> dict[str, Any]:
         inside = f"{path}." if path else ""
-        made: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         used: set[str] = set()
         for name, part in node.get("properties", {}).items():
             key = next(
@@ -106,16 +107,16 @@ class JsonSchemaValidator:
             )
             used.add(key)
             needed = name in node.get("required", ())
-            made[name] = self._validate_field(part, value, key, needed, f"{inside}{name}", errors)
+            result[name] = self._validate_field(part, value, key, needed, f"{inside}{name}", errors)
         properties = node.get("properties", {}).items()
         known = {key for name, part in properties for key in _accepted_keys(name, part)}
         for key, item in value.items():
             if key in known - used:
                 errors.append(FieldError(f"{inside}{key}", to_json(item), DUPLICATE_ALIAS))
             elif key not in used:
-                self._validate_extra(node, key, item, made, f"{inside}{key}", errors)
-        errors.extend(self._check_object(node, made, path))
-        return made
+                self._validate_extra(node, key, item, result, f"{inside}{key}", errors)
+        errors.extend(self._check_object(node, result, path))
+        return result
 
     def _validate_field(
         self,
@@ -148,7 +149,7 @@ class JsonSchemaValidator:
         node: SchemaNode,
         key: str,
         item: Any,  # noqa: ANN401
-        made: dict[str, Any],
+        result: dict[str, Any],
         path: str,
         errors: list[FieldError],
     ) -> None:
@@ -160,19 +161,19 @@ class JsonSchemaValidator:
             errors.append(FieldError(path, to_json(item), UNKNOWN_FIELD))
             return
         try:
-            made[key] = self._validate_value(allowed, item, path, errors)
+            result[key] = self._validate_value(allowed, item, path, errors)
         except InvalidValueError as problem:
             errors.append(FieldError(path, to_json(item), str(problem)))
-            made[key] = None
+            result[key] = None
 
     def _check_object(
-        self, node: SchemaNode, made: dict[str, Any], path: str
+        self, node: SchemaNode, result: dict[str, Any], path: str
     ) -> Iterator[FieldError]:
         """Errors of the object as a whole."""
         rules = {key: rule for key, rule in node.items() if key not in _FIELD_KEYWORDS}
         if not rules:
             return
-        given = {key: value for key, value in made.items() if value is not None}
+        given = {key: value for key, value in result.items() if value is not None}
         for error in self._validator.evolve(schema=rules).iter_errors(given):
             where = [path, *(str(part) for part in error.absolute_path)]
             yield FieldError(

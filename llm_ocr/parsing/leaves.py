@@ -35,15 +35,15 @@ def clear_leaves(fields: Fields, paths: Collection[str]) -> tuple[Fields, Mappin
     """The record with null at those leaves, and the values that were there."""
     values = {path: value for path, value in leaves(fields) if path in paths}
 
-    def cleared(branch: Any, path: str) -> Any:  # noqa: ANN401
+    def clear(branch: Any, path: str) -> Any:  # noqa: ANN401
         if isinstance(branch, Mapping):
             return {
-                name: cleared(value, f"{path}.{name}" if path else name)
+                name: clear(value, f"{path}.{name}" if path else name)
                 for name, value in branch.items()
             }
         if isinstance(branch, list | tuple):
-            return [cleared(value, f"{path}.{index}") for index, value in enumerate(branch)]
+            return [clear(value, f"{path}.{index}") for index, value in enumerate(branch)]
         return None if path in values else branch
 
-    whole = cleared(fields, "")
+    whole = clear(fields, "")
     return whole, values

@@ -5,13 +5,11 @@ Files may be in a bucket: `s3://bucket/schemas/bill.py:Bill`.
 
 import hashlib
 import importlib
-import importlib.util
 import inspect
 import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +19,7 @@ from pydantic import BaseModel, RootModel
 from pydantic.errors import PydanticUserError
 
 from llm_ocr.parsing.decoding_schema import decoding_schema
+from llm_ocr.parsing.local_modules import LOADING, import_file, import_module
 from llm_ocr.parsing.pydantic_validator import PydanticValidator
 from llm_ocr.parsing.references import SchemaNode, check_references, resolve
 from llm_ocr.parsing.schema import MergeRule, Schema, SchemaError
@@ -75,11 +74,13 @@ def load_schema(where: str) -> LoadedSchema:
         return _load_json_file(where)
     place, colon, name = where.rpartition(":")
     if where.endswith(".py"):
-        return _load_from_module(where, _import_file(where), "")
-    if colon and place.endswith(".py"):
-        return _load_from_module(where, _import_file(place), name)
-    if colon and place and name:
-        return _load_from_module(where, _import_module(where, place), name)
+        place, name = where, ""
+    # Until its models are complete nobody else may import the file again.
+    with LOADING:
+        if place.endswith(".py"):
+            return _load_from_module(where, _import_file(place), name)
+        if colon and place and name:
+            return _load_from_module(where, _import_module(where, place), name)
     built_in = ", ".join(BUILT_IN)
     raise SchemaError(f"There is no schema {where!r}: give {_FORMS}, or one of {built_in}")
 
@@ -93,8 +94,8 @@ def schema_from_model(model: ModelClass, name: str = "", source: str = "") -> Lo
         checked = PydanticValidator.for_model(model)
         json_schema = decoding_schema(checked.json_schema())
     except (PydanticUserError, NameError, TypeError) as error:
-        said = str(error).split("\n")[0]
-        raise SchemaError(f"{what} has no JSON schema: {said}. Change its type") from error
+        reason = str(error).split("\n")[0]
+        raise SchemaError(f"{what} has no JSON schema: {reason}. Change its type") from error
     extra = {field: info.json_schema_extra for field, info in model.model_fields.items()}
     given = {
         field: options.get("merge") for field, options in extra.items() if isinstance(options, dict)
@@ -226,8 +227,7 @@ def _models_within(model: ModelClass) -> Iterator[ModelClass]:
 
 def _import_module(where: str, name: str) -> ModuleType:
     try:
-        with _import_path(Path.cwd()):
-            return importlib.import_module(name)
+        return import_module(name, Path.cwd())
     except (Exception, SystemExit) as error:  # a user's module may raise anything
         missing = isinstance(error, ModuleNotFoundError) and error.name in (
             name,
@@ -250,34 +250,15 @@ def _import_file(where: str) -> ModuleType:
     path = local_file(where).resolve()
     if not path.is_file():
         raise SchemaError(f"There is no schema file {where}: give {_FORMS}")
-    name = f"llm_ocr_schema_{_INVALID_IN_NAMES.sub('_', path.stem)}_{_hash(str(path))}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise SchemaError(f"The schema file {where} can't be read as Python")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # where pydantic looks up the names in annotations
     try:
-        with _import_path(path.parent):
-            spec.loader.exec_module(module)
+        return import_file(path)
     except (Exception, SystemExit) as error:  # a user's file may raise anything
-        del sys.modules[name]
         raise SchemaError(_import_error(where, error)) from error
-    return module
 
 
 def _import_error(where: str, error: BaseException) -> str:
     problem = f"{type(error).__name__}: {error}"
     return f"The schema {where} can't be imported: {problem}. Fix the error and try again"
-
-
-@contextmanager
-def _import_path(folder: Path) -> Iterator[None]:
-    """Make a folder's modules importable, as they are for a script in it."""
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
 
 
 def _rules(what: str, given: Mapping[str, object], fields: SchemaNode) -> dict[str, MergeRule]:

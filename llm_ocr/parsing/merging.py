@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from llm_ocr.parsing.schema import FieldError, Fields, MergeRule, Schema, ValidatedRecord
+from llm_ocr.parsing.schema import Fields, MergeRule, Schema, ValidatedRecord
 from llm_ocr.parsing.validation import to_json
+from llm_ocr.records import FieldError
 
 PartValues = Sequence[tuple[int, Any]]  # values, each with the number of its part
 
@@ -111,11 +112,13 @@ class _RecordMerger:
 
     def path_in_record(self, number: int, path: str) -> str:
         """The path in the record of a path in a part."""
-        made: list[str] = []
+        steps_in_record: list[str] = []
         for part in path.split(".") if path else ():
-            places = self.item_positions.get((number, ".".join(made)))
-            made.append(str(places[int(part)]) if places and part.isdecimal() else part)
-        return ".".join(made)
+            positions = self.item_positions.get((number, ".".join(steps_in_record)))
+            steps_in_record.append(
+                str(positions[int(part)]) if positions and part.isdecimal() else part
+            )
+        return ".".join(steps_in_record)
 
     def origin(self, path: str) -> tuple[int, str]:
         """The number of the part that a value of the record comes from, and its path there."""
@@ -125,12 +128,12 @@ class _RecordMerger:
             if (above := ".".join(steps[:count])) in self.sources:
                 number = self.sources[above]
                 break
-        made: list[str] = []
-        for place, step in enumerate(steps):
-            positions = self.item_positions.get((number, ".".join(steps[:place])))
+        steps_in_part: list[str] = []
+        for depth, step in enumerate(steps):
+            positions = self.item_positions.get((number, ".".join(steps[:depth])))
             at = positions.index(int(step)) if positions and int(step) in positions else step
-            made.append(str(at))
-        return number, ".".join(made)
+            steps_in_part.append(str(at))
+        return number, ".".join(steps_in_part)
 
     def _merge_field(
         self, values: PartValues, path: str, default: object, rule: MergeRule | None
@@ -171,25 +174,27 @@ class _RecordMerger:
 
     def _concatenate(self, values: PartValues, path: str) -> list[Any]:
         """The lists as one; items that end one and begin the next, as chunks overlap, only once."""
-        made: list[tuple[int, Any]] = []
+        merged_items: list[tuple[int, Any]] = []
         before = -1
         for number, items in values:
             overlap = number in self.overlaps and before == number - 1
             shared = (
-                _count_shared([item for _, item in made], items, _may_be_same) if overlap else 0
+                _count_shared([item for _, item in merged_items], items, _may_be_same)
+                if overlap
+                else 0
             )
             before = number
-            start = len(made) - shared
-            for place in range(shared):
-                twice = [made[start + place], (number, items[place])]
-                both = [pair for pair in twice if pair[1] is not None]
-                merged = self._merge_field(both, f"{path}.{start + place}", None, None)
-                made[start + place] = (made[start + place][0], merged)
-            for place, item in enumerate(items[shared:], len(made)):
-                self.sources[f"{path}.{place}"] = number
-                made.append((number, item))
-            self.item_positions[number, path] = [start + place for place in range(len(items))]
-        return [item for _, item in made]
+            start = len(merged_items) - shared
+            for index in range(shared):
+                repeated = [merged_items[start + index], (number, items[index])]
+                both = [pair for pair in repeated if pair[1] is not None]
+                merged = self._merge_field(both, f"{path}.{start + index}", None, None)
+                merged_items[start + index] = (merged_items[start + index][0], merged)
+            for index, item in enumerate(items[shared:], len(merged_items)):
+                self.sources[f"{path}.{index}"] = number
+                merged_items.append((number, item))
+            self.item_positions[number, path] = [start + index for index in range(len(items))]
+        return [item for _, item in merged_items]
 
     def _join_lines(self, values: PartValues) -> str:
         """The texts one below the other; lines that end one and begin the next only once."""

@@ -10,7 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
 from llm_ocr.parsing.json_repair import MAX_DEPTH
-from llm_ocr.parsing.schema import FieldError, ValidatedRecord
+from llm_ocr.parsing.schema import ValidatedRecord
 from llm_ocr.parsing.tolerant_model import ModelClass, field_aliases, original_model, tolerant_model
 from llm_ocr.parsing.validation import (
     DUPLICATE_ALIAS,
@@ -22,6 +22,7 @@ from llm_ocr.parsing.validation import (
     null_non_finite,
     to_json,
 )
+from llm_ocr.records import FieldError
 
 
 class _SchemaGenerator(GenerateJsonSchema):
@@ -50,9 +51,9 @@ class PydanticValidator:
         context = ValidationContext()
         token = VALIDATION.set(context)
         try:
-            made = self._validate(dict(raw), context)
-            errors = [*context.errors, *_unknown_and_missing(made)]
-            fields, lost = self._dump(made)
+            instance = self._validate(dict(raw), context)
+            errors = [*context.errors, *_unknown_and_missing(instance)]
+            fields, lost = self._dump(instance)
         finally:
             VALIDATION.reset(token)
         return ValidatedRecord(fields, (*errors, *lost))
@@ -60,10 +61,10 @@ class PydanticValidator:
     def _validate(self, raw: dict[str, Any], context: ValidationContext) -> BaseModel:
         """The tolerant model's instance; an empty one if even that model rejects the object."""
         try:
-            made = self.tolerant.model_validate(raw)
-            if isinstance(made, BaseModel):
-                return made
-            problem = f"a validator of the model returned a {type(made).__name__}"
+            instance = self.tolerant.model_validate(raw)
+            if isinstance(instance, BaseModel):
+                return instance
+            problem = f"a validator of the model returned a {type(instance).__name__}"
         except Exception as error:  # noqa: BLE001 - a user's __init__ may raise anything
             problem = describe_error(error)
         context.errors.append(FieldError("", to_json(raw), problem))
@@ -73,13 +74,13 @@ class PydanticValidator:
             context.errors.append(FieldError("", None, describe_error(error)))
             return _empty_instance(self.tolerant)
 
-    def _dump(self, made: BaseModel) -> tuple[dict[str, Any], list[FieldError]]:
+    def _dump(self, instance: BaseModel) -> tuple[dict[str, Any], list[FieldError]]:
         """The fields as JSON values; null for one that can't be serialized."""
         fields: dict[str, Any] = {}
         errors: list[FieldError] = []
-        for name in (*type(made).model_fields, *(made.model_extra or ())):
+        for name in (*type(instance).model_fields, *(instance.model_extra or ())):
             try:
-                dumped = made.model_dump(
+                dumped = instance.model_dump(
                     mode="json",
                     include={name},
                     by_alias=False,
@@ -87,7 +88,9 @@ class PydanticValidator:
                     exclude_computed_fields=True,
                 )
             except Exception as error:  # noqa: BLE001 - a user's serializer may raise anything
-                errors.append(FieldError(name, to_json(getattr(made, name)), describe_error(error)))
+                errors.append(
+                    FieldError(name, to_json(getattr(instance, name)), describe_error(error))
+                )
                 dumped = {name: None}
             if name in dumped:
                 fields[name] = null_non_finite(dumped[name], name, errors)
@@ -96,17 +99,17 @@ class PydanticValidator:
 
 def _empty_instance(model: ModelClass) -> BaseModel:
     """An instance whose fields are all null, created without running any code of the user."""
-    made = BaseModel.__new__(model)
+    instance = BaseModel.__new__(model)
     state: dict[str, Any] = {"fields_set": set(), "extra": {}, "private": None}
-    object.__setattr__(made, "__dict__", dict.fromkeys(model.model_fields))
+    object.__setattr__(instance, "__dict__", dict.fromkeys(model.model_fields))
     for name, value in state.items():
-        object.__setattr__(made, f"__pydantic_{name}__", value)
-    return made
+        object.__setattr__(instance, f"__pydantic_{name}__", value)
+    return instance
 
 
-def _unknown_and_missing(made: BaseModel) -> Iterator[FieldError]:
+def _unknown_and_missing(instance: BaseModel) -> Iterator[FieldError]:
     """Errors for unknown keys, which are removed, and for required fields that are missing."""
-    todo: deque[tuple[object, tuple[str, ...]]] = deque([(made, ())])
+    todo: deque[tuple[object, tuple[str, ...]]] = deque([(instance, ())])
     while todo:
         value, path = todo.popleft()
         if isinstance(value, BaseModel):
@@ -124,9 +127,9 @@ def _children(value: object) -> Iterator[tuple[str, object]]:
         yield from ((str(key), item) for key, item in value.items())
 
 
-def _model_errors(made: BaseModel, path: tuple[str, ...]) -> Iterator[FieldError]:
-    model = original_model(type(made))
-    extra = made.__pydantic_extra__ or {}
+def _model_errors(instance: BaseModel, path: tuple[str, ...]) -> Iterator[FieldError]:
+    model = original_model(type(instance))
+    extra = instance.__pydantic_extra__ or {}
     known = {
         name for field, info in model.model_fields.items() for name in (field, *field_aliases(info))
     }
@@ -135,5 +138,5 @@ def _model_errors(made: BaseModel, path: tuple[str, ...]) -> Iterator[FieldError
             problem = DUPLICATE_ALIAS if key in known else UNKNOWN_FIELD
             yield FieldError(".".join((*path, key)), to_json(extra.pop(key)), problem)
     for name, info in model.model_fields.items():
-        if info.is_required() and name not in made.model_fields_set:
+        if info.is_required() and name not in instance.model_fields_set:
             yield FieldError(".".join((*path, name)), None, MISSING_FIELD)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from llm_ocr.records import Block, Box
+from llm_ocr.records import Block, FieldError
 
 Fields = Mapping[str, Any]
 
@@ -40,19 +40,6 @@ class MergeRule(StrEnum):
 
 
 @dataclass(frozen=True)
-class FieldError:
-    """A value that is not in the record because it is invalid, or a check that the record fails.
-
-    `path` is the field's, with dots (`lines.2.amount`), empty for the whole record. `value` is the
-    raw value as JSON, None if there was none.
-    """
-
-    path: str
-    value: str | None
-    reason: str
-
-
-@dataclass(frozen=True)
 class ValidatedRecord:
     """All fields of a record by their names in the schema, as JSON values, and its errors."""
 
@@ -74,14 +61,6 @@ class Schema:
     rules: Mapping[str, MergeRule] = field(default_factory=dict)
 
 
-class MatchType(StrEnum):
-    """How a value matches the text of the page."""
-
-    EXACT = "exact"
-    NORMALIZED = "normalized"
-    FUZZY = "fuzzy"
-
-
 @dataclass(frozen=True)
 class PageBlocks:
     """The text blocks of a page; their boxes are in pixels of the stored page image."""
@@ -89,20 +68,3 @@ class PageBlocks:
     page_id: str
     page_number: int
     blocks: Sequence[Block]
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """Where one value of a record (a leaf; its path is as in `FieldError`) is on its page.
-
-    `quote` is the text on the page. `matched` is None if the page doesn't show the value, which is
-    then unverified. `confidence` is 0..1.
-    """
-
-    path: str
-    matched: MatchType | None
-    confidence: float
-    page_id: str | None = None
-    page_number: int | None = None
-    box: Box | None = None
-    quote: str | None = None

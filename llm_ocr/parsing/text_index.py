@@ -10,7 +10,6 @@ from decimal import Decimal, InvalidOperation
 from functools import cached_property
 
 from llm_ocr.parsing.fuzzy import FuzzyMatcher
-from llm_ocr.parsing.schema import MatchType
 from llm_ocr.parsing.text_spans import (
     Occurrence,
     TextSpan,
@@ -18,7 +17,7 @@ from llm_ocr.parsing.text_spans import (
     TokenSequence,
     occurrence_between,
 )
-from llm_ocr.records import Box
+from llm_ocr.records import Box, MatchType
 from llm_ocr.text.currencies import (
     CURRENCY_SIGNS,
     CurrencyMention,

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
-from llm_ocr.parsing.schema import MatchType, PageBlocks
-from llm_ocr.records import FIGURE_LABELS, Block, Box
-from llm_ocr.text.markdown import hidden, shown
+from llm_ocr.parsing.schema import PageBlocks
+from llm_ocr.records import FIGURE_LABELS, Block, Box, MatchType
+from llm_ocr.text.markdown import mask_escapes, unmask_escapes
 from llm_ocr.text.normalize import WordSpan, words_in
 from llm_ocr.text.table_markup import (
     TableCell,
@@ -152,7 +152,7 @@ def _block_spans(block: Block, page: int, rows: int, width: float | None) -> Ite
 def _split_block(text: str) -> list[str | TableRows]:
     """A block's lines and tables, from top to bottom."""
     parts: list[str | TableRows] = []
-    for is_table, span in split_at_tables(hidden(text)):
+    for is_table, span in split_at_tables(mask_escapes(text)):
         if is_table:
             parts.append(read_html_rows(span))
             continue
@@ -165,12 +165,12 @@ def _split_block(text: str) -> list[str | TableRows]:
                 parts.append(_unescape_cells(read_markdown_rows(table)))
                 table = []
             if clean := _MARKDOWN_MARKUP.sub("", line).strip():
-                parts.append(shown(clean))
+                parts.append(unmask_escapes(clean))
     return [part for part in parts if part]
 
 
 def _unescape_cells(grid: TableRows) -> TableRows:
-    return [[replace(cell, text=shown(cell.text)) for cell in row] for row in grid]
+    return [[replace(cell, text=unmask_escapes(cell.text)) for cell in row] for row in grid]
 
 
 def _part_height(part: str | TableRows) -> float:

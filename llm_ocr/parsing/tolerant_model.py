@@ -104,21 +104,21 @@ class _ModelBuilder:
             **fields,
             **_guard_checks(model),
         }
-        made = types.new_class(model.__name__, (model,), {}, lambda space: space.update(body))
-        self.models[model] = made
-        self.names[self.placeholders[model]] = made
-        return made
+        variant = types.new_class(model.__name__, (model,), {}, lambda space: space.update(body))
+        self.models[model] = variant
+        self.names[self.placeholders[model]] = variant
+        return variant
 
     def _field(self, name: str, info: FieldInfo) -> FieldInfo:
-        made = copy(info)
+        variant = copy(info)
         if info.default_factory is not None:
-            made.default_factory = _guard_factory(name, info)
-        made.annotation = self._annotation(info.annotation)
+            variant.default_factory = _guard_factory(name, info)
+        variant.annotation = self._annotation(info.annotation)
         if info.is_required():
-            made.default, made.validate_default = None, False
+            variant.default, variant.validate_default = None, False
         hints = [AliasHints(field_aliases(info))] if field_aliases(info) else []
-        made.metadata = [*info.metadata, *hints]
-        return made
+        variant.metadata = [*info.metadata, *hints]
+        return variant
 
     def _annotation(self, kind: Any) -> Any:  # noqa: ANN401
         """The type with tolerant models for its models, and lists whose items fail one by one."""
@@ -184,7 +184,7 @@ def _guard_factory(name: str, info: FieldInfo) -> Callable[..., Any]:
     """The field's default factory, giving null where that raises."""
     make: Callable[..., Any] = info.default_factory  # type: ignore[assignment]
 
-    def made(*given: Any) -> Any:  # noqa: ANN401
+    def make_default(*given: Any) -> Any:  # noqa: ANN401
         context = VALIDATION.get()
         with context.entering(name):
             try:
@@ -194,9 +194,9 @@ def _guard_factory(name: str, info: FieldInfo) -> Callable[..., Any]:
                 return None
 
     def of_values(values: dict[str, Any]) -> Any:  # noqa: ANN401
-        return made(values)
+        return make_default(values)
 
-    return of_values if info.default_factory_takes_validated_data else lambda: made()
+    return of_values if info.default_factory_takes_validated_data else lambda: make_default()
 
 
 def _guard_items(value: Any, handler: _Handler) -> Any:  # noqa: ANN401

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from llm_ocr.parsing.schema import FieldError
+from llm_ocr.records import FieldError
 
 UNKNOWN_FIELD = "not a field of the schema"
 DUPLICATE_ALIAS = "another name of a field that already has a value"

@@ -1,4 +1,4 @@
-"""Shared by the platforms on AWS: signs in, explains errors, checks buckets, and reads logs."""
+"""Functions for the platforms on AWS: sign in, explain errors, check buckets, and read logs."""
 
 import json
 import os
@@ -56,14 +56,13 @@ _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "40
 
 def sign_in(region: str | None) -> boto3.Session:
     """A session in that region, or in the environment's. Raises PlatformError without one."""
-    # boto3 itself looks at AWS_DEFAULT_REGION alone.
-    chosen = region or os.environ.get("AWS_REGION") or None
+    # boto3 itself reads only AWS_DEFAULT_REGION.
     try:
-        session = boto3.Session(region_name=chosen)
+        session = boto3.Session(region_name=region or os.environ.get("AWS_REGION") or None)
     except ProfileNotFound as error:
         raise PlatformError(f"{error}; `aws configure list-profiles` lists the profiles") from error
     if session.region_name is None:
-        raise PlatformError("no region is set; give --region, or set AWS_REGION")
+        raise PlatformError("no region is set; give `region`, or set AWS_REGION")
     return session
 
 
@@ -76,16 +75,17 @@ def resolve_region(region: str | None) -> str | None:
 
 
 def cli_command(service: str, operation: str, region: str, body: Mapping[str, Any]) -> str:
-    """The AWS CLI's command that sends the request."""
+    """The AWS CLI command that sends the request."""
     words = ["aws", service, operation, "--region", region, "--cli-input-json", json.dumps(body)]
     return shlex.join(words)
 
 
 @contextmanager
 def translate_errors(what: str, known: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Raises boto3's errors as PlatformError: what was requested, what is wrong, what to do.
+    """Raise errors of boto3 as PlatformError, with what was requested, what is wrong and what to
+    do.
 
-    `known` has patterns of messages that are specific to this request, and what to do about each.
+    `known` maps patterns of messages that are specific to this request to advice.
     """
     try:
         yield
@@ -99,17 +99,17 @@ def translate_errors(what: str, known: Mapping[str, str] | None = None) -> Itera
         raise PlatformError(f"{what}: {_EXPIRED}") from error
     except EndpointConnectionError as error:
         raise PlatformError(
-            f"{what}: {error}; check the network, and whether --region is right"
+            f"{what}: {error}; check the network, and whether `region` is right"
         ) from error
     except BotoCoreError as error:
         raise PlatformError(f"{what}: {error}") from error
 
 
 def explain_reason(reason: str, known: Mapping[str, str]) -> str:
-    """The platform's message, followed by what to do about it if that is known."""
-    for pattern, said in known.items():
-        if found := re.search(pattern, reason, re.IGNORECASE | re.DOTALL):
-            return f"{reason.strip().rstrip('.')}: {found.expand(said)}"
+    """The platform's message, followed by the advice for it, if there is any."""
+    for pattern, advice in known.items():
+        if match := re.search(pattern, reason, re.IGNORECASE | re.DOTALL):
+            return f"{reason.strip().rstrip('.')}: {match.expand(advice)}"
     return reason.strip()
 
 
@@ -118,17 +118,16 @@ def _advice(code: str, message: str, known: Mapping[str, str]) -> str:
         return _CODES[code]
     if code in _DENIED:
         return f"{message}; the README of this platform lists the permissions that are needed"
-    for pattern, said in known.items():
-        if found := re.search(pattern, f"{code} {message}", re.IGNORECASE | re.DOTALL):
-            return found.expand(said)
+    for pattern, advice in known.items():
+        if match := re.search(pattern, f"{code} {message}", re.IGNORECASE | re.DOTALL):
+            return match.expand(advice)
     return f"{message} ({code})"
 
 
 def check_buckets(session: boto3.Session, command: Sequence[str]) -> None:
-    """Raises PlatformError if a bucket that the command names doesn't exist, or is in another
-    region."""
-    named = (re.match(r"s3://([^/]+)", one) for one in command)
-    buckets = dict.fromkeys(found[1] for found in named if found)
+    """Raise PlatformError if a bucket in the command doesn't exist or is in another region."""
+    matches = (re.match(r"s3://([^/]+)", word) for word in command)
+    buckets = dict.fromkeys(match[1] for match in matches if match)
     s3 = session.client("s3")
     for bucket in buckets:
         known = {
@@ -136,30 +135,30 @@ def check_buckets(session: boto3.Session, command: Sequence[str]) -> None:
             f"`aws s3 mb s3://{bucket} --region {session.region_name}`",
         }
         with translate_errors(f"s3://{bucket}", known):
-            answer = s3.head_bucket(Bucket=bucket)
-        region = answer.get("BucketRegion")
+            response = s3.head_bucket(Bucket=bucket)
+        region = response.get("BucketRegion")
         if region is not None and region != session.region_name:
             raise PlatformError(
                 f"s3://{bucket} is in {region}, and the job would run in {session.region_name}; "
-                f"give --region {region}, or a bucket in {session.region_name}"
+                f"give `region` {region}, or a bucket in {session.region_name}"
             )
 
 
 def check_task(job: Job, task: int) -> None:
-    """Raises JobNotFoundError for a task that the job doesn't have."""
+    """Raise JobNotFoundError for a task that the job doesn't have."""
     if task >= len(job.tasks):
         raise JobNotFoundError(f"{job.id} has tasks 0 to {len(job.tasks) - 1}, and no {task}")
 
 
 def check_running(job: Job) -> None:
-    """Raises PlatformError for a job that has already ended."""
+    """Raise PlatformError for a job that has already ended."""
     if job.state.is_over:
         raise PlatformError(f"{job.id} has already ended: {job.state}")
 
 
 def default_image(account: str, region: str, kind: str) -> str:
-    """The image that `make deploy` pushes to the account's registry: `gpu`, `cpu`, or one of these
-    with `-root`."""
+    """The image that `make deploy` pushes to the account's registry. `kind` is `gpu` or `cpu`,
+    optionally with `-root`."""
     return f"{account}.dkr.ecr.{region}.amazonaws.com/llm-ocr:{__version__}-{kind}"
 
 
@@ -173,13 +172,13 @@ def read_log(
 ) -> Iterator[str]:
     """The lines of the streams, one after another; with `follow`, until `is_over`."""
     client = session.client("logs")
-    places: dict[str, str] = {}
+    tokens: dict[str, str] = {}
     while True:
-        # Asked before the lines are fetched: what was printed last is not missed.
-        last = not follow or is_over()
+        # Checked before the lines are fetched, so that the last lines are not missed.
+        is_last = not follow or is_over()
         for stream in streams():
-            yield from _new_lines(client, group, stream, places)
-        if last:
+            yield from _new_lines(client, group, stream, tokens)
+        if is_last:
             return
         time.sleep(LOG_POLL_SECONDS)
 
@@ -188,14 +187,15 @@ def _new_lines(
     client: Any,  # noqa: ANN401 - boto3's clients are made at run time
     group: str,
     stream: str,
-    places: dict[str, str],
+    tokens: dict[str, str],
 ) -> Iterator[str]:
+    """The lines of a stream after its token in `tokens`, which is updated."""
     while True:
-        place = {"nextToken": places[stream]} if stream in places else {}
+        token = {"nextToken": tokens[stream]} if stream in tokens else {}
         try:
             with translate_errors(f"{group}/{stream}"):
                 page = client.get_log_events(
-                    logGroupName=group, logStreamName=stream, startFromHead=True, **place
+                    logGroupName=group, logStreamName=stream, startFromHead=True, **token
                 )
         except PlatformError as error:
             cause = error.__cause__
@@ -204,7 +204,7 @@ def _new_lines(
             raise
         for event in page["events"]:
             yield str(event["message"])
-        # The token of the end is given back unchanged.
-        if page["nextForwardToken"] == places.get(stream):
+        # At the end of a stream CloudWatch returns the same token.
+        if page["nextForwardToken"] == tokens.get(stream):
             return
-        places[stream] = page["nextForwardToken"]
+        tokens[stream] = page["nextForwardToken"]

@@ -1,4 +1,4 @@
-"""The platforms' interface: a run is submitted as a job of several tasks, and watched."""
+"""The interface of platforms: a run is submitted as a job with several tasks."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +35,7 @@ class JobState(StrEnum):
 
 
 class InvalidTargetError(ValueError):
-    """A run can't be sent where it was to go, or can't reach its files from there."""
+    """The platform is unknown, or its tasks could not reach the run's files."""
 
 
 class InvalidStageError(ValueError):
@@ -43,7 +43,7 @@ class InvalidStageError(ValueError):
 
 
 class PlatformError(Exception):
-    """A platform that can't do what was asked; the message names it and says what to do."""
+    """A platform can't do what was requested; the message names it and says what to do."""
 
 
 class PlatformNotInstalledError(MissingExtraError, PlatformError):
@@ -56,11 +56,11 @@ class JobNotFoundError(PlatformError):
 
 @dataclass(frozen=True)
 class JobSpec:
-    """`tasks` containers that run one command; each takes its part of the run's shards.
+    """A job: `tasks` containers that run the same command, each on its part of the run's shards.
 
-    `command` are llm-ocr's arguments; settings travel as `LLM_OCR_…` in `environment`, secret ones
-    and HF_TOKEN in `secrets`. `gpu` None asks for CPUs. A task may take `timeout` seconds and is
-    tried up to `attempts` times.
+    `command` contains llm-ocr's arguments; settings are passed as `LLM_OCR_…` in `environment`,
+    secret ones and HF_TOKEN in `secrets`. Without a `gpu` tasks run on CPUs. A task may take
+    `timeout` seconds and is tried up to `attempts` times.
     """
 
     name: str
@@ -76,8 +76,8 @@ class JobSpec:
 
 @dataclass(frozen=True)
 class PlatformRequest:
-    """A request to a platform, named as in its API; secrets are shown as `SECRET`. `shell` is the
-    equivalent command of the platform's own CLI, if it has one."""
+    """A request to a platform, with the names of its API and `SECRET` in place of secrets. `shell`
+    is the equivalent command of the platform's CLI, if it has one."""
 
     operation: str
     body: Mapping[str, Any]
@@ -95,7 +95,7 @@ class JobTask:
 
 @dataclass(frozen=True)
 class Job:
-    """A job as it is now; `url` is its page in the platform's console."""
+    """The current state of a job; `url` is its page in the platform's console."""
 
     id: str
     name: str
@@ -106,14 +106,14 @@ class Job:
 
 
 class Platform(Protocol):
-    """A cloud that runs jobs. All methods block, and raise PlatformError with what to do."""
+    """A cloud that runs jobs. All methods block, and raise PlatformError, which says what to do."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def gpus(self) -> tuple[GpuType, ...]:
-        """The GPUs that it rents, the default first."""
+        """The GPUs that it offers, the default first."""
         ...
 
     def machine(self, gpu: GpuType | None) -> str:
@@ -122,12 +122,12 @@ class Platform(Protocol):
 
     @property
     def placeholders(self) -> Mapping[str, str]:
-        """The placeholders in `requests` for values not known here, and the option for each."""
+        """The placeholders in `requests` for values not known here, and what sets each."""
         ...
 
     def requests(self, spec: JobSpec) -> list[PlatformRequest]:
-        """The requests that `submit` sends, in order, to check before anything is paid for. Needs
-        no network and no account."""
+        """The requests that `submit` sends, in order, for a dry run. Needs no network and no
+        account."""
         ...
 
     def submit(self, spec: JobSpec) -> str:
@@ -152,19 +152,20 @@ class Platform(Protocol):
 def wait(
     platform: Platform,
     job_id: str,
-    tell: Callable[[Job], object],
+    on_change: Callable[[Job], object],
     *,
     poll_seconds: float = 5.0,
 ) -> Job:
-    """The job once it is over; `tell` gets it whenever it changes. Raises what `get_job` raises."""
-    seen: Job | None = None
+    """Wait until a job has ended; returns its last state. `on_change` is called with each new
+    state. Raises the errors of `get_job`."""
+    last: Job | None = None
     while True:
-        now = platform.get_job(job_id)
-        if now != seen:
-            tell(now)
-            seen = now
-        if now.state.is_over:
-            return now
+        job = platform.get_job(job_id)
+        if job != last:
+            on_change(job)
+            last = job
+        if job.state.is_over:
+            return job
         time.sleep(poll_seconds)
 
 

@@ -1,7 +1,7 @@
-"""`run-batch-job`: records of the images under a prefix of a bucket, told what to do by variables.
+"""`run-batch-job`: parse the images under a prefix of a bucket, configured by the environment.
 
-The variables are those by which such jobs are known, and stand in the environment, as the job's
-definition has it; `LLM_OCR_…` sets everything else.
+The environment variables have the names that such jobs commonly use, and come from the job's
+definition; `LLM_OCR_…` sets everything else.
 """
 
 import atexit
@@ -27,11 +27,11 @@ Positive = Annotated[int, Field(gt=0)]
 
 
 class BatchJobError(Exception):
-    """A variable that is missing, wrong, or can't be honored; the message has a line for each."""
+    """A variable is missing, invalid or not supported; the message has a line for each of them."""
 
 
 class Variables(BaseSettings):
-    """What a job is told. Fields without a default are required."""
+    """The environment variables of a job. Fields without a default are required."""
 
     model_config = SettingsConfigDict(extra="ignore", frozen=True)
 
@@ -59,103 +59,116 @@ class Variables(BaseSettings):
 
 @dataclass(frozen=True)
 class BatchJob:
-    """A job as `parse` takes it; `given` are fields of `Settings`."""
+    """The arguments of `parse` for a job; `settings` are fields of `Settings`."""
 
     inputs: str
     out: str
     schema: str
     record_per: str = "document"
     drop_unverified: bool = False
-    given: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
 def read_job() -> BatchJob:
-    """The job that the environment tells of. Raises BatchJobError."""
+    """Read the job from the environment. Raises BatchJobError."""
     try:
-        told = Variables()  # type: ignore[call-arg]
+        variables = Variables()  # type: ignore[call-arg]
     except ValidationError as error:
-        raise BatchJobError("\n".join(_said(one) for one in error.errors())) from error
-    inputs = f"s3://{told.s3_bucket}/{told.s3_preprocessed_images_dir_prefix}"
-    out = f"s3://{told.s3_bucket}/{told.s3_processed_dataset_prefix}"
-    _check(told, inputs, out)
-    given: dict[str, Any] = {"model": _with_limits(_profile(told.model_name), told)}
-    if told.batch_size is not None:
-        given["concurrency"] = told.batch_size
-    if arguments := _vllm_args(told):
-        # vLLM takes the last of those given twice.
-        given["vllm_args"] = f"{arguments} {Settings().vllm_args}".strip()
-    return BatchJob(inputs, out, told.record_schema, told.record_per, told.drop_unverified, given)
+        message = "\n".join(_error_message(problem) for problem in error.errors())
+        raise BatchJobError(message) from error
+    inputs = f"s3://{variables.s3_bucket}/{variables.s3_preprocessed_images_dir_prefix}"
+    out = f"s3://{variables.s3_bucket}/{variables.s3_processed_dataset_prefix}"
+    _check_prefixes(variables, inputs, out)
+    settings: dict[str, Any] = {"model": _with_limits(_profile(variables.model_name), variables)}
+    if variables.batch_size is not None:
+        settings["concurrency"] = variables.batch_size
+    if arguments := _vllm_args(variables):
+        # Of repeated arguments vLLM uses the last one.
+        settings["vllm_args"] = f"{arguments} {Settings().vllm_args}".strip()
+    return BatchJob(
+        inputs,
+        out,
+        variables.record_schema,
+        variables.record_per,
+        variables.drop_unverified,
+        settings,
+    )
 
 
-def _said(problem: Any) -> str:  # noqa: ANN401
+def _error_message(problem: Any) -> str:  # noqa: ANN401
     name = str(problem["loc"][0]).upper()
     if problem["type"] == "missing":
         return f"{name} is not set: set it in the job's environment"
     return f"{name}={problem['input']}: {problem['msg']}"
 
 
-def _check(told: Variables, inputs: str, out: str) -> None:
-    problems: list[str] = []
+def _check_prefixes(variables: Variables, inputs: str, out: str) -> None:
     if f"{out}/".startswith(f"{inputs}/"):
-        problems.append(
-            f"S3_PROCESSED_DATASET_PREFIX={told.s3_processed_dataset_prefix} lies within "
-            f"S3_PREPROCESSED_IMAGES_DIR_PREFIX={told.s3_preprocessed_images_dir_prefix}: the next "
-            "job would read what this one writes; choose another"
+        raise BatchJobError(
+            f"S3_PROCESSED_DATASET_PREFIX={variables.s3_processed_dataset_prefix} lies within "
+            "S3_PREPROCESSED_IMAGES_DIR_PREFIX="
+            f"{variables.s3_preprocessed_images_dir_prefix}: the next job would read what this "
+            "one writes; choose another"
         )
-    if problems:
-        raise BatchJobError("\n".join(problems))
 
 
 def _profile(model_name: str) -> str:
-    """The profile of that name, or of the model that is called so on the Hub."""
+    """The id of the profile with this name, or of the profile for this model on the Hub."""
     for profile in PROFILES.values():
         if model_name == profile.model:
             return profile.id
     try:
         profile_named(model_name)
     except ValueError as error:
-        models = ", ".join(one.model for one in PROFILES.values() if "/" in one.model)
+        models = ", ".join(profile.model for profile in PROFILES.values() if "/" in profile.model)
         raise BatchJobError(
             f"MODEL_NAME={model_name}: {error}; known models are {models}"
         ) from error
     return model_name
 
 
-def _with_limits(name: str, told: Variables) -> str:
-    """The profile, or a file with the same one that has the job's own temperature and limits.
+def _with_limits(name: str, variables: Variables) -> str:
+    """The profile's name, or the path of a copy of it with the job's temperature and limits.
 
     Raises BatchJobError for limits that leave no room, and where the profile is a file already.
     """
     profile = profile_named(name)
-    limits = {"TEMPERATURE": told.temperature, "MAX_TOKENS": told.max_tokens}
-    limits |= {"MAX_MODEL_LEN": told.max_model_len}
-    given = {variable: value for variable, value in limits.items() if value is not None}
-    if not given:
+    limits = {
+        "TEMPERATURE": variables.temperature,
+        "MAX_TOKENS": variables.max_tokens,
+        "MAX_MODEL_LEN": variables.max_model_len,
+    }
+    set_limits = {variable: value for variable, value in limits.items() if value is not None}
+    if not set_limits:
         return name
     if name not in PROFILES:
         raise BatchJobError(
-            f"{', '.join(given)}: MODEL_NAME={name} is a profile of your own, which says these "
-            "itself; leave them out, or name a model"
+            f"{', '.join(set_limits)}: MODEL_NAME={name} is a profile of your own, which says "
+            "these itself; leave them out, or name a model"
         )
-    context = told.max_model_len or profile.serving.max_model_len
+    context = variables.max_model_len or profile.serving.max_model_len
     prompts = {task: profile.prompt(task) for task in {*profile.prompts, Task.PARSE}}
-    # Of a shorter context than usual, an image takes its room beside the answer.
-    most = context // 2 if context < profile.serving.max_model_len else context
-    longest = {task: min(one.max_tokens, most) for task, one in prompts.items()}
-    longest[Task.PARSE] = told.max_tokens or longest[Task.PARSE]
+    # In a context shorter than the profile's, half is left for the image.
+    limit = context // 2 if context < profile.serving.max_model_len else context
+    max_tokens = {task: min(prompt.max_tokens, limit) for task, prompt in prompts.items()}
+    max_tokens[Task.PARSE] = variables.max_tokens or max_tokens[Task.PARSE]
     table = {
         "id": profile.id,
         "base": profile.id,
         "model": profile.model,
         "prompts": {
-            task.value: {"text": one.text, "max_tokens": longest[task], "guided": one.guided}
-            for task, one in prompts.items()
+            task.value: {
+                "text": prompt.text,
+                "max_tokens": max_tokens[task],
+                "guided": prompt.guided,
+            }
+            for task, prompt in prompts.items()
         },
         "sampling": dict(profile.sampling),
         "serving": {"max_model_len": context},
     }
-    if told.temperature is not None:
-        table["sampling"] = {**profile.sampling, "temperature": told.temperature}
+    if variables.temperature is not None:
+        table["sampling"] = {**profile.sampling, "temperature": variables.temperature}
     with NamedTemporaryFile("w", prefix="llm-ocr-", suffix=".yaml", delete=False) as file:
         # YAML is a superset of JSON.
         json.dump(table, file)
@@ -163,14 +176,14 @@ def _with_limits(name: str, told: Variables) -> str:
     try:
         profile_named(file.name)
     except ValueError as error:
-        said = ", ".join(f"{variable}={value}" for variable, value in given.items())
-        raise BatchJobError(f"{said}: {str(error).removeprefix(f'{file.name}: ')}") from error
+        listed = ", ".join(f"{variable}={value}" for variable, value in set_limits.items())
+        raise BatchJobError(f"{listed}: {str(error).removeprefix(f'{file.name}: ')}") from error
     return file.name
 
 
-def _vllm_args(told: Variables) -> str:
-    named = {
-        "--gpu-memory-utilization": told.gpu_memory_utilization,
-        "--max-num-seqs": told.max_num_seqs,
+def _vllm_args(variables: Variables) -> str:
+    flags = {
+        "--gpu-memory-utilization": variables.gpu_memory_utilization,
+        "--max-num-seqs": variables.max_num_seqs,
     }
-    return " ".join(f"{flag} {value}" for flag, value in named.items() if value is not None)
+    return " ".join(f"{flag} {value}" for flag, value in flags.items() if value is not None)

@@ -1,4 +1,4 @@
-"""What tasks printed, from Cloud Logging, through the one method of its API that it takes."""
+"""Read the logs of tasks with the `entries.list` method of Cloud Logging's REST API."""
 
 import json
 import os
@@ -15,8 +15,7 @@ PAGE_SIZE = 1000
 
 @dataclass
 class TaskLog:
-    """The log of one task of an execution, from `since` (RFC 3339) on; `more` gives what has come
-    since it was last asked."""
+    """The log of one task of an execution, from the time `since` (RFC 3339) on."""
 
     session: "AuthorizedSession"
     project: str
@@ -26,10 +25,11 @@ class TaskLog:
     since: str
     _seen: set[str] = field(default_factory=set)
 
-    def more(self) -> Iterator[str]:
-        """Lines, by the time at which they were printed. Raises requests' and google.auth's."""
+    def read_new_lines(self) -> Iterator[str]:
+        """The lines since the last call, by time. Raises LoggingError and the errors of requests
+        and google.auth."""
         for entry in self._entries():
-            # Several entries may have one time: those of the last one are asked for again.
+            # Several entries may have the same time: those of the last time are requested again.
             if entry["insertId"] in self._seen:
                 continue
             if entry["timestamp"] != self.since:
@@ -39,7 +39,7 @@ class TaskLog:
             yield _text(entry)
 
     def _entries(self) -> Iterator[Mapping[str, Any]]:
-        place = os.environ.get("CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING", ENDPOINT).rstrip("/")
+        endpoint = os.environ.get("CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING", ENDPOINT).rstrip("/")
         body: dict[str, Any] = {
             "resourceNames": [f"projects/{self.project}"],
             "filter": self._filter(),
@@ -47,35 +47,35 @@ class TaskLog:
             "pageSize": PAGE_SIZE,
         }
         while True:
-            answer = self.session.post(f"{place}/v2/entries:list", json=body, timeout=60)
-            if answer.status_code != 200:
-                raise LoggingError(f"{answer.status_code} {answer.text[:500]}")
-            found = answer.json()
-            yield from found.get("entries", ())
-            if not found.get("nextPageToken"):
+            response = self.session.post(f"{endpoint}/v2/entries:list", json=body, timeout=60)
+            if response.status_code != 200:
+                raise LoggingError(f"{response.status_code} {response.text[:500]}")
+            page = response.json()
+            yield from page.get("entries", ())
+            if not page.get("nextPageToken"):
                 return
-            body["pageToken"] = found["nextPageToken"]
+            body["pageToken"] = page["nextPageToken"]
 
     def _filter(self) -> str:
-        wanted = {
+        labels = {
             "resource.type": "cloud_run_job",
             "resource.labels.job_name": self.job,
             'labels."run.googleapis.com/execution_name"': self.execution,
             'labels."run.googleapis.com/task_index"': str(self.task),
         }
-        parts = [f'{name} = "{value}"' for name, value in wanted.items()]
-        # Without a time all that is kept would be searched.
+        parts = [f'{name} = "{value}"' for name, value in labels.items()]
+        # Without a time, Cloud Logging would search all stored entries.
         parts.append(f'timestamp >= "{self.since}"')
         return " AND ".join(parts)
 
 
 class LoggingError(Exception):
-    """What Cloud Logging answered instead of entries."""
+    """Cloud Logging returned an error instead of entries."""
 
 
 def _text(entry: Mapping[str, Any]) -> str:
     if "textPayload" in entry:
         return str(entry["textPayload"])
-    # A line that was a JSON object, or the platform's own.
+    # A printed JSON object, or an entry of the platform.
     payload = entry.get("jsonPayload") or entry.get("protoPayload") or {}
     return json.dumps(payload)

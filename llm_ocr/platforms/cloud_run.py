@@ -1,7 +1,7 @@
-"""Google Cloud Run: a run as the tasks of a job, each with an L4.
+"""Google Cloud Run: a run is a job with several tasks, each with an L4 GPU.
 
-Endpoints are found where gcloud looks for them (CLOUDSDK_API_ENDPOINT_OVERRIDES_RUN and _LOGGING,
-STORAGE_EMULATOR_HOST), credentials where Google's libraries do.
+Endpoints come from the variables that gcloud reads (CLOUDSDK_API_ENDPOINT_OVERRIDES_RUN and
+_LOGGING, STORAGE_EMULATOR_HOST), credentials from where Google's libraries look.
 """
 
 import json
@@ -43,7 +43,7 @@ from llm_ocr.platforms.cloud_run_job import (
 )
 from llm_ocr.platforms.registry import PlatformConfig
 
-# Stand in requests that are only looked at, where nothing says which.
+# Placeholders in requests of a dry run for values that are not known.
 REGION, PROJECT = "REGION", "PROJECT"
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 CONSOLE = "https://console.cloud.google.com/run/jobs/executions/details"
@@ -54,21 +54,23 @@ CREATE_SECONDS = 300.0
 
 
 def open_platform(config: PlatformConfig) -> "CloudRun":
-    """Cloud Run in a region of a project; which, is looked up when it is asked something."""
+    """Cloud Run in the region and project of `config` or of the environment, which are resolved by
+    the first request."""
     return CloudRun(config)
 
 
-def _signed_in() -> tuple[Any, str | None]:
+def _default_credentials() -> tuple[Any, str | None]:
     """The credentials, and the project that they name."""
     try:
-        found: tuple[Any, str | None] = google.auth.default(scopes=SCOPES)
+        credentials: tuple[Any, str | None] = google.auth.default(scopes=SCOPES)
     except GoogleAuthError as error:
         raise PlatformError(f"cloud-run: {error} {SIGN_IN}") from error
-    return found
+    return credentials
 
 
 class CloudRun:
-    """A job for each run, named as `JobSpec` says; its newest execution is what is looked at."""
+    """`Platform` on Cloud Run: a job for each launch, named as in its `JobSpec`. The state of a job
+    is the state of its newest execution."""
 
     name = "cloud-run"
     gpus: tuple[GpuType, ...] = (GpuType.L4,)
@@ -78,19 +80,19 @@ class CloudRun:
 
     @cached_property
     def _region(self) -> str:
-        found = self._config.region or os.environ.get("CLOUDSDK_RUN_REGION")
-        if not found:
+        region = self._config.region or os.environ.get("CLOUDSDK_RUN_REGION")
+        if not region:
             raise PlatformError(
-                "cloud-run: give --region, as us-central1, or set CLOUDSDK_RUN_REGION"
+                "cloud-run: give `region`, such as us-central1, or set CLOUDSDK_RUN_REGION"
             )
-        return found
+        return region
 
     @cached_property
     def _project(self) -> str:
-        found = self._named_project or _signed_in()[1]
-        if not found:
-            raise PlatformError("cloud-run: give --project, or set GOOGLE_CLOUD_PROJECT")
-        return found
+        project = self._named_project or _default_credentials()[1]
+        if not project:
+            raise PlatformError("cloud-run: give `project`, or set GOOGLE_CLOUD_PROJECT")
+        return project
 
     @property
     def _named_project(self) -> str | None:
@@ -102,22 +104,21 @@ class CloudRun:
         return f"projects/{self._project}/locations/{self._region}"
 
     def machine(self, gpu: GpuType | None) -> str:
-        usual = gpu.value if gpu else CPU_MACHINE
-        return self._config.instance or usual
+        return self._config.instance or (gpu.value if gpu else CPU_MACHINE)
 
     @property
     def placeholders(self) -> Mapping[str, str]:
         unknown: dict[str, str] = {}
         if not (self._config.region or os.environ.get("CLOUDSDK_RUN_REGION")):
-            unknown[REGION] = "--region, or CLOUDSDK_RUN_REGION"
+            unknown[REGION] = "`region`, or CLOUDSDK_RUN_REGION"
         if not self._named_project:
-            unknown[PROJECT] = "--project, or GOOGLE_CLOUD_PROJECT"
+            unknown[PROJECT] = "`project`, or GOOGLE_CLOUD_PROJECT"
         return unknown
 
     def requests(self, spec: JobSpec) -> list[PlatformRequest]:
         unknown = self.placeholders
         region = REGION if REGION in unknown else self._region
-        # Credentials may name a project too: who looks may have none.
+        # Not from credentials, which may name a project: a dry run needs no account.
         project = self._named_project or PROJECT
         parent = f"projects/{project}/locations/{region}"
         body = self._body(spec, region, project)
@@ -150,25 +151,27 @@ class CloudRun:
             execution = self._execution(job_id)
             if execution is None:
                 return Job(job_id, job_id, JobState.WAITING, ())
-            tasks = [_task(one) for one in self._tasks.list_tasks(parent=execution.name)]
-        unlisted = set(range(execution.task_count)) - {one.index for one in tasks}
+            tasks = [_task(task) for task in self._tasks.list_tasks(parent=execution.name)]
+        unlisted = set(range(execution.task_count)) - {task.index for task in tasks}
         tasks += [JobTask(index, JobState.WAITING) for index in unlisted]
         last = execution.name.rpartition("/")[2]
         return Job(
             id=job_id,
             name=job_id,
             state=_state_of(execution),
-            tasks=tuple(sorted(tasks, key=lambda one: one.index)),
-            message=_completed(execution.conditions).message if execution.failed_count else "",
+            tasks=tuple(sorted(tasks, key=lambda task: task.index)),
+            message=_completion_condition(execution.conditions).message
+            if execution.failed_count
+            else "",
             url=f"{CONSOLE}/{self._region}/{last}/tasks?project={self._project}",
         )
 
     def list_jobs(self) -> list[Job]:
-        """Without their tasks, which would be a request for each job."""
+        """The jobs without their tasks, which would take a request per job."""
         with self._errors():
-            ours = [one for one in self._jobs.list_jobs(parent=self._parent) if LABEL in one.labels]
-        newest = sorted(ours, key=lambda one: one.create_time, reverse=True)
-        return [_listed(one) for one in newest]
+            ours = [job for job in self._jobs.list_jobs(parent=self._parent) if LABEL in job.labels]
+        newest = sorted(ours, key=lambda job: job.create_time, reverse=True)
+        return [_to_job(job) for job in newest]
 
     def logs(self, job_id: str, task: int, *, follow: bool) -> Iterator[str]:
         with self._errors():
@@ -178,13 +181,13 @@ class CloudRun:
             log = self._log(job_id, execution, task)
             is_over = not follow
             while True:
-                yield from log.more()
+                yield from log.read_new_lines()
                 if is_over:
                     return
                 time.sleep(LOG_SECONDS)
-                found = self._tasks.list_tasks(parent=execution.name)
-                # What it printed last comes after its end.
-                is_over = all(_task(one).state.is_over for one in found if one.index == task)
+                listed = self._tasks.list_tasks(parent=execution.name)
+                # Read once more after the end: the last lines may arrive later.
+                is_over = all(_task(item).state.is_over for item in listed if item.index == task)
 
     def cancel(self, job_id: str) -> None:
         with self._errors():
@@ -206,13 +209,13 @@ class CloudRun:
         except NotFound as error:
             raise JobNotFoundError(
                 f"cloud-run has no job {job_id} in {self._region} of {self._project}: "
-                "see `llm-ocr jobs list cloud-run`, and check --region and --project"
+                "see `llm-ocr jobs list cloud-run`, and check `region` and `project`"
             ) from error
         latest = job.latest_created_execution.name
         if not latest:
             return None
-        full = latest if "/" in latest else f"{job.name}/executions/{latest}"
-        return self._executions.get_execution(name=full)
+        name = latest if "/" in latest else f"{job.name}/executions/{latest}"
+        return self._executions.get_execution(name=name)
 
     def _log(self, job_id: str, execution: "run_v2.Execution", task: int) -> TaskLog:
         name = execution.name.rpartition("/")[2]
@@ -221,8 +224,8 @@ class CloudRun:
         return TaskLog(session, self._project, job_id, name, task, since)
 
     def _check_buckets(self, command: Sequence[str]) -> None:
-        """Raises PlatformError for a bucket from which each page would cross regions."""
-        names = {one.split("/")[2] for one in command if one.startswith("gs://")}
+        """Raise PlatformError for a missing bucket, or for one in another region."""
+        names = {word.split("/")[2] for word in command if word.startswith("gs://")}
         client = StorageClient(
             project=self._project,
             credentials=self._credentials,
@@ -232,15 +235,15 @@ class CloudRun:
             try:
                 location = client.get_bucket(name).location.lower()
             except Forbidden:
-                # Who launches need not see it; the tasks' account must.
+                # The tasks' account needs access, not the account that launches.
                 continue
             except NotFound as error:
                 raise PlatformError(f"gs://{name}: there is no such bucket; create it") from error
-            # Without a hyphen it is several regions, such as "us".
+            # A location without a hyphen is a multi-region, such as "us".
             if "-" in location and location != self._region:
                 raise PlatformError(
                     f"gs://{name} is in {location}, the job would be in {self._region}: each page "
-                    f"would cross regions, which is slow and billed; give --region {location}, or "
+                    f"would cross regions, which is slow and billed; give `region` {location}, or "
                     f"copy to a bucket in {self._region} with `gcloud storage cp -r`"
                 )
 
@@ -259,7 +262,7 @@ class CloudRun:
 
     @cached_property
     def _credentials(self) -> Any:  # noqa: ANN401 - google.auth has no types
-        return _signed_in()[0]
+        return _default_credentials()[0]
 
     @cached_property
     def _jobs(self) -> "run_v2.JobsClient":
@@ -274,26 +277,26 @@ class CloudRun:
         return run_v2.TasksClient(**self._client())
 
     def _client(self) -> dict[str, Any]:
-        place = os.environ.get("CLOUDSDK_API_ENDPOINT_OVERRIDES_RUN", "").rstrip("/")
+        endpoint = os.environ.get("CLOUDSDK_API_ENDPOINT_OVERRIDES_RUN", "").rstrip("/")
         options = ClientOptions(
-            api_endpoint=place or None, universe_domain=self._credentials.universe_domain
+            api_endpoint=endpoint or None, universe_domain=self._credentials.universe_domain
         )
         return {"credentials": self._credentials, "transport": "rest", "client_options": options}
 
 
-def _completed(conditions: "Sequence[run_v2.Condition]") -> "run_v2.Condition":
-    found = (one for one in conditions if one.type_ == "Completed")
-    return next(found, run_v2.Condition())
+def _completion_condition(conditions: "Sequence[run_v2.Condition]") -> "run_v2.Condition":
+    completed = (condition for condition in conditions if condition.type_ == "Completed")
+    return next(completed, run_v2.Condition())
 
 
 def _state_of(execution: "run_v2.Execution") -> JobState:
     if not execution.completion_time:
-        begun = execution.running_count or execution.succeeded_count or execution.failed_count
-        return JobState.RUNNING if begun else JobState.WAITING
-    return _ended(_completed(execution.conditions))
+        has_started = execution.running_count or execution.succeeded_count or execution.failed_count
+        return JobState.RUNNING if has_started else JobState.WAITING
+    return _final_state(_completion_condition(execution.conditions))
 
 
-def _ended(condition: "run_v2.Condition") -> JobState:
+def _final_state(condition: "run_v2.Condition") -> JobState:
     if condition.state == run_v2.Condition.State.CONDITION_SUCCEEDED:
         return JobState.SUCCEEDED
     is_cancelled = condition.execution_reason == run_v2.Condition.ExecutionReason.CANCELLED
@@ -303,15 +306,15 @@ def _ended(condition: "run_v2.Condition") -> JobState:
 def _task(task: "run_v2.Task") -> JobTask:
     if not task.completion_time:
         return JobTask(task.index, JobState.RUNNING if task.start_time else JobState.WAITING)
-    state = _ended(_completed(task.conditions))
+    state = _final_state(_completion_condition(task.conditions))
     if state is not JobState.FAILED:
         return JobTask(task.index, state)
     last = task.last_attempt_result
-    said = last.status.message or _completed(task.conditions).message
-    return JobTask(task.index, state, explain_failure(last.exit_code, last.term_signal, said))
+    message = last.status.message or _completion_condition(task.conditions).message
+    return JobTask(task.index, state, explain_failure(last.exit_code, last.term_signal, message))
 
 
-def _listed(job: "run_v2.Job") -> Job:
+def _to_job(job: "run_v2.Job") -> Job:
     statuses = run_v2.ExecutionReference.CompletionStatus
     states = {
         statuses.EXECUTION_SUCCEEDED: JobState.SUCCEEDED,

@@ -1,4 +1,4 @@
-"""Plans how many engines a cluster's nodes have room for."""
+"""Plan how many engines fit on a cluster's nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from llm_ocr.messages import MissingExtraError, pluralize
 from llm_ocr.settings import EngineChoice, Settings
 
-# The CPUs of an engine where the user names none: for rendering beside a GPU, or for the embedded
-# engine, which reads pages on them.
-MOST_CPUS_WITH_GPUS = 8
-MOST_CPUS_WITHOUT = 4
+# The default CPUs of an engine: for rendering if it has GPUs, else for the embedded engine.
+MAX_CPUS_WITH_GPUS = 8
+MAX_CPUS_WITHOUT = 4
 
-# Seconds that an engine waits to be scheduled before the user is told.
+# Seconds that an engine may wait to be scheduled before the user sees a warning.
 SCHEDULING_SECONDS = 20.0
 
 
 class ClusterError(Exception):
-    """A cluster that can't be used, or not for this run; the message says what to do."""
+    """The cluster can't be used, or not for this run; the message says what to do."""
 
 
 class RayNotInstalledError(MissingExtraError, ClusterError):
@@ -25,8 +24,8 @@ class RayNotInstalledError(MissingExtraError, ClusterError):
 
 @dataclass(frozen=True)
 class ClusterRequest:
-    """What a user asks for: the cluster's `address` (None: the environment's, or a local one), how
-    many engines, and the resources of each. `plan_engines` decides what is None."""
+    """The user's request: the cluster's `address` (None: the environment's, or a local cluster),
+    the number of engines, and the resources of each. `plan_engines` chooses values for None."""
 
     address: str | None = None
     engines: int | None = None
@@ -77,7 +76,7 @@ def plan_engines(
         )
         raise ClusterError(
             f"no node of the cluster has room for an engine with {allocation.resources} "
-            f"({available or 'none'}); set --cpus-per-engine and --gpus-per-engine, or add larger "
+            f"({available or 'none'}); set `cpus_per_engine` and `gpus_per_engine`, or add larger "
             "nodes to the cluster"
         )
     return allocation
@@ -102,8 +101,8 @@ def death_reason(error: Exception) -> str:
 
 
 def _cpus_per_engine(nodes: Sequence[Node], gpus: int) -> int:
-    """The CPUs for each engine on the node with the fewest per engine, up to what it can use."""
+    """The CPUs per engine on the node that has the fewest of them, up to the default."""
     if gpus:
         shares = [node.cpus // (node.gpus // gpus) for node in nodes if node.gpus >= gpus]
-        return max(1, min([MOST_CPUS_WITH_GPUS, *shares]))
-    return max(1, min(MOST_CPUS_WITHOUT, max((node.cpus for node in nodes), default=1)))
+        return max(1, min([MAX_CPUS_WITH_GPUS, *shares]))
+    return max(1, min(MAX_CPUS_WITHOUT, max((node.cpus for node in nodes), default=1)))

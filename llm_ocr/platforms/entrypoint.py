@@ -1,4 +1,4 @@
-"""`llm-ocr-job`: `llm-ocr` as a container's first process.
+"""Run `llm-ocr` as a container's first process: the command `llm-ocr-job`.
 
     llm-ocr-job run s3://bucket/scans --out s3://bucket/runs/first
     llm-ocr-job run-batch-job
@@ -27,17 +27,18 @@ ML = Path("/opt/ml")
 MESSAGE_BYTES = 1024
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 WAITED_FOR = {*FORWARDED, signal.SIGCHLD}
-# This is also an executable, which a job's definition may name by its path.
+# Also an executable of the image, which a job definition may name by its path.
 BATCH_JOB = "run-batch-job"
-# Lines on standard error that are kept, and seconds for the last of them to arrive.
+# The number of lines of standard error for a failure message, and the seconds to wait for the last
+# of them.
 LAST_LINES = 40
 LAST_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class CommandResult:
-    """How a command ended: its exit code (128 plus the number of the signal that killed it), and
-    the end of its standard error."""
+    """The exit code of a command (128 plus the number of the signal that killed it), and the end of
+    its standard error."""
 
     code: int
     stderr_tail: str
@@ -71,8 +72,8 @@ def run_job(command: Sequence[str], ml: Path) -> int:
 
 def supervise(command: Sequence[str]) -> CommandResult:
     """Start the command, forward signals to it, and reap processes until it ends."""
-    # Blocked signals wait for `sigwait`: none is lost before the command is started, or ignored, as
-    # a first process ignores those without a handler.
+    # Blocked signals wait for `sigwait`. Otherwise one could be lost before the command starts, or
+    # ignored: a first process ignores signals without a handler.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
 
     def prepare() -> None:
@@ -103,11 +104,11 @@ def supervise(command: Sequence[str]) -> CommandResult:
 
 
 def failure_message(result: CommandResult) -> str:
-    """Why the command failed, in `MESSAGE_BYTES` at most; the end of a longer text is kept."""
-    explained = explain_exit(result.code) or "llm-ocr printed nothing; see its log"
+    """Why the command failed, in at most `MESSAGE_BYTES`; a longer text is truncated to its end."""
+    explanation = explain_exit(result.code) or "llm-ocr printed nothing; see its log"
     # The output of a process that was killed doesn't say why.
     was_killed = result.code == ExitCode.KILLED
-    reason = explained if was_killed else result.stderr_tail or explained
+    reason = explanation if was_killed else result.stderr_tail or explanation
     head = f"Exit code {result.code}: "
     tail = reason.encode()[-(MESSAGE_BYTES - len(head)) :].decode(errors="ignore")
     return head + tail
@@ -147,8 +148,8 @@ def _forward(source: IO[bytes], lines: "deque[bytes]") -> None:
 
 
 def _die_with_parent() -> None:
-    """Ask for SIGKILL when this process dies, as everything in a container dies with its first
-    process: 1 is Linux's PR_SET_PDEATHSIG."""
+    """Let the kernel send SIGKILL to this process when its parent dies, as everything in a
+    container ends with the first process. 1 is Linux's PR_SET_PDEATHSIG."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 

@@ -1,15 +1,15 @@
-"""Explains errors of Hugging Face Jobs: what is wrong, and what to do about it."""
+"""Explain errors of Hugging Face Jobs: what is wrong, and what to do about it."""
 
 import re
 
 from llm_ocr.exit_codes import ExitCode, explain_exit
 
 SIGN_IN = "sign in with `hf auth login`, or set HF_TOKEN (https://huggingface.co/settings/tokens)"
-MACHINES = "larger machines, for --instance, are listed by `hf jobs hardware`"
+MACHINES = "larger machines, for `instance`, are listed by `hf jobs hardware`"
 
 
 def explain_response(status: int | None, message: str, namespace: str, flavor: str) -> str:
-    """Why the Hub refused a request, or wasn't reached (status None), from its own message."""
+    """Why the Hub rejected a request or couldn't be reached (status None), with its message."""
     if status is None:
         return (
             f"the Hub can't be reached; check the network, and HF_ENDPOINT if it is set ({message})"
@@ -19,7 +19,7 @@ def explain_response(status: int | None, message: str, namespace: str, flavor: s
     if status == 402:
         return (
             f"{namespace} has no credit to pay for it; add some at "
-            f"https://huggingface.co/settings/billing, or name another payer with --namespace. "
+            f"https://huggingface.co/settings/billing, or name another payer with `namespace`. "
             f"The Hub says: {message}"
         )
     if status == 403:
@@ -28,7 +28,7 @@ def explain_response(status: int | None, message: str, namespace: str, flavor: s
             f"start jobs (https://huggingface.co/settings/tokens). The Hub says: {message}"
         )
     if status == 404:
-        return f"there is no user or organization {namespace}; check --namespace"
+        return f"there is no user or organization {namespace}; check `namespace`"
     if status == 429:
         return f"too many requests; run the same command again later. The Hub says: {message}"
     if status >= 500:
@@ -49,11 +49,11 @@ def explain_end(message: str, image: str) -> str:
         return f"{message}: {_explain_code(ExitCode.KILLED)}"
     if re.search(r"time(d )?.?out", message, re.IGNORECASE):
         return (
-            f"{message}: it took longer than --timeout; finished pages are kept: launch the same "
-            "job again to resume, with more --tasks or a longer --timeout"
+            f"{message}: it took longer than `timeout`; finished pages are kept: launch the same "
+            "job again to resume, with more `tasks` or a longer `timeout`"
         )
     if re.search(r"image|manifest|pull", message, re.IGNORECASE):
-        return f"{message}: the image {image} can't be pulled; check --image, and that it is public"
+        return f"{message}: the image {image} can't be pulled; check `image`, and that it is public"
     return message
 
 

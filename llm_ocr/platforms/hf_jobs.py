@@ -1,8 +1,8 @@
-"""Hugging Face Jobs: one container per task; labels hold them together.
+"""Hugging Face Jobs: each task is a job there, and labels group the tasks of a launch.
 
-Token and endpoint are found where Hugging Face's own tools look: HF_TOKEN or `hf auth login`,
-HF_ENDPOINT. Secrets go to the Hub in the field of a request that it keeps encrypted and shows to
-nobody: https://huggingface.co/docs/huggingface_hub/guides/jobs. There is no other way.
+The token and the endpoint come from where Hugging Face's tools look: HF_TOKEN or `hf auth login`,
+HF_ENDPOINT. Secrets are sent in the `secrets` field of a request, which the Hub encrypts and never
+shows: https://huggingface.co/docs/huggingface_hub/guides/jobs.
 """
 
 import hashlib
@@ -65,20 +65,20 @@ STATES: Mapping[str, JobState] = {
     "CANCELED": JobState.CANCELLED,
     "DELETED": JobState.CANCELLED,
 }
-# Stands in requests that are only looked at, where nothing says whose bucket it is.
+# A placeholder in requests of a dry run if the owner of the bucket is not known.
 NAMESPACE = "NAMESPACE"
-# How long a request is retried that the Hub doesn't answer, and the waits between.
+# How long a request without a response is retried, and the delays between attempts.
 RETRY_SECONDS, BACKOFF = 60.0, Backoff(first_delay=2.0)
 RETRYABLE: frozenset[int | None] = RETRYABLE_STATUS | {None}
 
 
 def open_platform(config: PlatformConfig) -> "HfJobs":
-    """Hugging Face Jobs, paid for by `config.namespace`, or by whoever is signed in."""
+    """Hugging Face Jobs, billed to `config.namespace` or else to the token's user."""
     return HfJobs(config)
 
 
 class HfJobs:
-    """See `llm_ocr.platforms.base.Platform`. A job's id is the value of its tasks' label."""
+    """`Platform` on Hugging Face Jobs. A job's id is the value of its tasks' `JOB` label."""
 
     name = "hf-jobs"
     gpus = (GpuType.A100, GpuType.L40S, GpuType.L4)
@@ -92,20 +92,20 @@ class HfJobs:
 
     @property
     def placeholders(self) -> Mapping[str, str]:
-        # Without a wheel it can be left out: then it is that of whoever is signed in.
+        # Without a wheel the namespace can be left out: then it is the token's user.
         is_unknown = self._config.namespace is None and self._config.wheel is not None
-        return {NAMESPACE: "--namespace"} if is_unknown else {}
+        return {NAMESPACE: "`namespace`"} if is_unknown else {}
 
     def requests(self, spec: JobSpec) -> list[PlatformRequest]:
         self._check_installable(spec)
         wheel = self._wheel(self._config.namespace or NAMESPACE)
-        asked = self._uploads(wheel) if wheel else []
+        requests = self._upload_requests(wheel) if wheel else []
         namespace = self._config.namespace or (NAMESPACE if wheel else None)
-        whole = replace(spec, secrets={"HF_TOKEN": SECRET, **spec.secrets})
-        for keywords in self._tasks(whole, namespace, wheel, is_shown=True):
-            shown = {**keywords, "secrets": dict.fromkeys(keywords["secrets"], SECRET)}
-            asked.append(PlatformRequest("run_job", shown, shell_command(keywords)))
-        return asked
+        with_token = replace(spec, secrets={"HF_TOKEN": SECRET, **spec.secrets})
+        for keywords in self._tasks(with_token, namespace, wheel, is_dry_run=True):
+            body = {**keywords, "secrets": dict.fromkeys(keywords["secrets"], SECRET)}
+            requests.append(PlatformRequest("run_job", body, shell_command(keywords)))
+        return requests
 
     def submit(self, spec: JobSpec) -> str:
         self._check_installable(spec)
@@ -113,9 +113,9 @@ class HfJobs:
         if token is None:
             raise PlatformError(f"hf-jobs: no token was found; {SIGN_IN}")
         wheel = None if self._config.wheel is None else self._wheel(self._namespace)
-        # Where `hf auth login` was used the environment has none.
-        whole = replace(spec, secrets={"HF_TOKEN": token, **spec.secrets})
-        tasks = self._tasks(whole, self._namespace, wheel)
+        # After `hf auth login` the token is not in the environment.
+        with_token = replace(spec, secrets={"HF_TOKEN": token, **spec.secrets})
+        tasks = self._tasks(with_token, self._namespace, wheel)
         if wheel:
             self._upload(wheel)
         started: list[str] = []
@@ -123,11 +123,11 @@ class HfJobs:
             for keywords in tasks:
                 started.append(self._start(keywords))
         except PlatformError as error:
-            undone = self._undo(started)
+            consequence = self._cancel_started(started)
             rank = len(started)
-            raise PlatformError(f"task {rank} was not submitted{undone}: {error}") from error
+            raise PlatformError(f"task {rank} was not submitted{consequence}: {error}") from error
         except KeyboardInterrupt:
-            self._undo(started)
+            self._cancel_started(started)
             raise
         return spec.name
 
@@ -136,18 +136,18 @@ class HfJobs:
 
     def list_jobs(self) -> list[Job]:
         by_job: dict[str, dict[int, JobInfo]] = {}
-        for info in sorted(self._listed(APP), key=_created):
+        for info in sorted(self._list_jobs(APP), key=_creation_time):
             if info.labels and JOB in info.labels:
-                # The last that began stands last.
+                # Removed and inserted again, so that jobs are in the order of their last task.
                 parts = by_job.pop(info.labels[JOB], {})
                 by_job[info.labels[JOB]] = {**parts, _rank(info): info}
         return [_job(name, parts) for name, parts in reversed(by_job.items())]
 
     def logs(self, job_id: str, task: int, *, follow: bool) -> Iterator[str]:
-        found = self._parts(job_id).get(task)
-        if found is None:
+        info = self._parts(job_id).get(task)
+        if info is None:
             raise JobNotFoundError(f"{job_id} has no task {task}")
-        lines = self._api.fetch_job_logs(job_id=found.id, namespace=self._namespace, follow=follow)
+        lines = self._api.fetch_job_logs(job_id=info.id, namespace=self._namespace, follow=follow)
         try:
             yield from lines
         except HTTPError as error:
@@ -159,17 +159,17 @@ class HfJobs:
                 self._cancel(info.id)
 
     def _tasks(
-        self, spec: JobSpec, namespace: str | None, wheel: Wheel | None, *, is_shown: bool = False
+        self, spec: JobSpec, namespace: str | None, wheel: Wheel | None, *, is_dry_run: bool = False
     ) -> list[dict[str, Any]]:
         instance = self._config.instance
         return [
-            run_job_arguments(spec, rank, namespace, instance, wheel, is_shown=is_shown)
+            run_job_arguments(spec, rank, namespace, instance, wheel, is_dry_run=is_dry_run)
             for rank in range(spec.tasks)
         ]
 
     def _start(self, keywords: Mapping[str, Any]) -> str:
-        volumes = [Volume(**one) for one in keywords.get("volumes", ())] or None
-        # Not asked again unless refused: where an answer is lost the job may have begun.
+        volumes = [Volume(**volume) for volume in keywords.get("volumes", ())] or None
+        # Retried only if rejected: after a lost response the job may have started.
         info: JobInfo = self._ask(
             lambda: self._api.run_job(**{**keywords, "volumes": volumes}),
             retryable=frozenset({429}),
@@ -177,16 +177,17 @@ class HfJobs:
         )
         return str(info.id)
 
-    def _undo(self, started: Sequence[str]) -> str:
-        """Cancel tasks whose job won't be; what to say of it."""
-        left = []
-        for one in started:
+    def _cancel_started(self, started: Sequence[str]) -> str:
+        """Cancel the tasks of a job that can't be started completely; returns what to tell the
+        user about them."""
+        running = []
+        for hub_id in started:
             try:
-                self._cancel(one)
+                self._cancel(hub_id)
             except PlatformError:
-                left.append(one)
-        if left:
-            commands = "; ".join(f"hf jobs cancel {self._namespace}/{one}" for one in left)
+                running.append(hub_id)
+        if running:
+            commands = "; ".join(f"hf jobs cancel {self._namespace}/{hub_id}" for hub_id in running)
             return f", and some before it still run (stop them: {commands})"
         return f", and the {len(started)} before it were cancelled" if started else ""
 
@@ -194,16 +195,16 @@ class HfJobs:
         self._ask(lambda: self._api.cancel_job(job_id=hub_id, namespace=self._namespace))
 
     def _parts(self, job_id: str) -> dict[int, JobInfo]:
-        """A job's tasks by rank; of one that was started again by hand, the later."""
-        found = sorted(self._listed({JOB: job_id}), key=_created)
-        if not found:
+        """A job's tasks by rank; the later one if a task was restarted by hand."""
+        infos = sorted(self._list_jobs({JOB: job_id}), key=_creation_time)
+        if not infos:
             raise JobNotFoundError(
                 f"{job_id}: {self._namespace} has no such job; `llm-ocr jobs list hf-jobs` lists "
-                "its jobs, --namespace those of others"
+                "its jobs, with `namespace` those of others"
             )
-        return {_rank(info): info for info in found}
+        return {_rank(info): info for info in infos}
 
-    def _listed(self, labels: Mapping[str, str]) -> list[JobInfo]:
+    def _list_jobs(self, labels: Mapping[str, str]) -> list[JobInfo]:
         return self._ask(
             lambda: list(self._api.list_jobs(labels=dict(labels), namespace=self._namespace))
         )
@@ -213,40 +214,40 @@ class HfJobs:
         return self._config.namespace or self._ask(lambda: str(self._api.whoami()["name"]))
 
     def _check_installable(self, spec: JobSpec) -> None:
-        """Raise PlatformError where the tasks would look on PyPI for a version that isn't there."""
+        """Raise PlatformError if the tasks could not install this version from PyPI."""
         if self._config.wheel is not None or spec.image is not None:
             return
-        # Where pip took a package from, if not from an index.
+        # The file is present if the package was not installed from an index.
         origin = distribution("llm_ocr").read_text("direct_url.json")
         if origin is not None:
             raise PlatformError(
                 f"hf-jobs: llm_ocr {__version__} was installed from {json.loads(origin)['url']} "
                 "here, so the job's tasks can't install it from PyPI: build a wheel (`uv build "
-                "--wheel` in a clone) and give it as --wheel dist/llm_ocr-….whl, or an image that "
-                "has llm_ocr as --image"
+                "--wheel` in a clone) and give it as `wheel` dist/llm_ocr-….whl, or an image that "
+                "has llm_ocr as `image`"
             )
 
     def _wheel(self, namespace: str) -> Wheel | None:
-        """Where the wheel goes that was given: a folder for each content."""
+        """The configured wheel, with a folder in the bucket that is named by its content."""
         if self._config.wheel is None:
             return None
         path = Path(self._config.wheel)
         if not path.is_file() or not path.match("llm_ocr-*.whl"):
             raise PlatformError(
-                f"--wheel {path}: not a wheel of llm_ocr; `uv build --wheel` in a clone builds "
+                f"`wheel` {path}: not a wheel of llm_ocr; `uv build --wheel` in a clone builds "
                 "one, dist/llm_ocr-….whl"
             )
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
         return Wheel(path, f"{namespace}/{BUCKET}", f"{FOLDER}/{digest}")
 
-    def _uploads(self, wheel: Wheel) -> list[PlatformRequest]:
-        made = {"bucket_id": wheel.bucket, "private": True, "exist_ok": True}
+    def _upload_requests(self, wheel: Wheel) -> list[PlatformRequest]:
+        bucket = {"bucket_id": wheel.bucket, "private": True, "exist_ok": True}
         create = ["hf", "buckets", "create", wheel.bucket, "--private", "--exist-ok"]
-        added = {"bucket_id": wheel.bucket, "add": [[str(wheel.file), wheel.path]]}
+        files = {"bucket_id": wheel.bucket, "add": [[str(wheel.file), wheel.path]]}
         copy = ["hf", "buckets", "cp", str(wheel.file), f"{wheel.uri}/{wheel.file.name}"]
         return [
-            PlatformRequest("create_bucket", made, shlex.join(create)),
-            PlatformRequest("batch_bucket_files", added, shlex.join(copy)),
+            PlatformRequest("create_bucket", bucket, shlex.join(create)),
+            PlatformRequest("batch_bucket_files", files, shlex.join(copy)),
         ]
 
     def _upload(self, wheel: Wheel) -> None:
@@ -279,29 +280,29 @@ class HfJobs:
             return "HF_HUB_OFFLINE is set; unset it to use the Hub"
         if isinstance(error, LocalTokenNotFoundError):
             return f"no token was found; {SIGN_IN}"
-        said = error.server_message if isinstance(error, HfHubHTTPError) else None
-        status, said = _status(error), said or str(error).strip().splitlines()[0]
-        # Who it is may be what was asked.
-        who = self._config.namespace or self.__dict__.get("_namespace", "this token")
-        return explain_response(status, said, who, flavor)
+        message = error.server_message if isinstance(error, HfHubHTTPError) else None
+        message = message or str(error).strip().splitlines()[0]
+        # Not `self._namespace`: its request may be the one that failed.
+        namespace = self._config.namespace or self.__dict__.get("_namespace", "this token")
+        return explain_response(_status(error), message, namespace, flavor)
 
 
 def _job(name: str, parts: Mapping[int, JobInfo]) -> Job:
-    some = next(iter(parts.values()))
-    count = int((some.labels or {}).get(WORLD_SIZE, len(parts)))
+    first = next(iter(parts.values()))
+    count = int((first.labels or {}).get(WORLD_SIZE, len(parts)))
     tasks = tuple(
         _task(rank, parts[rank])
         if rank in parts
         else JobTask(rank, JobState.CANCELLED, "it was not submitted")
         for rank in range(count)
     )
-    url = some.url if count == 1 else some.url.rpartition("/")[0]
+    url = first.url if count == 1 else first.url.rpartition("/")[0]
     return Job(name, name, job_state(tasks), tasks, url=url)
 
 
 def _task(rank: int, info: JobInfo) -> JobTask:
-    said = explain_end(info.status.message or "", info.docker_image or str(info.space_id))
-    return JobTask(rank, _state(info), said)
+    message = explain_end(info.status.message or "", info.docker_image or str(info.space_id))
+    return JobTask(rank, _state(info), message)
 
 
 def _state(info: JobInfo) -> JobState:
@@ -312,7 +313,7 @@ def _rank(info: JobInfo) -> int:
     return int((info.labels or {}).get(RANK, 0))
 
 
-def _created(info: JobInfo) -> datetime:
+def _creation_time(info: JobInfo) -> datetime:
     return info.created_at or datetime.min.replace(tzinfo=UTC)
 
 

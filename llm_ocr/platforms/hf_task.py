@@ -1,4 +1,4 @@
-"""One task of a job on Hugging Face, as keywords of `run_job` and as `hf jobs run`."""
+"""Build one task of a job on Hugging Face: the arguments of `run_job`, and `hf jobs run`."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from typing import Any
 from llm_ocr import __version__
 from llm_ocr.platforms.base import SECRET, GpuType, JobSpec, PlatformError
 
-# The newest vLLM that llm_ocr was tried with, on CUDA; for CPUs a Python is enough.
+# The newest vLLM image that llm_ocr was tested with; tasks on CPUs need only Python.
 GPU_IMAGE = "vllm/vllm-openai:v0.32.0"
 CPU_IMAGE = "python:3.12-slim"
 FLAVORS: Mapping[GpuType | None, str] = {
@@ -21,23 +21,23 @@ FLAVORS: Mapping[GpuType | None, str] = {
     None: "cpu-upgrade",
 }
 
-# There are no jobs of several tasks: labels hold them together. All that llm_ocr submits has the
-# first two; with `JOB` also which job it is part of.
+# Hugging Face has no jobs with several tasks: each task is a job there, and labels group them. All
+# of them have the label `APP`; `JOB` names the group.
 APP: Mapping[str, str] = {"app": "llm-ocr"}
 JOB, RANK, WORLD_SIZE = "llm-ocr-job", "rank", "world-size"
 
-# A folder of the bucket in which Hugging Face's own tools keep what jobs need.
+# A folder of the bucket in which Hugging Face's tools store the artifacts of jobs.
 BUCKET, FOLDER = "jobs-artifacts", "llm-ocr"
 MOUNTED_AT = "/mnt/llm-ocr"
 
-# Scripts go there where an image's user is not root.
+# pip installs scripts there if the image's user is not root.
 _PATH = 'PATH="$HOME/.local/bin:$PATH"'
-# An image that has this version keeps it.
-_HAS_IT = f'[ "$(llm-ocr version 2>/dev/null)" = {__version__} ]'
+# An image that contains this version needs no installation.
+_IS_INSTALLED = f'[ "$(llm-ocr version 2>/dev/null)" = {__version__} ]'
 _PIP = "--quiet --disable-pip-version-check --root-user-action=ignore --break-system-packages"
 _INSTALL = f'python3 -m pip install {_PIP} --no-cache-dir "$0"'
-# The embedded engine's packages bring two builds of OpenCV into one folder, and that which wins
-# needs libGL, which a slim image lacks.
+# The embedded engine's dependencies install two builds of OpenCV into one folder; the one that is
+# imported needs libGL, which a slim image lacks.
 _HEADLESS = (
     f"{{ python3 -c 'import cv2' 2>/dev/null || {{ python3 -m pip uninstall {_PIP} --yes "
     f"opencv-python && python3 -m pip install {_PIP} --no-cache-dir --force-reinstall --no-deps "
@@ -45,14 +45,14 @@ _HEADLESS = (
 )
 _RUN = 'exec llm-ocr "$@"'
 
-# What reads s3:// on a machine that AWS doesn't know.
+# The credentials and settings for s3:// on a machine outside of AWS.
 _AWS_SECRETS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _AWS_PLAIN = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL")
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel of llm_ocr: `file` on this machine, and alone in the folder `folder` of `bucket`."""
+    """A wheel of llm_ocr: the local `file`, which is the only one in `folder` of `bucket`."""
 
     file: Path
     bucket: str
@@ -84,11 +84,11 @@ def run_job_arguments(
     flavor: str | None,
     wheel: Wheel | None,
     *,
-    is_shown: bool = False,
+    is_dry_run: bool = False,
 ) -> dict[str, Any]:
-    """What `run_job` is called with for one task, or, if it is only shown, what it would be with
-    all credentials here. Raises PlatformError for what it can't read."""
-    plain, secret = _credentials(spec, is_shown)
+    """The arguments of `run_job` for one task. With `is_dry_run`, placeholders replace missing
+    credentials. Raises PlatformError for inputs that the task couldn't read."""
+    plain, secret = _credentials(spec, is_dry_run)
     keywords: dict[str, Any] = {
         "image": spec.image or (GPU_IMAGE if spec.gpu else CPU_IMAGE),
         "command": _command(spec, wheel),
@@ -111,7 +111,7 @@ def run_job_arguments(
 
 
 def shell_command(keywords: Mapping[str, Any]) -> str:
-    """The `hf jobs run` command that asks for the same; secrets it takes from its environment."""
+    """The equivalent `hf jobs run` command, which reads secrets from its environment."""
     words = ["hf", "jobs", "run", "--detach"]
     for option in ("namespace", "flavor", "attempts", "name"):
         words += [f"--{option}", str(keywords[option])] if option in keywords else []
@@ -119,16 +119,17 @@ def shell_command(keywords: Mapping[str, Any]) -> str:
     for key, value in keywords["labels"].items():
         words += ["--label", f"{key}={value}"]
     for key, value in keywords["env"].items():
-        words += ["--env", f"{key}={_quoted(value)}"]
+        words += ["--env", f"{key}={_quote_env_value(value)}"]
     for name in keywords["secrets"]:
         words += ["--secrets", name]
-    for one in keywords.get("volumes", ()):
-        words += ["--volume", f"hf://buckets/{one['source']}/{one['path']}:{MOUNTED_AT}:ro"]
+    for volume in keywords.get("volumes", ()):
+        source = f"hf://buckets/{volume['source']}/{volume['path']}"
+        words += ["--volume", f"{source}:{MOUNTED_AT}:ro"]
     return shlex.join([*words, keywords["image"], *keywords["command"]])
 
 
-def _quoted(value: str) -> str:
-    """As a line of `.env` has it, which is how `hf jobs run` reads it."""
+def _quote_env_value(value: str) -> str:
+    """The value as in a line of an `.env` file, the syntax of `hf jobs run --env`."""
     if re.fullmatch(r"[\w./:,=@%+-]*", value):
         return value
     escaped = re.sub(r'(["\\$])', r"\\\1", value).replace("\n", "\\n")
@@ -136,32 +137,33 @@ def _quoted(value: str) -> str:
 
 
 def _command(spec: JobSpec, wheel: Wheel | None) -> Sequence[str]:
-    """Install llm_ocr, then become it: a signal to the container is one to the run."""
+    """A shell command that installs llm_ocr and then replaces itself by it (`exec`), so that the
+    run receives the container's signals."""
     is_embedded = spec.gpu is None and spec.command[0] not in ("assemble", "reparse")
     extras = "hub,cpu" if is_embedded else "hub"
     install = f"{_INSTALL} && {_HEADLESS}" if is_embedded else _INSTALL
     if wheel:
-        wanted = f"{MOUNTED_AT}/{wheel.file.name}[{extras}]"
+        requirement = f"{MOUNTED_AT}/{wheel.file.name}[{extras}]"
         script = f"{_PATH}; {install} && {_RUN}"
     else:
-        wanted = f"llm-ocr[{extras}]=={__version__}"
-        script = f"{_PATH}; {_HAS_IT} || {{ {install}; }} && {_RUN}"
-    return ["sh", "-c", script, wanted, *spec.command]
+        requirement = f"llm-ocr[{extras}]=={__version__}"
+        script = f"{_PATH}; {_IS_INSTALLED} || {{ {install}; }} && {_RUN}"
+    return ["sh", "-c", script, requirement, *spec.command]
 
 
-def _credentials(spec: JobSpec, is_shown: bool) -> tuple[dict[str, str], dict[str, str]]:
-    """What stores need of this process's environment: to be seen, and secret."""
-    places = [word for word in spec.command if "://" in word]
-    on_gcs = next((word for word in places if word.startswith("gs://")), None)
+def _credentials(spec: JobSpec, is_dry_run: bool) -> tuple[dict[str, str], dict[str, str]]:
+    """The variables of this process that stores need: plain ones and secrets."""
+    uris = [word for word in spec.command if "://" in word]
+    on_gcs = next((word for word in uris if word.startswith("gs://")), None)
     if on_gcs:
         raise PlatformError(
             f"{on_gcs}: a job of Hugging Face has no Google account; use hf://, or s3:// with "
             "AWS_ACCESS_KEY_ID set, or launch on cloud-run"
         )
-    on_s3 = next((word for word in places if word.startswith("s3://")), None)
+    on_s3 = next((word for word in uris if word.startswith("s3://")), None)
     if on_s3 is None:
         return {}, {}
-    if not os.environ.get(_AWS_SECRETS[0]) and is_shown:
+    if not os.environ.get(_AWS_SECRETS[0]) and is_dry_run:
         return {}, dict.fromkeys(_AWS_SECRETS[:2], SECRET)
     if not os.environ.get(_AWS_SECRETS[0]):
         raise PlatformError(

@@ -1,4 +1,4 @@
-"""Builds the job that runs an llm-ocr command on a platform."""
+"""Build the job that runs an llm-ocr command on a platform."""
 
 import os
 import uuid
@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from llm_ocr.batch.command import has_secrets, without_secrets
+from llm_ocr.batch.interruption import BudgetExceededError
+from llm_ocr.batch.retry import wanted_pages
 from llm_ocr.env_file import variable_name
-from llm_ocr.pipeline.command import has_secrets, without_secrets
-from llm_ocr.pipeline.interruption import BudgetExceededError
-from llm_ocr.pipeline.retrying import wanted_pages
 from llm_ocr.platforms.base import (
     GpuType,
     InvalidStageError,
@@ -30,14 +30,13 @@ from llm_ocr.settings import Settings, gather_settings
 from llm_ocr.storage.hub_address import run_uri
 from llm_ocr.storage.store import StorageError, open_store
 
-# Secrets of stores and the model hub that tasks need where their platform has no identity for them;
-# taken from this machine's environment.
+# Secrets of stores and the Hub that are passed from this machine's environment to tasks.
 TOKENS = ("HF_TOKEN",)
 # Stages that can be launched: those that read documents, and those that continue an earlier run.
 PARSE, RETRY = "parse", "retry"
 DOCUMENT_STAGES = ("run", "extract")
 STAGES = (*DOCUMENT_STAGES, "describe", PARSE, "assemble", RETRY, "reparse")
-# Settings that are about this machine, and not about a task.
+# Settings that apply to this machine only, and not to tasks.
 LOCAL_SETTINGS = frozenset({"log_dir", "prices", "throughput", "shard_index", "shard_count"})
 ADDRESS_SETTINGS = ("base_url", "fallback_base_url")
 LOOPBACK = ("localhost", "::1", "0.0.0.0", "::")
@@ -58,40 +57,39 @@ class LaunchRequest:
 
     @property
     def run(self) -> str:
-        """Where the run is."""
+        """The location of the run."""
         return self.out or self.inputs[-1]
 
 
 def check_launch(request: LaunchRequest) -> None:
-    """Raises InvalidStageError for an unknown stage, and options that it doesn't take."""
+    """Raise InvalidStageError for an unknown stage, or for options that it doesn't take."""
     stage = request.stage
     if stage not in STAGES:
-        raise InvalidStageError(f"--stage {stage}: unknown stage; choose from {', '.join(STAGES)}")
+        raise InvalidStageError(f"`stage` {stage}: unknown stage; choose from {', '.join(STAGES)}")
     if stage in (*DOCUMENT_STAGES, PARSE) and request.out is not None:
         pass
     elif stage in DOCUMENT_STAGES:
         raise InvalidStageError(
-            f"--stage {stage} reads documents: name them, and give the run's location with --out"
+            f"`stage` {stage} reads documents: name them, and give the run's location with `out`"
         )
     elif request.out is not None or len(request.inputs) != 1:
         raise InvalidStageError(
-            f"--stage {stage} takes one existing run: llm-ocr launch PLATFORM RUN --stage "
-            f"{stage}, without --out"
+            f"`stage` {stage} takes one existing run: give it as the only input, without `out`"
         )
     options = (
-        ("--schema", bool(request.schema), PARSE),
-        ("--update", request.update, "run"),
-        ("--status", bool(request.statuses), RETRY),
-        ("--error", bool(request.errors), RETRY),
+        ("schema", bool(request.schema), PARSE),
+        ("update", request.update, "run"),
+        ("statuses", bool(request.statuses), RETRY),
+        ("errors", bool(request.errors), RETRY),
     )
     for option, is_given, valid_stage in options:
         if is_given and stage != valid_stage:
             raise InvalidStageError(
-                f"{option} is only valid with --stage {valid_stage}, not with --stage {stage}"
+                f"`{option}` is only valid with `stage` {valid_stage}, not with `stage` {stage}"
             )
     if stage == PARSE and request.schema is None:
         raise InvalidStageError(
-            f"--stage {PARSE} needs --schema: a built-in (`llm-ocr schemas`), schema.py, "
+            f"`stage` {PARSE} needs `schema`: a built-in (`llm-ocr schemas`), schema.py, "
             "schema.json, or module:Class of the image"
         )
     if stage == RETRY:
@@ -165,7 +163,7 @@ def job_spec(
     chosen = Settings(**given).model_copy(update=dict(changes))
     # Settings turns a password within an address into a key.
     names = dict.fromkeys([*given, "api_key", "fallback_api_key"])
-    plain, secret = _split(chosen, [name for name in names if name not in LOCAL_SETTINGS])
+    plain, secret = _split_secrets(chosen, [name for name in names if name not in LOCAL_SETTINGS])
     tokens = {name: os.environ[name] for name in TOKENS if os.environ.get(name)}
     arguments = (command, *inputs, "--out", out) if inputs else (command, out)
     # A task that finishes early takes over unfinished shards of others.
@@ -200,7 +198,7 @@ def with_price_per_hour(
     except UnknownPriceError as error:
         if settings.get("max_cost") is None:
             return dict(settings)
-        raise UnknownPriceError(f"--max-cost needs --price-per-hour: {error}") from error
+        raise UnknownPriceError(f"`max_cost` needs `price_per_hour`: {error}") from error
     return {**settings, "price_per_hour": price}
 
 
@@ -219,8 +217,8 @@ def check_budget(out: str, settings: Mapping[str, Any]) -> None:
     spent = total_cost(sessions) or 0.0
     if spent >= limit:
         raise BudgetExceededError(
-            f"{out} has cost ${spent:.2f} so far, and its budget (--max-cost) is ${limit:g}: "
-            "nothing was submitted; raise --max-cost to resume it"
+            f"{out} has cost ${spent:.2f} so far, and its budget (`max_cost`) is ${limit:g}: "
+            "nothing was submitted"
         )
 
 
@@ -232,7 +230,7 @@ def _check_reachable(uri: str) -> None:
         )
 
 
-def _split(chosen: Settings, names: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
+def _split_secrets(chosen: Settings, names: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
     """The named settings as environment variables: plain ones and secrets."""
     plain: dict[str, str] = {}
     secret: dict[str, str] = {}
@@ -245,8 +243,8 @@ def _split(chosen: Settings, names: Iterable[str]) -> tuple[dict[str, str], dict
                 secret[key] = value.get_secret_value()
         elif isinstance(value, Path):
             raise InvalidTargetError(
-                f"--{name.replace('_', '-')} {value}: this file is not in the container; leave the "
-                f"option out (or unset {key})"
+                f"`{name}` {value}: this file is not in the container; leave the option out (or "
+                f"unset {key})"
             )
         elif value is not None:
             text = str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""Runs on a Ray cluster: this process plans, assigns shards to nodes, and writes the outputs."""
+"""Run on a Ray cluster: this process plans, assigns shards to nodes, and writes the outputs."""
 
 import logging
 import os
@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.inference.replies import EngineFailedError
+from llm_ocr.batch import worker
+from llm_ocr.batch.events import Note, Notify, discard
+from llm_ocr.batch.executor import ExecutorFactory, LocalExecutor
+from llm_ocr.batch.interruption import CancellationToken, StoppedError
+from llm_ocr.batch.pending import DEFAULT_STAGES
+from llm_ocr.engines.targets import EngineKind
+from llm_ocr.inference.responses import EngineFailedError
 from llm_ocr.messages import how_to_install
-from llm_ocr.pipeline import worker
-from llm_ocr.pipeline.engine_targets import EngineKind
-from llm_ocr.pipeline.events import Note, Notify, discard
-from llm_ocr.pipeline.executor import ExecutorFactory, LocalExecutor
-from llm_ocr.pipeline.interruption import StoppedError
-from llm_ocr.pipeline.pending import DEFAULT_STAGES
 from llm_ocr.platforms.base import InvalidTargetError
 from llm_ocr.platforms.cluster import (
     SCHEDULING_SECONDS,
@@ -37,8 +37,8 @@ from llm_ocr.storage.store import open_store
 
 log = logging.getLogger(__name__)
 
-# Of a client (ray://); each takes up to half a minute of Ray's own.
-CONNECT_TRIES = 4
+# Attempts of a client (ray://) to connect; Ray takes up to half a minute for each.
+CONNECT_ATTEMPTS = 4
 
 
 def run(
@@ -50,13 +50,19 @@ def run(
     stages: Sequence[str] = DEFAULT_STAGES,
     update: bool = False,
     notify: Notify | None = None,
+    stop: CancellationToken | None = None,
 ) -> Summary:
-    """Like `llm_ocr.run`, with engines on a Ray cluster. Raises ClusterError too."""
+    """Like `llm_ocr.run`, with engines on a Ray cluster. Also raises ClusterError."""
     request = cluster or ClusterRequest()
     opened = open_ray_executor(out, settings or Settings(), request, notify)
     with opened as (chosen, executor):
         return worker.run(
-            inputs, out, chosen, stages=stages, update=update, notify=notify, executor=executor
+            *(inputs, out, chosen),
+            stages=stages,
+            update=update,
+            notify=notify,
+            executor=executor,
+            stop=stop,
         )
 
 
@@ -69,8 +75,9 @@ def select_executor(
     *,
     asks: bool = True,
 ) -> Iterator[tuple[Settings, ExecutorFactory]]:
-    """The executor for the run at `out`, and the settings for it: this process, or the cluster that
-    `target` names, which has --executor and its options. `asks`: whether a model is needed.
+    """The settings and the executor for the run at `out`: this process, or the cluster in `target`,
+    which has `executor` (`ray` or an address) and fields of ClusterRequest. `asks`: whether a model
+    is needed.
 
     Raises InvalidTargetError.
     """
@@ -92,14 +99,14 @@ def open_ray_executor(
     *,
     asks: bool = True,
 ) -> Iterator[tuple[Settings, ExecutorFactory]]:
-    """The settings of the run at `out` as a cluster's nodes can use them, and an executor on its
-    nodes, for as long as the block lasts. Without `asks` no model is asked: it needs no GPU.
+    """The settings of the run at `out` for a cluster's nodes, and an executor on these nodes, until
+    the block ends. `asks`: whether a model is needed; otherwise no GPU is.
 
-    Where Ray is initialized already, its cluster is used and left as it is. Raises ClusterError.
+    If Ray is already initialized, its cluster is used and not shut down. Raises ClusterError.
     """
     if str(out).startswith("memory://"):
         raise ClusterError(
-            f"{out} is in this process's memory: choose an --out that all nodes can access"
+            f"{out} is in this process's memory: choose a location that all nodes can access"
         )
     if not asks:
         request = replace(request, gpus_per_engine=request.gpus_per_engine or 0)
@@ -114,34 +121,34 @@ def open_ray_executor(
 
 
 def _address(target: str | None) -> str | None:
-    """The cluster's address; None: the environment's, or a local cluster."""
+    """The cluster's address; None for the one in the environment, or a local cluster."""
     if target == "ray":
         return None
     if target is not None and target.startswith("ray://"):
         return target
     if target is None:
-        raise InvalidTargetError("--engines and the resources of each need --executor ray")
+        raise InvalidTargetError("`engines` and the resources of each need `executor` ray")
     raise InvalidTargetError(
-        f"--executor {target}: give ray, or a cluster's address such as ray://HOST:10001"
+        f"`executor` {target}: give ray, or a cluster's address such as ray://HOST:10001"
     )
 
 
 @contextmanager
 def _connection(address: str | None) -> Iterator[Any]:
     """Ray, connected to a cluster, which is started on this machine if there is none."""
-    # vLLM's usage statistics are not sent either.
+    # No usage statistics are sent, as for vLLM.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
     except ImportError as error:
-        message = f"--executor ray needs Ray, which is not installed: {how_to_install('ray')}"
+        message = f"running on a cluster needs Ray, which is not installed: {how_to_install('ray')}"
         raise RayNotInstalledError(message) from error
     if ray.is_initialized():
         yield ray
         return
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
-        # A cluster started for one run needs none.
+        # A cluster that is started for one run needs no dashboard.
         quiet["include_dashboard"] = False
     try:
         _init(ray, address, quiet)
@@ -150,8 +157,8 @@ def _connection(address: str | None) -> Iterator[Any]:
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         where = address or os.environ.get("RAY_ADDRESS") or "the local Ray"
         raise ClusterError(
-            f"{where} can't be reached ({_last_words(error)}): start a cluster with "
-            "`ray start --head`, or check --executor and RAY_ADDRESS"
+            f"{where} can't be reached ({_error_end(error)}): start a cluster with "
+            "`ray start --head`, or check its address and RAY_ADDRESS"
         ) from error
     try:
         yield ray
@@ -160,19 +167,18 @@ def _connection(address: str | None) -> Iterator[Any]:
 
 
 def _init(ray: Any, address: str | None, options: dict[str, Any]) -> None:  # noqa: ANN401
-    """Connect. A busy head node may fail to start the server of a client at first, so that several
-    attempts are made."""
-    for _ in range(CONNECT_TRIES - 1):
+    """Connect, in several attempts: a busy head node may fail to start the server for a client."""
+    for _ in range(CONNECT_ATTEMPTS - 1):
         try:
             ray.init(address, **options)
             return
         except ConnectionAbortedError as error:
-            log.warning("Ray's head refused this client, trying again: %s", _last_words(error))
+            log.warning("Ray's head refused this client, trying again: %s", _error_end(error))
     ray.init(address, **options)
 
 
-def _last_words(error: Exception) -> str:
-    """The end of an error that has a server's traceback, which says most."""
+def _error_end(error: Exception) -> str:
+    """The end of an error message: with a server's traceback, it is the informative part."""
     return " ".join(str(error).split())[-300:]
 
 

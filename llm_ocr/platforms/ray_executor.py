@@ -5,6 +5,7 @@ the stores by the nodes.
 """
 
 import asyncio
+import logging
 import math
 import os
 from collections import Counter, deque
@@ -17,21 +18,22 @@ from typing import Any, Self, TypeVar
 import ray
 from ray.exceptions import RayActorError
 
-from llm_ocr.inference.replies import EngineFailedError, WrongServerError
-from llm_ocr.messages import pluralize
-from llm_ocr.pipeline.engine_targets import EngineKind, resolve_engine
-from llm_ocr.pipeline.events import Event, ItemsDone, Note, ShardDone
-from llm_ocr.pipeline.executor import RunContext
-from llm_ocr.pipeline.pending import publish_committed, uncommitted_shards
-from llm_ocr.pipeline.rework import Rework, ReworkFactory
-from llm_ocr.pipeline.shard_worker import (
+from llm_ocr.batch.events import Event, ItemsDone, Note, ShardDone
+from llm_ocr.batch.pending import publish_committed, uncommitted_shards
+from llm_ocr.batch.rework import ReworkFactory, ReworkStage
+from llm_ocr.batch.shard_worker import (
     RemoteShardWorker,
     ShardAssignment,
     WorkerReport,
     merge_sessions,
 )
-from llm_ocr.pipeline.stage_runner import ShardTask, nothing_unchanged
-from llm_ocr.pipeline.telemetry import Telemetry
+from llm_ocr.batch.stage_runner import RunContext, ShardTask, nothing_unchanged
+from llm_ocr.batch.stages import Stage
+from llm_ocr.batch.telemetry import Telemetry
+from llm_ocr.document.configure import step_target
+from llm_ocr.engines.targets import EngineKind
+from llm_ocr.inference.responses import EngineFailedError, WrongServerError
+from llm_ocr.messages import pluralize
 from llm_ocr.platforms.cluster import (
     SCHEDULING_SECONDS,
     ClusterError,
@@ -46,13 +48,12 @@ from llm_ocr.platforms.worker_config import (
 )
 from llm_ocr.report.summary import SessionStats
 from llm_ocr.settings import Settings
-from llm_ocr.stages.stage import Stage
 from llm_ocr.tables.counts import Counts
 
-# Shards queued at an engine beside those that it has started: its window stays full until more
-# arrive.
+# Shards queued at an engine in addition to those that it has started, so that its window stays full
+# until more arrive.
 AHEAD = 2
-# An engine is given up if its process dies more often than this without finishing a shard.
+# How often an engine's process may die without finishing a shard before the engine is given up.
 MAX_DEATHS = 5
 # Seconds for a stop to stage what is finished, and to end the engine.
 STOP_SECONDS = 60.0
@@ -61,17 +62,17 @@ Result = TypeVar("Result")
 
 @dataclass
 class _Engine:
-    """One engine as the driver knows it; its process may have been restarted.
+    """The driver's state of an engine, whose process may have been restarted.
 
-    `held` are the shards it has; `assigned` and `started` count those of its current process;
-    `open_items` are items that it reported and that are in no committed shard yet.
+    `shards` are assigned to it and not committed; `assigned` and `started` count the shards of its
+    current process; `open_items` are reported items that are in no committed shard yet.
     """
 
     number: int
     actor: Any = None
     is_up: bool = False
     is_waiting: bool = False
-    held: dict[str, ShardTask] = field(default_factory=dict)
+    shards: dict[str, ShardTask] = field(default_factory=dict)
     assigned: int = 0
     started: int = 0
     open_items: Counter[str] = field(default_factory=Counter)
@@ -83,7 +84,7 @@ class _Engine:
 
 
 class EngineActor:
-    """The actor on a node, around a RemoteShardWorker. Call `start` first."""
+    """The Ray actor of an engine, which wraps a RemoteShardWorker. Call `start` first."""
 
     async def start(self, config: WorkerConfig) -> str | None:
         """Start the worker; returns why this node can't work on the run, if so."""
@@ -91,6 +92,8 @@ class EngineActor:
         error = await asyncio.to_thread(preflight_error, config)
         if error is None:
             self._worker = RemoteShardWorker(config.out, config.settings)
+            # This process is the worker's alone.
+            logging.getLogger("llm_ocr").addHandler(_WarningsAsNotes(self._worker))
             self._worker.start()
         return error
 
@@ -107,16 +110,28 @@ class EngineActor:
         return await self._worker.stop()
 
 
+class _WarningsAsNotes(logging.Handler):
+    """Reports warnings as notes: nobody reads the log of a process on another machine."""
+
+    def __init__(self, worker: RemoteShardWorker) -> None:
+        super().__init__(logging.WARNING)
+        self._worker = worker
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._worker.notify(Note(self.format(record)))
+
+
 def engine_kind(settings: Settings) -> EngineKind | EngineFailedError:
-    """Which engine would be started on this machine, or why none would be."""
+    """The engine that would be started on this machine, or why none would be."""
     try:
-        return resolve_engine(settings, settings.model).kind
+        return step_target(settings, "extract").kind
     except EngineFailedError as error:
         return error
 
 
 class RayExecutor:
-    """Runs shards on as many engines as there is room and work for, started on demand."""
+    """Runs shards on as many engines as the cluster has room and the run has work for. Engines are
+    started on demand."""
 
     def __init__(self, context: RunContext, allocation: EngineAllocation) -> None:
         self._context, self._allocation = context, allocation
@@ -127,7 +142,7 @@ class RayExecutor:
         self._failures: list[EngineFailedError] = []
         self._sessions: dict[Any, SessionStats] = {}
         self._stage: Stage[Any] | None = None
-        self._again: ReworkFactory | None = None
+        self._rework: ReworkFactory | None = None
         self._unchanged: set[str] = set()
         self._queue: deque[ShardTask] = deque()
         self._unfinished: set[str] = set()
@@ -147,22 +162,21 @@ class RayExecutor:
         self._is_closing = True
         how = "finish" if error is None else "stop"
         await asyncio.gather(*(self._shut_down(engine, how) for engine in self._engines))
-        # Not cancelled: Ray's client fails on references that nothing awaits any more.
+        # Not cancelled: Ray's client fails on references that are no longer awaited.
         await asyncio.gather(*self._engine_tasks)
         self.update_session()
         await self._telemetry.__aexit__(kind, error, trace)
 
-    async def run(
-        self, stage: Stage[Any], work: Sequence[ShardTask], again: Rework | None = None
-    ) -> Counts:
+    async def run(self, stage: Stage[Any], work: Sequence[ShardTask]) -> Counts:
         """See `Executor.run`. Raises ClusterError if a node writes to another run than this."""
         if not work:
             return Counts()
-        if again is not None:
+        self._rework = None
+        if isinstance(stage, ReworkStage):
             # What stays unchanged in a shard is looked up where it is processed.
             work = [replace(task, unchanged_ids=nothing_unchanged) for task in work]
-        self._stage, self._committed = stage, Counts()
-        self._again, self._unchanged = again.factory() if again else None, set()
+            self._rework = stage.factory()
+        self._stage, self._committed, self._unchanged = stage, Counts(), set()
         self._queue, self._unfinished = deque(work), {task.shard.name for task in work}
         self._outcome = asyncio.get_running_loop().create_future()
         await self._start_engines(work)
@@ -176,7 +190,7 @@ class RayExecutor:
             raise ClusterError(
                 f"{pluralize(len(missing), 'shard')} finished by nodes can't be found in "
                 f"{store.uri} (the first is {missing[0]}): a node has another folder of that name. "
-                "Choose an --out that all nodes can access"
+                "Choose a location that all nodes can access"
             )
         return self._committed
 
@@ -230,7 +244,7 @@ class RayExecutor:
         )
         engine.actor = remote.remote()
         starting = asyncio.ensure_future(
-            _awaited(engine.actor.start.remote(config.for_engine(engine.number)))
+            _await_reference(engine.actor.start.remote(config.for_engine(engine.number)))
         )
         if not (await asyncio.wait({starting}, timeout=SCHEDULING_SECONDS))[0]:
             engine.is_waiting = True
@@ -257,12 +271,12 @@ class RayExecutor:
                 self._queue
                 and engine.is_up
                 and engine.assigned - engine.started < AHEAD
-                and len(engine.held) < share
+                and len(engine.shards) < share
             ):
                 work = self._queue.popleft()
-                engine.held[work.shard.name] = work
+                engine.shards[work.shard.name] = work
                 engine.assigned += 1
-                engine.actor.assign.remote(ShardAssignment(self._stage.name, work, self._again))
+                engine.actor.assign.remote(ShardAssignment(self._stage.name, work, self._rework))
 
     def _handle_report(self, engine: _Engine, report: WorkerReport) -> None:
         self._sessions[engine.actor] = report.session
@@ -279,10 +293,10 @@ class RayExecutor:
                 self._telemetry.notify(event)
             case ShardDone(_, shard, counts):
                 engine.deaths = 0
-                engine.held.pop(shard, None)
+                engine.shards.pop(shard, None)
                 engine.open_items.subtract(counts.statuses)
                 if not counts.items:
-                    # There was nothing to do, so that there may be no new commit.
+                    # Nothing was to be done, so there may be no new commit.
                     self._unchanged.add(shard)
                 self._finish_shard(shard, counts)
             case Note(text):
@@ -323,22 +337,22 @@ class RayExecutor:
 
     async def _requeue(self, engine: _Engine) -> None:
         """Queue the engine's shards that are not committed for other engines."""
-        actor, held, stage = engine.actor, list(engine.held.values()), self._stage
-        assert stage is not None
-        # One that can't be reached may still run: a shard processed twice is committed once.
+        assert self._stage is not None
+        actor, tasks, stage = engine.actor, list(engine.shards.values()), self._stage.name
+        # An unreachable process may still run: a shard that is processed twice is committed once.
         ray.kill(actor)
         for status, count in engine.open_items.items():
             # Items that were not committed will be reported again.
-            self._context.notify(ItemsDone(stage.name, status, -count, fresh=True))
+            self._context.notify(ItemsDone(stage, status, -count, fresh=True))
         engine.is_up, engine.assigned, engine.started = False, 0, 0
-        engine.held, engine.open_items = {}, Counter()
-        for work in held:
+        engine.shards, engine.open_items = {}, Counter()
+        for work in tasks:
             counts = await asyncio.to_thread(publish_committed, self._context.store, stage, work)
             if counts is None:
                 self._queue.appendleft(work)
                 continue
             for status, count in counts.statuses.items():
-                self._context.notify(ItemsDone(stage.name, status, count, fresh=True))
+                self._context.notify(ItemsDone(stage, status, count, fresh=True))
             self._finish_shard(work.shard.name, counts)
         self._assign()
         self._end_stage_if_done()
@@ -348,15 +362,15 @@ class RayExecutor:
         if engine.actor is None:
             return
         if engine.is_up:
-            call = _awaited(getattr(engine.actor, how).remote())
+            call = _await_reference(getattr(engine.actor, how).remote())
             with suppress(RayActorError, TimeoutError):
                 report = await asyncio.wait_for(call, STOP_SECONDS)
                 self._sessions[engine.actor] = report.session
         ray.kill(engine.actor)
 
 
-async def _awaited(answer: Awaitable[Result]) -> Result:
-    """Ray's references can be awaited, but are no coroutines."""
+async def _await_reference(answer: Awaitable[Result]) -> Result:
+    """A coroutine for a Ray reference, which can be awaited but is not a coroutine."""
     return await answer
 
 

@@ -18,7 +18,8 @@ PLATFORMS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class PlatformConfig:
-    """Where jobs run on a platform, in that platform's terms; None: what its environment says."""
+    """Where jobs run on a platform, in that platform's terms. For None the platform's environment
+    variables or defaults apply."""
 
     namespace: str | None = None
     region: str | None = None
@@ -32,8 +33,8 @@ class PlatformConfig:
 
 
 def open_platform(name: str, config: PlatformConfig | None = None) -> Platform:
-    """The platform `name`. Raises InvalidTargetError, and PlatformNotInstalledError if its SDK is
-    missing."""
+    """Open a platform by name. Raises InvalidTargetError for an unknown name, and
+    PlatformNotInstalledError if its SDK is missing."""
     if name not in PLATFORMS:
         known = ", ".join(PLATFORMS)
         raise InvalidTargetError(f"unknown platform {name!r}; choose from {known}")
@@ -47,6 +48,6 @@ def open_platform(name: str, config: PlatformConfig | None = None) -> Platform:
 
 
 def platform_config(options: Mapping[str, str]) -> PlatformConfig:
-    """The config from those of the options that belong to it."""
+    """The config from the options that are its fields."""
     names = {field.name for field in fields(PlatformConfig)}
     return PlatformConfig(**{name: value for name, value in options.items() if name in names})

@@ -25,20 +25,20 @@ from llm_ocr.platforms.registry import PlatformConfig
 from llm_ocr.platforms.sagemaker_task import SECRETS
 
 LOG_GROUP = "/aws/sagemaker/ProcessingJobs"
-NAMES = "llm-ocr-"
-LISTED = 50
+NAME_PREFIX = "llm-ocr-"
+MAX_LISTED = 50
 # The default instance of each GPU, and alternatives if it is not available (at most five).
 INSTANCES: Mapping[GpuType | None, tuple[str, ...]] = {
     GpuType.L40S: ("ml.g6e.2xlarge", "ml.g6e.4xlarge", "ml.g6e.xlarge", "ml.g6e.8xlarge"),
     GpuType.L4: ("ml.g6.2xlarge", "ml.g6.4xlarge", "ml.g6.xlarge", "ml.g6.8xlarge"),
     None: ("ml.m7i.2xlarge", "ml.m5.2xlarge", "ml.c7i.4xlarge", "ml.c5.4xlarge"),
 }
-# The local disk of the smallest of them is 250 GB, and no more can be requested.
+# The volume can't be larger than the local disk, which has 250 GB on the smallest instances.
 VOLUME_GB = 200
 # The interpreter in both images; in the one for GPUs, `python3` is vLLM's.
 PYTHON = "/opt/llm-ocr/bin/python"
-MOST_INSTANCES = 100
-# The placeholder in a request of a dry run without --role.
+MAX_INSTANCES = 100
+# The placeholder in a request of a dry run without a role.
 ROLE = "ROLE"
 
 _STATES: Mapping[str, JobState] = {
@@ -48,35 +48,35 @@ _STATES: Mapping[str, JobState] = {
     "Failed": JobState.FAILED,
     "Stopped": JobState.CANCELLED,
 }
-# SageMaker's messages when it refuses a job, and what to do about them.
-_REFUSALS: Mapping[str, str] = {
+# Patterns of SageMaker's messages when it rejects a job, and what to do about each.
+_REJECTIONS: Mapping[str, str] = {
     r"ResourceLimitExceeded.*limit '(\S+) for processing job usage' is (\d+)": (
         r"the account's quota is \2 instances \1 for processing jobs; request more under Service "
-        r"Quotas, Amazon SageMaker, '\1 for processing job usage', or give another --instance or "
-        r"fewer --tasks"
+        r"Quotas, Amazon SageMaker, '\1 for processing job usage', or give another `instance` or "
+        r"fewer `tasks`"
     ),
     r"Value '([^']+)' at '[^']*instanceType'": (
-        r"\1 is not an instance type for processing jobs; give --instance, such as ml.g6e.2xlarge"
+        r"\1 is not an instance type for processing jobs; give `instance`, such as ml.g6e.2xlarge"
     ),
     r"Could not assume role (\S+?)\. ": (
-        r"SageMaker may not use the role \1; check --role, and that it trusts "
+        r"SageMaker may not use the role \1; check `role`, and that it trusts "
         r"sagemaker.amazonaws.com"
     ),
 }
-# Why a job failed (a pattern of SageMaker's message), and what to do about it.
+# Patterns of SageMaker's message why a job failed, and what to do about it.
 _FAILURES: Mapping[str, str] = {
     r"CapacityError|InsufficientCapacity|Unable to provision": (
-        "no such instance is available now; launch again later, or give other types, such as "
-        "--instance ml.g6e.2xlarge,ml.g6e.4xlarge"
+        "no such instance is available now; launch again later, or give other types as "
+        "`instance`, such as ml.g6e.2xlarge,ml.g6e.4xlarge"
     ),
     r"Requested image not found|manifest unknown|image does not exist|Cannot pull": (
-        "push the image first (`make deploy`), or give another --image; the role needs to "
+        "push the image first (`make deploy`), or give another `image`; the role needs to "
         "read it from ECR"
     ),
     r"InternalServerError": "an instance was lost, or SageMaker failed; launch the same job again "
     "to resume",
     r"exit code:? 137": "the container was killed, usually because it ran out of memory; give a "
-    "larger --instance, or lower --render-workers",
+    "larger `instance`, or lower `render_workers`",
 }
 
 
@@ -109,10 +109,10 @@ class SageMaker:
     def placeholders(self) -> Mapping[str, str]:
         unknown: dict[str, str] = {}
         if aws.resolve_region(self._config.region) is None:
-            unknown[aws.REGION] = "--region, or AWS_REGION"
+            unknown[aws.REGION] = "`region`, or AWS_REGION"
         if self._role is None:
-            unknown[aws.ACCOUNT] = "--role, which names the account"
-            unknown[ROLE] = "--role, the ARN of the role that the job runs as"
+            unknown[aws.ACCOUNT] = "`role`, which names the account"
+            unknown[ROLE] = "`role`, the ARN of the role that the job runs as"
         return unknown
 
     def requests(self, spec: JobSpec) -> list[PlatformRequest]:
@@ -125,13 +125,13 @@ class SageMaker:
     def submit(self, spec: JobSpec) -> str:
         if self._role is None:
             raise PlatformError(
-                "sagemaker needs --role, the ARN of the role that the job runs as; "
+                "sagemaker needs `role`, the ARN of the role that the job runs as; "
                 "sagemaker/README.md says how to make one"
             )
         body = self._body(spec, self._region, self._role)
         aws.check_buckets(self._session, spec.command)
         self._check_secrets(spec)
-        with aws.translate_errors(spec.name, _REFUSALS):
+        with aws.translate_errors(spec.name, _REJECTIONS):
             self._client.create_processing_job(**body)
         return spec.name
 
@@ -139,7 +139,7 @@ class SageMaker:
         unknown = {"Could not find requested job|ResourceNotFound": "unknown"}
         try:
             with aws.translate_errors(job_id, unknown):
-                found = self._client.describe_processing_job(ProcessingJobName=job_id)
+                described = self._client.describe_processing_job(ProcessingJobName=job_id)
         except PlatformError as error:
             if str(error) == f"{job_id}: unknown":
                 raise JobNotFoundError(
@@ -147,34 +147,37 @@ class SageMaker:
                     "`llm-ocr jobs list sagemaker` lists those that exist"
                 ) from error
             raise
-        return self._job(found, _count(found))
+        return self._job(described, _instance_count(described))
 
     def list_jobs(self) -> list[Job]:
         with aws.translate_errors("ListProcessingJobs"):
-            found = self._client.list_processing_jobs(
-                NameContains=NAMES, SortBy="CreationTime", SortOrder="Descending", MaxResults=LISTED
+            page = self._client.list_processing_jobs(
+                NameContains=NAME_PREFIX,
+                SortBy="CreationTime",
+                SortOrder="Descending",
+                MaxResults=MAX_LISTED,
             )
-        return [self._job(one, 0) for one in found["ProcessingJobSummaries"]]
+        return [self._job(summary, 0) for summary in page["ProcessingJobSummaries"]]
 
     def logs(self, job_id: str, task: int, *, follow: bool) -> Iterator[str]:
         job = self.get_job(job_id)
         aws.check_task(job, task)
         client = self._session.client("logs")
-        # Instances are algo-1, algo-2, …; each stream's name ends in when it began.
+        # Instances are algo-1, algo-2, …; the name of a stream ends with its start time.
         prefix = f"{job_id}/algo-{task + 1}-"
 
         def streams() -> list[str]:
             try:
                 with aws.translate_errors(LOG_GROUP):
-                    found = client.describe_log_streams(
+                    page = client.describe_log_streams(
                         logGroupName=LOG_GROUP, logStreamNamePrefix=prefix
                     )
             except PlatformError as error:
-                # The group comes with an account's first processing job.
+                # The log group is created with an account's first processing job.
                 if isinstance(error.__cause__, client.exceptions.ResourceNotFoundException):
                     return []
                 raise
-            return [str(one["logStreamName"]) for one in found["logStreams"]]
+            return [str(stream["logStreamName"]) for stream in page["logStreams"]]
 
         def is_over() -> bool:
             return self.get_job(job_id).state.is_over
@@ -187,9 +190,9 @@ class SageMaker:
             self._client.stop_processing_job(ProcessingJobName=job_id)
 
     def _body(self, spec: JobSpec, region: str, role: str) -> dict[str, Any]:
-        if spec.tasks > MOST_INSTANCES:
+        if spec.tasks > MAX_INSTANCES:
             raise PlatformError(
-                f"--tasks {spec.tasks}: a processing job has at most {MOST_INSTANCES} instances"
+                f"`tasks` {spec.tasks}: a processing job has at most {MAX_INSTANCES} instances"
             )
         arguments = ["--attempts", str(spec.attempts)]
         if spec.secrets:
@@ -215,33 +218,34 @@ class SageMaker:
         cluster: dict[str, Any] = {"InstanceCount": spec.tasks, "VolumeSizeInGB": VOLUME_GB}
         if len(types) == 1:
             return {**cluster, "InstanceType": types[0]}
-        return {**cluster, "InstancePreferences": [{"InstanceType": one} for one in types]}
+        return {**cluster, "InstancePreferences": [{"InstanceType": name} for name in types]}
 
     def _check_secrets(self, spec: JobSpec) -> None:
-        """Tasks read secrets from Secrets Manager; in a request everybody could see them."""
+        """Raise PlatformError for a secret that is not in Secrets Manager, from which tasks read
+        them: SageMaker shows everything that is in a request."""
         client = self._session.client("secretsmanager")
         for name in sorted(spec.secrets):
             known = {
                 r"^ResourceNotFoundException": f"the job needs {name} from your environment, and "
                 "SageMaker shows everything that is in a request. Store it in AWS Secrets "
-                f"Manager once: aws secretsmanager create-secret --region {self._region} "
-                f'--name {SECRETS}{name} --secret-string "${name}" (or unset {name})'
+                f"Manager once: `aws secretsmanager create-secret --region {self._region} "
+                f'--name {SECRETS}{name} --secret-string "${name}"` (or unset {name})'
             }
             with aws.translate_errors(f"{SECRETS}{name}", known):
                 client.describe_secret(SecretId=f"{SECRETS}{name}")
 
-    def _job(self, found: Mapping[str, Any], count: int) -> Job:
-        state = _STATES[found["ProcessingJobStatus"]]
-        message = aws.explain_reason(found.get("FailureReason", ""), _FAILURES)
-        if state is JobState.CANCELLED and (limit := _passed_limit(found)):
+    def _job(self, described: Mapping[str, Any], count: int) -> Job:
+        state = _STATES[described["ProcessingJobStatus"]]
+        message = aws.explain_reason(described.get("FailureReason", ""), _FAILURES)
+        if state is JobState.CANCELLED and (limit := _exceeded_limit(described)):
             state = JobState.FAILED
             message = (
-                f"it took longer than the {limit // 60} minutes of --timeout; launch the same job "
+                f"it took longer than the {limit // 60} minutes of `timeout`; launch the same job "
                 "again to resume"
             )
-        said = _messages(found.get("ExitMessage", ""))
-        tasks = tuple(JobTask(index, state, said.get(index, "")) for index in range(count))
-        name = found["ProcessingJobName"]
+        messages = _parse_messages(described.get("ExitMessage", ""))
+        tasks = tuple(JobTask(index, state, messages.get(index, "")) for index in range(count))
+        name = described["ProcessingJobName"]
         page = f"{self._region}.console.aws.amazon.com/sagemaker/home?region={self._region}"
         url = f"https://{page}#/processing-jobs/{name}"
         return Job(name, name, state, tasks, message, url)
@@ -255,27 +259,27 @@ def open_platform(config: PlatformConfig) -> SageMaker:
 def _image(spec: JobSpec, region: str, role: str) -> str:
     account = re.match(rf"arn:[\w-]+:iam::(\d{{12}}|{aws.ACCOUNT}):role/", role)
     if account is None:
-        raise PlatformError(f"--role {role}: not the ARN of a role, arn:aws:iam::…:role/…")
+        raise PlatformError(f"`role` {role}: not the ARN of a role, arn:aws:iam::…:role/…")
     kind = "gpu-root" if spec.gpu else "cpu-root"
-    # /opt/ml is root's.
+    # The container writes to /opt/ml, which belongs to root.
     return aws.default_image(account[1], region, kind)
 
 
-def _count(found: Mapping[str, Any]) -> int:
-    cluster = found["ProcessingResources"]["ClusterConfig"]
+def _instance_count(described: Mapping[str, Any]) -> int:
+    cluster = described["ProcessingResources"]["ClusterConfig"]
     return int(cluster.get("SelectedInstanceCount") or cluster.get("InstanceCount") or 1)
 
 
-def _passed_limit(found: Mapping[str, Any]) -> int | None:
-    """The job's time limit in seconds, if it was reached: SageMaker only calls it stopped."""
-    limit = found.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
-    begin, end = found.get("ProcessingStartTime"), found.get("ProcessingEndTime")
+def _exceeded_limit(described: Mapping[str, Any]) -> int | None:
+    """The job's time limit in seconds if it was exceeded, which SageMaker shows as stopped."""
+    limit = described.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
+    begin, end = described.get("ProcessingStartTime"), described.get("ProcessingEndTime")
     if limit is None or begin is None or end is None:
         return None
     return int(limit) if (end - begin).total_seconds() >= limit else None
 
 
-def _messages(text: str) -> dict[int, str]:
-    """The messages that `sagemaker_task` wrote in each container."""
-    found = re.findall(r"^task (\d+): (.*)$", text, re.MULTILINE)
-    return {int(index): said for index, said in found}
+def _parse_messages(text: str) -> dict[int, str]:
+    """Task -> the message that `sagemaker_task` wrote in its container."""
+    lines = re.findall(r"^task (\d+): (.*)$", text, re.MULTILINE)
+    return {int(index): message for index, message in lines}

@@ -1,11 +1,11 @@
-"""The first process of a SageMaker container: it adds secrets and retries, which SageMaker lacks.
+"""Run a task in a SageMaker container, with secrets and retries, which SageMaker lacks.
 
     python -m llm_ocr.platforms.sagemaker_task --attempts 3 --secrets HF_TOKEN -- run s3://…
 
-A processing job has no secrets and no retries. This process reads the secrets from AWS Secrets
-Manager, restarts a worker that died, and writes why it failed to output/message, which
-DescribeProcessingJob shows. That folder belongs to root, as does this process; the worker, which
-opens untrusted documents, runs as the image's own user.
+This is the container's first process. It reads the secrets from AWS Secrets Manager, restarts a
+worker that died, and writes why it failed to output/message, which DescribeProcessingJob shows. It
+runs as root, to whom that folder belongs; the worker, which opens untrusted documents, runs as the
+image's user.
 """
 
 import argparse
@@ -15,8 +15,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from llm_ocr.batch.partition import WorkerPartition, worker_partition
 from llm_ocr.exit_codes import PERMANENT, ExitCode
-from llm_ocr.pipeline.partition import WorkerPartition, worker_partition
 from llm_ocr.platforms.entrypoint import (
     MESSAGE_BYTES,
     ML,
@@ -35,7 +35,7 @@ FINAL = (ExitCode.OK, *PERMANENT, ExitCode.INTERRUPTED, ExitCode.TERMINATED)
 # The user of both images, unless RUN_AS names another.
 USER = "llm-ocr"
 # The least length of a task's message, however many tasks share the limit.
-LEAST_BYTES = 100
+MIN_MESSAGE_BYTES = 100
 
 
 def ml_folder() -> Path:
@@ -57,8 +57,8 @@ def read_secrets(names: Sequence[str]) -> dict[str, str]:
 
 
 def drop_privileges(command: Sequence[str]) -> list[str]:
-    """The command run as `USER`, if this process is root's and the image has that user; sets the
-    variables that name a user's home."""
+    """The command run as `USER`, if this process is root and the image has that user. Sets the
+    variables with the user's name and home."""
     try:
         user = pwd.getpwnam(USER)
     except KeyError:
@@ -66,7 +66,7 @@ def drop_privileges(command: Sequence[str]) -> list[str]:
     if os.geteuid() != 0:
         return list(command)
     os.environ.update(HOME=user.pw_dir, USER=USER, LOGNAME=USER)
-    # A change of user undoes PR_SET_PDEATHSIG, by which the worker dies with this process.
+    # A change of user clears PR_SET_PDEATHSIG, which ends the worker with this process.
     drop = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--init-groups"]
     return [*drop, "--no-new-privs", "--pdeathsig=KILL", "--", *command]
 
@@ -87,9 +87,9 @@ def run_with_retries(attempts: int, command: Sequence[str]) -> CommandResult:
 def task_message(share: WorkerPartition, result: CommandResult) -> str:
     """This task's line of the message; DescribeProcessingJob joins and truncates those of all."""
     head = f"task {share.index}: "
-    room = max(LEAST_BYTES, MESSAGE_BYTES // share.count) - len(head) - 1
+    limit = max(MIN_MESSAGE_BYTES, MESSAGE_BYTES // share.count) - len(head) - 1
     # The reason is at the end of the output.
-    reason = " ".join(failure_message(result).split()).encode()[-room:]
+    reason = " ".join(failure_message(result).split()).encode()[-limit:]
     return f"{head}{reason.decode(errors='ignore')}\n"
 
 
@@ -98,12 +98,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--attempts", type=int, default=1)
     parser.add_argument("--secrets", default="", help="names, separated by commas")
     parser.add_argument("command", nargs="+")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     share = worker_partition(Settings(), {}, ml_folder() / "config" / "resourceconfig.json")
-    os.environ.update(read_secrets([one for one in given.secrets.split(",") if one]))
+    os.environ.update(read_secrets([name for name in options.secrets.split(",") if name]))
     os.environ.update(RANK=str(share.index), WORLD_SIZE=str(share.count))
-    command = drop_privileges([sys.executable, "-P", "-m", "llm_ocr", *given.command])
-    result = run_with_retries(given.attempts, command)
+    command = drop_privileges([sys.executable, "-P", "-m", "llm_ocr", *options.command])
+    result = run_with_retries(options.attempts, command)
     if result.code:
         write_message(ml_folder() / "output" / "message", task_message(share, result))
     return result.code

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from llm_ocr.models.catalog import FILE_ENDINGS
 from llm_ocr.parsing.loading import BUILT_IN, load_schema
+from llm_ocr.parsing.local_modules import imported_files
 from llm_ocr.platforms.base import InvalidTargetError, PlatformRequest
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import create_repository, open_store
@@ -87,16 +88,16 @@ def plan_uploads(
 
 
 def upload(files: Iterable[UploadedFile], run_uri: str) -> None:
-    """Upload them below `run_uri`; a repository on the Hub is created for it if there is none.
+    """Upload files below `run_uri`, whose repository on the Hub is created if it is missing.
 
     Raises StorageError.
     """
-    several = list(files)
-    if not several:
+    uploads = list(files)
+    if not uploads:
         return
     create_repository(run_uri, private=True)
     store = open_store(run_uri)
-    for file in several:
+    for file in uploads:
         store.put(file.path, file.data)
 
 
@@ -118,15 +119,8 @@ def _read(path: Path, run_uri: str) -> UploadedFile:
 
 def _local_import(schema: str, path: Path) -> Path | None:
     """A file in the schema's folder that it imports. Raises SchemaError if it is no schema."""
-    own = path.expanduser().resolve()
-    before = set(sys.modules)
     load_schema(schema)
-    for name in sorted(set(sys.modules) - before):
-        source = getattr(sys.modules[name], "__file__", None)
-        file = Path(source).resolve() if source and source.endswith(".py") else own
-        if file != own and own.parent in file.parents and "site-packages" not in file.parts:
-            return file
-    return None
+    return next(iter(imported_files(path.expanduser().resolve())), None)
 
 
 def _check_module(schema: str) -> None:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llm_ocr import __version__
-from llm_ocr.pipeline.executor import RunContext
-from llm_ocr.pipeline.stage_runner import ShardTask
+from llm_ocr.batch.stage_runner import RunContext, ShardTask
 from llm_ocr.platforms.cluster import EngineAllocation
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import open_store
@@ -92,8 +91,8 @@ def preflight_error(config: WorkerConfig) -> str | None:
     store = open_store(config.out)
     if not store.exists(PLAN_PATH) or store.stat(PLAN_PATH).size != config.plan_size:
         return (
-            f"{here} can't see the run at {config.out}: choose an --out that all nodes can access, "
-            "such as a bucket or a shared folder"
+            f"{here} can't see the run at {config.out}: choose a location that all nodes can "
+            "access, such as a bucket or a shared folder"
         )
     if config.document is not None and not config.document.exists():
         return (

@@ -124,8 +124,8 @@ def _environment() -> "Environment":
     environment.filters |= {
         "code": _code,
         "pluralize": pluralize,
-        "escaped": _escaped,
-        "fenced": _fenced,
+        "escaped": _escape,
+        "fenced": _fence,
         "settings": lambda values: ", ".join(f"{key} = {value}" for key, value in values.items()),
         "thousands": "{:,}".format,
     }
@@ -206,7 +206,7 @@ def _facts(
     yield "Model", _code(str(planned_with.get("model")))
     yield "Revision", _code(str(planned_with.get("model_revision") or "not known"))
     yield "Profile", _code(str(planned_with.get("profile")))
-    yield "Engine", _escaped(", ".join(engines) or "not known")
+    yield "Engine", _escape(", ".join(engines) or "not known")
     yield "llm_ocr", ", ".join(versions)
     listed = {"inputs", "model", "model_revision", "profile", "prompts", "describe_prompt"}
     for name, value in planned_with.items():
@@ -247,7 +247,7 @@ def _format_hours(hours: float) -> str:
     return f"{hours:,.1f} hours" if hours >= 1 else f"{60 * hours:,.1f} minutes"
 
 
-def _fenced(text: str, language: str) -> str:
+def _fence(text: str, language: str) -> str:
     fence = "`" * max(3, 1 + _longest_backticks(text))
     return f"{fence}{language}\n{text}\n{fence}"
 
@@ -263,6 +263,6 @@ def _longest_backticks(text: str) -> int:
     return max((len(run) for run in re.findall("`+", text)), default=0)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Text without Markdown syntax."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(text.split()))

@@ -2,31 +2,31 @@
 
 from collections.abc import Mapping
 
-from llm_ocr.inference.quality import DOUBTS, Flaw
+from llm_ocr.inference.quality import UNCERTAIN_ISSUES, QualityIssue
 from llm_ocr.records import PageStatus
 from llm_ocr.tables.schema import Row
 
 # Displayed instead of their status.
 DOUBTED = "doubted"
 _SINGULAR = {
-    Flaw.DISAGREES: "disagrees with the PDF's own text",
-    Flaw.UNREAD_TEXT: "seems to have text that was not read",
-    Flaw.NO_BOXES: "has hardly any boxes",
+    QualityIssue.DISAGREES: "disagrees with the PDF's own text",
+    QualityIssue.UNREAD_TEXT: "seems to have text that was not read",
+    QualityIssue.NO_BOXES: "has hardly any boxes",
 }
 _PLURAL = {
-    Flaw.DISAGREES: "disagree with the PDF's own text",
-    Flaw.UNREAD_TEXT: "seem to have text that was not read",
-    Flaw.NO_BOXES: "have hardly any boxes",
+    QualityIssue.DISAGREES: "disagree with the PDF's own text",
+    QualityIssue.UNREAD_TEXT: "seem to have text that was not read",
+    QualityIssue.NO_BOXES: "have hardly any boxes",
 }
 
 
 def doubt_message(row: Row) -> str:
     """Why a page that is `ok` is doubted; "" for most pages. `row` may lack `flaw` and
     `agreement`."""
-    if row["status"] != PageStatus.OK or row.get("flaw") not in DOUBTS:
+    if row["status"] != PageStatus.OK or row.get("flaw") not in UNCERTAIN_ISSUES:
         return ""
-    flaw, agrees = Flaw(row["flaw"]), row.get("agreement")
-    if flaw is Flaw.DISAGREES and agrees is not None:
+    flaw, agrees = QualityIssue(row["flaw"]), row.get("agreement")
+    if flaw is QualityIssue.DISAGREES and agrees is not None:
         return f"{_SINGULAR[flaw]}: {agrees:.2f} of the words agree"
     return _SINGULAR[flaw]
 

@@ -1,4 +1,4 @@
-"""List model profiles and schemas: as tables, and as facts for --json."""
+"""List model profiles and schemas: as tables, and as facts for JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ Node = Mapping[str, Any]
 
 
 def profile_facts(profile: ModelProfile) -> dict[str, object]:
-    """The facts of a profile for `llm-ocr models --json`."""
+    """The facts of a profile for JSON."""
     serving, card = profile.serving, profile.card
     return {
         "id": profile.id,
@@ -30,8 +30,7 @@ def profile_facts(profile: ModelProfile) -> dict[str, object]:
 
 def render_profiles(profiles: Mapping[str, ModelProfile]) -> Table:
     """One row per profile."""
-    caption = "Names on the Hub, revisions, vLLM versions and sources: llm-ocr models --json"
-    table = Table(box=None, pad_edge=False, caption=caption, caption_justify="left")
+    table = Table(box=None, pad_edge=False)
     table.add_column("profile", no_wrap=True)
     table.add_column("weights", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
@@ -50,7 +49,7 @@ def render_profiles(profiles: Mapping[str, ModelProfile]) -> Table:
 
 
 def schema_facts(schema: Schema) -> dict[str, object]:
-    """The facts of a schema for `llm-ocr schemas --json`."""
+    """The facts of a schema for JSON."""
     return {
         "name": schema.name,
         "description": schema.json_schema.get("description", ""),
@@ -62,8 +61,7 @@ def schema_facts(schema: Schema) -> dict[str, object]:
 
 def render_schemas(schemas: Sequence[Schema]) -> Table:
     """One row per schema."""
-    caption = "Fields: llm-ocr schemas NAME. Source file, as a start for your own: --source"
-    table = Table(box=None, pad_edge=False, caption=caption, caption_justify="left")
+    table = Table(box=None, pad_edge=False)
     table.add_column("schema", no_wrap=True)
     table.add_column("fields", overflow="fold")
     for schema in schemas:
@@ -92,31 +90,31 @@ def render_schema(schema: Schema) -> Table:
 
 def _fields(node: Node, path: str) -> Iterator[tuple[str, Node]]:
     """The fields of an object with their paths; `[]` follows the name of a list."""
-    for name, one in node.get("properties", {}).items():
-        inner = _without_null(one)
-        here = f"{path}{name}"
+    for name, field in node.get("properties", {}).items():
+        inner = _without_null(field)
+        field_path = f"{path}{name}"
         items = _without_null(inner.get("items", {}))
-        yield here, one
+        yield field_path, field
         if items:
-            yield from _fields(items, f"{here}[].")
+            yield from _fields(items, f"{field_path}[].")
         else:
-            yield from _fields(inner, f"{here}.")
+            yield from _fields(inner, f"{field_path}.")
 
 
 def _without_null(node: Node) -> Node:
     """The schema of a value that isn't null, if there is only one."""
-    given = [one for one in node.get("anyOf", ()) if one.get("type") != "null"]
-    return given[0] if len(given) == 1 else node
+    choices = [choice for choice in node.get("anyOf", ()) if choice.get("type") != "null"]
+    return choices[0] if len(choices) == 1 else node
 
 
 def _kind(node: Node) -> str:
     inner = _without_null(node)
     if "enum" in inner:
-        return " | ".join(str(one) for one in inner["enum"])
+        return " | ".join(str(value) for value in inner["enum"])
     if "const" in inner:
         return str(inner["const"])
     if "anyOf" in inner:
-        return " | ".join(dict.fromkeys(_kind(one) for one in inner["anyOf"]))
+        return " | ".join(dict.fromkeys(_kind(choice) for choice in inner["anyOf"]))
     if inner.get("type") == "array":
         return f"list of {_kind(inner.get('items', {}))}"
     if "$ref" in inner:

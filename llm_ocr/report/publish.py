@@ -65,7 +65,7 @@ def _is_concurrent_write(error: Exception) -> bool:
 
 def holds_tables(repository: Store) -> bool:
     """Whether the repository has table files of a run."""
-    return any(_is_table_file(one.path) for one in repository.list("data"))
+    return any(_is_table_file(file.path) for file in repository.list("data"))
 
 
 class _Publication:
@@ -99,11 +99,11 @@ class _Publication:
         files = [path for path in FILES if path in self._local]
         stale = sorted(_tables(self._published) - _tables(self._local))
         with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
-            uploaded = self._uploaded(tables, Path(folder))
+            uploaded = self._upload(tables, Path(folder))
             deleted = map(self._repository.deletion, stale)
             for replaced in _group_by_shards([*uploaded, *deleted]):
                 self._add(replaced)
-            for addition in self._uploaded([*others, *files], Path(folder)):
+            for addition in self._upload([*others, *files], Path(folder)):
                 self._add([addition])
             self._commit()
         self._verify()
@@ -112,34 +112,36 @@ class _Publication:
         return self._repository.at_commit(self._parent).get(CARD_PATH).decode(errors="replace")
 
     def _published_summary(self) -> str | None:
-        found = self._published.get(SUMMARY_PATH)
-        return None if found is None else found.version
+        summary = self._published.get(SUMMARY_PATH)
+        return None if summary is None else summary.version
 
-    def _uploaded(self, paths: Iterable[str], folder: Path) -> Iterator[Addition]:
+    def _upload(self, paths: Iterable[str], folder: Path) -> Iterator[Addition]:
         """Upload files that are new or changed, and return the additions."""
         changed = (self._local[path] for path in paths if not self._was_published(path))
         for batch in _batches(changed):
-            additions = [*filter(None, (self._addition(one, folder) for one in batch))]
+            additions = [*filter(None, (self._addition(file, folder) for file in batch))]
             self._repository.preupload(additions)
             yield from additions
 
     def _was_published(self, path: str) -> bool:
         version, *ids = self._record.get(path, [""])
-        there = self._published.get(path)
-        return version == self._local[path].version and there is not None and there.version in ids
+        published = self._published.get(path)
+        is_unchanged = version == self._local[path].version
+        return is_unchanged and published is not None and published.version in ids
 
-    def _addition(self, one: StoredObject, folder: Path) -> Addition | None:
+    def _addition(self, file: StoredObject, folder: Path) -> Addition | None:
+        """The addition of a file to the repository; None if it has the same content there."""
         copy = folder / uuid.uuid4().hex
-        with self._run.open(one.path) as source, copy.open("wb") as target:
+        with self._run.open(file.path) as source, copy.open("wb") as target:
             shutil.copyfileobj(source, target, CHUNK)
         ids = possible_versions(copy)
-        if _is_table_file(one.path):
-            self._record[one.path] = [one.version, *sorted(ids)]
-        there = self._published.get(one.path)
-        if there is not None and there.version in ids:
+        if _is_table_file(file.path):
+            self._record[file.path] = [file.version, *sorted(ids)]
+        published = self._published.get(file.path)
+        if published is not None and published.version in ids:
             copy.unlink()
             return None
-        return self._repository.addition(one.path, copy)
+        return self._repository.addition(file.path, copy)
 
     def _add(self, operations: Sequence[Operation]) -> None:
         """Add operations to the current commit, or to a new one if they don't all fit."""
@@ -149,12 +151,14 @@ class _Publication:
 
     def _commit(self) -> None:
         if self._operations:
-            additions = [one for one in self._operations if isinstance(one, Addition)]
-            added = {one.path_in_repo for one in additions}
+            additions = [
+                operation for operation in self._operations if isinstance(operation, Addition)
+            ]
+            added = {addition.path_in_repo for addition in additions}
             operations = [
-                one
-                for one in self._operations
-                if not (isinstance(one, Deletion) and one.path_in_repo in added)
+                operation
+                for operation in self._operations
+                if not (isinstance(operation, Deletion) and operation.path_in_repo in added)
             ]
             message = f"Pages read by llm_ocr: {pluralize(len(operations), 'file')}"
             self._parent = self._repository.commit(operations, message, self._parent)
@@ -164,8 +168,8 @@ class _Publication:
         self._operations = []
 
     def _verify(self) -> None:
-        there = _files(self._repository.at_commit(self._parent).list(""))
-        if _tables(there) != _tables(self._local) or SUMMARY_PATH not in there:
+        published = _files(self._repository.at_commit(self._parent).list(""))
+        if _tables(published) != _tables(self._local) or SUMMARY_PATH not in published:
             raise StorageError(
                 f"{self._repository.uri}: some files are missing after publishing; run the same "
                 "command again, and report this if the error persists"
@@ -174,8 +178,8 @@ class _Publication:
 
 def _outputs(run: Store) -> Iterator[StoredObject]:
     for table in SCHEMAS:
-        latest = {piece.path for piece in published_ranges(run, table).values()}
-        yield from (one for one in run.list(f"data/{table}") if one.path in latest)
+        latest = {row_range.path for row_range in published_ranges(run, table).values()}
+        yield from (file for file in run.list(f"data/{table}") if file.path in latest)
     for folder in ("markdown", "records"):
         yield from run.list(folder)
     for path in FILES:
@@ -183,8 +187,8 @@ def _outputs(run: Store) -> Iterator[StoredObject]:
             yield run.stat(path)
 
 
-def _files(found: Iterable[StoredObject]) -> dict[str, StoredObject]:
-    return {one.path: one for one in found}
+def _files(files: Iterable[StoredObject]) -> dict[str, StoredObject]:
+    return {file.path: file for file in files}
 
 
 def _tables(files: Iterable[str]) -> set[str]:
@@ -199,19 +203,19 @@ def _group_by_shards(operations: Iterable[Operation]) -> list[list[Operation]]:
     """Group operations on table files that have shards in common."""
     groups: list[list[Operation]] = []
     end = ""
-    for one in sorted(operations, key=lambda one: shard_span(one.path_in_repo)):
-        first, last = shard_span(one.path_in_repo)
+    for operation in sorted(operations, key=lambda each: shard_span(each.path_in_repo)):
+        first, last = shard_span(operation.path_in_repo)
         if not groups or first > end:
             groups.append([])
-        groups[-1].append(one)
+        groups[-1].append(operation)
         end = max(end, last)
     return groups
 
 
 def _batches(files: Iterable[StoredObject]) -> Iterator[list[StoredObject]]:
     batch: list[StoredObject] = []
-    for one in files:
-        batch.append(one)
+    for next_file in files:
+        batch.append(next_file)
         if len(batch) == UPLOAD_FILES or sum(file.size for file in batch) >= UPLOAD_BYTES:
             yield batch
             batch = []

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from llm_ocr.messages import pluralize
-from llm_ocr.parsing.schema import FieldError
+from llm_ocr.records import FieldError
 
 # Models invent any number of field names that the schema doesn't have.
 MAX_FIELDS = 200

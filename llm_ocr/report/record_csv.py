@@ -1,7 +1,7 @@
 """Write records as CSV files: one of records, one for each list of objects in them, one of errors.
 
-Values come from untrusted documents, and spreadsheets take text that begins with `=` for a formula:
-such text is prefixed with an apostrophe.
+Values come from untrusted documents, and spreadsheets evaluate text that begins with `=`: such text
+is prefixed with an apostrophe.
 """
 
 import csv
@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
-from llm_ocr.parsing.schema import FieldError
+from llm_ocr.records import FieldError
 from llm_ocr.report.record_types import as_json, encodable
 
 RECORDS, ERRORS = "records", "errors"
@@ -67,11 +67,11 @@ class CsvFiles:
         with ExitStack() as files:
             self._open(files, RECORDS, [*self._own, *map(self._column, self._whole.leaves)])
             self._open(files, ERRORS, [*KEYS, "path", "value", "reason"])
-            for one, above in _lists(self._whole, ()):
-                first = [*KEYS, *above]
-                columns = map(".".join, one.leaves)
-                named = (f"fields.{name}" if name.casefold() in first else name for name in columns)
-                self._open(files, one.file, [*first, *named])
+            for object_list, row_columns in _lists(self._whole, ()):
+                first = [*KEYS, *row_columns]
+                names = map(".".join, object_list.leaves)
+                columns = (f"fields.{name}" if name.casefold() in first else name for name in names)
+                self._open(files, object_list.file, [*first, *columns])
             self._files = files.pop_all()
         return self
 
@@ -87,13 +87,13 @@ class CsvFiles:
             self._put(ERRORS, [*key, error.path, error.value, error.reason])
         self._write_lists(self._whole, key, fields)
 
-    def _write_lists(self, above: _ObjectList, key: Sequence[object], fields: Row) -> None:
-        for one in above.lists:
-            found = _at(fields, one.path)
-            for number, inside in enumerate(found if isinstance(found, list) else (), 1):
-                values = (_at(inside, leaf) for leaf in one.leaves)
-                self._put(one.file, [*key, number, *values])
-                self._write_lists(one, [*key, number], inside)
+    def _write_lists(self, parent: _ObjectList, key: Sequence[object], fields: Row) -> None:
+        for object_list in parent.lists:
+            items = _at(fields, object_list.path)
+            for number, item in enumerate(items if isinstance(items, list) else (), 1):
+                values = (_at(item, leaf) for leaf in object_list.leaves)
+                self._put(object_list.file, [*key, number, *values])
+                self._write_lists(object_list, [*key, number], item)
 
     def _column(self, leaf: tuple[str, ...]) -> str:
         first, *others = leaf
@@ -157,10 +157,10 @@ def _lists(
     whole: _ObjectList, above: tuple[str, ...]
 ) -> Iterator[tuple[_ObjectList, tuple[str, ...]]]:
     """Every list, with the columns of its row numbers and those of enclosing lists."""
-    for one in whole.lists:
-        numbers = (*above, "row") if not above else (*above, f"row_{len(above) + 1}")
-        yield one, numbers
-        yield from _lists(one, numbers)
+    for object_list in whole.lists:
+        columns = (*above, "row") if not above else (*above, f"row_{len(above) + 1}")
+        yield object_list, columns
+        yield from _lists(object_list, columns)
 
 
 def _at(value: object, path: Sequence[str]) -> object:

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from llm_ocr.parsing.schema import FieldError
+from llm_ocr.records import FieldError
 from llm_ocr.report.record_counts import RecordCounter, RecordCounts
 from llm_ocr.report.record_csv import CsvFiles
 from llm_ocr.report.record_types import Json, arrow_type, as_json, convert_value, encodable
@@ -81,13 +81,13 @@ def _put(store: Store, json_schema: Json | None, rows: Iterator[Row]) -> RecordC
             f"{FOLDER}/{path.name}": path for path in sorted(folder.iterdir())
         }
         store.put_many(files, "Records")
-    store.delete([one.path for one in store.list(FOLDER) if one.path not in files])
+    store.delete([stored.path for stored in store.list(FOLDER) if stored.path not in files])
     return counts
 
 
 @dataclass(frozen=True)
 class _Record:
-    """A row with its fields parsed, as all files need it."""
+    """A row of the table of records with its fields parsed."""
 
     row: Row
     fields: Any
@@ -96,8 +96,9 @@ class _Record:
     misfits: tuple[FieldError, ...]
 
     @property
-    def unverified(self) -> list[str]:
-        return [one["path"] for one in self.row["evidence"] or () if one["matched"] is None]
+    def unverified_paths(self) -> list[str]:
+        evidence = self.row["evidence"] or ()
+        return [value["path"] for value in evidence if value["matched"] is None]
 
     @property
     def page_number(self) -> int | None:
@@ -118,7 +119,7 @@ def _write(folder: Path, json_schema: Json | None, rows: Iterator[Row]) -> Recor
         kind = arrow_type(_UNKNOWN_SCHEMA)
     names = _column_names(kind) if is_known else {}
     own = [*_LEADING_COLUMNS, *_TRAILING_COLUMNS]
-    tally = RecordCounter()
+    counter = RecordCounter()
     with ExitStack() as files:
         lines = files.enter_context((folder / "records.jsonl").open("w", encoding="utf-8"))
         tables = files.enter_context(CsvFiles(folder, kind, own, names))
@@ -127,68 +128,68 @@ def _write(folder: Path, json_schema: Json | None, rows: Iterator[Row]) -> Recor
             record = _parse_record(row, kind, is_known)
             lines.write(as_json(_to_json(record)) + "\n")
             errors = record.errors + record.misfits
-            counted = {"errors": len(errors), "unverified": len(record.unverified)}
+            numbers = {"errors": len(errors), "unverified": len(record.unverified_paths)}
             fields = record.fields if is_known else {"fields": record.fields}
-            tables.write({**record.own, **counted}, fields or {}, errors)
+            tables.write({**record.own, **numbers}, fields or {}, errors)
             typed.write(record)
-            tally.add(row["status"], record.errors)
-    return tally.counts
+            counter.add(row["status"], record.errors)
+    return counter.counts
 
 
 def _column_names(kind: pa.StructType) -> dict[str, str]:
     """New names for fields that are named like our columns; some readers ignore case."""
     ours = {*_LEADING_COLUMNS, *_TRAILING_COLUMNS}
-    taken = {one.name.casefold() for one in kind}
+    taken = {field.name.casefold() for field in kind}
     names: dict[str, str] = {}
-    for one in kind:
-        if one.name.casefold() in ours:
-            name = f"fields.{one.name}"
+    for field in kind:
+        if field.name.casefold() in ours:
+            name = f"fields.{field.name}"
             while name.casefold() in taken:
                 name = f"fields.{name}"
-            names[one.name] = name
+            names[field.name] = name
     return names
 
 
 def _parse_record(row: Row, kind: pa.StructType, is_known: bool) -> _Record:
-    # NaN is not JSON: it is kept as a string.
+    # NaN is not valid JSON: it becomes a string.
     fields = None if row["fields"] is None else json.loads(row["fields"], parse_constant=str)
     misfits: list[FieldError] = []
-    within = fields if is_known or fields is None else {"fields": fields}
-    typed = convert_value(within, kind, "", misfits)
-    errors = tuple(FieldError(**one) for one in row["errors"] or ())
+    value = fields if is_known or fields is None else {"fields": fields}
+    typed = convert_value(value, kind, "", misfits)
+    errors = tuple(FieldError(**error) for error in row["errors"] or ())
     return _Record(row, fields, typed if isinstance(typed, dict) else {}, errors, tuple(misfits))
 
 
 def _to_json(record: _Record) -> dict[str, object]:
-    """All of a record but its cost; of a failed one, also the model's answer."""
+    """A record without its cost; with the model's answer if it failed."""
     row = record.row
     line = {
         **record.own,
         "error_code": row["error_code"],
         "fields": record.fields,
         "errors": [asdict(error) for error in record.errors],
-        "evidence": [_evidence(one) for one in row["evidence"] or ()],
+        "evidence": [_evidence(value) for value in row["evidence"] or ()],
     }
     return line if record.fields is not None else {**line, "raw_answer": row["raw_answer"]}
 
 
-def _evidence(one: Row) -> dict[str, object]:
-    corners = [one[corner] for corner in ("x1", "y1", "x2", "y2")]
+def _evidence(value: Row) -> dict[str, object]:
+    corners = [value[corner] for corner in ("x1", "y1", "x2", "y2")]
     box = None if None in corners else corners
     names = ("path", "matched", "confidence", "page_id", "page_number", "quote")
-    # A 32-bit float in the table, whose further digits are noise.
-    confidence = None if one["confidence"] is None else round(one["confidence"], 4)
-    return {**{name: one[name] for name in names}, "confidence": confidence, "box": box}
+    # The table has a 32-bit float: further digits are noise.
+    confidence = None if value["confidence"] is None else round(value["confidence"], 4)
+    return {**{name: value[name] for name in names}, "confidence": confidence, "box": box}
 
 
 class _TypedWriter:
     """Writes the Parquet file, one row group at a time."""
 
     def __init__(self, path: Path, kind: pa.StructType, names: Mapping[str, str]) -> None:
-        fields = [(names.get(one.name, one.name), one.type) for one in kind]
+        fields = [(names.get(field.name, field.name), field.type) for field in kind]
         self._schema = pa.schema([*_LEADING_COLUMNS.items(), *fields, *_TRAILING_COLUMNS.items()])
         self._path, self._column_names = path, names
-        self._held: list[dict[str, object]] = []
+        self._rows: list[dict[str, object]] = []
         self._characters = 0
 
     def __enter__(self) -> "_TypedWriter":
@@ -202,14 +203,14 @@ class _TypedWriter:
     def write(self, record: _Record) -> None:
         fields = {self._column_names.get(name, name): value for name, value in record.typed.items()}
         errors = [asdict(error) for error in record.errors + record.misfits]
-        last = {"errors": errors, "unverified": record.unverified}
-        self._held.append({**record.own, **fields, **last})
+        last = {"errors": errors, "unverified": record.unverified_paths}
+        self._rows.append({**record.own, **fields, **last})
         self._characters += len(record.row["fields"] or "")
         self._characters += sum(len(error.value or "") for error in record.errors)
-        if len(self._held) == GROUP_ROWS or self._characters >= GROUP_CHARACTERS:
+        if len(self._rows) == GROUP_ROWS or self._characters >= GROUP_CHARACTERS:
             self._flush()
 
     def _flush(self) -> None:
-        if self._held:
-            self._writer.write_table(pa.Table.from_pylist(self._held, schema=self._schema))
-        self._held, self._characters = [], 0
+        if self._rows:
+            self._writer.write_table(pa.Table.from_pylist(self._rows, schema=self._schema))
+        self._rows, self._characters = [], 0

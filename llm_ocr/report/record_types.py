@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from llm_ocr.parsing.references import alternatives, followed_references, is_null, resolve
-from llm_ocr.parsing.schema import FieldError
+from llm_ocr.records import FieldError
 
 Json = Mapping[str, Any]
 
@@ -58,7 +58,7 @@ def _type(node: object, root: Json, within: frozenset[str]) -> pa.DataType:
         return _type_of_kind(kind, node, root, within)
     choices = alternatives(node) or _sequence(node.get("allOf"))
     if choices:
-        given = [one for one in choices if not is_null(one)]
+        given = [choice for choice in choices if not is_null(choice)]
         return _type_of_choices(given, root, within)
     return _type_of_values(node)
 
@@ -103,7 +103,7 @@ def _can_be_column(name: object) -> bool:
 
 
 def _type_of_choices(choices: Sequence[object], root: Json, within: frozenset[str]) -> pa.DataType:
-    typed = [(one, _type(one, root, within)) for one in choices]
+    typed = [(choice, _type(choice, root, within)) for choice in choices]
     kinds = {kind for _, kind in typed}
     if len(kinds) == 1:
         return kinds.pop()

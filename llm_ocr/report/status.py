@@ -5,19 +5,21 @@ MOST_READS of the commits and parts that are not in it yet.
 """
 
 import json
+import os
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 
 from rich.console import Group
 from rich.table import Table
 
-from llm_ocr.messages import pluralize
+from llm_ocr.messages import CodedError, ProblemCode, pluralize
 from llm_ocr.report.descriptions import format_statuses
 from llm_ocr.report.doubts import format_doubts
-from llm_ocr.report.summary import SUMMARY_PATH
+from llm_ocr.report.summary import SUMMARY_PATH, Explain, without_advice
 from llm_ocr.storage.hub_address import is_repository, run_uri
 from llm_ocr.storage.store import StorageError, Store, StoredObject, open_store
 from llm_ocr.tables.commit_index import MAX_PARALLEL_READS, CommitIndex
@@ -25,8 +27,8 @@ from llm_ocr.tables.commits import StagedPart, read_staged_part
 from llm_ocr.tables.counts import Counts, total
 from llm_ocr.tables.data_files import published_ranges
 from llm_ocr.tables.plan import Plan, read_plan
+from llm_ocr.tables.schema import STAGES
 
-STAGES = ("extract", "describe", "assemble", "parse")
 # Shown only if it was started.
 ON_DEMAND = ("parse",)
 MOST_READS = 1_000
@@ -37,7 +39,7 @@ STALLED_SECONDS = 300.0
 WINDOW_SECONDS = 1_800.0
 
 
-class NoRunError(Exception):
+class NoRunError(CodedError):
     """There is no run to inspect or resume."""
 
 
@@ -50,7 +52,7 @@ class StageStatus:
     earlier stage moved on. `items_staged` are finished in shards that are not committed;
     `shards_uncounted` were too many to be read, so that their items are missing here. `tasks` has
     the items by task and status, where the stage has several tasks; `doubts` those that are ok and
-    doubted, by what they are doubted for.
+    doubted, by what they are doubted for; `errors` those that failed, by error code.
     """
 
     shards_committed: int
@@ -63,6 +65,7 @@ class StageStatus:
     statuses: Mapping[str, int]
     tasks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     doubts: Mapping[str, int] = field(default_factory=dict)
+    errors: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -102,11 +105,11 @@ def read_status(out: str, staging: str | None = None) -> RunStatus:
     if plan is None and is_repository(out):
         return _published_status(out)
     if plan is None:
-        raise NoRunError(f"{out} holds no run; start one with `llm-ocr run INPUT --out {out}`")
+        raise NoRunError(f"{out} holds no run", ProblemCode.NO_RUN, out=out)
     commit_index = CommitIndex(store, STAGES)
     commit_index.refresh(MOST_READS)
     now = time.time()
-    staged = {name: _staged(store, commit_index, name) for name in STAGES}
+    staged = {name: _read_staged_parts(store, commit_index, name) for name in STAGES}
     speed = _speed(commit_index, staged["extract"], now)
     return RunStatus(
         out=out if is_repository(out) else store.uri,
@@ -119,13 +122,17 @@ def read_status(out: str, staging: str | None = None) -> RunStatus:
         stages={
             name: _stage(commit_index, name, staged[name], now)
             for name in STAGES
-            if name not in ON_DEMAND or commit_index.committed(name) or staged[name]
+            if name not in ON_DEMAND or commit_index.committed_generations(name) or staged[name]
         },
     )
 
 
 def _run_of(out: str, staging: str | None) -> tuple[Store, Plan | None]:
-    store = open_store(run_uri(out, staging))
+    place = run_uri(out, staging)
+    if "://" not in place and not Path(os.path.expanduser(place)).exists():
+        # To open a store creates its folder.
+        raise NoRunError(f"{out} holds no run", ProblemCode.NO_RUN, out=out)
+    store = open_store(place)
     try:
         return store, read_plan(store)
     except StorageError:
@@ -141,8 +148,9 @@ def _published_status(out: str) -> RunStatus:
         summary = json.loads(store.get(SUMMARY_PATH))
     except FileNotFoundError as error:
         raise NoRunError(
-            f"{out} holds no finished run, and none is in progress; give its --staging, or "
-            f"start one with `llm-ocr run INPUT --out {out}`"
+            f"{out} holds no finished run, and none is in progress in its staging location",
+            ProblemCode.NO_FINISHED_RUN,
+            out=out,
         ) from error
     statuses = {key: count for key, count in summary["pages_by_status"].items() if count}
     items = {
@@ -165,27 +173,28 @@ def _published_status(out: str) -> RunStatus:
             name: StageStatus(
                 *(len(published_ranges(store, table)), 0, 0, 0, 0, count, 0, found),
                 doubts=summary.get("doubts", {}) if name == "extract" else {},
+                errors=summary.get("errors", {}) if name == "extract" else {},
             )
             for name, (table, count, found) in items.items()
         },
     )
 
 
-def _staged(store: Store, commit_index: CommitIndex, stage: str) -> list[_Staged]:
+def _read_staged_parts(store: Store, commit_index: CommitIndex, stage: str) -> list[_Staged]:
     """The staged parts of shards that are not committed, or are being reprocessed."""
-    committed = commit_index.committed(stage)
-    found: list[tuple[str, StoredObject]] = []
-    for thing in store.list(f"_staging/{stage}"):
-        shard, attempt = thing.path.split("/")[2:4]
+    committed = commit_index.committed_generations(stage)
+    staged: list[tuple[str, StoredObject]] = []
+    for stored in store.list(f"_staging/{stage}"):
+        shard, attempt = stored.path.split("/")[2:4]
         generation = int(attempt.partition("-")[0])
-        if thing.path.endswith(".json") and generation > committed.get(shard, -1):
-            found.append((shard, thing))
-    several = list(islice(found, MOST_READS))
+        if stored.path.endswith(".json") and generation > committed.get(shard, -1):
+            staged.append((shard, stored))
+    selected = list(islice(staged, MOST_READS))
     with ThreadPoolExecutor(MAX_PARALLEL_READS) as threads:
-        parts = threads.map(lambda one: _part(store, one[1].path), several)
+        parts = threads.map(lambda entry: _part(store, entry[1].path), selected)
         return [
-            _Staged(shard, thing.modified, part.counts)
-            for (shard, thing), part in zip(several, parts, strict=True)
+            _Staged(shard, stored.modified, part.counts)
+            for (shard, stored), part in zip(selected, parts, strict=True)
             if part is not None
         ]
 
@@ -199,8 +208,8 @@ def _part(store: Store, path: str) -> StagedPart | None:
 
 
 def _stage(commit_index: CommitIndex, stage: str, staged: list[_Staged], now: float) -> StageStatus:
-    committed, entries = commit_index.committed(stage), commit_index.entries(stage)
-    extracted = commit_index.committed("extract")
+    committed, entries = commit_index.committed_generations(stage), commit_index.entries(stage)
+    extracted = commit_index.committed_generations("extract")
     newest: dict[str, float] = {}
     for part in staged:
         newest[part.shard] = max(newest.get(part.shard, 0.0), part.at)
@@ -223,6 +232,7 @@ def _stage(commit_index: CommitIndex, stage: str, staged: list[_Staged], now: fl
         statuses=counts.statuses,
         tasks=counts.by_task,
         doubts=counts.doubts,
+        errors=counts.errors,
     )
 
 
@@ -232,23 +242,23 @@ def _speed(commit_index: CommitIndex, staged: Iterable[_Staged], now: float) -> 
     for shard, entry in commit_index.entries("extract").items():
         if entry.generation == 0:
             moments.append((commit_index.committed_at("extract", shard), entry.counts.items))
-    lately = sorted(one for one in moments if one[0] > now - WINDOW_SECONDS)
-    if len(lately) < 2 or lately[-1][0] < now - STALLED_SECONDS:
+    recent = sorted(moment for moment in moments if moment[0] > now - WINDOW_SECONDS)
+    if len(recent) < 2 or recent[-1][0] < now - STALLED_SECONDS:
         return None
-    # The pages of the first one were read before the interval begins.
-    seconds = lately[-1][0] - lately[0][0]
-    pages = sum(items for _, items in lately[1:])
+    # The pages of the first part were read before the interval begins.
+    seconds = recent[-1][0] - recent[0][0]
+    pages = sum(items for _, items in recent[1:])
     return pages / seconds if seconds > 0 and pages else None
 
 
 def _pages_left(commit_index: CommitIndex, staged: Iterable[_Staged], plan: Plan) -> int:
-    committed = commit_index.committed("extract")
-    left = sum(one.expected_pages for one in plan.shards if one.name not in committed)
-    return max(0, left - sum(one.counts.items for one in staged if one.shard not in committed))
+    committed = commit_index.committed_generations("extract")
+    left = sum(shard.expected_pages for shard in plan.shards if shard.name not in committed)
+    return max(0, left - sum(part.counts.items for part in staged if part.shard not in committed))
 
 
-def render_status(status: RunStatus) -> Group:
-    """The status as it is printed."""
+def render_status(status: RunStatus, explain: Explain = without_advice) -> Group:
+    """Render the status for the terminal; `explain` adds to an error code what helps."""
     table = Table(box=None, pad_edge=False)
     for column in ("stage", "shards", "committed", "staged", "by status"):
         table.add_column(column, justify="left" if column in ("stage", "by status") else "right")
@@ -262,20 +272,20 @@ def render_status(status: RunStatus) -> Group:
         f"{pluralize(status.documents, 'document')}, about "
         f"{pluralize(status.expected_pages, 'page')} in {status.out}"
     )
-    copies = (
+    duplicates = (
         [f"duplicates: {pluralize(status.duplicates, 'document')}"] if status.duplicates else []
     )
-    return Group(head, table, *copies, *_remarks(status))
+    return Group(head, table, *duplicates, *_remarks(status, explain))
 
 
 def _by_status(stage: StageStatus) -> str:
     """By task too, if there are tasks other than describe."""
     if set(stage.tasks) <= {"describe"}:
         return format_statuses(stage.statuses)
-    return "; ".join(f"{task}: {format_statuses(found)}" for task, found in stage.tasks.items())
+    return "; ".join(f"{task}: {format_statuses(counts)}" for task, counts in stage.tasks.items())
 
 
-def _remarks(status: RunStatus) -> list[str]:
+def _remarks(status: RunStatus, explain: Explain) -> list[str]:
     remarks: list[str] = []
     for name, stage in status.stages.items():
         for count, what in (
@@ -289,7 +299,9 @@ def _remarks(status: RunStatus) -> list[str]:
         ):
             if count:
                 remarks.append(f"{name}: {pluralize(count, 'shard')} {what}")
-        remarks += [f"{name}: {one}" for one in format_doubts(stage.doubts)]
+        remarks += [f"{name}: {doubt}" for doubt in format_doubts(stage.doubts)]
+        for code, count in sorted(stage.errors.items()):
+            remarks.append(explain(f"{name}: {count:,} failed with {code}", code))
     if status.pages_per_second is not None:
         remarks.append(
             f"{status.pages_per_second:.2f} pages/s, {_duration(status.seconds_left or 0)}"

@@ -1,7 +1,7 @@
 """Summarize a run: its numbers, and their printed form."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 
@@ -48,23 +48,25 @@ class PageProblem:
     page_number: int
     status: str
     error: str
+    error_code: str | None = None
 
 
 @dataclass(frozen=True)
 class Summary:
     """The summary of a run.
 
-    Of the whole run: documents, `duplicates` (documents with the same bytes as another), pages,
+    For the whole run: documents, `duplicates` (documents with the same bytes as another), pages,
     tokens, `errors` by code, `attempts` by rung, `rows` by table, `tasks` (figures of each task of
     Describe by status), `doubts` (pages that are ok but doubted, by reason), `records`, and `cost`
-    in US dollars of all sessions whose price is known (None: of none). `problems` are the first
-    pages that need attention.
+    in US dollars of the sessions with a known price (None if no price is known). `problems` are
+    the first pages that need attention.
 
-    Of this session, which may have resumed another: `seconds`, `pages_done`, the speeds, `retries`,
-    `engine_restarts`, `downtime_seconds` (from the death of an engine until its next answer),
-    `preemptions`, `peak_concurrency` (requests in flight), `gpu_utilization` (0..1), and
+    For this session, which may have resumed another: `seconds`, `pages_done`, the speeds,
+    `retries`, `engine_restarts`, `downtime_seconds` (from the death of an engine to its next
+    answer), `preemptions`, `peak_concurrency` (requests in flight), `gpu_utilization` (0..1), and
     `bottlenecks`: the share of the time (0..1) in which the engine, rendering, the network or
-    storage limited the speed."""
+    storage limited the speed.
+    """
 
     out: str
     documents: int
@@ -139,7 +141,7 @@ def summarize(
 ) -> Summary:
     """Summarize the run in `store` from its commits. Raises CountMismatchError."""
     stages = {
-        name: _planned(commit_index, name, plan)
+        name: _commits_in_plan(commit_index, name, plan)
         for name in ("extract", "describe", "assemble", "parse")
     }
     verify_counts(plan, **stages)
@@ -159,8 +161,8 @@ def summarize(
         figures=pages.rows.get("figures", 0),
         descriptions=described.statuses.get(PageStatus.OK, 0),
         tasks=described.by_task,
-        prompt_tokens=sum(one.prompt_tokens for one in (pages, described, parsed)),
-        completion_tokens=sum(one.completion_tokens for one in (pages, described, parsed)),
+        prompt_tokens=sum(counts.prompt_tokens for counts in (pages, described, parsed)),
+        completion_tokens=sum(counts.completion_tokens for counts in (pages, described, parsed)),
         attempts=dict(sorted(pages.attempts.items())),
         seconds=seconds,
         pages_done=fresh.items,
@@ -191,7 +193,7 @@ def _documents(plan: Plan, assembled: Mapping[str, CommitSummary]) -> int:
     )
 
 
-def _planned(commit_index: CommitIndex, stage: str, plan: Plan) -> dict[str, CommitSummary]:
+def _commits_in_plan(commit_index: CommitIndex, stage: str, plan: Plan) -> dict[str, CommitSummary]:
     """The commits of the plan's shards, without those of a later plan."""
     found = commit_index.entries(stage)
     return {shard.name: found[shard.name] for shard in plan.shards if shard.name in found}
@@ -199,7 +201,7 @@ def _planned(commit_index: CommitIndex, stage: str, plan: Plan) -> dict[str, Com
 
 def _problem_pages(store: Store, shards: Mapping[str, CommitSummary]) -> Iterator[PageProblem]:
     """Pages that need attention; shards without any are not read."""
-    columns = ["source_uri", "page_number", "status", "error", "flaw", "agreement"]
+    columns = ["source_uri", "page_number", "status", "error_code", "error", "flaw", "agreement"]
     fine = (PageStatus.OK, PageStatus.BLANK)
     doubtful = sorted(
         name
@@ -212,7 +214,11 @@ def _problem_pages(store: Store, shards: Mapping[str, CommitSummary]) -> Iterato
             if row["status"] not in fine or doubt_message(row):
                 message = row["error"] or _describe_doubt(row, doubt_message(row))
                 yield PageProblem(
-                    row["source_uri"], row["page_number"], displayed_status(row), message
+                    row["source_uri"],
+                    row["page_number"],
+                    displayed_status(row),
+                    message,
+                    row["error_code"],
                 )
 
 
@@ -220,8 +226,16 @@ def _describe_doubt(row: Row, doubt: str) -> str:
     return f"{row['source_uri']}, page {row['page_number']}: {doubt}" if doubt else ""
 
 
-def render_summary(summary: Summary) -> Group:
-    """The summary as it is printed."""
+Explain = Callable[[str, str | None], str]
+
+
+def without_advice(error: str, code: str | None) -> str:
+    """The error as it is."""
+    return error
+
+
+def render_summary(summary: Summary, explain: Explain = without_advice) -> Group:
+    """Render the summary for the terminal; `explain` adds to an error, by its code, what helps."""
     grid = Table.grid(padding=(0, 2))
     are_copies = "is a duplicate" if summary.duplicates == 1 else "are duplicates"
     copies = f", {summary.duplicates:,} of them {are_copies}" if summary.duplicates else ""
@@ -246,7 +260,7 @@ def render_summary(summary: Summary) -> Group:
         grid.add_row("Bottlenecks", _bottlenecks(summary))
     parts: list[Table | Text] = [grid]
     if summary.problems:
-        parts.append(_problems(summary))
+        parts.append(_problems(summary, explain))
     return Group(*parts)
 
 
@@ -274,7 +288,7 @@ def _bottlenecks(summary: Summary) -> str:
     return f"{shares} of the time; at most {peak} in flight{busy}"
 
 
-def _problems(summary: Summary) -> Table:
+def _problems(summary: Summary, explain: Explain) -> Table:
     table = Table(title="Look at these first", title_justify="left", box=None, pad_edge=False)
     table.add_column("status")
     table.add_column("page", justify="right")
@@ -284,6 +298,6 @@ def _problems(summary: Summary) -> Table:
         if problem.status != DOUBTED:
             style = STATUS_STYLES[PageStatus(problem.status)]
         page = str(problem.page_number) if problem.page_number else "all"
-        message = problem.error or problem.source_uri
+        message = explain(problem.error, problem.error_code) or problem.source_uri
         table.add_row(Text(problem.status, style), page, Text(message))
     return table

@@ -16,6 +16,7 @@ from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import unquote
 
 import nh3
 from markdown_it import MarkdownIt
@@ -29,7 +30,7 @@ from llm_ocr.report.doubts import displayed_status, doubt_message
 from llm_ocr.report.record_types import as_json, encodable
 from llm_ocr.storage.local_files import atomic_write
 from llm_ocr.tables.schema import Row
-from llm_ocr.text.markdown import FORMULA, hidden, shown, uncentered
+from llm_ocr.text.markdown import FORMULA, mask_escapes, strip_center_tags, unmask_escapes
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -257,12 +258,12 @@ def _figure_view(page: Row, figure: Row, descriptions: Sequence[Row]) -> dict[st
 def _block_markdown(block: Mapping[str, Any]) -> str:
     """Remove the tags that center a caption: Markdown within them would be taken for HTML."""
     text = str(block["text"] or "")
-    return uncentered(text) if block["label"] in CAPTION_LABELS else text
+    return strip_center_tags(text) if block["label"] in CAPTION_LABELS else text
 
 
 def _normalized_words(markdown: str) -> str:
-    text = re.sub(r"<[^>]*>", " ", hidden(markdown))
-    return " ".join(re.sub(r"[*_]", " ", shown(text)).split()).casefold()
+    text = re.sub(r"<[^>]*>", " ", mask_escapes(markdown))
+    return " ".join(re.sub(r"[*_]", " ", unmask_escapes(text)).split()).casefold()
 
 
 def _box(row: Row) -> tuple[float, float, float, float] | None:
@@ -298,11 +299,23 @@ def _image(image: Mapping[str, Any] | None, side: int) -> str | None:
     return "data:image/jpeg;base64," + base64.b64encode(target.getvalue()).decode()
 
 
-def safe_html(markdown: str) -> str:
-    """Markdown (with tables and HTML in it) as HTML that can neither run nor fetch anything."""
+def safe_html(markdown: str, images: Mapping[str, str] | None = None) -> str:
+    """Markdown (with tables and HTML in it) as HTML that can neither run nor fetch anything.
+
+    `images` are addresses in the Markdown, and those that they are replaced by; other images are
+    left out.
+    """
     html = str(_markdown().render(markdown))
+
+    def replace_image(tag: str, attribute: str, value: str) -> str | None:
+        return (images or {}).get(unquote(value)) if attribute == "src" else value
+
     return nh3.clean(
-        html, tags=_TAGS, attributes=_ATTRIBUTES, url_schemes={"http", "https", "mailto"}
+        html,
+        tags=_TAGS | {"img"} if images else _TAGS,
+        attributes=_ATTRIBUTES | {"img": {"src", "alt"}},
+        url_schemes={"http", "https", "mailto"},
+        attribute_filter=replace_image,
     )
 
 

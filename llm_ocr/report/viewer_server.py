@@ -11,6 +11,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import BinaryIO
 
+from llm_ocr.messages import ProblemCode
 from llm_ocr.report.status import NoRunError
 from llm_ocr.storage.store import open_store
 
@@ -42,7 +43,7 @@ def serve_viewer(out: str, port: int, browser: bool, say: Callable[[str], None])
     port."""
     store = open_store(out)
     if not store.exists("index.html"):
-        raise NoRunError(f"{store.uri} has no viewer (index.html); create one with `llm-ocr run`")
+        raise NoRunError(f"{store.uri} has no viewer (index.html)", ProblemCode.NO_VIEWER)
     if store.folder is not None:
         _serve(store.folder, port, browser, say)
         return

@@ -31,74 +31,75 @@ class UnknownSplitError(ValueError):
 def select_files(
     configs: Configs, config: str | None, split: str | None, default: str
 ) -> list[str]:
-    """The paths of one config, `default` unless another is named, and split. Raises
+    """The paths of one split of a config (of `default` if `config` is None). Raises
     UnknownSplitError."""
-    splits = configs[_one("config", configs, config, default)]
-    return sorted(splits[_one("split", splits, SPLITS.get(split or "", split), None)])
+    splits = configs[_choose("config", configs, config, default)]
+    return sorted(splits[_choose("split", splits, SPLITS.get(split or "", split), None)])
 
 
-def _one(what: str, there: Mapping[str, object], wanted: str | None, default: str | None) -> str:
-    if wanted is not None and wanted in there:
-        return wanted
-    if wanted is None and len(there) == 1:
-        return next(iter(there))
-    if wanted is None and default in there:
+def _choose(what: str, options: Mapping[str, object], name: str | None, default: str | None) -> str:
+    """The option with this name; without a name, the only option or the default."""
+    if name is not None and name in options:
+        return name
+    if name is None and len(options) == 1:
+        return next(iter(options))
+    if name is None and default in options:
         return str(default)
-    told = ", ".join(sorted(there)[:200])
-    if wanted is None:
-        raise UnknownSplitError(f"choose a {what} with ?{what}=; options: {told}")
-    raise UnknownSplitError(f"{what} {wanted!r} does not exist; options: {told}")
+    listed = ", ".join(sorted(options)[:200])
+    if name is None:
+        raise UnknownSplitError(f"choose a {what} with ?{what}=; options: {listed}")
+    raise UnknownSplitError(f"{what} {name!r} does not exist; options: {listed}")
 
 
 def find_configs(paths: Sequence[str], readme: str) -> Configs:
-    """The configs of a repository: those its README names, else those its folders are named by."""
-    known = [path for path in paths if PurePosixPath(path).suffix.lower() in DATASET_KINDS]
-    named = _named(known, readme)
-    return named or _by_folder(known)
+    """The configs of a repository, from its README or else from the names of its folders."""
+    data_files = [path for path in paths if PurePosixPath(path).suffix.lower() in DATASET_KINDS]
+    return _readme_configs(data_files, readme) or _configs_by_folder(data_files)
 
 
 def default_config(readme: str) -> str:
-    """The config that is meant where none is named."""
-    entries = (one for one in _entries(readme) if one.get("default") is True)
+    """The config that is read if none is named."""
+    entries = (entry for entry in _entries(readme) if entry.get("default") is True)
     return str(next(entries, {}).get("config_name", "default"))
 
 
-def _named(paths: Sequence[str], readme: str) -> Configs:
-    """Configs in the README's front matter whose files can be read."""
-    found: Configs = {}
+def _readme_configs(paths: Sequence[str], readme: str) -> Configs:
+    """The configs in the README's front matter that have data files."""
+    configs: Configs = {}
     for entry in _entries(readme):
         name = str(entry.get("config_name", "default"))
         folder = str(entry.get("data_dir", "")).strip("/")
-        below = [one for one in paths if not folder or one.startswith(f"{folder}/")]
-        given = entry.get("data_files")
-        splits = _by_split(below) if given is None else _given(given, paths, folder)
+        below = [path for path in paths if not folder or path.startswith(f"{folder}/")]
+        patterns = entry.get("data_files")
+        splits = _by_split(below) if patterns is None else _match_files(patterns, paths, folder)
         if splits:
-            found[name] = splits
-    return found
+            configs[name] = splits
+    return configs
 
 
 def _entries(readme: str) -> list[Mapping[str, Any]]:
     match = _FRONT_MATTER.match(readme)
     try:
-        said = yaml.safe_load(match[1]) if match else None
+        front_matter = yaml.safe_load(match[1]) if match else None
     except yaml.YAMLError as error:
         _log.warning("the dataset's README.md can't be parsed (%s); using its folder names", error)
         return []
-    entries = said.get("configs") if isinstance(said, dict) else None
-    return [one for one in entries or [] if isinstance(one, dict)]
+    entries = front_matter.get("configs") if isinstance(front_matter, dict) else None
+    return [entry for entry in entries or [] if isinstance(entry, dict)]
 
 
-def _given(given: Any, paths: Sequence[str], folder: str) -> dict[str, list[str]]:  # noqa: ANN401
-    """`data_files` in each of its forms: patterns, patterns by split, or a list of either."""
-    if isinstance(given, Mapping):
-        pairs = [(str(split), patterns) for split, patterns in given.items()]
+def _match_files(data_files: Any, paths: Sequence[str], folder: str) -> dict[str, list[str]]:  # noqa: ANN401
+    """The paths by split that a config's `data_files` match, in any of its forms: patterns,
+    patterns by split, or a list of either."""
+    if isinstance(data_files, Mapping):
+        pairs = [(str(split), patterns) for split, patterns in data_files.items()]
     else:
-        entries = [given] if isinstance(given, str) else list(given)
+        entries = [data_files] if isinstance(data_files, str) else list(data_files)
         pairs = [
-            (str(one.get("split", "train")), one.get("path", ()))
-            if isinstance(one, Mapping)
-            else ("train", one)
-            for one in entries
+            (str(entry.get("split", "train")), entry.get("path", ()))
+            if isinstance(entry, Mapping)
+            else ("train", entry)
+            for entry in entries
         ]
     splits: dict[str, list[str]] = {}
     for split, patterns in pairs:
@@ -109,14 +110,15 @@ def _given(given: Any, paths: Sequence[str], folder: str) -> dict[str, list[str]
     return {split: found for split, found in splits.items() if found}
 
 
-def _by_folder(paths: Sequence[str]) -> Configs:
-    """CONFIG/SPLIT-00000.parquet, CONFIG/SPLIT/0000.parquet, data/SPLIT-….parquet."""
+def _configs_by_folder(paths: Sequence[str]) -> Configs:
+    """Configs from paths such as CONFIG/SPLIT-00000.parquet, CONFIG/SPLIT/0000.parquet and
+    data/SPLIT-….parquet."""
     groups: dict[str, list[str]] = {}
     for path in paths:
         first = path.split("/")[0]
-        named = "/" in path and first != "data" and first.lower() not in SPLITS
-        groups.setdefault(first if named else "default", []).append(path)
-    return {name: _by_split(found) for name, found in groups.items()}
+        is_config = "/" in path and first != "data" and first.lower() not in SPLITS
+        groups.setdefault(first if is_config else "default", []).append(path)
+    return {name: _by_split(group) for name, group in groups.items()}
 
 
 def _by_split(paths: Iterable[str]) -> dict[str, list[str]]:
@@ -127,13 +129,13 @@ def _by_split(paths: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _split_of(path: str) -> str:
-    """By the file's name before its number, or by a folder's; `train` if they say nothing."""
+    """The split in the file's name before its number, or in a folder's name; else `train`."""
     *folders, name = PurePosixPath(path).with_suffix("").parts
     numbered = _NUMBERED.fullmatch(name)
     stem = numbered[1] if numbered else name
     for word in (stem, *reversed(folders)):
-        # The Hub's own conversion calls a split that it cut off `partial-train`.
-        for one in (word.lower().removeprefix("partial-"), *_WORDS.split(word.lower())):
-            if one in SPLITS:
-                return SPLITS[one]
+        # The Hub's conversion calls a truncated split `partial-train`.
+        for name in (word.lower().removeprefix("partial-"), *_WORDS.split(word.lower())):
+            if name in SPLITS:
+                return SPLITS[name]
     return stem if numbered and stem and not folders[1:] else "train"

@@ -18,8 +18,8 @@ BATCH_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class DatasetRow:
-    """A row as a document, and its content: the bytes of its image or PDF, those of each page if it
-    holds a list of images, or the error that explains why there is none."""
+    """A row as a document, and its content: the bytes of its image or PDF, the bytes of each image
+    if it has a list of them, or the error that explains why there is none."""
 
     document: Document
     content: "bytes | tuple[bytes, ...] | PageError"
@@ -49,18 +49,18 @@ def page_path(folder: Path, number: int) -> Path:
 
 def metadata(values: Mapping[str, object]) -> str | None:
     """A row's scalar values as JSON: long strings truncated, as many values as fit."""
-    kept: dict[str, object] = {}
-    room = MAX_METADATA_LENGTH
+    scalars: dict[str, object] = {}
+    remaining = MAX_METADATA_LENGTH
     for name, value in values.items():
-        plain = _plain(value)
-        room -= len(name) + len(str(plain)) + 6
-        if room < 0:
+        scalar = _json_scalar(value)
+        remaining -= len(name) + len(str(scalar)) + 6
+        if remaining < 0:
             break
-        kept[name] = plain
-    return valid_text(json.dumps(kept, ensure_ascii=False)) if kept else None
+        scalars[name] = scalar
+    return valid_text(json.dumps(scalars, ensure_ascii=False)) if scalars else None
 
 
-def _plain(value: object) -> object:
+def _json_scalar(value: object) -> object:
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):

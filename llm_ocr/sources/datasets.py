@@ -22,8 +22,8 @@ from llm_ocr.storage.store import StorageError, open_store
 _log = logging.getLogger(__name__)
 _QUERY = re.compile(r"\?(\w+=[^?]*)$")
 _REPOSITORY = re.compile(r"(hf://datasets/[^/@]+/[^/@]+)(@refs/[^/]+/[^/]+|@[^/]+)?")
-_OF_HOW_MANY = re.compile(r"-of-\d+$")
-# Where the Hub keeps its own conversion of a dataset.
+_SHARD_TOTAL = re.compile(r"-of-\d+$")
+# The revision with the Hub's conversion of a dataset.
 CONVERTED = "@refs/convert/parquet"
 
 
@@ -46,68 +46,69 @@ class DatasetSource:
 
     @property
     def is_dataset(self) -> bool:
-        """Whether it can be nothing else."""
-        ending = PurePosixPath(self.location).suffix.lower()
-        asked = self.config or self.split or self.column
-        return bool(asked) or self.is_repository or ending in DATASET_KINDS
+        """Whether it is certainly a dataset: by its query, address or extension."""
+        extension = PurePosixPath(self.location).suffix.lower()
+        has_query = bool(self.config or self.split or self.column)
+        return has_query or self.is_repository or extension in DATASET_KINDS
 
 
 def parse_dataset_source(source: str) -> DatasetSource:
-    """An input and its query; raises InvalidQueryError naming a part that can't be understood."""
+    """Parse an input and its query. Raises InvalidQueryError for an unknown parameter."""
     match = _QUERY.search(source)
     if match is None or ("://" not in source and os.path.exists(os.path.expanduser(source))):
         return DatasetSource(source.rstrip("/") if "://" in source else source)
     query = dict(parse_qsl(match[1], keep_blank_values=True))
     unknown = sorted(query.keys() - {"config", "split", "column"})
     if unknown:
-        said = f"unknown parameter ?{unknown[0]}=; use ?config=, ?split= or ?column="
-        raise InvalidQueryError(f"{source}: {said}")
+        problem = f"unknown parameter ?{unknown[0]}=; use ?config=, ?split= or ?column="
+        raise InvalidQueryError(f"{source}: {problem}")
     location = source[: match.start()]
     return DatasetSource(location.rstrip("/") if "://" in source else location, **query)
 
 
 def list_dataset_files(source: DatasetSource) -> Iterator[tuple[str, Document]]:
-    """`(URI, document)` for each file of a dataset, none of which was opened.
+    """`(URI, document)` for each file of a dataset; no file is opened.
 
-    Raises StorageError, or UnknownSplitError.
+    Raises StorageError or UnknownSplitError.
     """
     location = source.location
     if source.is_repository or source.config or source.split:
-        yield from _documents(source, _parts(source, location))
+        yield from _documents(source, _split_files(source, location))
     else:
         yield from _documents(source, find_files(location, DATASET_KINDS))
 
 
 def list_converted_files(source: DatasetSource) -> Iterator[tuple[str, Document]]:
-    """As `list_dataset_files`, of the Hub's conversion of a repository; none if it made none."""
+    """`(URI, document)` for each file of the Hub's Parquet conversion of a repository, if there is
+    one. Raises UnknownSplitError."""
     if "@" in source.location:
         return
     try:
-        found = _parts(source, f"{source.location}{CONVERTED}")
+        files = _split_files(source, f"{source.location}{CONVERTED}")
     except StorageError as error:
         _log.info("%s: there is no conversion to Parquet (%s)", source.location, error)
         return
-    yield from _documents(source, found)
+    yield from _documents(source, files)
 
 
 def _documents(source: DatasetSource, files: Sequence[FoundFile]) -> Iterator[tuple[str, Document]]:
-    for found in files:
-        name = str(safe_name(found.path))
+    for file in files:
+        name = str(safe_name(file.path))
         document = Document(
-            document_id(found.uri, found.version),
-            found.uri,
-            found.version,
-            _OF_HOW_MANY.sub("", name),
-            DATASET_KINDS[found.path.suffix.lower()],
-            found.size,
+            document_id(file.uri, file.version),
+            file.uri,
+            file.version,
+            _SHARD_TOTAL.sub("", name),
+            DATASET_KINDS[file.path.suffix.lower()],
+            file.size,
             column=source.column,
         )
-        yield found.uri, document
+        yield file.uri, document
 
 
-def _parts(source: DatasetSource, root: str) -> list[FoundFile]:
-    """The files of the config and the split below `root`."""
-    files = {str(one.path): one for one in find_files(root, DATASET_KINDS)}
+def _split_files(source: DatasetSource, root: str) -> list[FoundFile]:
+    """The files below `root` that are in the source's config and split."""
+    files = {str(file.path): file for file in find_files(root, DATASET_KINDS)}
     readme = _readme(root)
     configs = find_configs(sorted(files), readme)
     if not configs:
@@ -121,6 +122,6 @@ def _parts(source: DatasetSource, root: str) -> list[FoundFile]:
 
 def _readme(root: str) -> str:
     try:
-        return open_store(root).get("README.md").decode(errors="relocation")
+        return open_store(root).get("README.md").decode(errors="replace")
     except FileNotFoundError:
         return ""

@@ -1,6 +1,8 @@
-"""Listing the documents of inputs (files, folders, globs, list files), without reading them."""
+"""List the documents of inputs (files, folders, globs, list files), and find duplicates among them,
+without reading most of them."""
 
 import glob
+import hashlib
 import itertools
 import logging
 import os
@@ -10,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from llm_ocr.documents import Document, document_id
+from llm_ocr.messages import CodedError
 from llm_ocr.sources.configs import UnknownSplitError
 from llm_ocr.sources.datasets import (
     DatasetSource,
@@ -30,18 +33,22 @@ from llm_ocr.sources.names import (
 from llm_ocr.sources.remote import remote_documents
 
 _log = logging.getLogger(__name__)
-# A scheme in front, as of an address: https://host/path.
+# The scheme of a URL, as in https://host/path.
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+HASH_CHUNK = 1 << 20
 _RANGE = re.compile(r"\s*(\d+)\s*(?:(-)\s*(\d+)?\s*)?")
 
 
-class NoInputError(ValueError):
-    """There is nothing to read; the message names the input and says what to do."""
+_ContentKey = tuple[str, ...]
+
+
+class NoInputError(CodedError, ValueError):
+    """An input has no documents; the message names the input and says what to do."""
 
 
 @dataclass(frozen=True)
 class PageSelection:
-    """Ranges of page numbers, from 1; an open one has no end."""
+    """Ranges of page numbers, which begin at 1; an open range ends with None."""
 
     ranges: tuple[tuple[int, int | None], ...]
 
@@ -71,40 +78,53 @@ def parse_pages(text: str) -> PageSelection:
 
 
 def list_documents(inputs: Sequence[str]) -> list[Document]:
-    """The documents of inputs: files, folders (searched through), globs, lists (`@files.txt`),
-    and what lies below a place in a bucket (`s3://`, `gs://`).
+    """The documents of inputs: files, folders (recursively), globs, list files (`@files.txt`), and
+    prefixes in buckets (`s3://`, `gs://`).
 
-    Sorted within each input, each file once. A listed file that is missing or of unknown kind is a
-    document all the same: what is wrong with it is said when it is read. Raises NoInputError for
-    an input that is nothing, or holds nothing.
+    Sorted within each input, each file once. A listed file that is missing or has an unknown
+    extension is a document, too: the error is reported when it is read. Raises NoInputError for an
+    input that does not exist or has no documents.
     """
     if not inputs:
         raise NoInputError(
             "there is no input; name a file, a folder, a glob or a list (@files.txt)"
         )
-    found: dict[str, Document] = {}
-    for given in inputs:
-        expanded = _found(given)
+    documents: dict[str, Document] = {}
+    for source in inputs:
+        expanded = _find_documents(source)
         if not expanded:
-            raise NoInputError(_nothing(given))
-        for same, document in expanded:
-            found.setdefault(same, document)
-    return list(deduplicate_names(found.values()))
+            raise NoInputError(_no_documents_message(source))
+        for key, document in expanded:
+            documents.setdefault(key, document)
+    return list(deduplicate_names(documents.values()))
 
 
-def raise_for_scheme(given: str) -> None:
-    """Raises NoInputError for an address that can't be read, such as https://."""
-    address = given.removeprefix("@")
-    if _SCHEME.match(address) and not is_remote(given):
-        raise NoInputError(_no_path(address))
+def absolute_input(source: str) -> str:
+    """An input as part of a run's identity: the same from any working directory.
+
+    Raises NoInputError for an address that can't be read, such as https://.
+    """
+    raise_for_scheme(source)
+    if is_remote(source):
+        return source.rstrip("/")
+    listed = source.startswith("@")
+    path = Path(os.path.expanduser(source.removeprefix("@")))
+    return ("@" if listed else "") + str(Path.cwd() / path)
 
 
-def _no_path(address: str) -> str:
-    """What is wrong with an address in the place of a path, and what to do."""
+def raise_for_scheme(source: str) -> None:
+    """Raise NoInputError for an input with an unsupported scheme, such as https://."""
+    address = source.removeprefix("@")
+    if _SCHEME.match(address) and not is_remote(source):
+        raise NoInputError(_scheme_message(address))
+
+
+def _scheme_message(address: str) -> str:
+    """Why an address can't be used in the place of a path, and what to do."""
     scheme = address.partition("://")[0].lower()
     if scheme in ("http", "https"):
-        remedy = f"a web address can't be read yet; download the file (curl -LO '{address}')"
-        return f"{address}: {remedy}, and name that"
+        remedy = "give it to `llm-ocr convert`, or download it and give the file"
+        return f"{address}: a run can't read a URL, as it may change or vanish; {remedy}"
     if scheme == "file":
         return f"{address}: give the path alone, without file://"
     if is_remote(address):
@@ -112,60 +132,63 @@ def _no_path(address: str) -> str:
     return f"{address}: {scheme}:// can't be read; give a local path, s3://, gs:// or hf://"
 
 
-def _found(given: str) -> list[tuple[str, Document]]:
-    """Documents, or where there are none the files of a dataset."""
+def _find_documents(source: str) -> list[tuple[str, Document]]:
+    """The documents of an input or, if it has none, the files of its dataset; each with its real
+    path or URI."""
     try:
-        source = parse_dataset_source(given)
-        if source.is_dataset:
-            return _in_dataset(source)
-        plain = [*_plain(source)]
-        # A bucket with documents is not listed once more to tell of what else is there.
-        is_answered = given.startswith("@") or (plain and is_remote(given))
-        in_dataset = [] if is_answered else [*list_dataset_files(source)]
+        dataset = parse_dataset_source(source)
+        if dataset.is_dataset:
+            return _find_dataset_files(dataset)
+        documents = [*_list_plain_documents(dataset)]
+        # A bucket with documents is not listed a second time to warn of other files in it.
+        is_complete = source.startswith("@") or (documents and is_remote(source))
+        dataset_files = [] if is_complete else [*list_dataset_files(dataset)]
     except (UnknownSplitError, InvalidQueryError) as error:
         raise NoInputError(str(error)) from error
-    if plain and in_dataset:
+    if documents and dataset_files:
         _log.warning(
-            "%s: beside documents there are %d Parquet files or tars, which are left out; "
-            "name them to read them too, as %s/*.parquet",
-            *(given, len(in_dataset), given.rstrip("/")),
+            "%s: in addition to documents there are %d Parquet files or tars, which are left out; "
+            "to read them too, add %s/*.parquet as an input",
+            *(source, len(dataset_files), source.rstrip("/")),
         )
-    return plain or in_dataset
+    return documents or dataset_files
 
 
-def _in_dataset(source: DatasetSource) -> list[tuple[str, Document]]:
-    """The files of a dataset. A repository may also hold documents, or what the Hub converted."""
-    found = [*list_dataset_files(source)]
-    if found or not source.is_repository:
-        return found
-    wants_part = source.config or source.split
-    return ([] if wants_part else [*_plain(source)]) or [*list_converted_files(source)]
+def _find_dataset_files(source: DatasetSource) -> list[tuple[str, Document]]:
+    """The files of a dataset. A repository may also contain documents, or be converted by the
+    Hub."""
+    files = [*list_dataset_files(source)]
+    if files or not source.is_repository:
+        return files
+    has_selection = source.config or source.split
+    documents = [] if has_selection else [*_list_plain_documents(source)]
+    return documents or [*list_converted_files(source)]
 
 
-def _plain(source: DatasetSource) -> Iterator[tuple[str, Document]]:
+def _list_plain_documents(source: DatasetSource) -> Iterator[tuple[str, Document]]:
     return (
         remote_documents(source.location)
         if is_remote(source.location)
-        else _expanded(source.location)
+        else _expand_documents(source.location)
     )
 
 
-def _expanded(source: str) -> Iterator[tuple[str, Document]]:
+def _expand_documents(source: str) -> Iterator[tuple[str, Document]]:
     for path, name in _expand(source):
-        yield os.path.realpath(path), _document(_in_real_folder(path), name)
+        yield os.path.realpath(path), _document(_resolve_folder(path), name)
 
 
-def _in_real_folder(path: Path) -> Path:
-    """One path for one file, however it was given; a link's own name is kept, for its ending."""
+def _resolve_folder(path: Path) -> Path:
+    """The path with links in its folder resolved. The name of a link is kept for its extension."""
     return Path(os.path.realpath(path.parent)) / path.name
 
 
 def _expand(source: str) -> Iterator[tuple[Path, str]]:
-    """`(path, name)` of the files that an input stands for."""
+    """`(path, name)` of each file of an input."""
     if source.startswith("@"):
-        yield from _listed(Path(os.path.expanduser(source[1:])))
+        yield from _read_list(Path(os.path.expanduser(source[1:])))
         return
-    # Unlike Path.expanduser it leaves `~$report.pdf` alone, where no user is called so.
+    # Path.expanduser would fail on a file such as `~$report.pdf`.
     path = Path(os.path.expanduser(source))
     if os.path.isdir(path):
         yield from ((file, _name(file, path)) for file in _documents_in_folder(path))
@@ -179,17 +202,17 @@ def _expand(source: str) -> Iterator[tuple[Path, str]]:
 
 
 def _documents_in_folder(folder: Path) -> list[Path]:
-    """The documents below a folder; a link that leads nowhere is one, so that it is told of."""
-    known = (path for path in walk_folder(folder) if path.suffix.lower() in KINDS)
-    return sorted(path for path in known if path.is_file() or path.is_symlink())
+    """The documents below a folder, including broken links, which are reported when read."""
+    paths = (path for path in walk_folder(folder) if path.suffix.lower() in KINDS)
+    return sorted(path for path in paths if path.is_file() or path.is_symlink())
 
 
-def _listed(listing: Path) -> Iterator[tuple[Path, str]]:
+def _read_list(listing: Path) -> Iterator[tuple[Path, str]]:
     try:
         lines = listing.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
-        said = f"the list can't be read ({error.strerror}); check its path"
-        raise NoInputError(f"@{listing}: {said}") from error
+        problem = f"the list can't be read ({error.strerror}); check its path"
+        raise NoInputError(f"@{listing}: {problem}") from error
     except UnicodeDecodeError:
         lines = ["\0"]
     if any("\0" in line for line in lines):
@@ -198,14 +221,14 @@ def _listed(listing: Path) -> Iterator[tuple[Path, str]]:
         entry = line.strip()
         if entry and not entry.startswith("#"):
             if _SCHEME.match(entry):
-                raise NoInputError(f"@{listing}: {_no_path(entry)}")
+                raise NoInputError(f"@{listing}: {_scheme_message(entry)}")
             path = listing.parent / os.path.expanduser(entry)
             name = entry if not Path(entry).is_absolute() else Path(entry).name
             yield path, _name(Path(name), Path())
 
 
 def _name(path: Path, root: Path) -> str:
-    """A document's name: its path below the input, without the ending, safe for a file name."""
+    """A document's name: its path below the input, without the extension, safe for a file name."""
     try:
         relative = path.relative_to(root)
     except ValueError:
@@ -213,19 +236,21 @@ def _name(path: Path, root: Path) -> str:
     return safe_name(relative)
 
 
-def deduplicate_names(found: Iterable[Document], names: Iterable[str] = ()) -> Iterator[Document]:
-    """Names that differ, from `names` too and even where case or the form of accents does not
-    count: with the ending, or else a number."""
+def deduplicate_names(
+    documents: Iterable[Document], names: Iterable[str] = ()
+) -> Iterator[Document]:
+    """Documents with names that differ from each other and from `names`, even on file systems that
+    ignore case or normalize Unicode. A repeated name gets the extension or a number as a suffix."""
     taken = {name_key(name) for name in names}
     numbers: dict[str, Iterator[int]] = {}
-    for document in found:
+    for document in documents:
         name = document.name
         ending = PurePosixPath(document.source_uri).suffix.lower().lstrip(".")
         key = name_key(name)
         numbered = (f"{name}-{k}" for k in numbers.setdefault(key, itertools.count(2)))
         with_ending = [f"{name}-{ending}"] if ending else []
         candidates = itertools.chain([name], with_ending, numbered)
-        chosen = next(one for one in candidates if name_key(one) not in taken)
+        chosen = next(candidate for candidate in candidates if name_key(candidate) not in taken)
         taken.add(name_key(chosen))
         yield replace(document, name=chosen)
 
@@ -243,7 +268,7 @@ def _document(path: Path, name: str) -> Document:
     return Document(document_id(uri, version), uri, version, name, kind, size)
 
 
-def _nothing(source: str) -> str:
+def _no_documents_message(source: str) -> str:
     kinds = " ".join(sorted(KINDS | DATASET_KINDS))
     if is_remote(source):
         return f"{source}: no document ({kinds}) lies there; check bucket and folder"
@@ -254,3 +279,48 @@ def _nothing(source: str) -> str:
     if glob.has_magic(source):
         return f"{source}: the glob matches no document ({kinds}); quote it for the shell"
     return f"{source}: no such file or folder; check its spelling"
+
+
+def duplicate_groups(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    """Documents in order, each with the later ones that seem to have the same bytes.
+
+    Files of the same size are hashed; objects in buckets are compared by size and ETag. Their
+    hashes are compared again when they are read.
+    """
+    all_documents = list(documents)
+    sizes: dict[_ContentKey, list[Document]] = {}
+    for document in all_documents:
+        sizes.setdefault(_size_key(document), []).append(document)
+    alike: dict[_ContentKey, list[Document]] = {}
+    keys: dict[str, _ContentKey] = {}
+    for size_key, group in sizes.items():
+        for document in group:
+            is_alone = len(group) == 1 or document.size == 0
+            key = (document.doc_id,) if is_alone else (*size_key, *_content_key(document))
+            keys[document.doc_id] = key
+            alike.setdefault(key, []).append(document)
+    for document in all_documents:
+        group_of_same = alike[keys[document.doc_id]]
+        if group_of_same[0] is document:
+            yield group_of_same
+
+
+def _size_key(document: Document) -> _ContentKey:
+    if is_remote(document.source_uri):
+        bucket = "/".join(document.source_uri.split("/")[:3])
+        return bucket, document.kind, str(document.size), document.version
+    return "file", document.kind, str(document.size)
+
+
+def _content_key(document: Document) -> _ContentKey:
+    if is_remote(document.source_uri):
+        return ()
+    digest = hashlib.sha256()
+    try:
+        with Path(document.source_uri).open("rb") as file:
+            while chunk := file.read(HASH_CHUNK):
+                digest.update(chunk)
+    except OSError:
+        # The error is reported when the document is read.
+        return (document.doc_id,)
+    return (digest.hexdigest(),)

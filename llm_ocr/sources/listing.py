@@ -1,4 +1,4 @@
-"""Listing files on a disk or in a store by suffix, and opening them if unchanged."""
+"""List files on a disk or in a store by extension, and open them if unchanged."""
 
 import glob
 import logging
@@ -11,18 +11,17 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from llm_ocr.records import ErrorCode, PageError
-from llm_ocr.sources.names import file_version, missing_file_message, path_uri
+from llm_ocr.sources.names import CHANGED, file_version, missing_file_message, path_uri
 from llm_ocr.storage.store import StorageError, StoredObject, open_store
 
 _log = logging.getLogger(__name__)
-# Beginnings of URIs whose objects are not on this machine's disk.
+# Prefixes of URIs in stores other than the local disk.
 SCHEMES = ("s3://", "gs://", "hf://", "memory://")
-CHANGED = "the file has changed since the run was planned; choose another --out to read it"
 
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A file's URI, its path below the place that was listed, its version and size in bytes."""
+    """A file's URI, its path below the listed folder, its version and its size in bytes."""
 
     uri: str
     path: PurePosixPath
@@ -34,32 +33,31 @@ def is_remote(source: str) -> bool:
     return source.startswith(SCHEMES)
 
 
-def find_files(place: str, endings: Collection[str]) -> list[FoundFile]:
-    """The file at a place, those below a folder, or what a glob matches: sorted, none hidden.
-
-    Raises StorageError.
+def find_files(location: str, endings: Collection[str]) -> list[FoundFile]:
+    """The file at a path or URI, the files below a folder, or the matches of a glob: sorted,
+    without hidden files. Raises StorageError.
     """
-    found = _in_store(place, endings) if is_remote(place) else _on_disk(place, endings)
+    found = _in_store(location, endings) if is_remote(location) else _on_disk(location, endings)
     return sorted(found, key=lambda one: one.uri)
 
 
-def _on_disk(place: str, endings: Collection[str]) -> Iterator[FoundFile]:
-    path = Path(os.path.expanduser(place))
-    # Not pathlib's: these are False for a path that can't be, such as one that is too long.
+def _on_disk(location: str, endings: Collection[str]) -> Iterator[FoundFile]:
+    path = Path(os.path.expanduser(location))
+    # Unlike pathlib's, these return False for an invalid path, such as one that is too long.
     if os.path.isdir(path):
         root, paths = path, [*walk_folder(path)]
-    elif os.path.exists(path) or not glob.has_magic(place):
+    elif os.path.exists(path) or not glob.has_magic(location):
         root, paths = path.parent, [path] if os.path.exists(path) else []
     else:
         root = glob_root(path)
         paths = [Path(match) for match in glob.glob(str(path), recursive=True)]
-    for one in paths:
-        if one.suffix.lower() in endings and one.is_file():
-            version, size = file_version(one)
-            real = os.path.realpath(one.parent)
-            relative = PurePosixPath(one.relative_to(root))
-            uri = path_uri(Path(real, one.name))
-            if uri != f"{real}/{one.name}":
+    for file in paths:
+        if file.suffix.lower() in endings and file.is_file():
+            version, size = file_version(file)
+            real = os.path.realpath(file.parent)
+            relative = PurePosixPath(file.relative_to(root))
+            uri = path_uri(Path(real, file.name))
+            if uri != f"{real}/{file.name}":
                 _log.warning(
                     "%s: the file's name is not valid UTF-8 and can't be read; rename it", uri
                 )
@@ -68,7 +66,7 @@ def _on_disk(place: str, endings: Collection[str]) -> Iterator[FoundFile]:
 
 
 def walk_folder(folder: Path) -> Iterator[Path]:
-    """Files and links below a folder, hidden ones left out."""
+    """Files and links below a folder, without hidden ones."""
     for top, folders, files in os.walk(folder, onerror=_warn_of_skipped_folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (Path(top, name) for name in files if not name.startswith("."))
@@ -88,46 +86,47 @@ def glob_root(pattern: Path) -> Path:
     return Path(*parts)
 
 
-def _in_store(place: str, endings: Collection[str]) -> Iterator[FoundFile]:
-    scheme, _, path = place.rstrip("/").partition("://")
+def _in_store(location: str, endings: Collection[str]) -> Iterator[FoundFile]:
+    scheme, _, path = location.rstrip("/").partition("://")
     if glob.has_magic(path):
         root = f"{scheme}://{glob_root(Path(path))}"
         matches = glob_matcher(path[len(root) - len(scheme) - 2 :])
-        yield from (one for one in _below(root, endings) if matches(str(one.path)))
+        yield from (file for file in _below(root, endings) if matches(str(file.path)))
         return
-    folder, _, name = place.rstrip("/").rpartition("/")
+    folder, _, name = location.rstrip("/").rpartition("/")
     if PurePosixPath(name).suffix.lower() in endings:
         with suppress(FileNotFoundError):
             store = open_store(folder)
             found = store.stat(name)
-            yield _found(store.uri, found)
+            yield _to_found_file(store.uri, found)
             return
-    yield from _below(place, endings)
+    yield from _below(location, endings)
 
 
-def _below(place: str, endings: Collection[str]) -> Iterator[FoundFile]:
-    store = open_store(place)
+def _below(location: str, endings: Collection[str]) -> Iterator[FoundFile]:
+    store = open_store(location)
     for found in store.list(""):
         path = PurePosixPath(found.path)
         hidden = any(part.startswith(".") for part in path.parts)
         if not hidden and path.suffix.lower() in endings:
-            yield _found(store.uri, found)
+            yield _to_found_file(store.uri, found)
 
 
-def _found(root: str, found: StoredObject) -> FoundFile:
+def _to_found_file(root: str, found: StoredObject) -> FoundFile:
     path = PurePosixPath(found.path)
     return FoundFile(f"{root}/{found.path}", path, found.version, found.size)
 
 
 def glob_matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a path matches a glob, whose `**` stands for folders and whose `*` for none."""
+    """A function that says whether a path matches a glob; `**` matches across folders, `*` does
+    not."""
     pieces = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^]]+\])", pattern)
-    written = "".join(
+    regex = "".join(
         pieces.get(part) or (part.replace("[!", "[^") if part[:1] == "[" else re.escape(part))
         for part in parts
     )
-    compiled = re.compile(written)
+    compiled = re.compile(regex)
     return lambda path: compiled.fullmatch(path) is not None
 
 
@@ -135,7 +134,7 @@ def glob_matcher(pattern: str) -> Callable[[str], bool]:
 def open_unchanged(uri: str, version: str) -> Iterator[BinaryIO]:
     """A seekable reader of a file. Raises PageError if it is missing or has changed."""
     try:
-        with _opened(uri, version) as source:
+        with _open_version(uri, version) as source:
             yield source
     except (FileNotFoundError, NotADirectoryError) as error:
         raise PageError(ErrorCode.NOT_FOUND, f"{uri}: {missing_file_message(uri)}") from error
@@ -143,13 +142,13 @@ def open_unchanged(uri: str, version: str) -> Iterator[BinaryIO]:
         raise PageError(ErrorCode.READ_ERROR, f"{uri}: it can't be read ({error})") from error
 
 
-def _opened(uri: str, version: str) -> BinaryIO:
+def _open_version(uri: str, version: str) -> BinaryIO:
     folder, _, name = uri.rpartition("/")
     if is_remote(uri):
         store = open_store(folder)
-        there = store.stat(name).version
+        current = store.stat(name).version
     else:
-        there = file_version(Path(uri))[0]
-    if there != version:
+        current = file_version(Path(uri))[0]
+    if current != version:
         raise PageError(ErrorCode.SOURCE_CHANGED, f"{uri}: {CHANGED}")
     return store.open(name) if is_remote(uri) else Path(uri).open("rb")

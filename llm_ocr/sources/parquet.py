@@ -1,4 +1,4 @@
-"""Rows of Parquet files: footers at planning, later the row groups and columns that are due."""
+"""Read Parquet files: the footer when a run is planned, later the rows that a document names."""
 
 import io
 import json
@@ -17,25 +17,25 @@ from llm_ocr.sources.dataset_rows import BATCH_BYTES, DatasetRow, metadata
 from llm_ocr.sources.listing import open_unchanged
 from llm_ocr.storage.store import StorageError
 
-# Of each column that is read, so much is fetched at a time.
+# Bytes of each column that are fetched at a time.
 BUFFER = 4 << 20
 BATCH_ROWS = 256
-# So many rows may take hardly a byte each, as where all are null.
+# A file may have this many rows with less than a byte per row, for example if all are null.
 BLANK_ROWS = 100_000
-# What reading a damaged file raises, beside errors of the disk and the store.
+# Exceptions of reading a damaged file, in addition to those of the disk and the store.
 DAMAGE = (pa.ArrowException, ValueError, EOFError, LookupError, TypeError, ArithmeticError)
 ERRORS = (*DAMAGE, OSError, StorageError, MemoryError)
-# A column of images or PDFs doesn't get this much smaller by compression unless it is there to
-# fill the memory; small ones may do what they like.
-COMPRESSES, SMALL_CHUNK = 100, 256 << 20
-# A dictionary's values may each be as large as the whole of it: as many are held at a time.
+# A column of images or PDFs that compresses by more than this factor is a decompression bomb;
+# smaller chunks (in bytes) are read in any case.
+MAX_COMPRESSION, SMALL_CHUNK = 100, 256 << 20
+# Any value of a dictionary may be as large as the whole dictionary: this bounds a batch's bytes.
 DICTIONARY_BYTES = 128 << 20
 
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows `first` to `first + count - 1` of a file; `images` and `size` (in bytes) are how much
-    its column holds."""
+    """Rows `first` to `first + count - 1` of a file, with the number of images in its column and
+    the column's size in bytes."""
 
     first: int
     count: int
@@ -45,7 +45,7 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class Footer:
-    """What is known of a Parquet file without its rows. `is_pdf`: the column holds PDFs."""
+    """The column to read and the row groups of a Parquet file. `is_pdf`: the column holds PDFs."""
 
     column: str
     is_pdf: bool
@@ -53,16 +53,16 @@ class Footer:
 
 
 def read_footer(document: Document) -> Footer:
-    """Raises PageError: CORRUPT_DOCUMENT if it is no Parquet, UNSUPPORTED_FORMAT if no column of
-    it can be read, or several can."""
-    with _opened(document) as file, _understood(document.file_uri):
+    """Read a file's footer. Raises PageError: CORRUPT_DOCUMENT if it is not a Parquet file,
+    UNSUPPORTED_FORMAT if not exactly one column can be read."""
+    with _open_document(document) as file, _translate_footer_errors(document.file_uri):
         column = _column(document, file.schema_arrow)
         leaf = _leaf(file, column)
         groups, first = [], 0
         counts = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
         if any(count < 0 for count in counts) or sum(counts) > max(document.size, BLANK_ROWS):
-            said = f"it claims {sum(counts):,} rows in {document.size:,} bytes; make it again"
-            raise PageError(ErrorCode.CORRUPT_DOCUMENT, f"{document.file_uri}: {said}")
+            problem = f"it claims {sum(counts):,} rows in {document.size:,} bytes; make it again"
+            raise PageError(ErrorCode.CORRUPT_DOCUMENT, f"{document.file_uri}: {problem}")
         for k in range(file.metadata.num_row_groups):
             group = file.metadata.row_group(k)
             chunk = group.column(leaf)
@@ -73,70 +73,70 @@ def read_footer(document: Document) -> Footer:
 
 
 def read_parquet_rows(document: Document) -> Iterator[DatasetRow]:
-    """The rows that `document` stands for, a few in memory at a time. Raises PageError."""
-    with _opened(document) as file:
+    """The rows in the document's ranges, a few in memory at a time. Raises PageError."""
+    with _open_document(document) as file:
         column = _column(document, file.schema_arrow)
-        wanted = list(document.ranges)
+        ranges = list(document.ranges)
         first = 0
         for k in range(file.metadata.num_row_groups):
             count = file.metadata.row_group(k).num_rows
-            inside = _inside(wanted, first, first + count - 1)
-            if inside:
-                yield from _rows(document, file, k, column, first, inside)
+            numbers = _clip_ranges(ranges, first, first + count - 1)
+            if numbers:
+                yield from _rows(document, file, k, column, first, numbers)
                 pa.default_memory_pool().release_unused()
             first += count
 
 
 @contextmanager
-def _understood(uri: str) -> Iterator[None]:
-    """Whatever in a footer makes no sense is told of the file. Raises PageError."""
+def _translate_footer_errors(uri: str) -> Iterator[None]:
+    """Raise errors of a damaged footer as a PageError that names the file."""
     try:
         yield
     except DAMAGE as error:
-        said = f"its footer can't be understood ({error}); copy it again or recreate it"
-        raise PageError(ErrorCode.CORRUPT_DOCUMENT, f"{uri}: {said}") from error
+        problem = f"its footer can't be understood ({error}); copy it again or recreate it"
+        raise PageError(ErrorCode.CORRUPT_DOCUMENT, f"{uri}: {problem}") from error
 
 
 @contextmanager
-def _opened(document: Document) -> Iterator[pq.ParquetFile]:
+def _open_document(document: Document) -> Iterator[pq.ParquetFile]:
     uri = document.file_uri
     with open_unchanged(uri, document.version) as source:
         yield _parquet(uri, source)
 
 
 def _parquet(uri: str, source: BinaryIO) -> pq.ParquetFile:
-    # A store's reader reads ahead, which here would be columns that nobody wants.
+    # A store's buffered reader would read ahead into columns that are not needed.
     exact = source.raw if isinstance(source, io.BufferedReader) else source
     try:
         return pq.ParquetFile(exact, buffer_size=BUFFER, pre_buffer=False)
     except (pa.ArrowException, ValueError) as error:
-        said = f"it is no Parquet file, or cut off ({error}); copy it again or recreate it"
-        raise PageError(ErrorCode.CORRUPT_DOCUMENT, f"{uri}: {said}") from error
+        problem = f"it is no Parquet file, or cut off ({error}); copy it again or recreate it"
+        raise PageError(ErrorCode.CORRUPT_DOCUMENT, f"{uri}: {problem}") from error
 
 
-def _inside(wanted: Sequence[Range], first: int, last: int) -> list[int]:
-    """The wanted rows among `first` to `last`."""
+def _clip_ranges(ranges: Sequence[Range], first: int, last: int) -> list[int]:
+    """The numbers in the ranges that are between `first` and `last`."""
     return [
         number
-        for start, end in wanted
+        for start, end in ranges
         for number in range(max(start, first), min(last if end is None else end, last) + 1)
     ]
 
 
 def _rows(
-    document: Document, file: pq.ParquetFile, k: int, column: str, first: int, wanted: list[int]
+    document: Document, file: pq.ParquetFile, k: int, column: str, first: int, numbers: list[int]
 ) -> Iterator[DatasetRow]:
-    """Wanted rows of row group `k`, which begins with row `first`. What can't be read is told of
-    each row that it concerns."""
-    left = list(reversed(wanted))
+    """The rows with these numbers from row group `k`, which begins with row `first`. Rows that
+    can't be read have the error as content."""
+    remaining = list(reversed(numbers))
     group = file.metadata.row_group(k)
     chunk = group.column(_leaf(file, column))
     packed, size = chunk.total_compressed_size, chunk.total_uncompressed_size
-    if size > max(SMALL_CHUNK, COMPRESSES * packed):
-        said = f"{packed:,} bytes of column {column} become {size:,}; make it again without"
-        for number in wanted:
+    if size > max(SMALL_CHUNK, MAX_COMPRESSION * packed):
+        problem = f"{packed:,} bytes of column {column} become {size:,}; make it again without"
+        for number in numbers:
             row = document.row(number)
-            error = PageError(ErrorCode.TOO_LARGE, f"{row.source_uri}: {said} compression")
+            error = PageError(ErrorCode.TOO_LARGE, f"{row.source_uri}: {problem} compression")
             yield DatasetRow(row, error)
         return
     others = [field.name for field in file.schema_arrow if _is_plain(field.type)]
@@ -151,23 +151,23 @@ def _rows(
     )
     try:
         for batch in batches:
-            while left and left[-1] < first + batch.num_rows:
-                found = _row(document, batch, column, left[-1], first)
-                left.pop()
-                yield found
+            while remaining and remaining[-1] < first + batch.num_rows:
+                dataset_row = _row(document, batch, column, remaining[-1], first)
+                remaining.pop()
+                yield dataset_row
             first += batch.num_rows
-            if not left:
+            if not remaining:
                 return
     except ERRORS as error:
-        for number in reversed(left):
-            row = document.row(number)
+        for number in reversed(remaining):
+            failed = document.row(number)
             if isinstance(error, StorageError):
-                code, said = ErrorCode.READ_ERROR, f"it can't be fetched ({error})"
+                code, problem = ErrorCode.READ_ERROR, f"it can't be fetched ({error})"
             elif isinstance(error, MemoryError):
-                code, said = ErrorCode.TOO_LARGE, "there is not enough memory to read it"
+                code, problem = ErrorCode.TOO_LARGE, "there is not enough memory to read it"
             else:
-                code, said = ErrorCode.CORRUPT_DOCUMENT, f"the file is damaged there ({error})"
-            yield DatasetRow(row, PageError(code, f"{row.source_uri}: {said}"))
+                code, problem = ErrorCode.CORRUPT_DOCUMENT, f"the file is damaged there ({error})"
+            yield DatasetRow(failed, PageError(code, f"{failed.source_uri}: {problem}"))
 
 
 def _row(
@@ -175,13 +175,17 @@ def _row(
 ) -> DatasetRow:
     row = document.row(number)
     values: dict[str, Any] = {}
-    for name, some in zip(batch.schema.names, batch.columns, strict=True):
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
         try:
-            values[name] = some[number - first].as_py()
+            values[name] = array[number - first].as_py()
         except DAMAGE as error:
-            # A date that no calendar has, text that is no UTF-8.
-            said = f"the value in column {name} can't be read ({error}); mend it or leave the row"
-            damage = PageError(ErrorCode.CORRUPT_DOCUMENT, valid_text(f"{row.source_uri}: {said}"))
+            # A date that does not exist, or text that is not UTF-8.
+            problem = (
+                f"the value in column {name} can't be read ({error}); mend it or leave the row"
+            )
+            damage = PageError(
+                ErrorCode.CORRUPT_DOCUMENT, valid_text(f"{row.source_uri}: {problem}")
+            )
             return DatasetRow(row, damage)
     value = values.pop(column)
     row = replace(row, metadata=metadata(values))
@@ -190,17 +194,19 @@ def _row(
 
 def _content(where: str, value: Any) -> bytes | tuple[bytes, ...] | PageError:  # noqa: ANN401
     if isinstance(value, list):
-        pages = [_bytes(one) for one in value]
+        pages = [_bytes(item) for item in value]
         if pages:
-            # One that is missing is an empty file, which is that page's error alone.
+            # A missing image becomes an empty file, so that only its page fails.
             return tuple(page or b"" for page in pages)
         return PageError(ErrorCode.NO_PAGES, f"{where}: the list is empty; leave the row")
     content = _bytes(value)
     if content:
         return content
     path = value.get("path") if isinstance(value, dict) else None
-    said = f"only a path ({path}), no bytes; embed the files" if path else "nothing; leave the row"
-    return PageError(ErrorCode.EMPTY_FILE, f"{where}: there is {said}")
+    problem = (
+        f"only a path ({path}), no bytes; embed the files" if path else "nothing; leave the row"
+    )
+    return PageError(ErrorCode.EMPTY_FILE, f"{where}: there is {problem}")
 
 
 def _bytes(value: Any) -> bytes | None:  # noqa: ANN401
@@ -211,28 +217,28 @@ def _bytes(value: Any) -> bytes | None:  # noqa: ANN401
 
 
 def _column(document: Document, schema: pa.Schema) -> str:
-    """The column to read: the one that was named, or the only one that can be."""
-    uri, wanted = document.file_uri, document.column
+    """The name of the column to read: the document's, or the only readable one."""
+    uri, column = document.file_uri, document.column
     readable = [field.name for field in schema if _holds_bytes(field.type)]
-    told = ", ".join(f"{field.name} ({field.type})" for field in schema)[:2000]
-    if wanted is not None:
-        if wanted in readable:
-            return wanted
-        wrong = "holds no bytes" if wanted in schema.names else "is not there"
+    listed = ", ".join(f"{field.name} ({field.type})" for field in schema)[:2000]
+    if column is not None:
+        if column in readable:
+            return column
+        problem = "holds no bytes" if column in schema.names else "is not there"
         raise PageError(
             ErrorCode.UNSUPPORTED_FORMAT,
-            f"{uri}: column {wanted!r} {wrong}; images or PDFs are in a column of bytes, or of "
-            f"structs with bytes, or of lists of these. Columns: {told}",
+            f"{uri}: column {column!r} {problem}; images or PDFs are in a column of bytes, or of "
+            f"structs with bytes, or of lists of these. Columns: {listed}",
         )
     declared = [name for name in readable if _feature(schema, name)]
     candidates = declared or readable
     if len(candidates) == 1:
         return str(candidates[0])
     if candidates:
-        said = f"{' and '.join(candidates)} could hold the pages; add ?column={candidates[0]}"
+        problem = f"{' and '.join(candidates)} could hold the pages; add ?column={candidates[0]}"
     else:
-        said = "no column holds bytes of images or PDFs"
-    raise PageError(ErrorCode.UNSUPPORTED_FORMAT, f"{uri}: {said}. Columns: {told}")
+        problem = "no column holds bytes of images or PDFs"
+    raise PageError(ErrorCode.UNSUPPORTED_FORMAT, f"{uri}: {problem}. Columns: {listed}")
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:
@@ -248,18 +254,18 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Whether values of the type are worth a place in `metadata`."""
+    """Whether values of the type are scalars, which `metadata` contains."""
     if types.is_dictionary(kind):
         kind = kind.value_type
     return not (types.is_nested(kind) or _is_binary(kind) or types.is_null(kind))
 
 
 def _feature(schema: pa.Schema, column: str) -> str | None:
-    """`Image` or `Pdf`, if `datasets` wrote that the column holds them."""
+    """`Image` or `Pdf` if the schema's metadata, written by `datasets`, declares it; else None."""
     raw = (schema.metadata or {}).get(b"huggingface")
     if raw is None:
         return None
-    # Whatever wrote something else there declared nothing.
+    # Metadata of another form declares nothing.
     try:
         feature = json.loads(raw)["info"]["features"][column]
         while isinstance(feature, list) or "feature" in feature:
@@ -276,7 +282,7 @@ def _is_pdf(schema: pa.Schema, column: str) -> bool:
 
 
 def _leaf(file: pq.ParquetFile, column: str) -> int:
-    """The number of the Parquet column with the bytes."""
+    """The index of the Parquet column with the bytes."""
     paths = [file.schema.column(k).path for k in range(len(file.schema))]
     mine = [k for k, path in enumerate(paths) if path == column or path.startswith(f"{column}.")]
     return next((k for k in mine if paths[k].endswith(".bytes")), mine[0])

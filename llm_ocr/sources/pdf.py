@@ -1,4 +1,4 @@
-"""Rendering PDF pages and crops with pdfium, or with poppler where pdfium fails."""
+"""Render PDF pages and crops with pdfium, or with poppler where pdfium fails."""
 
 import ctypes
 import math
@@ -18,20 +18,20 @@ from llm_ocr.sources.raster import FIGURE_QUALITY, Crop, encode, ink_ratio, rota
 from llm_ocr.sources.text_layer import PdfTextPage
 
 POINTS_PER_INCH = 72
-# Images nested deeper than this in form objects are not looked for when pixels are estimated.
-FORM_DEPTH = 8
+# Images nested deeper than this in form objects are not counted when pixels are estimated.
+MAX_FORM_DEPTH = 8
 LAST_PAGE_SIDE = 16
-# Bytes of a PDF without which no page of it can be, however well its objects are compressed.
-LEAST_PAGE = 10
+# The fewest bytes of a PDF per page, however well its objects are compressed.
+MIN_PAGE_BYTES = 10
 
 
 class PdfFile:
-    """An open PDF. Not thread safe, as pdfium isn't."""
+    """An open PDF. Like pdfium, it is not thread safe."""
 
     def __init__(self, path: Path, password: str | None, max_pixels: int) -> None:
         self._path, self._max_pixels = path, max_pixels
-        # What takes any reader, as where only printing is restricted, wants no password, and
-        # pdfium refuses it with a wrong one.
+        # First without the password: a PDF that restricts only printing opens without one, and
+        # pdfium rejects it with a wrong one.
         self._password: str | None = None
         try:
             self._document = pdfium.PdfDocument(path)
@@ -46,31 +46,32 @@ class PdfFile:
             self._document.init_forms()
 
     def _plausible_count(self) -> int:
-        """The pages that the PDF claims to have. Of one that claims more than its bytes can hold,
-        up to the last that is there, and one more, which fails and says so. Raises PageError."""
-        most = self._path.stat().st_size // LEAST_PAGE + 1
-        if self._claimed <= most:
+        """The number of pages that the PDF claims to have. If it claims more than fit in its bytes:
+        the number of the last existing page plus 1, and reading that additional page reports the
+        problem. Raises PageError if no page exists."""
+        limit = self._path.stat().st_size // MIN_PAGE_BYTES + 1
+        if self._claimed <= limit:
             return self._claimed
-        for number in range(most, 0, -1):
+        for number in range(limit, 0, -1):
             try:
                 self._document[number - 1].close()
             except pdfium.PdfiumError:
                 continue
             return number + 1
-        said = f"the PDF claims {self._claimed:,} pages but has none; recreate it or exclude it"
-        raise PageError(ErrorCode.CORRUPT_DOCUMENT, f"{self._path}: {said}")
+        problem = f"the PDF claims {self._claimed:,} pages but has none; recreate it or exclude it"
+        raise PageError(ErrorCode.CORRUPT_DOCUMENT, f"{self._path}: {problem}")
 
     def close(self) -> None:
         self._document.close()
 
     def render(self, number: int, policy: ImagePolicy) -> PageImage:
-        """The page upright, its longest side exactly what the policy wants."""
+        """The page upright, with exactly the policy's longest side."""
         try:
             with self._page(number) as page:
                 with closing(PdfTextPage(page)) as text:
                     turn = text.turn()
                     points = _upright(page.get_size(), turn)
-                    # pdfium rounds up: a little less keeps the longest side from being one more.
+                    # pdfium rounds up; a slightly smaller scale avoids an additional pixel.
                     image = _draw(page, (policy.longest_side - 0.01) / max(points), turn)
                     layer = text.layer(turn, image.size, with_lines=policy.with_lines)
                 rotation = (int(page.get_rotation()) + turn) % 360
@@ -88,7 +89,7 @@ class PdfFile:
         max_side: int,
         rotation: int | None = None,
     ) -> list[Crop]:
-        """Boxes on a page of `size`, drawn anew at `dpi`."""
+        """Boxes on a page of `size`, rendered again at `dpi`."""
         try:
             with self._page(number) as page:
                 turn = _turn(page) if rotation is None else rotation - int(page.get_rotation())
@@ -101,32 +102,32 @@ class PdfFile:
     @contextmanager
     def _page(self, number: int) -> Iterator[Any]:
         if number == self.page_count < self._claimed:
-            said = f"the PDF claims {self._claimed:,} pages but has only {number - 1:,}"
-            raise PageError(ErrorCode.CORRUPT_PAGE, f"{self._path}, page {number}: {said}")
+            problem = f"the PDF claims {self._claimed:,} pages but has only {number - 1:,}"
+            raise PageError(ErrorCode.CORRUPT_PAGE, f"{self._path}, page {number}: {problem}")
         page = self._document[number - 1]
         try:
-            # A CropBox that lies beside the page leaves nothing of it: then the whole page counts.
+            # A CropBox outside of the page leaves no area: then the whole page is rendered.
             if min(page.get_size()) <= 0:
                 page.set_cropbox(*page.get_mediabox())
             if min(page.get_size()) <= 0:
-                said = "the page has no area; correct its MediaBox or exclude the page"
-                raise PageError(ErrorCode.CORRUPT_PAGE, f"{self._path}, page {number}: {said}")
+                problem = "the page has no area; correct its MediaBox or exclude the page"
+                raise PageError(ErrorCode.CORRUPT_PAGE, f"{self._path}, page {number}: {problem}")
             self._check_pixels(page, number)
             yield page
         finally:
             page.close()
 
     def _check_pixels(self, page: Any, number: int) -> None:  # noqa: ANN401
-        """Bound what the page's images decode to, from their headers, before any is."""
+        """Raise PageError if the page's images have too many pixels, before any is decoded."""
         count, get = pdfium_c.FPDFPage_CountObjects, pdfium_c.FPDFPage_GetObject
-        # Each size counts once: what is drawn again and again, as a tile is, is decoded once.
-        sizes = set(_image_sizes(page, count, get, FORM_DEPTH))
+        # Each size counts once: an image that is drawn repeatedly, as a tile, is decoded once.
+        sizes = set(_image_sizes(page, count, get, MAX_FORM_DEPTH))
         pixels = sum(width * height for width, height in sizes)
         if pixels > self._max_pixels:
             raise PageError(
                 ErrorCode.TOO_LARGE,
                 f"{self._path}, page {number}: its images have {pixels:,} pixels, more than the "
-                f"limit of {self._max_pixels:,}; raise --max-pixels to read it",
+                f"limit of {self._max_pixels:,} (`max_pixels`)",
             )
 
     def _render_with_poppler(self, number: int, policy: ImagePolicy) -> PageImage:
@@ -135,21 +136,21 @@ class PdfFile:
         return PageImage(jpeg, *image.size, ink_ratio(image), None, None, 0)
 
     def _render_damaged(self, number: int, longest_side: int) -> Image.Image:
-        said = f"{self._path}, page {number}: the page is damaged and can't be rendered"
+        problem = f"{self._path}, page {number}: the page is damaged and can't be rendered"
         if self._password is not None:
-            # Poppler would take the password on its command line, where others can see it.
-            said = f"{said}; save the PDF without a password so that poppler can try"
-            raise PageError(ErrorCode.CORRUPT_PAGE, said)
+            # Poppler takes passwords on its command line, where other users can see them.
+            problem = f"{problem}; save the PDF without a password so that poppler can try"
+            raise PageError(ErrorCode.CORRUPT_PAGE, problem)
         if shutil.which("pdftoppm") is None:
             advice = "install poppler-utils, which renders some pages that pdfium can't"
-            raise PageError(ErrorCode.CORRUPT_PAGE, f"{said}; {advice}")
+            raise PageError(ErrorCode.CORRUPT_PAGE, f"{problem}; {advice}")
         image = self._render_poppler_page(number, longest_side)
-        # Poppler counts on where it finds no page: without a last page its numbers are not ours,
-        # and its page would be another one.
+        # Poppler skips missing pages when it counts: if it has no page with the last number, its
+        # numbers differ from pdfium's, and its image would be of a different page.
         has_last = self._render_poppler_page(self.page_count, LAST_PAGE_SIDE) is not None
         if image is None or not has_last:
-            neither = f"{said}, not even by poppler; save the PDF again or exclude the page"
-            raise PageError(ErrorCode.CORRUPT_PAGE, neither)
+            advice = "not even by poppler; save the PDF again or exclude the page"
+            raise PageError(ErrorCode.CORRUPT_PAGE, f"{problem}, {advice}")
         return image
 
     def _render_poppler_page(self, number: int, longest_side: int) -> Image.Image | None:
@@ -166,9 +167,9 @@ class PdfFile:
             )
         except (OSError, PDFPageCountError):
             return None
-        # A page that it does not have, poppler draws as one white pixel.
-        drawn = [image.convert("RGB") for image in images if max(image.size) > 1]
-        return drawn[0] if drawn else None
+        # Poppler renders a missing page as one white pixel.
+        rendered = [image.convert("RGB") for image in images if max(image.size) > 1]
+        return rendered[0] if rendered else None
 
     def _opened_with(self, password: str) -> Any:  # noqa: ANN401
         try:
@@ -178,24 +179,24 @@ class PdfFile:
 
     def _why_not_open(self, error: pdfium.PdfiumError) -> PageError:
         if _can_be_loaded(self._path, self._password):
-            said = "the PDF has no pages; recreate it or exclude it"
-            return PageError(ErrorCode.NO_PAGES, f"{self._path}: {said}")
+            problem = "the PDF has no pages; recreate it or exclude it"
+            return PageError(ErrorCode.NO_PAGES, f"{self._path}: {problem}")
         if error.err_code != pdfium_c.FPDF_ERR_PASSWORD:
-            said = (
+            problem = (
                 "the PDF can't be opened: it is damaged or truncated; copy it again or recreate it"
             )
-            return PageError(ErrorCode.CORRUPT_DOCUMENT, f"{self._path}: {said}")
+            return PageError(ErrorCode.CORRUPT_DOCUMENT, f"{self._path}: {problem}")
         if self._password is None:
-            said = "the PDF is encrypted; pass its password with --password"
-            return PageError(ErrorCode.ENCRYPTED, f"{self._path}: {said}")
-        said = "the password does not open this PDF; check --password"
-        return PageError(ErrorCode.WRONG_PASSWORD, f"{self._path}: {said}")
+            problem = "the PDF is encrypted, and no password was given"
+            return PageError(ErrorCode.ENCRYPTED, f"{self._path}: {problem}")
+        problem = "the password does not open this PDF"
+        return PageError(ErrorCode.WRONG_PASSWORD, f"{self._path}: {problem}")
 
 
 def _can_be_loaded(path: Path, password: str | None) -> bool:
-    """Whether pdfium takes a file that pypdfium2 refuses: it is in order, and has no page.
+    """Whether pdfium loads a file that pypdfium2 rejects: a valid PDF without pages.
 
-    pdfium's error code can't tell, as a success leaves that of an earlier file as it is.
+    pdfium's error code doesn't show this: a success leaves the code of an earlier file unchanged.
     """
     secret = None if password is None else password.encode() + b"\0"
     document = pdfium_c.FPDF_LoadDocument(os.fsencode(path) + b"\0", secret)
@@ -212,7 +213,8 @@ def _image_sizes(
 ) -> Iterator[tuple[int, int]]:
     """Width and height in pixels of the images on a page or in a form, from their headers.
 
-    On pdfium's own functions: pypdfium2's wrapper of each object costs a tenth of a drawn page.
+    It calls pdfium directly: pypdfium2's wrappers of the objects would take a tenth of the time for
+    rendering the page.
     """
     for index in range(count(parent)):
         item = get(parent, index)
@@ -222,8 +224,8 @@ def _image_sizes(
             if pdfium_c.FPDFImageObj_GetImagePixelSize(item, width, height):
                 yield width.value, height.value
         elif kind == pdfium_c.FPDF_PAGEOBJ_FORM and depth > 1:
-            inside = pdfium_c.FPDFFormObj_CountObjects, pdfium_c.FPDFFormObj_GetObject
-            yield from _image_sizes(item, *inside, depth - 1)
+            functions = pdfium_c.FPDFFormObj_CountObjects, pdfium_c.FPDFFormObj_GetObject
+            yield from _image_sizes(item, *functions, depth - 1)
 
 
 def _turn(page: Any) -> int:  # noqa: ANN401
@@ -241,7 +243,7 @@ def _draw(
     turn: int,
     crop: tuple[float, ...] = (0, 0, 0, 0),
 ) -> Image.Image:
-    # Pillow takes four bytes a pixel as they are (it keeps the buffer alive), and copies three.
+    # Pillow uses a buffer of four bytes per pixel in place, and would copy one of three.
     bitmap = page.render(
         scale=scale, rotation=turn % 360, crop=crop, rev_byteorder=True, prefer_bgrx=True
     )
@@ -259,12 +261,12 @@ def _draw_box(
 ) -> Crop:
     width_pt, height_pt = _upright(page.get_size(), turn)
     sides_pt = (box.x2 - box.x1) / size[0] * width_pt, (box.y2 - box.y1) / size[1] * height_pt
-    # One pixel less than allowed, as both edges are rounded.
+    # One pixel less than allowed, because both edges are rounded.
     scale = min(dpi / POINTS_PER_INCH, max(1, max_side - 1) / max(*sides_pt, 1e-6))
     width, height = math.ceil(width_pt * scale), math.ceil(height_pt * scale)
     left, top, right, bottom = to_pixels(box, size, (width, height))
-    # pypdfium2 takes margins in points and rounds them up to pixels: half a pixel less than
-    # meant gives what is meant.
-    margins = [(one - 0.5) / scale for one in (left, height - bottom, width - right, top)]
+    # pypdfium2 takes margins in points and rounds them up to pixels: half a pixel less gives the
+    # exact margin.
+    margins = [(margin - 0.5) / scale for margin in (left, height - bottom, width - right, top)]
     image = _draw(page, scale, turn, tuple(margins))
     return Crop(encode(image, FIGURE_QUALITY), *image.size)

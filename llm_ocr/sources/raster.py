@@ -6,18 +6,16 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from llm_ocr.records import Box
+from llm_ocr.records import Box, ImagePolicy
 
 FIGURE_QUALITY = 92
-# Pages with a lower ink ratio than this are blank: about 40 pixels of a
-# page of 1,400 x 1,900, less than one printed digit.
+# Pages with a lower ink ratio than this are blank: about 40 pixels of a page of 1,400 x 1,900, less
+# than one printed digit.
 BLANK_INK = 1.5e-5
-# How far from the background's luminance a pixel must be to count as ink.
+# The least difference between the luminances of ink and background.
 INK_CONTRAST = 48
-
-
-# Bytes of address space that a worker may take: a worker that has drawn nothing has about 300 MB,
-# of which 60 are in use, and an image of the most pixels is held twice while it is converted.
+# Bytes of address space for a worker: it has about 300 MB before it renders anything (60 of them in
+# use), and holds two copies of the largest image during a conversion.
 BASE_MEMORY, MEMORY_PER_PIXEL = 512 << 20, 8
 
 
@@ -32,12 +30,12 @@ class Crop:
 
 @dataclass(frozen=True)
 class RenderLimits:
-    """Bounds on drawing a page.
+    """Limits for rendering a page.
 
-    `max_pixels` bounds what a page's images decode to, and is estimated before any is decoded;
-    `timeout` is in seconds; `max_figure_side` is a crop's longest side in pixels. `memory` is what
-    a process that draws may take, in bytes of its address space. `keep_metadata` is whether a JPEG
-    that is stored as it is keeps its EXIF and other metadata.
+    `max_pixels` limits the decoded pixels of a page's images, which are estimated before any is
+    decoded; `timeout` is in seconds; `max_figure_side` is a crop's longest side in pixels. `memory`
+    is the address space of a rendering process in bytes. `keep_metadata`: a JPEG that is stored
+    unchanged keeps its EXIF and other metadata.
     """
 
     max_pixels: int = 178_956_970
@@ -55,6 +53,13 @@ def encode(image: Image.Image, quality: int) -> bytes:
     sink = io.BytesIO()
     image.save(sink, "JPEG", quality=quality)
     return sink.getvalue()
+
+
+def fit_size(width: int, height: int, policy: ImagePolicy) -> tuple[int, int]:
+    """The size of an image of `width` x `height` pixels after it was fitted to a policy."""
+    side = max(width, height)
+    scale = min(max(side, policy.smallest_side), policy.longest_side) / side
+    return max(1, round(width * scale)), max(1, round(height * scale))
 
 
 def upscale(image: Image.Image, smallest_side: int) -> Image.Image:

@@ -9,12 +9,12 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from llm_ocr.documents import Document
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, Page, PageError, PageImage
@@ -25,18 +25,19 @@ from llm_ocr.sources.remote import LocalCache
 from llm_ocr.sources.renderer import DocumentInfo
 from llm_ocr.sources.row_reader import read_all_rows
 
+if TYPE_CHECKING:
+    from llm_ocr.sources.web import UrlPolicy
+
 __all__ = ["Crop", "DocumentInfo", "RenderLimits", "RenderPool"]
 
-# Workers are replaced after so many requests, or at this size: libraries leak memory.
+# Workers are replaced after this many requests, or at this size: libraries leak memory.
 REQUESTS_PER_WORKER = 2000
 BYTES_PER_WORKER = 400 << 20
-# glibc returns a page's bitmaps to the kernel after each page, which then hands them out again
-# zeroed: a third of the time to draw it. Kept, they make up this much of a worker's memory.
+# Without these thresholds glibc returns the bitmaps to the kernel after each page and gets zeroed
+# memory for the next one, which takes a third of the rendering time. A worker keeps this much.
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
-
-
-# What workers see of the environment: where programs, libraries, fonts and temporary files are.
-# Whatever else stands there, as keys do, no process that reads hostile files should hold.
+# The variables that workers inherit: where programs, libraries, fonts and temporary files are. A
+# process that reads hostile files must not see others, such as API keys.
 ENVIRONMENT = (
     *("PATH", "HOME", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "PYTHONHOME", "PYTHONUTF8"),
     *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "FONTCONFIG_PATH", "FONTCONFIG_FILE"),
@@ -66,7 +67,7 @@ class _Worker:
         ours, theirs = socket.socketpair()
         self.requests = 0
         self.is_late = False
-        # It imports what this process would (-P: and nothing that lies in the current folder).
+        # It imports the same modules as this process (-P: and none from the current folder).
         path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "llm_ocr.sources.render_worker", str(theirs.fileno())],
@@ -75,7 +76,7 @@ class _Worker:
             start_new_session=True,
             env={**_environment(), **ALLOCATOR, "PYTHONPATH": path},
         )
-        # A new process begins with the peak of this one, which its own must exceed to be seen.
+        # A new process inherits the peak memory of this one; only a higher peak is its own.
         self._inherited = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         theirs.close()
         self._pipe = multiprocessing.connection.Connection(ours.detach())
@@ -119,12 +120,12 @@ class _Worker:
     def kill(self) -> None:
         """Kill the process with what it started; a thread in `ask` sees the pipe end."""
         with self._ending:
-            if self._code is None:  # until it is waited for, the id is no one else's
+            if self._code is None:  # the id can't be reused before the process is waited for
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, signal.SIGKILL)
 
     def end(self) -> str:
-        """Kill it and wait; returns how it ended. It holds no state that could be lost."""
+        """Kill the process and wait for it; returns how it ended. It has no state to lose."""
         self.kill()
         with self._ending:
             if self._code is None:
@@ -151,10 +152,11 @@ def _memory(pid: int) -> int:
 
 
 class RenderPool:
-    """`async with RenderPool(workers) as pool: await pool.render(page, policy)`.
+    """A pool of rendering processes: `async with RenderPool(workers) as pool: await
+    pool.render(page, policy)`.
 
-    Every method raises PageError, whose message names the file, what is wrong and what to do.
-    Workers start on demand; closing kills them, whatever they are doing.
+    Every method raises PageError, whose message names the file and says what is wrong and what to
+    do. Workers start on demand; closing kills them, even during a request.
     """
 
     def __init__(
@@ -193,8 +195,8 @@ class RenderPool:
     async def rows(
         self, planned: Document, only: Collection[str] | None = None
     ) -> AsyncIterator[tuple[Document, PageError | None]]:
-        """The documents that a planned one stands for, each cached for reading, or with its error;
-        with `only`, just those doc_ids.
+        """The documents in the rows of a planned one (or the document itself), each cached for
+        reading or with its error; with `only`, just these doc_ids.
 
         Call `release` for each when it is no longer needed.
         """
@@ -214,6 +216,25 @@ class RenderPool:
                 error = raised
             yield row.document, error
 
+    def add_source(self, document: Document, fetch: Callable[[Path], None]) -> None:
+        """Let `fetch` write the document at a path when it is first read: as a file, or (of the
+        kind `pages`) as a folder with an image for each page. It can be read until `release`."""
+        self._cache.add_source(document, fetch)
+
+    async def add_url(self, url: str, policy: "UrlPolicy | None" = None) -> Document:
+        """Download the document at a URL, so that it can be read until `release`.
+
+        Raises PageError.
+        """
+        return await self._cache.add_url(url, policy)
+
+    async def add_bytes(self, data: bytes) -> Document:
+        """Take in the bytes of a PDF or image, so that it can be read until `release`.
+
+        Raises PageError.
+        """
+        return await self._cache.add_bytes(data)
+
     def release(self, document: Document) -> None:
         """Delete the cached copy of a document that is no longer needed."""
         self._cache.discard(document)
@@ -225,7 +246,7 @@ class RenderPool:
         return cast(DocumentInfo, await self._ask("inspect", document))
 
     async def render(self, page: Page, policy: ImagePolicy) -> PageImage:
-        """The page as an image that obeys `policy`."""
+        """The page as an image in accordance with `policy`."""
         return cast(PageImage, await self._ask("render", page.document, page.number, policy))
 
     async def crop(
@@ -237,9 +258,9 @@ class RenderPool:
         dpi: int = 200,
         rotation: int | None = None,
     ) -> list[Crop]:
-        """Parts of a page that is `width` x `height` pixels, from the source at `dpi`.
+        """Boxes on a page of `width` x `height` pixels, cut from the source at `dpi`.
 
-        `rotation` as in `PageImage`, where it is another than the page was rendered with.
+        `rotation` is that of the page image if it differs from the one the page is rendered with.
         """
         size = (width, height)
         answer = await self._ask(
@@ -248,15 +269,15 @@ class RenderPool:
         return cast(list[Crop], answer)
 
     async def _ask(self, name: str, document: Document, *rest: Any) -> object:  # noqa: ANN401
-        async with self._cache.open(document) as here:
+        async with self._cache.open(document) as local:
             try:
-                return await self._ask_about(name, here, document.source_uri, *rest)
+                return await self._ask_with_retry(name, local, document.display_name, *rest)
             except PageError as error:
                 # Name the source, not the cached copy.
-                message = error.message.replace(here.source_uri, document.source_uri)
+                message = error.message.replace(local.source_uri, document.display_name)
                 raise PageError(error.code, message, error.attempts) from error
 
-    async def _ask_about(self, name: str, document: Document, uri: str, *rest: Any) -> object:  # noqa: ANN401
+    async def _ask_with_retry(self, name: str, document: Document, uri: str, *rest: Any) -> object:  # noqa: ANN401
         where = f"{uri}{f', page {rest[0]}' if rest else ''}"
         async with self._slots:
             for last_try in (False, True):
@@ -264,20 +285,20 @@ class RenderPool:
                     answer = await self._run(name, (document, *rest))
                 except _CrashedError as error:
                     if error.out_of_memory:
-                        said = (
+                        problem = (
                             "rendering needs more than "
-                            f"{self._limits.memory >> 20:,} MB of memory; raise --max-pixels, "
-                            "which raises this limit, or exclude the file"
+                            f"{self._limits.memory >> 20:,} MB of memory, a limit that grows with "
+                            "`max_pixels`"
                         )
-                        raise PageError(ErrorCode.TOO_LARGE, f"{where}: {said}") from error
-                    # Once more in a fresh process: the fault may have been an earlier page's.
+                        raise PageError(ErrorCode.TOO_LARGE, f"{where}: {problem}") from error
+                    # Retried in a new process: an earlier page may have caused the crash.
                     if last_try:
-                        said = f"rendering crashed ({error}); convert the file or exclude it"
-                        raise PageError(ErrorCode.RENDER_CRASHED, f"{where}: {said}") from error
+                        problem = f"rendering crashed ({error}); convert the file or exclude it"
+                        raise PageError(ErrorCode.RENDER_CRASHED, f"{where}: {problem}") from error
                 except _TimeoutError as error:
                     limit = f"{self._limits.timeout:g} s"
-                    said = f"rendering took longer than {limit}; raise --render-timeout"
-                    raise PageError(ErrorCode.RENDER_TIMEOUT, f"{where}: {said}") from error
+                    problem = f"rendering took longer than {limit} (`render_timeout`)"
+                    raise PageError(ErrorCode.RENDER_TIMEOUT, f"{where}: {problem}") from error
                 else:
                     if isinstance(answer, PageError):
                         raise answer
@@ -293,7 +314,7 @@ class RenderPool:
         except BaseException as error:
             self._all.discard(worker)
             worker.kill()
-            # Not before the thread is done with the pipe: its number could be another file's.
+            # Only when the thread no longer uses the pipe: its descriptor could be reused.
             future.add_done_callback(lambda _: worker.end())
             if isinstance(error, _CrashedError) and (worker.is_late or error.is_late):
                 raise _TimeoutError from error

@@ -103,9 +103,9 @@ def encode_response(response: object) -> tuple[object, list[bytes]]:
     if isinstance(response, PageError):
         return ["error", response.code.value, response.message[:10_000], response.attempts], []
     if isinstance(response, PageImage):
-        layer, places = _layer_message(response.text_layer)
-        plain = {key: value for key, value in vars(response).items() if key in _IMAGE}
-        return ["image", plain, layer], [response.jpeg, places]
+        layer, corners = _layer_message(response.text_layer)
+        fields = {key: value for key, value in vars(response).items() if key in _IMAGE}
+        return ["image", fields, layer], [response.jpeg, corners]
     if isinstance(response, DocumentInfo):
         return ["info", response.page_count, response.content_hash], []
     if isinstance(response, list):
@@ -130,8 +130,8 @@ def _layer_message(layer: TextLayer | None) -> tuple[object, bytes]:
     ]
     boxes = [word.box for line in layer.lines for word in line.words] + [*layer.pictures]
     corners = array("d", (side for box in boxes for side in (box.x1, box.y1, box.x2, box.y2)))
-    told = [layer.text, layer.under_image, layer.damage, layer.trust, list(layer.doubts)]
-    return [*told, lines, len(layer.pictures)], corners.tobytes()
+    fields = [layer.text, layer.under_image, layer.damage, layer.trust, list(layer.doubts)]
+    return [*fields, lines, len(layer.pictures)], corners.tobytes()
 
 
 def decode_response(name: str, message: Message) -> WorkerResponse:
@@ -155,9 +155,9 @@ def decode_response(name: str, message: Message) -> WorkerResponse:
                 Crop(jpeg, _parse_count(width), _parse_count(height))
                 for jpeg, (width, height) in pairs
             ]
-        plain, layer = rest
-        jpeg, places = blobs
-        return _image(jpeg, plain, layer, places)
+        fields, layer = rest
+        jpeg, corners = blobs
+        return _image(jpeg, fields, layer, corners)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise ProtocolError(f"{type(error).__name__}: {error}") from error
 
@@ -165,25 +165,25 @@ def decode_response(name: str, message: Message) -> WorkerResponse:
 _KINDS = {"count_pages": "count", "inspect": "info", "render": "image", "crop": "crops"}
 
 
-def _image(jpeg: bytes, plain: dict[str, Any], layer: Any, places: bytes) -> PageImage:  # noqa: ANN401
-    points = (plain["width_pt"], plain["height_pt"])
+def _image(jpeg: bytes, fields: dict[str, Any], layer: Any, corners: bytes) -> PageImage:  # noqa: ANN401
+    points = (fields["width_pt"], fields["height_pt"])
     width_pt, height_pt = (None if side is None else _parse_number(side) for side in points)
     return PageImage(
         jpeg,
-        _parse_count(plain["width"]),
-        _parse_count(plain["height"]),
-        _parse_number(plain["ink"]),
+        _parse_count(fields["width"]),
+        _parse_count(fields["height"]),
+        _parse_number(fields["ink"]),
         width_pt,
         height_pt,
-        _parse_count(plain["rotation"]),
-        None if layer is None else _layer(layer, places),
+        _parse_count(fields["rotation"]),
+        None if layer is None else _layer(layer, corners),
     )
 
 
-def _layer(told: Sequence[Any], places: bytes) -> TextLayer:
-    text, under_image, damage, trust, doubts, lines, pictures = told
-    boxes = _boxes(places)
-    found = tuple(
+def _layer(fields: Sequence[Any], corners: bytes) -> TextLayer:
+    text, under_image, damage, trust, doubts, lines, picture_count = fields
+    boxes = _boxes(corners)
+    text_lines = tuple(
         TextLine(
             _parse_text(line),
             tuple(TextWord(_parse_text(word), next(boxes)) for word in words),
@@ -192,19 +192,24 @@ def _layer(told: Sequence[Any], places: bytes) -> TextLayer:
         )
         for line, bold, vertical, words in lines
     )
-    shown = tuple(next(boxes) for _ in range(_parse_count(pictures)))
-    whys = tuple(_parse_text(doubt) for doubt in doubts)
-    numbers = _parse_number(damage), _parse_number(trust)
-    return TextLayer(_parse_text(text), under_image is True, *numbers, whys, found, shown)
+    return TextLayer(
+        _parse_text(text),
+        under_image is True,
+        _parse_number(damage),
+        _parse_number(trust),
+        tuple(_parse_text(doubt) for doubt in doubts),
+        text_lines,
+        tuple(next(boxes) for _ in range(_parse_count(picture_count))),
+    )
 
 
-def _boxes(places: bytes) -> Iterator[Box]:
-    corners = array("d")
-    corners.frombytes(places)
-    if not all(map(math.isfinite, corners)):
+def _boxes(corners: bytes) -> Iterator[Box]:
+    coordinates = array("d")
+    coordinates.frombytes(corners)
+    if not all(map(math.isfinite, coordinates)):
         raise ProtocolError("a box with an infinite coordinate")
-    for k in range(0, len(corners), 4):
-        yield Box(*corners[k : k + 4])
+    for k in range(0, len(coordinates), 4):
+        yield Box(*coordinates[k : k + 4])
     raise ProtocolError("fewer boxes than words")
 
 

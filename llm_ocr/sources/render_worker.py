@@ -35,21 +35,20 @@ def handle_request(renderer: DocumentRenderer, request: tuple[str, tuple[Any, ..
     except PageError as error:
         return error
     except MemoryError:
-        said = (
-            "not enough memory to render it; raise --max-pixels, which raises the limit, "
-            "or exclude it"
-        )
-        return PageError(ErrorCode.TOO_LARGE, f"{path}: {said}")
+        problem = "not enough memory to render it, within a limit that grows with `max_pixels`"
+        return PageError(ErrorCode.TOO_LARGE, f"{path}: {problem}")
     except FileNotFoundError:
-        said = "the file does not exist (any more); restore it"
-        return PageError(ErrorCode.NOT_FOUND, f"{path}: {said}")
+        problem = "the file does not exist (any more); restore it"
+        return PageError(ErrorCode.NOT_FOUND, f"{path}: {problem}")
     except OSError as error:
-        said = f"the file can't be read ({error.strerror or error}); check its permissions and disk"
-        return PageError(ErrorCode.READ_ERROR, f"{path}: {said}")
+        problem = (
+            f"the file can't be read ({error.strerror or error}); check its permissions and disk"
+        )
+        return PageError(ErrorCode.READ_ERROR, f"{path}: {problem}")
     except Exception as error:  # noqa: BLE001 - the one place where a fault becomes a status
         _log.warning("%s: %s failed", path, name, exc_info=True)
-        said = f"{type(error).__name__}: {error}; this is a bug in llm_ocr; please report it"
-        return PageError(ErrorCode.INTERNAL_ERROR, f"{path}: it can't be rendered ({said})")
+        problem = f"{type(error).__name__}: {error}; this is a bug in llm_ocr; please report it"
+        return PageError(ErrorCode.INTERNAL_ERROR, f"{path}: it can't be rendered ({problem})")
 
 
 def end_with_parent(pipe: Connection) -> None:

@@ -1,6 +1,5 @@
-"""Rendering documents: each is opened once and kept open for its next pages."""
+"""Render documents: each is opened once and stays open for its next pages."""
 
-import codecs
 import hashlib
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
@@ -9,24 +8,19 @@ from typing import Protocol
 
 from llm_ocr.documents import Document
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError, PageImage
-from llm_ocr.sources.names import DATASET_KINDS, file_version, missing_file_message
+from llm_ocr.sources.formats import HEAD_BYTES, detect_suffix
+from llm_ocr.sources.names import (
+    CHANGED,
+    DATASET_KINDS,
+    PAGES_KIND,
+    file_version,
+    missing_file_message,
+)
 from llm_ocr.sources.raster import Crop, RenderLimits
 
 MAX_OPEN_DOCUMENTS = 4
 # pdfium keeps decoded images for as long as a document is open.
 MAX_USES_PER_DOCUMENT = 40
-FILE_SIGNATURES = {
-    b"PK\x03\x04": "a ZIP or Office file",
-    b"\xd0\xcf\x11\xe0": "an old Office file",
-    b"{\\rtf": "an RTF text",
-    b"%!PS": "PostScript",
-    b"GIF8": "a GIF image",
-    b"BM": "a BMP image",
-    b"\0\0\0\x0cjP  ": "a JPEG 2000 image",
-    b"AT&TFORM": "a DjVu file",
-    b"\x1f\x8b": "a gzip archive",
-}
-IMAGE_MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 
 @dataclass(frozen=True)
@@ -98,8 +92,8 @@ class DocumentRenderer:
             while len(self._open) >= MAX_OPEN_DOCUMENTS:
                 self._close(next(iter(self._open)))
             path = Path(document.source_uri)
-            in_dataset = document.kind in DATASET_KINDS.values()
-            open_path = self._open_folder if in_dataset and path.is_dir() else self._open_file
+            may_be_folder = document.kind in (PAGES_KIND, *DATASET_KINDS.values())
+            open_path = self._open_folder if may_be_folder and path.is_dir() else self._open_file
             self._open[doc_id] = open_path(path)
         self._open.move_to_end(doc_id)
         self._uses[doc_id] += 1
@@ -118,7 +112,7 @@ class DocumentRenderer:
 
     def _open_file(self, path: Path) -> OpenDocument:
         # Imported on demand: a run over images never loads pdfium.
-        if _looks_like_pdf(path):
+        if _detect_suffix(path) == ".pdf":
             from llm_ocr.sources.pdf import PdfFile
 
             return PdfFile(path, self._password, self._limits.max_pixels)
@@ -148,7 +142,7 @@ def _check_version(document: Document) -> None:
     if version != document.version:
         raise PageError(
             ErrorCode.SOURCE_CHANGED,
-            f"{path}: the file has changed since the run was planned; choose another --out",
+            f"{path}: {CHANGED}",
         )
     if size == 0:
         raise PageError(
@@ -156,35 +150,12 @@ def _check_version(document: Document) -> None:
         )
 
 
-def _looks_like_pdf(path: Path) -> bool:
-    """True for a PDF, False for an image, by their first bytes, whatever the name says."""
+def _detect_suffix(path: Path) -> str:
+    """The file type by the first bytes and not by the name, as a suffix. Raises PageError."""
     try:
         with path.open("rb") as body:
-            head = body.read(1024)
+            head = body.read(HEAD_BYTES)
     except IsADirectoryError as error:
-        said = "this is a folder, not a file; list its files instead"
-        raise PageError(ErrorCode.READ_ERROR, f"{path}: {said}") from error
-    if b"%PDF-" in head:
-        return True
-    if head.startswith(IMAGE_MAGIC) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
-        return False
-    raise PageError(
-        ErrorCode.UNSUPPORTED_FORMAT,
-        f"{path}: {_describe_format(head)}, not a PDF, PNG, JPEG, WebP or TIFF; convert it first",
-    )
-
-
-def _describe_format(head: bytes) -> str:
-    for magic, format_name in FILE_SIGNATURES.items():
-        if head.startswith(magic):
-            return f"this is {format_name}"
-    if head[4:8] == b"ftyp":
-        return "this is a HEIC or AVIF image, or a video"
-    if head[:5].lower() in (b"<html", b"<!doc") or b"<html" in head[:200].lower():
-        return "this is a web page"
-    try:
-        # Incrementally, as a character may be cut at the end of what was read.
-        text = codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError:
-        return "this is some other format"
-    return "this is some other format" if "\0" in text else "this is text"
+        problem = "this is a folder, not a file; list its files instead"
+        raise PageError(ErrorCode.READ_ERROR, f"{path}: {problem}") from error
+    return detect_suffix(str(path), head)

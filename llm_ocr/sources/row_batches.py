@@ -1,4 +1,4 @@
-"""Counting the rows of a dataset's files, and splitting them into batches for the plan."""
+"""Count the rows of a dataset's files, and split them into batches for the plan."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,8 +30,8 @@ class RowCount:
 
 
 def count_rows(document: Document, tar_limit: int | None) -> RowCount:
-    """Blocks, and reads a Parquet file's footer. Of a tar, the headers of its files, up to
-    `tar_limit` samples; with 0, nothing. Raises PageError."""
+    """Count a file's rows. Blocks. Reads the footer of a Parquet file, or the headers of a tar up
+    to `tar_limit` samples (0: a tar is not read and its rows are not counted). Raises PageError."""
     if document.kind == "parquet":
         from llm_ocr.sources.parquet import read_footer
 
@@ -55,8 +55,8 @@ def count_rows(document: Document, tar_limit: int | None) -> RowCount:
 def iter_batches(
     counted: RowCount, selected: Sequence[int] | None, shard_pages: int
 ) -> Iterator[tuple[Document, int]]:
-    """Documents that stand for all rows, or for the `selected` ones (in order), with their
-    approximate page count: one per row group, or several if the group exceeds a shard."""
+    """Documents for ranges of all rows, or of the `selected` ones (sorted), with their approximate
+    page count: one per row group, or several if the group exceeds a shard."""
     document = counted.document
     if counted.batches is None:
         yield document.with_rows([(0, None)]), _pages(document.size)
@@ -64,7 +64,7 @@ def iter_batches(
     wanted = None if selected is None else set(selected)
     for batch in counted.batches:
         numbers = range(batch.first, batch.first + batch.count)
-        rows = numbers if wanted is None else [one for one in numbers if one in wanted]
+        rows = numbers if wanted is None else [number for number in numbers if number in wanted]
         step = max(1, shard_pages * batch.count // max(1, batch.pages))
         starts = [*range(0, len(rows), step), len(rows)]
         for start, end in pairwise(starts):

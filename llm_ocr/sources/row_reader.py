@@ -1,4 +1,4 @@
-"""Reading the rows of a dataset's file, whatever its format."""
+"""Read the rows of a dataset's file in any format."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from llm_ocr.sources.dataset_rows import DatasetRow
 
 
 def read_rows(document: Document) -> Iterator[DatasetRow]:
-    """The rows that `document` stands for. Raises PageError if the file itself can't be read.
+    """The rows in the document's ranges. Raises PageError if the file itself can't be read.
 
     Blocks. The error of a bad row is its content; reading continues with the next row.
     """
@@ -23,8 +23,8 @@ def read_rows(document: Document) -> Iterator[DatasetRow]:
 
 
 def read_all_rows(document: Document) -> Iterator[DatasetRow]:
-    """As `read_rows`, but if the file can't be read, each remaining row has the error as content
-    (a single row if they were not counted)."""
+    """The rows in the document's ranges. If the file can't be read, each remaining row has the
+    error as content (a single row if rows were not counted)."""
     number = -1
     try:
         for row in read_rows(document) if document.rows is not None else ():
@@ -52,5 +52,5 @@ def unreadable_error(document: Document) -> PageError:
             count_samples(document)
     except PageError as error:
         return error
-    problem = "its rows could not be counted when the run was planned; choose another --out"
+    problem = "its rows could not be counted when the run was planned; read them in a new run"
     return PageError(ErrorCode.READ_ERROR, f"{document.source_uri}: {problem}")

@@ -1,4 +1,4 @@
-"""A PDF page's own text: words with boxes, and a score of its quality."""
+"""Read a PDF page's text layer: lines and words with boxes, and a score of its quality."""
 
 import ctypes
 from typing import Any
@@ -12,15 +12,15 @@ from llm_ocr.sources.text_layer_quality import (
     TextLayerReport,
     garbled_share,
     invisible_share,
-    is_shown,
+    is_visible,
     overlapping_share,
 )
 from llm_ocr.sources.text_lines import build_lines
 
-# The share of a page that an image covers if the text is under it.
-PAGE_SIZED = 0.7
-# Images from this share of the page on are told of.
-SMALLEST_PICTURE = 0.005
+# The share of the page from which on an image counts as covering the text.
+MIN_COVER_SHARE = 0.7
+# The share of the page from which on an image is reported.
+MIN_PICTURE_SHARE = 0.005
 
 
 class PdfTextPage:
@@ -34,11 +34,12 @@ class PdfTextPage:
         self._opened.close()
 
     def turn(self) -> int:
-        """The clockwise turn in degrees by which (nearly) all of the text would be upright."""
+        """The clockwise rotation in degrees that makes (nearly) all text upright."""
         return detect_text_rotation(self._page, self._raw)
 
     def layer(self, turn: int, size: tuple[int, int], *, with_lines: bool) -> TextLayer | None:
-        """The page's text, placed on the page as it is drawn turned by `turn`, `size` in pixels."""
+        """The text layer, in pixels of the page rendered at `size` and rotated by `turn`; None for
+        a page without text."""
         text = valid_text(str(self._opened.get_text_bounded()))
         if not text.strip():
             return None
@@ -46,35 +47,42 @@ class PdfTextPage:
         pictures, under_image = self._pictures(frame)
         lines: tuple[TextLine, ...] = ()
         if with_lines or may_need_repair(text):
-            glyphs, is_mended = read_glyphs(self._raw, frame)
-            text = join_text(glyphs) if is_mended else text
+            glyphs, is_repaired = read_glyphs(self._raw, frame)
+            text = join_text(glyphs) if is_repaired else text
             lines = build_lines(self._raw, glyphs) if with_lines else ()
-        found = TextLayerReport(
+        report = TextLayerReport(
             garbled_share(text), invisible_share(self._raw), under_image, overlapping_share(lines)
         )
-        kept = tuple(pictures) if with_lines else ()
-        return TextLayer(text, under_image, found.damage, found.trust, found.doubts, lines, kept)
+        return TextLayer(
+            text,
+            under_image,
+            report.damage,
+            report.trust,
+            report.doubts,
+            lines,
+            tuple(pictures) if with_lines else (),
+        )
 
     def _pictures(self, frame: PageTransform) -> tuple[list[Box], bool]:
-        """The page's own images, and whether one of them covers the page and its text.
+        """The boxes of the page's images, and whether one of them covers the page and its text.
 
-        Text that is drawn after such an image, and can be seen, is printed on it.
+        Visible text that is drawn after such an image is printed on it.
         """
-        whole = frame.size[0] * frame.size[1]
+        page_area = frame.size[0] * frame.size[1]
         pictures: list[Box] = []
-        covers, shown_after = False, 0
+        covers, visible_after = False, 0
         edges = [ctypes.c_float() for _ in range(4)]
         for index in range(pdfium_c.FPDFPage_CountObjects(self._page)):
             item = pdfium_c.FPDFPage_GetObject(self._page, index)
             kind = pdfium_c.FPDFPageObj_GetType(item)
             if kind == pdfium_c.FPDF_PAGEOBJ_TEXT:
-                shown_after += int(is_shown(item))
+                visible_after += int(is_visible(item))
             elif kind == pdfium_c.FPDF_PAGEOBJ_IMAGE:
                 if not pdfium_c.FPDFPageObj_GetBounds(item, *edges):
                     continue
-                box = frame.clipped(*(edge.value for edge in edges))
-                if box.area > SMALLEST_PICTURE * whole:
+                box = frame.clipped_box(*(edge.value for edge in edges))
+                if box.area > MIN_PICTURE_SHARE * page_area:
                     pictures.append(box)
-                if box.area > PAGE_SIZED * whole:
-                    covers, shown_after = True, 0
-        return pictures, covers and not shown_after
+                if box.area > MIN_COVER_SHARE * page_area:
+                    covers, visible_after = True, 0
+        return pictures, covers and not visible_after

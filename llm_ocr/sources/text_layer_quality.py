@@ -1,4 +1,4 @@
-"""Scoring the quality of a page's text layer, from the PDF alone."""
+"""Score the quality of a page's text layer, from the PDF alone."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -9,17 +9,17 @@ import pypdfium2.raw as pdfium_c
 
 from llm_ocr.records import Box, TextLine
 
-# Shares from which on nothing is left of the trust.
-HOPELESS_CODES, HOPELESS_OVERLAP = 0.1, 0.4
-# What is left for text under an image of the page: an earlier OCR's.
-EARLIER_OCR = 0.25
-# Characters from one that is looked at to the next.
-EVERY = 4
-# Soft hyphens, as pdfium gives them.
+# Shares of garbled and overlapping characters from which on the trust is 0.
+MAX_GARBLED, MAX_OVERLAPPING = 0.1, 0.4
+# The trust in text under an image of the page, which an earlier OCR has written.
+EARLIER_OCR_TRUST = 0.25
+# One in this many characters is checked for visibility.
+SAMPLE_STEP = 4
+# The characters that pdfium returns for soft hyphens.
 SOFT_HYPHENS = "\ufffe\u0002"
-_UNSEEN = (pdfium_c.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium_c.FPDF_TEXTRENDERMODE_CLIP)
-# Lines share this much of the smaller one where one is printed on the other.
-_ON_ANOTHER = 0.5
+_INVISIBLE = (pdfium_c.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium_c.FPDF_TEXTRENDERMODE_CLIP)
+# Lines overlap if they share this part of the smaller one's area.
+_MIN_OVERLAP = 0.5
 
 
 @dataclass(frozen=True)
@@ -34,66 +34,70 @@ class TextLayerReport:
 
     @property
     def trust(self) -> float:
-        """0..1."""
-        return min([1.0, *(max(0.0, left) for left, _ in self._against())])
+        """How likely the text is what the page shows, 0..1."""
+        return min([1.0, *(max(0.0, trust) for trust, _ in self._defects())])
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        return tuple(said for left, said in self._against() if left < 1)
+        """Descriptions of the defects that lower the trust."""
+        return tuple(description for trust, description in self._defects() if trust < 1)
 
-    def _against(self) -> list[tuple[float, str]]:
-        """The trust that each defect leaves, and the defect."""
+    def _defects(self) -> list[tuple[float, str]]:
+        """The trust that each possible defect leaves, and the description of the defect."""
         return [
-            (1 - self.damage / HOPELESS_CODES, f"{self.damage:.0%} of its characters are no text"),
+            (1 - self.damage / MAX_GARBLED, f"{self.damage:.0%} of its characters are no text"),
             (1 - self.invisible, f"{self.invisible:.0%} of it is invisible"),
-            (EARLIER_OCR if self.under_image else 1.0, "it lies under an image of the page"),
+            (EARLIER_OCR_TRUST if self.under_image else 1.0, "it lies under an image of the page"),
             (
-                1 - self.overlapping / HOPELESS_OVERLAP,
+                1 - self.overlapping / MAX_OVERLAPPING,
                 f"{self.overlapping:.0%} of it stands on other text",
             ),
         ]
 
 
-def is_shown(item: Any) -> bool:  # noqa: ANN401
-    """Whether a text object paints anything."""
-    return pdfium_c.FPDFTextObj_GetTextRenderMode(item) not in _UNSEEN
+def is_visible(item: Any) -> bool:  # noqa: ANN401
+    """Whether a text object is painted."""
+    return pdfium_c.FPDFTextObj_GetTextRenderMode(item) not in _INVISIBLE
 
 
 def invisible_share(raw: Any) -> float:  # noqa: ANN401
-    """The share of a text page's characters that paint nothing, of every fourth."""
+    """The share of a text page's characters that are not painted, from a sample of them."""
     items = [
-        pdfium_c.FPDFText_GetTextObject(raw, k)
-        for k in range(0, pdfium_c.FPDFText_CountChars(raw), EVERY)
+        item
+        for k in range(0, pdfium_c.FPDFText_CountChars(raw), SAMPLE_STEP)
+        if (item := pdfium_c.FPDFText_GetTextObject(raw, k))
     ]
-    held = [item for item in items if item]
-    return sum(not is_shown(item) for item in held) / len(held) if held else 0.0
+    return sum(not is_visible(item) for item in items) / len(items) if items else 0.0
 
 
 def garbled_share(text: str) -> float:
-    """The share of the characters that are no text: what a font without a character map gives."""
-    characters = [one for one in text if not one.isspace()]
-    return sum(map(_is_bad, characters)) / len(characters) if characters else 0.0
+    """The share of characters that are not text, such as those of a font without a character
+    map."""
+    characters = [character for character in text if not character.isspace()]
+    return sum(map(_is_garbled, characters)) / len(characters) if characters else 0.0
 
 
-def _is_bad(character: str) -> bool:
+def _is_garbled(character: str) -> bool:
     if character in SOFT_HYPHENS:
         return False
     return character == "\ufffd" or unicodedata.category(character) in ("Cc", "Co", "Cn", "Cs")
 
 
 def overlapping_share(lines: Sequence[TextLine]) -> float:
-    """The share of the text that stands where other text does too."""
-    boxes = sorted(((_hull(line), len(line.text)) for line in lines), key=lambda one: one[0].y1)
-    hit = 0
-    open_ones: list[tuple[Box, int]] = []
+    """The share of the text that is printed over text of earlier lines."""
+    boxes = sorted(((_hull(line), len(line.text)) for line in lines), key=lambda sized: sized[0].y1)
+    overlapping = 0
+    # The boxes above the current one that reach down to it.
+    candidates: list[Box] = []
     for box, length in boxes:
-        open_ones = [one for one in open_ones if one[0].y2 > box.y1]
+        candidates = [other for other in candidates if other.y2 > box.y1]
         if any(
-            _shared(box, other) > _ON_ANOTHER * min(box.area, other.area) for other, _ in open_ones
+            _overlap_area(box, other) > _MIN_OVERLAP * min(box.area, other.area)
+            for other in candidates
         ):
-            hit += length
-        open_ones.append((box, length))
-    return hit / max(1, sum(length for _, length in boxes))
+            overlapping += length
+        candidates.append(box)
+    return overlapping / max(1, sum(length for _, length in boxes))
 
 
 def _hull(line: TextLine) -> Box:
@@ -106,7 +110,7 @@ def _hull(line: TextLine) -> Box:
     )
 
 
-def _shared(one: Box, other: Box) -> float:
-    width = min(one.x2, other.x2) - max(one.x1, other.x1)
-    height = min(one.y2, other.y2) - max(one.y1, other.y1)
+def _overlap_area(box: Box, other: Box) -> float:
+    width = min(box.x2, other.x2) - max(box.x1, other.x1)
+    height = min(box.y2, other.y2) - max(box.y1, other.y1)
     return max(0.0, width) * max(0.0, height)

@@ -15,9 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import obstore
 from obstore.store import GCSStore, MemoryStore, S3Store
 
-from llm_ocr.storage.objects import ObjectStore, first_line
+from llm_ocr.storage.objects import Explanation, ObjectStore, first_line
 from llm_ocr.storage.protocol import StorageError
 
 if TYPE_CHECKING:
@@ -48,6 +49,15 @@ class BucketStore(ObjectStore):
 
     def delete(self, paths: Iterable[str]) -> None:
         _run_parallel(lambda path: super(BucketStore, self).delete([path]), paths)
+
+    def sign_put(self, path: str, seconds: float) -> str:
+        """A URL to which anybody can write the object at `path` for some seconds, of any size."""
+        if not isinstance(self._backend, GCSStore | S3Store):
+            raise StorageError(f"{self.uri}: this store has no addresses that can be signed")
+        with self._errors():
+            return obstore.sign(
+                self._backend, "PUT", self._full_path(path), timedelta(seconds=seconds)
+            )
 
 
 def _run_parallel(operation: Callable[[str], object], paths: Iterable[str]) -> None:
@@ -86,7 +96,7 @@ def _s3(bucket: str, prefix: str) -> BucketStore:
         retry_config=RETRIES,
         **settings,
     )
-    return BucketStore(_uri("s3", bucket, prefix), store, _error_advice(_S3, bucket=bucket), prefix)
+    return BucketStore(_uri("s3", bucket, prefix), store, _explainer(_S3, bucket=bucket), prefix)
 
 
 def _from_boto3(region: str | None) -> dict[str, Any]:
@@ -111,9 +121,7 @@ def _gs(bucket: str, prefix: str) -> BucketStore:
     store = GCSStore(
         bucket, client_options=_client_options(emulator), retry_config=RETRIES, **settings
     )
-    return BucketStore(
-        _uri("gs", bucket, prefix), store, _error_advice(_GCS, bucket=bucket), prefix
-    )
+    return BucketStore(_uri("gs", bucket, prefix), store, _explainer(_GCS, bucket=bucket), prefix)
 
 
 def _client_options(endpoint: str | None) -> "ClientConfig":
@@ -123,7 +131,7 @@ def _client_options(endpoint: str | None) -> "ClientConfig":
 
 def _memory(name: str, prefix: str) -> BucketStore:
     store = _in_memory.setdefault(name, MemoryStore())
-    return BucketStore(_uri("memory", name, prefix), store, first_line, prefix)
+    return BucketStore(_uri("memory", name, prefix), store, _explainer({}, bucket=name), prefix)
 
 
 # Patterns in errors and the advice for each, tried in this order.
@@ -169,12 +177,12 @@ _GCS: Mapping[str, str] = {
 }
 
 
-def _error_advice(known: Mapping[str, str], *, bucket: str) -> Callable[[Exception], str]:
-    def advise(error: Exception) -> str:
+def _explainer(known: Mapping[str, str], *, bucket: str) -> Callable[[Exception], Explanation]:
+    def explain(error: Exception) -> Explanation:
         text = str(error)
         for pattern, advice in known.items():
             if re.search(pattern, text, re.IGNORECASE):
-                return advice.format(bucket=bucket)
-        return first_line(error)
+                return advice.format(bucket=bucket), None
+        return first_line(error), None
 
-    return advise
+    return explain

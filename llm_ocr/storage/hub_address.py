@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote
 from llm_ocr.storage.protocol import StorageError
 
 DATASETS, BUCKETS = "datasets", "buckets"
-# Suffix of the bucket that holds the plan and shards of a run that publishes to a repository.
+# Suffix of the bucket with the plan and shards of a run that is published to a repository.
 RUN_SUFFIX = "-run"
 
 _REF = re.compile(r"refs/(?:pr|convert)/[^/]+")
@@ -28,7 +28,7 @@ class HubAddress:
 
     @property
     def uri(self) -> str:
-        at = f"@{_quoted(self.revision)}" if self.revision else ""
+        at = f"@{_quote_revision(self.revision)}" if self.revision else ""
         below = f"/{self.prefix}" if self.prefix else ""
         return f"hf://{self.kind}/{self.name}{at}{below}"
 
@@ -50,12 +50,12 @@ def parse_hub_uri(uri: str) -> HubAddress:
     )
 
 
-def _quoted(revision: str) -> str:
+def _quote_revision(revision: str) -> str:
     return revision if _REF.fullmatch(revision) else quote(revision, safe="")
 
 
 def is_repository(uri: str) -> bool:
-    """Whether a URI is a dataset repository: it is written by commits, whose rate is limited."""
+    """Whether a URI is a dataset repository, which is written by commits of a limited rate."""
     return uri.startswith(f"hf://{DATASETS}/")
 
 

@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from huggingface_hub import BucketFile
 
+from llm_ocr.messages import ProblemCode
 from llm_ocr.storage.hub_address import HubAddress
 from llm_ocr.storage.hub_client import Download, HubClient
 from llm_ocr.storage.protocol import StorageError, StoredObject
@@ -58,9 +59,9 @@ class HubBucketStore:
                 yield self._to_stored_object(file, file.path)
             else:
                 claims.setdefault(claim["path"], []).append(file)
-        for path, several in claims.items():
+        for path, path_claims in claims.items():
             if path not in plain:
-                yield self._to_stored_object(_earliest(several), path)
+                yield self._to_stored_object(_earliest(path_claims), path)
 
     def exists(self, path: str) -> bool:
         return self._find(path) is not None
@@ -148,7 +149,8 @@ class HubBucketStore:
         if any(claim.uploaded_at is None for claim in claims):
             raise StorageError(
                 f"{self.uri}: the Hub doesn't report when {path} was uploaded, so workers can't "
-                "share a run there; use --staging s3://… or gs://…"
+                "share a run there",
+                ProblemCode.NO_UPLOAD_TIMES,
             )
         return _earliest(claims) if claims else None
 

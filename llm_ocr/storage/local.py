@@ -12,7 +12,8 @@ from typing import BinaryIO
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore as ObstoreLocalBackend
 
-from llm_ocr.storage.objects import ObjectStore, first_line
+from llm_ocr.messages import ProblemCode
+from llm_ocr.storage.objects import Explanation, ObjectStore, first_line
 from llm_ocr.storage.protocol import RunInUseError, StorageError
 
 # How obstore, and `_hard_link`, name a file until it is renamed into place.
@@ -26,15 +27,16 @@ class LocalStore(ObjectStore):
         self._folder = Path(os.path.expanduser(path)).absolute()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            super().__init__(str(self._folder), ObstoreLocalBackend(self._folder), _advice)
+            super().__init__(str(self._folder), ObstoreLocalBackend(self._folder), _explain)
         except (OSError, BaseError) as error:
-            raise StorageError(f"{self._folder}: {_advice(error)}") from error
+            said, code = _explain(error)
+            raise StorageError(f"{self._folder}: {said}", code) from error
 
     @property
     def folder(self) -> Path:
         return self._folder
 
-    # Files are read directly: obstore takes twice as long, as it passes them between threads.
+    # Files are read directly: obstore takes twice as long because it passes them between threads.
     def get(self, path: str) -> bytes:
         with self._errors():
             return (self._folder / path).read_bytes()
@@ -67,8 +69,9 @@ class LocalStore(ObjectStore):
             holder = os.pread(lock, 32, 0).decode() or "unknown"
             os.close(lock)
             raise RunInUseError(
-                f"{self.uri}: another run (process {holder}) is writing there; wait for it, "
-                "stop it, or choose another --out"
+                f"{self.uri}: another run (process {holder}) is writing there; wait for "
+                "it, or stop it",
+                ProblemCode.OUT_IN_USE,
             ) from None
         try:
             yield
@@ -104,15 +107,15 @@ class LocalStore(ObjectStore):
                 continue
 
 
-def _advice(error: Exception) -> str:
+def _explain(error: Exception) -> Explanation:
     text = str(error)
     code = error.errno if isinstance(error, OSError) else None
     if code == errno.ENOSPC or "No space left" in text or "StorageFull" in text:
-        return "the disk is full; free some space and run the same command again"
+        return "the disk is full; free some space and run the same command again", None
     if isinstance(error, PermissionError) or "Permission denied" in text:
-        return "no permission to write there; choose another --out or change its permissions"
+        return "no permission to write there", ProblemCode.OUT_DENIED
     if code == errno.EROFS or "Read-only file system" in text:
-        return "the file system is read-only; choose another --out"
+        return "the file system is read-only", ProblemCode.OUT_UNUSABLE
     if isinstance(error, NotADirectoryError | FileExistsError) or "Not a directory" in text:
-        return "a file is in the way of a folder; choose another --out"
-    return first_line(error)
+        return "a file is in the way of a folder", ProblemCode.OUT_UNUSABLE
+    return first_line(error), None

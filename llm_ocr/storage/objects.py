@@ -10,6 +10,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore as ObstoreBackend
 
+from llm_ocr.messages import ProblemCode
 from llm_ocr.storage.protocol import StorageError, StoredObject
 from llm_ocr.storage.ranges import open_ranges
 
@@ -17,27 +18,34 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
 
 
+# What an error of a backend means, in words, and its code where there is one.
+Explanation = tuple[str, ProblemCode | None]
+
+
 class ObjectStore:
-    """The objects below `prefix` of an obstore backend; `advice` turns its errors into advice."""
+    """The objects below `prefix` of an obstore backend; `explain` says what its errors mean."""
 
     def __init__(
         self,
         uri: str,
         backend: ObstoreBackend,
-        advice: Callable[[Exception], str],
+        explain: Callable[[Exception], Explanation],
         prefix: str = "",
     ) -> None:
         self.uri = uri
         self._prefix = f"{prefix}/" if prefix else ""
-        self._backend, self._advice = backend, advice
+        self._backend, self._explain = backend, explain
 
     @property
     def folder(self) -> Path | None:
         return None
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
+        """As in `Store`. With `after`, only objects behind that one in the bucket's order."""
+        where = self._full_path(prefix).rstrip("/") or None
+        offset = self._full_path(after) if after else None
         with self._errors(ignore_missing=True):
-            for batch in obstore.list(self._backend, self._full_path(prefix).rstrip("/") or None):
+            for batch in obstore.list(self._backend, where, offset=offset):
                 for meta in batch:
                     yield self._to_stored_object(meta)
 
@@ -123,7 +131,8 @@ class ObjectStore:
         return "NoSuchBucket" in str(error)
 
     def _storage_error(self, error: Exception) -> StorageError:
-        return StorageError(f"{self.uri}: {self._advice(error)}")
+        said, code = self._explain(error)
+        return StorageError(f"{self.uri}: {said}", code)
 
 
 def first_line(error: Exception) -> str:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from llm_ocr.messages import MissingExtraError
+from llm_ocr.messages import CodedError, MissingExtraError
 
 
-class StorageError(Exception):
+class StorageError(CodedError):
     """A store can't be read or written; the message names it and says what to do."""
 
 
@@ -17,7 +17,7 @@ class HubNotInstalledError(MissingExtraError, StorageError):
     """The Hub's client isn't installed."""
 
 
-class RunInUseError(Exception):
+class RunInUseError(CodedError):
     """Another process is writing to the same store."""
 
 

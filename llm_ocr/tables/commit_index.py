@@ -81,7 +81,7 @@ class CommitIndex:
         found = {shard: self._entry(stage, shard) for shard in self._committed[stage]}
         return {shard: entry for shard, entry in found.items() if entry is not None}
 
-    def committed(self, stage: str) -> Mapping[str, int]:
+    def committed_generations(self, stage: str) -> Mapping[str, int]:
         """Shard -> its highest committed generation."""
         return self._committed[stage]
 

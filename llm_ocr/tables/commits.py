@@ -30,7 +30,7 @@ class Commit:
 
     `inputs` are the generations of the earlier stages that it was made from: a shard with newer
     inputs is pending again. `unchanged_ids` are items that were not redone. `task_versions` has
-    the version of each task that its items were asked, for a stage with several tasks.
+    the version of each of the stage's tasks.
     """
 
     stage: str

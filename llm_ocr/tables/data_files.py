@@ -100,7 +100,7 @@ def find_rows(store: Store, table: str, shard: str, generation: int) -> RowRange
 
 
 def large_files(store: Store, table: str, shard: str) -> list[DataFile]:
-    """The large files of a table that hold rows of a shard."""
+    """The large files of a table that contain rows of a shard."""
     spans = ((entry, shard_span(entry.path)) for entry in store.list(f"data/{table}"))
     large = [entry for entry, (first, last) in spans if first <= shard <= last and first != last]
     files = [DataFile(entry.path, entry.size, _read_ranges(store, entry.path)) for entry in large]

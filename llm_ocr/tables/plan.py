@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from llm_ocr.documents import ROW_FRAGMENT, Document
+from llm_ocr.messages import CodedError, ProblemCode
 from llm_ocr.storage.store import Store
 
 PLAN_FOLDER = "plans"
@@ -36,7 +37,7 @@ _SCHEMA = pa.schema(
 )
 
 
-class SettingsMismatchError(Exception):
+class SettingsMismatchError(CodedError):
     """The output holds a run that was planned with different settings."""
 
 
@@ -274,5 +275,6 @@ def check_settings(store: Store, plan: Plan, settings: Mapping[str, object]) -> 
     if differences:
         raise SettingsMismatchError(
             f"{store.uri} holds a run with different settings: {'; '.join(differences)}. "
-            "Use the same settings to resume it, or choose another --out"
+            "Use the same settings to resume it",
+            ProblemCode.OTHER_RUN,
         )

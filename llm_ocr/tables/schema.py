@@ -191,6 +191,15 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "documents": DOCUMENTS,
     "records": RECORDS,
 }
+# The stages of a run, in order, and the tables that each writes; the rows of the first have the ids
+# of its items.
+STAGE_TABLES: Mapping[str, Sequence[str]] = {
+    "extract": ("pages", "figures"),
+    "describe": ("descriptions",),
+    "assemble": ("documents",),
+    "parse": ("records",),
+}
+STAGES = tuple(STAGE_TABLES)
 
 
 def with_all_columns(rows: pa.Table, table: str) -> pa.Table:

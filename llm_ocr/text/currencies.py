@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 # Signs that may directly precede or follow a number, and the currency that each usually means.
 CURRENCY_SIGNS = {"€": "EUR", "£": "GBP", "$": "USD", "¥": "JPY", "₹": "INR", "₩": "KRW"}
-# Sign -> letters before it -> the currency that they make it.
+# Sign -> letters before it -> the currency they stand for together.
 CURRENCY_LETTERS = {
     "$": {
         "US": "USD",

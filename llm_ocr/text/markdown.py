@@ -1,15 +1,17 @@
-"""Plain text as Markdown that shows the same text, and back; formulas between dollars.
+"""Convert between plain text and Markdown, and normalize the delimiters of formulas.
 
-A block's text is Markdown. Whoever has plain text escapes it with `escaped` on the way in; whoever
-looks for words in Markdown takes the escapes away with `unescaped`, or, where markup is to be
-recognized first, with `hidden` before and `shown` after.
+The text of a block is Markdown. Plain text that becomes a block's text is escaped with
+`escape_markdown`. Code that searches Markdown for words removes the escapes with
+`unescape_markdown`, or, if it recognizes markup first, with `mask_escapes` before and
+`unmask_escapes` after.
 """
 
 import re
 from collections.abc import Callable
+from urllib.parse import quote
 
 _PUNCTUATION = r"!-/:-@\[-`{-~"
-# Bounded, as all that looks for an end: a page of beginnings takes no longer than another.
+# Repetitions are bounded, so that many opening delimiters without a closing one cost no more.
 _TABLE = r"<table\b.*?(?:</table\s*>|\Z)"
 _CODE = r"^[ ]{0,3}```.{0,20000}?^[ ]{0,3}```|(?<![`\\])`[^`\n]{1,500}`(?!`)"
 _DOLLARS = r"\$\$(?!\$).{1,4000}?\$\$|\$(?=[^\s$])[^$\n]{0,1000}?(?<=[^\s\\])\$(?![\d$])"
@@ -23,9 +25,9 @@ _ESCAPES = re.compile(
     rf"(?P<other>{_TABLE}|{_CODE}|{_BACKSLASHED})|\\(?P<sign>[{_PUNCTUATION}])|(?P<math>{_DOLLARS})",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
-# Escaped signs are moved here while markup is looked for: private characters that no page has.
-_HIDDEN = 0xF0000
-_SHOWN = {_HIDDEN + code: code for code in range(0x21, 0x7F)}
+# Escaped characters are mapped to this private area, which no page uses, while markup is parsed.
+_MASKED = 0xF0000
+_UNMASKED = {_MASKED + code: code for code in range(0x21, 0x7F)}
 
 _SIGNS = re.compile(
     rf"(?P<backslash>\\(?=[{_PUNCTUATION}]|\n|\Z))"
@@ -42,33 +44,34 @@ _ITEM = re.compile(r"^(?P<number>[0-9]{1,9})(?P<dot>[.)])(?=[ \t]|$)", re.MULTIL
 _LAST_HASHES = re.compile(r"(?:(?<=[ \t])|\A)(?=#+\Z)")
 _CENTERED = re.compile(r"^\s*<center>(.*?)</center>\s*$", re.DOTALL)
 _EMPHASIS = re.compile(r"(\*{1,3}|(?<!\w)_{1,3})(?=\S)([^\n]{1,1000}?)(?<=\S)\1(?!\w)")
-# What stands between brackets in text is no formula if it is this: references, [1, 2].
+# Escaped brackets are part of the text, not a formula, around words and references ([1, 2]).
 _LATEX_SIGN = re.compile(r"[\\^_={}<>+|/&]")
 _TEXT_WORD = re.compile(r"[^\W\d_]{3,}")
 _REFERENCE = re.compile(r"[\d\s,;–-]+")
 
 
-def escaped(text: str, *, formulas: bool = False) -> str:
-    """Plain text as Markdown that is shown as the same text: its lines, apart from white space at
-    their ends, and its paragraphs. With `formulas`, LaTeX between its delimiters stays as it is."""
+def escape_markdown(text: str, *, formulas: bool = False) -> str:
+    """Escape plain text so that Markdown shows the same lines and paragraphs, without white space
+    at the ends of lines. With `formulas`, LaTeX between delimiters is not escaped."""
     lines = (line.strip(" \t") for line in re.sub(r"\r\n?", "\n", text).split("\n"))
-    safe = inline("\n".join(lines), formulas=formulas)
-    return "\n".join(unstarted(line) for line in safe.split("\n"))
+    safe = escape_inline("\n".join(lines), formulas=formulas)
+    return "\n".join(escape_line_start(line) for line in safe.split("\n"))
 
 
-def inline(text: str, *, formulas: bool = False) -> str:
-    """As `escaped`, for text that does not begin a line of Markdown."""
-    kept = [match.span() for match in FORMULA.finditer(text)] if formulas else []
-    places = [
+def escape_inline(text: str, *, formulas: bool = False) -> str:
+    """Escape plain text that does not begin a line of Markdown: markers of headings, lists and
+    other blocks need no escape there. With `formulas`, LaTeX between delimiters is not escaped."""
+    latex = [match.span() for match in FORMULA.finditer(text)] if formulas else []
+    matches = [
         match
         for match in _SIGNS.finditer(text)
-        if not any(start <= match.start() < end for start, end in kept)
+        if not any(start <= match.start() < end for start, end in latex)
     ]
-    needed = _paired(text, [match for match in places if match["paired"]])
+    needed = _find_pairs(text, [match for match in matches if match["paired"]])
     pieces, at = [], 0
-    for match in places:
+    for match in matches:
         signs = match.group()
-        is_alone = signs[0] == "*" and _around(text, match) == "  "
+        is_alone = signs[0] == "*" and _neighbors(text, match) == "  "
         if is_alone or (match["paired"] and match.start() not in needed):
             continue
         pieces += [text[at : match.start()], "".join(f"\\{sign}" for sign in signs)]
@@ -76,59 +79,59 @@ def inline(text: str, *, formulas: bool = False) -> str:
     return "".join(pieces) + text[at:]
 
 
-def heading(level: int, text: str) -> str:
-    """Plain text on one line as a heading of Markdown."""
-    return f"{'#' * level} {_LAST_HASHES.sub(chr(92) * 2, inline(text))}"
+def format_heading(level: int, text: str) -> str:
+    """A Markdown heading from plain text on one line."""
+    return f"{'#' * level} {_LAST_HASHES.sub(chr(92) * 2, escape_inline(text))}"
 
 
-def quoted(markdown: str) -> str:
-    """Markdown as a quotation."""
+def blockquote(markdown: str) -> str:
+    """Markdown as a block quote."""
     return "\n".join(f"> {line}".rstrip() for line in markdown.splitlines())
 
 
-def hidden(markdown: str) -> str:
-    """Markdown whose escaped signs are out of the way, as private characters; `shown` brings them
-    back. Tables in HTML, code and formulas have no escapes of Markdown's."""
+def mask_escapes(markdown: str) -> str:
+    """Replace escaped characters by private ones, so that they are not taken for markup; see
+    `unmask_escapes`. HTML tables, code and formulas are left alone: they have no such escapes."""
 
-    def one(match: re.Match[str]) -> str:
+    def mask(match: re.Match[str]) -> str:
         sign = match["sign"]
-        return chr(_HIDDEN + ord(sign)) if sign else match.group()
+        return chr(_MASKED + ord(sign)) if sign else match.group()
 
-    return _ESCAPES.sub(one, markdown) if "\\" in markdown else markdown
-
-
-def shown(text: str) -> str:
-    """The signs that `hidden` put out of the way, without their escapes."""
-    return text.translate(_SHOWN)
+    return _ESCAPES.sub(mask, markdown) if "\\" in markdown else markdown
 
 
-def unescaped(markdown: str) -> str:
-    """Markdown without the backslashes that keep signs from being read as markup."""
-    return shown(hidden(markdown))
+def unmask_escapes(text: str) -> str:
+    """Restore the characters that `mask_escapes` replaced, without their backslashes."""
+    return text.translate(_UNMASKED)
 
 
-def without_emphasis(markdown: str) -> str:
-    """A line of Markdown as plain text but for its formulas."""
-    text, before = hidden(markdown), ""
+def unescape_markdown(markdown: str) -> str:
+    """Markdown without the backslashes that keep characters from being read as markup."""
+    return unmask_escapes(mask_escapes(markdown))
+
+
+def strip_emphasis(markdown: str) -> str:
+    """A line of Markdown without bold, italics and escapes; formulas stay."""
+    text, before = mask_escapes(markdown), ""
     while text != before:
         text, before = _EMPHASIS.sub(r"\2", text), text
-    return shown(text)
+    return unmask_escapes(text)
 
 
-def uncentered(markdown: str) -> str:
-    """A caption without the tags that some models center it with."""
+def strip_center_tags(markdown: str) -> str:
+    """A caption without the `<center>` tags that some models write around it."""
     centered = _CENTERED.match(markdown)
     return centered[1] if centered else markdown
 
 
-def with_dollars(markdown: str) -> str:
-    r"""Formulas between `$` and `$$` that stand between `\(` and `\)`, `\[` and `\]`, whose
-    backslashes Markdown takes away."""
+def normalize_math_delimiters(markdown: str) -> str:
+    r"""Replace `\(...\)` by `$...$` and `\[...\]` by `$$...$$`: Markdown would remove the
+    backslashes."""
     if "\\(" not in markdown and "\\[" not in markdown:
         return markdown
     whole = markdown.strip()
     return _LATEX.sub(
-        lambda match: _between_dollars(match, is_whole=match.group() == whole), markdown
+        lambda match: _format_formula(match, is_whole=match.group() == whole), markdown
     )
 
 
@@ -138,12 +141,12 @@ _LATEX = re.compile(
 )
 
 
-def _between_dollars(match: re.Match[str], *, is_whole: bool) -> str:
+def _format_formula(match: re.Match[str], *, is_whole: bool) -> str:
     inner = match["inline"] or match["display"] or ""
     latex = inner.strip()
     if not latex or "$" in latex.replace("\\$", ""):
         return match.group()
-    # Some escape brackets of text: \[Figure 3\], \(see above\).
+    # Some models escape the brackets of text: \[Figure 3\], \(see above\).
     words = 0 if _LATEX_SIGN.search(latex) else len(_TEXT_WORD.findall(latex))
     if words >= (2 if match["inline"] else 1):
         return match.group()
@@ -151,12 +154,12 @@ def _between_dollars(match: re.Match[str], *, is_whole: bool) -> str:
         return f"${' '.join(latex.split())}$"
     if _REFERENCE.fullmatch(latex):
         return match.group()
-    return displayed(latex) if is_whole or "\n" in inner.strip(" \t") else f"$${latex}$$"
+    return format_display_math(latex) if is_whole or "\n" in inner.strip(" \t") else f"$${latex}$$"
 
 
-def displayed(latex: str) -> str:
-    """LaTeX between `$$` on lines of their own; on one line if any of its lines would be read as
-    Markdown, as one that begins with a minus would."""
+def format_display_math(latex: str) -> str:
+    """LaTeX with `$$` on separate lines, or all on one line if one of its lines would be read as
+    Markdown, such as a line that begins with a minus sign."""
     lines = latex.strip().split("\n")
     has_comments = re.search(r"(?<!\\)%", latex) is not None
     if has_comments or all(line.strip() and not _START.match(line.strip()) for line in lines):
@@ -164,30 +167,30 @@ def displayed(latex: str) -> str:
     return f"$${' '.join(latex.split())}$$"
 
 
-def numbers_as_written(markdown: str, *, is_prose: bool = False) -> str:
-    """A block of Markdown whose lines show the numbers that they begin with.
+def keep_list_numbers(markdown: str, *, is_prose: bool = False) -> str:
+    """Escape numbers at the beginning of lines that Markdown would show as different numbers.
 
-    Markdown counts the items of a list itself: lines with numbers that are not in order are shown
-    with others. A number that stands alone in a block of prose is of its sentence, as in a date.
+    Markdown counts the items of a list itself, so numbers out of order would change. A single
+    number at the beginning of prose is part of its sentence, as in a date, and no list item.
     """
     chunks = re.split(r"(\n[ \t]*\n)", markdown)
     alone = is_prose and len(chunks) == 1
-    return "".join(_as_written(chunk, is_prose=alone) for chunk in chunks)
+    return "".join(_keep_numbers(chunk, is_prose=alone) for chunk in chunks)
 
 
-def _as_written(markdown: str, *, is_prose: bool) -> str:
+def _keep_numbers(markdown: str, *, is_prose: bool) -> str:
     items = list(_ITEM.finditer(markdown))
     numbers = [int(item["number"]) for item in items]
     is_counted = numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True
-    # Some write each item with a 1, and leave it to Markdown to count.
+    # Some authors write 1 for each item and leave the counting to Markdown.
     is_list = is_counted or set(numbers) == {1}
     if is_list and not (is_prose and len(items) == 1 and markdown.startswith(items[0].group())):
         return markdown
     return _ITEM.sub(lambda item: f"{item['number']}\\{item['dot']}", markdown)
 
 
-def unstarted(line: str) -> str:
-    """A line of Markdown that begins no list, heading, quotation, rule, table or code."""
+def escape_line_start(line: str) -> str:
+    """Escape a line that would begin a list, heading, block quote, rule, table or code block."""
     line = line.strip(" \t")
     match = _START.match(line)
     if match is None:
@@ -196,44 +199,46 @@ def unstarted(line: str) -> str:
     return f"{line[:at]}\\{line[at:]}"
 
 
-def _around(text: str, one: re.Match[str]) -> str:
-    """The characters before and behind, as far as there are any."""
-    return text[max(0, one.start() - 1) : one.start()] + text[one.end() : one.end() + 1]
+def _neighbors(text: str, match: re.Match[str]) -> str:
+    """The characters directly before and after a match, where there are any."""
+    return text[max(0, match.start() - 1) : match.start()] + text[match.end() : match.end() + 1]
 
 
-def _joins(text: str, place: int) -> bool:
-    return 0 <= place < len(text) and not text[place].isspace()
+def _is_text(text: str, position: int) -> bool:
+    return 0 <= position < len(text) and not text[position].isspace()
 
 
-def _paired(text: str, places: list[re.Match[str]]) -> set[int]:
-    """Where the signs stand that may open or close something together."""
-    found: set[int] = set()
+def _find_pairs(text: str, matches: list[re.Match[str]]) -> set[int]:
+    """The positions of signs that may open or close a span together."""
+    positions: set[int] = set()
     for sign in "_~$":
-        opening, closing = _SIDES[sign]
-        mine = [one for one in places if one.group()[0] == sign and not _is_within(text, one)]
-        opens = [one.start() for one in mine if opening(text, one)]
-        closes = [one.start() for one in mine if closing(text, one)]
+        can_open, can_close = _SIDES[sign]
+        same_sign = [
+            match for match in matches if match.group()[0] == sign and not _is_in_word(text, match)
+        ]
+        opens = [match.start() for match in same_sign if can_open(text, match)]
+        closes = [match.start() for match in same_sign if can_close(text, match)]
         if opens and closes and opens[0] < closes[-1]:
-            found |= {k for k in {*opens, *closes} if opens[0] <= k <= closes[-1]}
-    return found
+            positions |= {k for k in {*opens, *closes} if opens[0] <= k <= closes[-1]}
+    return positions
 
 
-def _is_within(text: str, one: re.Match[str]) -> bool:
-    """Whether underscores stand within a word, where they are no emphasis."""
-    around = _around(text, one)
-    return one.group()[0] == "_" and len(around) == 2 and around.isalnum()
+def _is_in_word(text: str, match: re.Match[str]) -> bool:
+    """Whether underscores are within a word, where they mark no emphasis."""
+    neighbors = _neighbors(text, match)
+    return match.group()[0] == "_" and len(neighbors) == 2 and neighbors.isalnum()
 
 
-def _opens(text: str, one: re.Match[str]) -> bool:
-    return _joins(text, one.end())
+def _opens(text: str, match: re.Match[str]) -> bool:
+    return _is_text(text, match.end())
 
 
-def _closes(text: str, one: re.Match[str]) -> bool:
-    return _joins(text, one.start() - 1)
+def _closes(text: str, match: re.Match[str]) -> bool:
+    return _is_text(text, match.start() - 1)
 
 
-def _closes_formula(text: str, one: re.Match[str]) -> bool:
-    return _closes(text, one) and not text[one.end() : one.end() + 1].isdigit()
+def _closes_formula(text: str, match: re.Match[str]) -> bool:
+    return _closes(text, match) and not text[match.end() : match.end() + 1].isdigit()
 
 
 _Side = Callable[[str, re.Match[str]], bool]
@@ -242,3 +247,8 @@ _SIDES: dict[str, tuple[_Side, _Side]] = {
     "~": (_opens, _closes),
     "$": (_opens, _closes_formula),
 }
+
+
+def figure_address(name: str) -> str:
+    """Where Markdown finds a figure: `figures/NAME`, with what an address can't have as `%20`."""
+    return "figures/" + re.sub(r"""[\s()<>"%#?\\]""", lambda found: quote(found[0], safe=""), name)

@@ -1,4 +1,4 @@
-"""Normalize text for comparison: words without case, accents and ligatures."""
+"""Normalize text for comparison: without case, accents and ligatures, as far as a caller needs."""
 
 import re
 import unicodedata
@@ -27,6 +27,20 @@ def normalize(text: str) -> str:
         return text.lower()
     decomposed = unicodedata.normalize("NFKD", text.casefold().translate(_LIGATURES))
     return "".join(char for char in decomposed if not unicodedata.combining(char))
+
+
+def fold_case(text: str) -> str:
+    """The text without case, in Unicode NFKC: ligatures and full-width forms become plain letters,
+    accents stay."""
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def strip_diacritics(text: str) -> str:
+    """The text without diacritics; case and ligatures stay."""
+    decomposed = unicodedata.normalize("NFD", text)
+    return unicodedata.normalize(
+        "NFC", "".join(char for char in decomposed if not unicodedata.combining(char))
+    )
 
 
 def words_in(text: str) -> Iterator[WordSpan]:

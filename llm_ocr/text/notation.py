@@ -57,8 +57,8 @@ def count_format_votes(text: str) -> FormatVotes:
 
 
 def resolve_numbers(values: Sequence[Decimal], decimal_comma: bool | None) -> Sequence[Decimal]:
-    """Of two possible values of a number the one by the notation: with a decimal comma, 1.234 is
-    1234. Both if the notation is unknown.
+    """The value of an ambiguous number in the notation: with a decimal comma, 1.234 is 1234. Both
+    values if the notation is unknown.
     """
     if len(values) < 2 or decimal_comma is None:
         return values
@@ -69,7 +69,7 @@ def resolve_numbers(values: Sequence[Decimal], decimal_comma: bool | None) -> Se
 
 
 def resolve_dates(values: Sequence[date], month_first: bool | None) -> Sequence[date]:
-    """Of two possible dates the one by the notation; both if that is unknown."""
+    """The value of an ambiguous date in the notation; both values if that is unknown."""
     if len(values) < 2 or month_first is None:
         return values
     return [values[-1 if month_first else 0]]

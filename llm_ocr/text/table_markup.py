@@ -18,6 +18,13 @@ _TABLE_START = re.compile(r"<table\b", re.IGNORECASE)
 _HTML_TABLE = re.compile(r"(?<!\\)<table\b.*?(?:</table\s*>|\Z)", re.IGNORECASE | re.DOTALL)
 
 
+# Rows and cells as HTML, for texts whose markup is kept.
+_WHOLE_TABLE = re.compile(r"\s*<table[^>]*>(?P<rows>.*)</table>\s*", re.DOTALL | re.IGNORECASE)
+_HTML_ROW = re.compile(r"<tr[^>]*>.*?</tr>", re.DOTALL | re.IGNORECASE)
+_HTML_CELL = re.compile(r"<t[dh](?P<attributes>[^>]*)>", re.IGNORECASE)
+_COLSPAN = re.compile(r"colspan\s*=\s*[\"']?(\d{1,3})", re.IGNORECASE)
+
+
 @dataclass(frozen=True)
 class TableCell:
     """A cell's text, its first row and column (from 0), and how many rows and columns it spans."""
@@ -167,6 +174,29 @@ def split_at_tables(text: str) -> list[tuple[bool, str]]:
         parts += [(False, text[at : match.start()]), (True, match.group())]
         at = match.end()
     return [part for part in [*parts, (False, text[at:])] if part[1].strip()]
+
+
+def remove_html_tables(text: str) -> str:
+    """The text with a blank line in the place of each HTML table."""
+    return _HTML_TABLE.sub("\n\n", text)
+
+
+def split_html_rows(table: str) -> list[str]:
+    """The rows of a text that is one HTML table, as their HTML; empty for any other text."""
+    match = _WHOLE_TABLE.fullmatch(table)
+    return _HTML_ROW.findall(match["rows"]) if match else []
+
+
+def count_html_columns(rows: Sequence[str]) -> int:
+    """The number of columns of rows of HTML."""
+    return max(
+        sum(_read_colspan(cell["attributes"]) for cell in _HTML_CELL.finditer(row)) for row in rows
+    )
+
+
+def _read_colspan(attributes: str) -> int:
+    span = _COLSPAN.search(attributes)
+    return int(span[1]) if span else 1
 
 
 def first_table(text: str) -> list[list[str]] | None:

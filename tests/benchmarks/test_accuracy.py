@@ -76,7 +76,7 @@ def results(truth: Path, tmp_path: Path, ours: str = "", theirs: str = "") -> Re
     return Results(scores, {}, costs, "a backend 1.0", {DIGITAL: 4, SCANNED: 4})
 
 
-def test_bars_are_reached_or_not(truth: Path, tmp_path: Path) -> None:
+def test_thresholds_are_reached_or_missed(truth: Path, tmp_path: Path) -> None:
     verdicts = {bar.text: bar for bar in bars(results(truth, tmp_path))}
     assert verdicts["born-digital: CPU time a page, at most 0.5 of Tesseract's"].value == "0.33"
     assert verdicts["born-digital: CPU time a page, at most 0.5 of Tesseract's"].reached is True
@@ -88,7 +88,7 @@ def test_bars_are_reached_or_not(truth: Path, tmp_path: Path) -> None:
     assert [bar.reached for bar in tests] == [None, None]
 
 
-def test_an_engine_that_says_more_than_there_is_falls_behind(truth: Path, tmp_path: Path) -> None:
+def test_engine_that_invents_text_scores_lower(truth: Path, tmp_path: Path) -> None:
     found = results(truth, tmp_path, ours="What nobody wrote, said again and again. " * 20)
     verdicts = {bar.text: bar for bar in bars(found)}
     assert verdicts["characters of scanned pages, at least 97.5%"].reached is False
@@ -96,7 +96,7 @@ def test_an_engine_that_says_more_than_there_is_falls_behind(truth: Path, tmp_pa
     assert (ahead.value, ahead.reached) == ("tesseract 100.0%", False)
 
 
-def test_who_gives_plain_text_has_no_tables_and_no_headings(
+def test_plain_text_has_no_table_or_heading_scores(
     truth: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     show(results(truth, tmp_path))
@@ -133,7 +133,7 @@ def test_tests_of_the_bench_are_counted_by_kind_without_formulas_and_handwriting
     assert found.doubts == (Passed(1, 39), Passed(5, 6))
 
 
-def test_what_was_read_is_taken_again_for_the_same_pages_alone(tmp_path: Path) -> None:
+def test_cached_answers_are_used_for_the_same_pages_only(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(b"a page")
     pages = PageSet("digital", tmp_path, ("a.pdf",), True)
     folder = tmp_path / "rapidocr" / "digital"
@@ -154,7 +154,7 @@ def test_engines_are_chosen_by_name() -> None:
         chosen(["abbyy"])
 
 
-def test_a_command_costs_what_its_children_spend_too(tmp_path: Path) -> None:
+def test_cost_of_a_command_includes_its_children(tmp_path: Path) -> None:
     busy = "import time\nwhile time.process_time() < 0.6: pass"
     # The child is left behind: it ends after its parent.
     parent = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {busy!r}])"

@@ -15,10 +15,10 @@ from benchmarks.simserver import SimulatedServer
 from benchmarks.simulation import GPUS, Gpu, Request, Simulation
 from llm_ocr.engines.launch import Engine, EngineCommand
 from llm_ocr.inference.client import ChatClient
-from llm_ocr.inference.metrics import parse_metrics
-from llm_ocr.inference.replies import Answer
+from llm_ocr.inference.concurrency import ConcurrencyLimiter
 from llm_ocr.inference.request import ChatRequest
-from llm_ocr.inference.window import Window
+from llm_ocr.inference.responses import Answer
+from llm_ocr.inference.server_status import parse_metrics
 from llm_ocr.models.deepseek_ocr import parse
 from llm_ocr.retry import RetryPolicy
 
@@ -32,7 +32,7 @@ def page(k: int, temperature: float = 0.0, prompt: str = PROMPT) -> ChatRequest:
     return ChatRequest(prompt, b"page %d" % k, 6144, {"temperature": temperature})
 
 
-def answered(simulation: Simulation, requests: list[Request]) -> list[Request]:
+def simulate(simulation: Simulation, requests: list[Request]) -> list[Request]:
     """All of them, put in at the start and worked through step by step."""
     for request in requests:
         simulation.add(request, 0.0)
@@ -51,7 +51,7 @@ def lengths(number: int, longest: int) -> list[Request]:
 
 def test_every_request_is_answered_with_all_its_tokens_and_the_cache_is_empty_at_the_end() -> None:
     simulation, requests = Simulation(SMALL), lengths(50, 90)
-    finished = answered(simulation, requests)
+    finished = simulate(simulation, requests)
     assert sorted(map(id, finished)) == sorted(map(id, requests))
     counters = simulation.counters
     assert counters.generation_tokens == sum(one.completion_tokens for one in requests)
@@ -62,7 +62,7 @@ def test_every_request_is_answered_with_all_its_tokens_and_the_cache_is_empty_at
 
 def test_long_answers_fill_the_cache_and_the_newest_is_preempted_and_recomputed() -> None:
     simulation, requests = Simulation(SMALL), lengths(50, 3000)
-    finished = answered(simulation, requests)
+    finished = simulate(simulation, requests)
     assert len(finished) == 50
     assert simulation.counters.preemptions == sum(one.preempted for one in requests) > 0
     assert simulation.counters.generation_tokens == sum(one.completion_tokens for one in requests)
@@ -71,9 +71,9 @@ def test_long_answers_fill_the_cache_and_the_newest_is_preempted_and_recomputed(
     assert simulation.kv_used == 0
 
 
-def test_small_steps_of_time_and_large_ones_give_the_same() -> None:
+def test_simulation_is_independent_of_its_time_step() -> None:
     large, small = lengths(40, 3000), lengths(40, 3000)
-    answered(Simulation(SMALL), large)
+    simulate(Simulation(SMALL), large)
     simulation, finished = Simulation(SMALL), 0
     for request in small:
         simulation.add(request, 0.0)
@@ -87,15 +87,15 @@ def test_small_steps_of_time_and_large_ones_give_the_same() -> None:
 def test_a_wider_batch_takes_longer_a_step_and_less_a_page() -> None:
     def seconds(at_once: int) -> float:
         simulation = Simulation(GPUS["a100"])
-        return answered(simulation, [Request(903, 500) for _ in range(at_once)])[-1].finished
+        return simulate(simulation, [Request(903, 500) for _ in range(at_once)])[-1].finished
 
     assert seconds(1) < seconds(32) < seconds(256) < 256 * seconds(1) / 4
 
 
-def test_what_was_said_before_is_computed_sooner_than_a_page() -> None:
+def test_answer_prefix_is_prefilled_faster_than_a_page() -> None:
     def seconds(text_tokens: int) -> float:
         alone = Request(900, 1, text_tokens=text_tokens)
-        return answered(Simulation(SMALL), [alone])[0].finished
+        return simulate(Simulation(SMALL), [alone])[0].finished
 
     assert seconds(0) == pytest.approx(0.01 + 900e-5)
     assert seconds(500) == pytest.approx(0.01 + 400e-5 + 500 * 2e-6)
@@ -115,7 +115,7 @@ def test_a_request_that_is_aborted_leaves_its_place_and_its_cache() -> None:
 
 
 @asynccontextmanager
-async def simulated(faults: Faults | None = None) -> AsyncIterator[str]:
+async def serving_simulation(faults: Faults | None = None) -> AsyncIterator[str]:
     """The base URL of a server in this process, far faster than a GPU."""
     gpu = GPUS["a100"]
     server = SimulatedServer(gpu, 3000, faults or Faults(0, 0), seed=0, model="a-model")
@@ -131,8 +131,8 @@ async def simulated(faults: Faults | None = None) -> AsyncIterator[str]:
 async def ask_all(
     base_url: str, requests: Iterable[ChatRequest], policy: RetryPolicy = QUICK
 ) -> list[Answer | BaseException]:
-    window = Window(64)
-    async with ChatClient(base_url, "a-model", window=window, retry=policy) as client:
+    limiter = ConcurrencyLimiter(64)
+    async with ChatClient(base_url, "a-model", limiter=limiter, retry=policy) as client:
         asked = map(client.ask, requests)
         return await asyncio.gather(*asked, return_exceptions=True)
 
@@ -154,7 +154,7 @@ async def text_at(base_url: str, path: str) -> str:
 
 
 async def test_metrics_count_what_was_answered() -> None:
-    async with simulated() as base_url:
+    async with serving_simulation() as base_url:
         answers = await ask_all(base_url, map(page, range(150)))
         said = await text_at(base_url, "/../metrics")
         assert "a-model" in await text_at(base_url, "/models")
@@ -170,10 +170,10 @@ async def test_metrics_count_what_was_answered() -> None:
     assert 'finished_reason="stop"} 150.0' in said
 
 
-async def test_a_page_gets_the_same_answer_whoever_asks_and_no_two_are_alike() -> None:
-    async with simulated() as base_url:
+async def test_answers_are_deterministic_and_distinct_per_page() -> None:
+    async with serving_simulation() as base_url:
         once = await ask_all(base_url, map(page, range(40)))
-    async with simulated() as base_url:
+    async with serving_simulation() as base_url:
         again = await ask_all(base_url, map(page, reversed(range(40))))
     assert texts(once) == texts(again)[::-1]
     assert len(set(texts(once))) == 40
@@ -190,22 +190,22 @@ async def test_a_share_of_pages_fails_once_in_each_of_three_ways_and_is_answered
     tmp_path: Path,
 ) -> None:
     state, once = tmp_path / "state", RetryPolicy(attempts=1, busy_seconds=0)
-    async with simulated(Faults(0.3, 0, state=state)) as base_url:
+    async with serving_simulation(Faults(0.3, 0, state=state)) as base_url:
         first = await ask_all(base_url, map(page, range(100)), once)
         failed = [one for one in first if not isinstance(one, Answer)]
         ways = {re.sub(r"http\S+|\W+", " ", str(one))[:24] for one in failed}
         assert 15 < len(failed) < 45
         assert len(ways) == 3, ways
         assert len(texts(await ask_all(base_url, map(page, range(100)), once))) == 100
-    async with simulated(Faults(0.3, 0, state=state)) as base_url:
+    async with serving_simulation(Faults(0.3, 0, state=state)) as base_url:
         assert len(texts(await ask_all(base_url, map(page, range(100)), once))) == 100
-    async with simulated(Faults(0.3, 0)) as base_url:
+    async with serving_simulation(Faults(0.3, 0)) as base_url:
         again = await ask_all(base_url, map(page, range(100)), once)
     assert [isinstance(one, Answer) for one in again] == [isinstance(one, Answer) for one in first]
 
 
 async def test_a_share_of_pages_loops_until_it_is_asked_for_in_another_way() -> None:
-    async with simulated(Faults(0, 0.2)) as base_url:
+    async with serving_simulation(Faults(0, 0.2)) as base_url:
         answers = await ask_all(base_url, map(page, range(60)))
         looped = [
             k
@@ -232,8 +232,10 @@ async def test_a_server_that_is_killed_twice_comes_back_and_is_not_killed_again(
     argv += ["--kill-after", "20", "50", "--state", str(tmp_path / "state")]
     command = EngineCommand("the simulated vLLM", argv, "deepseek-ai/DeepSeek-OCR", 30)
     async with Engine(command, tmp_path / "engine.log") as engine:
-        window = Window(4)
-        client = ChatClient(engine.base_url, "m", window=window, retry=QUICK, recover=engine.revive)
+        limiter = ConcurrencyLimiter(4)
+        client = ChatClient(
+            engine.base_url, "m", limiter=limiter, retry=QUICK, recover=engine.revive
+        )
         async with client:
             answers = await asyncio.gather(*(client.ask(page(k)) for k in range(80)))
         assert engine.restarts == 2
@@ -245,7 +247,7 @@ async def test_a_server_that_is_killed_twice_comes_back_and_is_not_killed_again(
 
 async def test_streamed_answers_are_the_same_and_go_on_after_a_kill(tmp_path: Path) -> None:
     pages = [page(k) for k in range(40)]
-    async with simulated() as base_url:
+    async with serving_simulation() as base_url:
         whole = texts(await ask_all(base_url, pages))
     argv = [sys.executable, "-m", "benchmarks.simserver", "--speed-up", "200"]
     argv += ["--kill-after", "12", "--state", str(tmp_path / "state")]
@@ -254,7 +256,7 @@ async def test_streamed_answers_are_the_same_and_go_on_after_a_kill(tmp_path: Pa
         client = ChatClient(
             engine.base_url,
             "m",
-            window=Window(16),
+            limiter=ConcurrencyLimiter(16),
             retry=QUICK,
             recover=engine.revive,
             streams=True,
@@ -265,8 +267,8 @@ async def test_streamed_answers_are_the_same_and_go_on_after_a_kill(tmp_path: Pa
     assert [one.text for one in answers] == whole
 
 
-async def test_what_is_no_request_for_a_page_is_refused() -> None:
-    async with simulated() as base_url, aiohttp.ClientSession() as session:
+async def test_invalid_requests_are_refused() -> None:
+    async with serving_simulation() as base_url, aiohttp.ClientSession() as session:
         for body in (b"", b"{}", b'{"messages": []}', b'[";base64,"]'):
             async with session.post(base_url + "/chat/completions", data=body) as response:
                 assert response.status == 400

@@ -43,7 +43,7 @@ def inputs(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def test_a_run_says_what_it_did_and_where_to_look(
+def test_run_prints_its_summary_and_outputs(
     inputs: Path, tmp_path: Path, server: ChatServer
 ) -> None:
     done = llm_ocr("run", inputs, "--out", tmp_path / "out", "--base-url", server.base_url)
@@ -72,7 +72,7 @@ def test_settings_come_from_the_environment_and_arguments_win(
     assert done.returncode == 1, "half of the pages failed"
 
 
-def test_stages_one_by_one_end_like_a_run(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
+def test_single_stages_end_like_a_run(inputs: Path, tmp_path: Path, server: ChatServer) -> None:
     base = ("--base-url", server.base_url)
     assert llm_ocr("extract", inputs, "--out", tmp_path / "steps", *base).returncode == 0
     assert not (tmp_path / "steps" / "data" / "documents").exists()
@@ -134,7 +134,7 @@ main()
         ("ray", ["run", "IN", "--out", "OUT", "--executor", "ray"], "ray"),
     ],
 )
-def test_what_is_not_installed_is_wrong_usage_and_says_how_to_get_it(
+def test_missing_extra_exits_with_2_and_names_the_install_command(
     inputs: Path, tmp_path: Path, module: str, command: list[str], extra: str
 ) -> None:
     places = {"IN": str(inputs), "OUT": str(tmp_path / "out")}
@@ -151,9 +151,7 @@ def test_what_is_not_installed_is_wrong_usage_and_says_how_to_get_it(
     assert "Traceback" not in done.stderr
 
 
-def test_an_opencv_that_cannot_be_loaded_is_told_with_the_commands_that_replace_it(
-    inputs: Path, tmp_path: Path
-) -> None:
+def test_unloadable_opencv_names_the_commands_that_replace_it(inputs: Path, tmp_path: Path) -> None:
     """As pip leaves it on a machine without libGL."""
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "cv2.py").write_text(
@@ -179,7 +177,7 @@ def test_failed_pages_are_reported_and_fail_the_run_above_the_ratio(
     assert "notes.pdf: this is text" in done.stdout
 
 
-def test_an_engine_that_is_not_there_exits_with_3(inputs: Path, tmp_path: Path) -> None:
+def test_unreachable_engine_exits_with_3(inputs: Path, tmp_path: Path) -> None:
     with serving_beside() as gone:
         pass
     run = ("run", inputs, "--out", tmp_path / "out", "--base-url", gone.base_url)
@@ -188,7 +186,7 @@ def test_an_engine_that_is_not_there_exits_with_3(inputs: Path, tmp_path: Path) 
     assert "The engine failed: no response from http://127.0.0.1" in done.stderr
 
 
-def test_a_place_that_cannot_be_written_exits_with_4(inputs: Path, tmp_path: Path) -> None:
+def test_unwritable_output_exits_with_4(inputs: Path, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
     done = llm_ocr("run", inputs, "--out", tmp_path / "out")
     assert done.returncode == 4
@@ -196,13 +194,14 @@ def test_a_place_that_cannot_be_written_exits_with_4(inputs: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_stopped_run_keeps_what_it_did_and_goes_on(
+def test_interrupted_run_keeps_its_work_and_resumes(
     inputs: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     hold, held = threading.Event(), threading.Event()
     asked = 0
     # What takes a while to read, so that the signal comes while it is read.
-    long = " ".join(f"{number} is {number * number % 9973}" for number in range(8_000))
+    words = " ".join(f"{number} is {number * number % 9973}" for number in range(8_000))
+    long = f"<|ref|>text<|/ref|><|det|>[[100, 50, 900, 900]]<|/det|>\n{words}"
 
     async def slow(body: dict[str, Any]) -> web.StreamResponse:
         nonlocal asked
@@ -250,7 +249,7 @@ def test_json_logs_are_json_lines(inputs: Path, tmp_path: Path, server: ChatServ
     assert ended[1]["statuses"] == {"ok": 4}
 
 
-def test_the_key_goes_to_the_server_and_nowhere_else(
+def test_api_key_is_sent_to_the_server_only(
     inputs: Path, tmp_path: Path, server: ChatServer
 ) -> None:
     run = ("run", inputs, "--out", tmp_path / "out", "--base-url", server.base_url)
@@ -260,7 +259,7 @@ def test_the_key_goes_to_the_server_and_nowhere_else(
     assert files_with("sk-very-secret", tmp_path / "out") == []
 
 
-def test_a_password_within_an_address_goes_to_the_server_and_nowhere_else(
+def test_password_in_a_url_is_sent_to_the_server_only(
     inputs: Path, tmp_path: Path, server: ChatServer
 ) -> None:
     address = server.base_url.replace("//", "//bob:open%40sesame@")
@@ -293,7 +292,7 @@ def test_a_password_within_an_address_goes_to_the_server_and_nowhere_else(
         ((), {"LLM_OCR_BASE_URL": "http://bob:sesame@127.0.0.1:9/v1", "LLM_OCR_SEED": "x"}, "seed"),
     ],
 )
-def test_a_password_within_an_address_is_in_no_message(
+def test_password_in_a_url_is_in_no_message(
     inputs: Path,
     tmp_path: Path,
     arguments: tuple[str, ...],
@@ -334,21 +333,38 @@ def sections(*arguments: str) -> dict[str, list[str]]:
 
 
 COMMANDS = [
-    "run", "extract", "describe", "parse", "assemble", "retry", "reparse", "compact", "eval",
-    "status", "view", "plan", "launch", "run-batch-job", "check", "engine", "models", "schemas",
+    "run", "extract", "describe", "parse", "convert", "assemble", "retry", "reparse", "compact",
+    "eval", "status", "view", "plan", "launch", "run-batch-job", "check", "engine", "models",
+    "schemas",
 ]  # fmt: skip
 
 
-def test_help_names_every_command_by_what_it_is_for() -> None:
+def test_help_groups_commands_by_purpose() -> None:
     found = sections()
-    assert {*COMMANDS, "jobs", "version"} == {
+    groups = {
+        *("classifier", "jobs", "pipelines", "registry", "review", "serve", "submit", "version")
+    }
+    assert {*COMMANDS, *groups} == {
         name for title, names in found.items() if title != "Options" for name in names
     }
-    assert found["Read documents"] == ["run", "extract", "parse"]
+    assert found["Read documents"] == ["run", "extract", "parse", "convert"]
     assert "...\n" not in llm_ocr("--help", COLUMNS="80").stdout.partition("\n")[2], "none is cut"
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "jobs list", "jobs logs"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *COMMANDS,
+        "classifier fit",
+        "jobs list",
+        "jobs logs",
+        "pipelines list",
+        "registry publish",
+        "review export",
+        "serve gateway",
+        "submit",
+    ],
+)
 def test_options_are_in_sections_short_enough_to_read_the_common_ones_first(command: str) -> None:
     page = llm_ocr(*command.split(), "--help", COLUMNS="80").stdout
     found = sections(*command.split())
@@ -360,7 +376,7 @@ def test_options_are_in_sections_short_enough_to_read_the_common_ones_first(comm
     assert max(map(len, page.splitlines())) <= 80
 
 
-def test_what_most_runs_need_stands_first() -> None:
+def test_common_options_come_first_in_help() -> None:
     first = sections("run")["Options"]
     assert {"--out", "--model", "--base-url", "--engine", "--pages", "--limit"} <= {*first}
     assert "--shard-index" not in first
@@ -378,7 +394,7 @@ def test_the_job_command_prints_the_same_version_without_its_variables() -> None
     assert done.stdout == llm_ocr("--version").stdout
 
 
-def test_a_shell_completes_commands_and_options(tmp_path: Path) -> None:
+def test_shell_completion_offers_commands_and_options(tmp_path: Path) -> None:
     # typer looks for the shell among the processes above it, and there need be none in CI.
     named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     script = llm_ocr("--show-completion", "bash", **named).stdout
@@ -395,24 +411,22 @@ def test_a_shell_completes_commands_and_options(tmp_path: Path) -> None:
         done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True)
         return done.stdout.split()
 
-    assert completed("llm-ocr", "re") == ["retry", "reparse"]
+    assert completed("llm-ocr", "ret") == ["retry"]
     assert completed("llm-ocr", "run", "--base") == ["--base-url"]
 
 
 @pytest.mark.parametrize(
     ("command", "given", "said"),
     [
-        ("run", "https://arxiv.org/pdf/1706.03762", "a web address can't be read yet"),
-        ("plan", "http://arxiv.org/pdf/1706.03762", "a web address can't be read yet"),
-        ("parse", "https://arxiv.org/pdf/1706.03762", "a web address can't be read yet"),
-        ("run", "@https://example.org/list.txt", "a web address can't be read yet"),
+        ("run", "https://arxiv.org/pdf/1706.03762", "a run can't read a URL"),
+        ("plan", "http://arxiv.org/pdf/1706.03762", "a run can't read a URL"),
+        ("parse", "https://arxiv.org/pdf/1706.03762", "a run can't read a URL"),
+        ("run", "@https://example.org/list.txt", "a run can't read a URL"),
         ("run", "file:///home/report.pdf", "give the path alone, without file://"),
         ("run", "azure://box/scans", "azure:// can't be read; give a local path, s3://"),
     ],
 )
-def test_an_address_that_cannot_be_read_is_refused_as_what_it_is(
-    tmp_path: Path, command: str, given: str, said: str
-) -> None:
+def test_unsupported_url_is_refused(tmp_path: Path, command: str, given: str, said: str) -> None:
     more = {"run": ["--out", str(tmp_path / "out")], "plan": [], "parse": ["--schema", "invoice"]}
     done = llm_ocr(command, given, *more[command])
     assert done.returncode == 2
@@ -421,16 +435,21 @@ def test_an_address_that_cannot_be_read_is_refused_as_what_it_is(
     assert not (tmp_path / "out").exists()
 
 
-def test_an_address_in_a_list_of_paths_is_refused_as_what_it_is(tmp_path: Path) -> None:
+def test_unsupported_url_in_a_file_list_is_refused(tmp_path: Path) -> None:
     (tmp_path / "files.txt").write_text("# scans\nhttps://example.org/a.pdf\n")
     done = llm_ocr("run", f"@{tmp_path}/files.txt", "--out", tmp_path / "out")
     assert done.returncode == 2
-    assert f"@{tmp_path}/files.txt: https://example.org/a.pdf: a web address" in done.stderr
+    assert (
+        f"@{tmp_path}/files.txt: https://example.org/a.pdf: a run can't read a URL" in done.stderr
+    )
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
     code = "import sys, llm_ocr; print([m for m in sys.modules if m.split('.')[0] in HEAVY])"
-    heavy = "{'pyarrow', 'pydantic', 'aiohttp', 'PIL', 'pypdfium2', 'obstore', 'rich', 'typer'}"
+    heavy = (
+        "{'pyarrow', 'pydantic', 'aiohttp', 'openai', 'PIL', 'pypdfium2', 'obstore', 'rich', "
+        "'typer'}"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code.replace("HEAVY", heavy)],
         capture_output=True,
@@ -440,7 +459,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_a_server_that_refuses_the_model_says_so(inputs: Path, tmp_path: Path) -> None:
+def test_server_refusing_the_model_is_reported(inputs: Path, tmp_path: Path) -> None:
     with serving_beside(lambda body: refusal(404, f"The model {body['model']} does not exist")) as (
         server
     ):
@@ -451,7 +470,7 @@ def test_a_server_that_refuses_the_model_says_so(inputs: Path, tmp_path: Path) -
     assert "--served-model" in done.stderr
 
 
-def test_blank_answers_to_figures_are_failed_descriptions(inputs: Path, tmp_path: Path) -> None:
+def test_blank_descriptions_count_as_failed(inputs: Path, tmp_path: Path) -> None:
     def reply(body: dict[str, Any]) -> web.Response:
         return at_once(body) if "<|grounding|>" in prompt_of(body) else answer("")
 
@@ -462,7 +481,8 @@ def test_blank_answers_to_figures_are_failed_descriptions(inputs: Path, tmp_path
     assert re.search(r"Figures\s+\d, 0 described", done.stdout)
 
 
-def test_a_check_says_what_is_as_expected_and_what_is_not(server: ChatServer) -> None:
+def test_check_reports_every_page(server: ChatServer) -> None:
+    server.passes_check = False
     good = llm_ocr("check", "--engine", "embedded")
     assert good.returncode == 0, good.stderr
     assert good.stdout.count("as expected") == 4
@@ -472,19 +492,20 @@ def test_a_check_says_what_is_as_expected_and_what_is_not(server: ChatServer) ->
     assert "0 of 2 figures have a box" in bad.stdout
 
 
-def test_a_run_on_a_server_that_fails_the_check_costs_no_page(
+def test_failed_check_stops_the_run_before_any_page(
     inputs: Path, tmp_path: Path, server: ChatServer
 ) -> None:
+    server.passes_check = False
     run = ("run", inputs, "--out", tmp_path / "out", "--base-url", server.base_url)
-    done = llm_ocr(*run, LLM_OCR_SKIP_MODEL_CHECK="false")
+    done = llm_ocr(*run)
     assert done.returncode == 2
     assert "does not answer as its profile expects" in done.stderr
     assert "--skip-model-check" in done.stderr
     assert len(server.requests) == 4
-    assert llm_ocr(*run, "--skip-model-check", LLM_OCR_SKIP_MODEL_CHECK="false").returncode == 0
+    assert llm_ocr(*run, "--skip-model-check").returncode == 0
 
 
-def test_the_models_are_listed_and_told_of_in_json() -> None:
+def test_models_are_listed_as_text_and_json() -> None:
     listed = llm_ocr("models")
     for name in ("deepseek-ocr ", "olmocr-2", "qwen3-vl-8b", "dots-ocr", "generic"):
         assert name in listed.stdout
@@ -495,7 +516,7 @@ def test_the_models_are_listed_and_told_of_in_json() -> None:
     assert re.fullmatch("[0-9a-f]{40}", default["revision"])
 
 
-def test_the_engines_command_is_shown_with_the_reason_of_each_argument(tmp_path: Path) -> None:
+def test_engine_command_is_printed_with_the_reason_of_each_argument(tmp_path: Path) -> None:
     shown = llm_ocr("engine", "--print-command", "--vllm-args", "--max-num-seqs 7")
     assert shown.returncode == 0, shown.stderr
     command = shown.stdout[shown.stdout.index("vllm serve") :]
@@ -508,7 +529,7 @@ def test_the_engines_command_is_shown_with_the_reason_of_each_argument(tmp_path:
     assert "vllm" not in embedded.stdout
 
 
-def test_a_run_is_retried_and_updated_and_reparsed(
+def test_run_is_retried_updated_and_reparsed(
     inputs: Path, tmp_path: Path, server: ChatServer
 ) -> None:
     base, out = ("--base-url", server.base_url, "--fallback", "none"), tmp_path / "out"

@@ -44,24 +44,26 @@ def llm_ocr(*arguments: object, **environment: str) -> "subprocess.CompletedProc
     return run_module("llm_ocr", *arguments, env=settings)
 
 
-def said(done: "subprocess.CompletedProcess[str]") -> str:
+def output_of(done: "subprocess.CompletedProcess[str]") -> str:
     assert done.returncode == 0, done.stderr
     return " ".join(done.stdout.split())
 
 
-def test_tasks_are_listed_or_given_again_and_told_in_every_account(
+def test_figure_tasks_are_in_summary_and_status(
     inputs: Path, tmp_path: Path, server: ChatServer
 ) -> None:
     out, base = tmp_path / "out", ("--base-url", server.base_url)
-    first = said(llm_ocr("run", inputs, "--out", out, "--describe-task", "describe,data", *base))
+    first = output_of(
+        llm_ocr("run", inputs, "--out", out, "--describe-task", "describe,data", *base)
+    )
     assert "Figures 2, 2 described; data: 2 ok" in first
     assert TABLE.replace("td", "th", 4) in (out / "markdown" / "report.md").read_text()
     assert (out / "markdown" / "figures" / "report-p1-1.csv").exists()
     tasks = ("--task", "caption", "--task", "classify", "--classes", "photo,map")
-    again = said(llm_ocr("describe", out, *tasks, *base))
+    again = output_of(llm_ocr("describe", out, *tasks, *base))
     assert "Figures 2, 2 described; caption: 2 ok; classify: 2 ok; data: 2 ok" in again
     assert {row["text"] for row in load_descriptions(out) if row["task"] == "classify"} == {"map"}
-    status = said(llm_ocr("status", out))
+    status = output_of(llm_ocr("status", out))
     assert "caption: 2 ok; classify: 2 ok; data: 2 ok; describe: 2 ok" in status
     assert "describe 1 of 1 8 0" in status
     summary = json.loads((out / "summary.json").read_text())
@@ -77,22 +79,24 @@ def test_small_figures_are_skipped_and_counted(
     inputs: Path, tmp_path: Path, server: ChatServer
 ) -> None:
     small = ("--base-url", server.base_url, "--min-figure-area", "0.5")
-    done = said(llm_ocr("run", inputs, "--out", tmp_path / "out", *small))
+    done = output_of(llm_ocr("run", inputs, "--out", tmp_path / "out", *small))
     assert "Figures 2, 0 described, 2 skipped as small" in done
-    assert re.search(r"describe 1 of 1 2 0 2 skipped", said(llm_ocr("status", tmp_path / "out")))
+    assert re.search(
+        r"describe 1 of 1 2 0 2 skipped", output_of(llm_ocr("status", tmp_path / "out"))
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (["--task", "poem"], "choose from describe, caption, data, classify"),
-        (["--classes", "a,b"], "--classes only applies to --task classify"),
+        (["--classes", "a,b"], "--classes only applies to --describe-task classify"),
         (["--task-schema", "nowhere.json"], "--task-schema: The schema file"),
         (["--task-prompt", "@nowhere.txt"], "--task-prompt: nowhere.txt can't be read"),
         (["--min-figure-area", "2"], "--min-figure-area"),
     ],
 )
-def test_wrong_tasks_exit_with_2_before_anything_is_asked(
+def test_wrong_tasks_exit_with_2_before_any_request(
     inputs: Path, tmp_path: Path, server: ChatServer, arguments: list[str], problem: str
 ) -> None:
     base = ("--base-url", server.base_url)

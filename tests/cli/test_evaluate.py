@@ -64,7 +64,7 @@ def test_a_run_is_scored_by_tests(made: Path, tmp_path: Path) -> None:
     assert "&lt;script&gt;alert(1)" in html.read_text()
 
 
-def test_what_cannot_be_used_is_told_and_ends_with_1(made: Path, tmp_path: Path) -> None:
+def test_invalid_tests_exit_with_1(made: Path, tmp_path: Path) -> None:
     tests = write_lines(
         tmp_path / "tests.jsonl",
         present("there", "Page", "report.pdf"),
@@ -131,7 +131,7 @@ def test_a_folder_of_markdown_against_truth(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("--against", "nowhere"), ("--tests", "nowhere.jsonl")])
-def test_nothing_to_evaluate_ends_with_2(
+def test_nothing_to_evaluate_exits_with_2(
     made: Path, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     place = made if arguments else tmp_path / "in"
@@ -141,14 +141,14 @@ def test_nothing_to_evaluate_ends_with_2(
     assert "Traceback" not in done.stderr
 
 
-def test_a_sample_is_not_taken_of_what_is_tested(made: Path) -> None:
+def test_tests_and_sample_exclude_each_other(made: Path) -> None:
     done = llm_ocr("eval", made, "--tests", "tests.jsonl", "--sample", 3)
     assert done.returncode == 2
     assert "--sample" in done.stderr
     assert "remove" in done.stderr
 
 
-def test_a_place_that_cannot_be_written_is_named(made: Path, tmp_path: Path) -> None:
+def test_unwritable_report_is_named(made: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = llm_ocr("eval", made, "--html", tmp_path / "file" / "out.html")
     assert done.returncode == 4

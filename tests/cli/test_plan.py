@@ -21,7 +21,7 @@ def inputs(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def test_a_folder_is_counted_and_priced_everywhere_on_100_columns(inputs: Path) -> None:
+def test_plan_prices_a_folder_on_every_platform_in_100_columns(inputs: Path) -> None:
     done = llm_ocr("plan", inputs, "--tasks", "2", COLUMNS="100")
     assert done.returncode == 0, done.stderr
     assert "3 files (all counted)" in done.stdout
@@ -65,7 +65,7 @@ def test_the_table_fits_80_columns_also_with_large_numbers(inputs: Path, tmp_pat
     assert re.search(r"4xl40s .*\$\d{2},\d{3} \(\$\d", table), "large numbers were shown"
 
 
-def test_json_has_the_same_and_where_each_figure_is_from(inputs: Path) -> None:
+def test_plan_json_has_the_source_of_each_figure(inputs: Path) -> None:
     done = llm_ocr("plan", inputs, "--gpu", "l4,l40s", "--pages", "1-2", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
@@ -77,7 +77,7 @@ def test_json_has_the_same_and_where_each_figure_is_from(inputs: Path) -> None:
     assert told["apis"][0]["source"]["date"]
 
 
-def test_of_many_documents_some_are_counted(tmp_path: Path) -> None:
+def test_plan_counts_a_sample_of_many_documents(tmp_path: Path) -> None:
     for k in range(30):
         documents.pdf(tmp_path / "in" / f"{k:02d}.pdf", pages=1 + k % 3)
     documents.pdf(tmp_path / "in" / "large.pdf", pages=60)
@@ -92,7 +92,7 @@ def test_of_many_documents_some_are_counted(tmp_path: Path) -> None:
     assert re.search(r"31 files \(8 counted\), .*: about \d+ pages \(\d+-\d+\)", shown.stdout)
 
 
-def test_a_broken_pdf_among_others_is_told(inputs: Path) -> None:
+def test_plan_reports_broken_pdfs(inputs: Path) -> None:
     (inputs / "notes.pdf").write_text("no PDF")
     done = llm_ocr("plan", inputs)
     assert done.returncode == 0, done.stderr
@@ -117,7 +117,7 @@ def test_a_broken_pdf_among_others_is_told(inputs: Path) -> None:
         (["--update-throughput", "IN", "--throughput", "OUT"], "holds no run with sessions"),
     ],
 )
-def test_bad_input_is_told_and_exits_with_2(
+def test_plan_with_bad_input_exits_with_2(
     inputs: Path, tmp_path: Path, arguments: list[str], said: str
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -133,7 +133,7 @@ def test_bad_input_is_told_and_exits_with_2(
     assert "Traceback" not in done.stderr
 
 
-def test_a_bucket_is_looked_into(
+def test_plan_counts_a_bucket(
     inputs: Path, s3: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in s3.items():
@@ -150,9 +150,7 @@ def test_a_bucket_is_looked_into(
     assert "check bucket and folder" in empty.stderr
 
 
-def test_ones_own_prices_come_from_the_option_or_the_environment(
-    inputs: Path, tmp_path: Path
-) -> None:
+def test_price_file_comes_from_the_option_or_the_environment(inputs: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text("[platforms.hf-jobs.machines]\nl4x1 = { price_per_hour = 60.0 }\n")
     for done in (
@@ -164,7 +162,7 @@ def test_ones_own_prices_come_from_the_option_or_the_environment(
         assert one["price_source"]["url"] == str(mine)
 
 
-def test_the_speed_of_a_run_is_taken_for_the_next_plan(tmp_path: Path, inputs: Path) -> None:
+def test_plan_uses_the_throughput_of_earlier_runs(tmp_path: Path, inputs: Path) -> None:
     documents.pdf(tmp_path / "many.pdf", pages=100)
     out, mine = tmp_path / "out", tmp_path / "speeds.toml"
     with serving_beside() as server:

@@ -75,7 +75,7 @@ def volumes(tmp_path: Path) -> list[str]:
     return ["--volume", f"{tmp_path}/in:/in:ro", "--volume", f"{tmp_path}/out:/out"]
 
 
-def test_it_says_what_it_is_and_runs_as_nobody_who_matters(
+def test_image_has_labels_and_runs_as_non_root(
     buildah: Buildah, container: str, job: list[str]
 ) -> None:
     configuration = buildah.configuration(IMAGE)
@@ -91,7 +91,7 @@ def test_it_says_what_it_is_and_runs_as_nobody_who_matters(
         assert refused.wait(60) != 0
 
 
-def test_no_secret_is_in_it(buildah: Buildah, container: str) -> None:
+def test_image_contains_no_secret(buildah: Buildah, container: str) -> None:
     assert TOKEN not in buildah("inspect", "--type", "image", IMAGE)
     mounted = buildah("mount", container)
 
@@ -112,7 +112,7 @@ def test_no_secret_is_in_it(buildah: Buildah, container: str) -> None:
     assert unwanted.stdout == ""
 
 
-def test_it_reads_a_document(
+def test_container_reads_a_document(
     buildah: Buildah, container: str, job: list[str], volumes: list[str], tmp_path: Path
 ) -> None:
     documents.pdf(tmp_path / "in" / "letter.pdf", pages=2)
@@ -129,7 +129,7 @@ def test_it_reads_a_document(
     assert (out / "index.html").stat().st_uid == USER
 
 
-def test_it_ends_with_143_and_goes_on(
+def test_container_exits_with_143_on_sigterm_and_resumes(
     buildah: Buildah, container: str, job: list[str], volumes: list[str], tmp_path: Path
 ) -> None:
     documents.pdf(tmp_path / "in" / "report.pdf", pages=12)

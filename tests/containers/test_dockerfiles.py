@@ -29,12 +29,12 @@ def test_hadolint_finds_nothing(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", [CPU, GPU], ids=lambda file: file.name)
-def test_versions_are_pinned_and_the_label_is_the_packages(file: Path) -> None:
+def test_versions_are_pinned_and_the_label_matches_the_package(file: Path) -> None:
     assert default_of(file, "VERSION") == __version__
     assert re.fullmatch(r"[\w./-]+:v?\d+\.\d+\.\d+[\w.-]*", default_of(file, "BASE"))
 
 
-def test_the_gpu_image_has_the_vllm_that_every_profile_was_tried_with() -> None:
+def test_gpu_image_has_a_vllm_that_every_profile_supports() -> None:
     version = default_of(GPU, "BASE").rpartition(":v")[2]
     lock = tomllib.loads((ROOT / "uv.lock").read_text())
     assert version in [one["version"] for one in lock["package"] if one["name"] == "vllm"]
@@ -42,7 +42,7 @@ def test_the_gpu_image_has_the_vllm_that_every_profile_was_tried_with() -> None:
         assert check_version(profile, version) is None
 
 
-def test_both_install_the_same_in_the_same_way() -> None:
+def test_both_images_install_the_same_way() -> None:
     """They differ in their bases and in what the base already has."""
 
     def build_stage(file: Path) -> str:

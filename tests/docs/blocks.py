@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 # docs/executed/ is not among them: its pages are the output of notebooks that tests execute.
-PAGES = ("*.md", "docs/*.md", "*/README.md")
+PAGES = ("*.md", "docs/*.md", "docs/service/*.md", "*/README.md")
 SHELL = ("shell", "bash", "sh", "console")
 
 

@@ -69,13 +69,18 @@ def llm_ocr(words: Sequence[str], *, complete: bool = True) -> None:
 
 def llm_ocr_options() -> set[str]:
     """The long and short options of all its commands."""
-    command: Any = get_command(llm_ocr_app)
     return {
         name
-        for one in command.commands.values()
+        for one in _commands_below(get_command(llm_ocr_app))
         for param in one.params
         for name in (*param.opts, *param.secondary_opts)
     }
+
+
+def _commands_below(command: object) -> Iterator[Any]:
+    for one in getattr(command, "commands", {}).values():
+        yield one
+        yield from _commands_below(one)
 
 
 def _simple_commands(line: str) -> Iterator[list[str]]:
@@ -115,10 +120,11 @@ def _click(app: object, name: str, words: Sequence[str], complete: bool = True) 
     while True:
         try:
             context = command.make_context(name, rest, parent=parent)
-            if not hasattr(command, "resolve_command"):
+            words_left = [*context._protected_args, *context.args]
+            is_last = not words_left and getattr(command, "invoke_without_command", False)
+            if is_last or not hasattr(command, "resolve_command"):
                 _choices(context.params)
                 return
-            words_left = [*context._protected_args, *context.args]
             name, command, rest = command.resolve_command(context, words_left)
         except Exception as error:
             # click's errors; the click that typer brings is its own.

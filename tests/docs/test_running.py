@@ -36,7 +36,7 @@ NOT_RUN = {
     (
         "README.md",
         'llm-ocr run "hf://',
-    ): "ORG is a placeholder; see tests/pipeline/test_hub_run.py",
+    ): "ORG is a placeholder; see tests/batch/test_hub_run.py",
     ("README.md", "llm-ocr check"): "the tests' server reads no page; tests/cli checks engines",
     ("README.md", "llm-ocr launch"): ACCOUNT,
     ("README.md", "llm-ocr parse examples/"): "run in tests/test_readme.py",
@@ -52,6 +52,11 @@ NOT_RUN = {
     ("docs/cloud-run.md", ""): ACCOUNT,
     ("docs/containers.md", ""): "needs Docker; tests/containers builds and runs the CPU image",
     ("docs/contributing.md", ""): "the contributors' tools",
+    ("docs/convert.md", "llm-ocr convert scans/one.pdf https"): "needs the internet; tests/cli",
+    (
+        "docs/convert.md",
+        "llm-ocr convert bill.pdf",
+    ): "the tests' server makes no records; tests/cli",
     ("docs/costs.md", "llm-ocr plan --update"): "needs a run of 100 pages whose GPU is known",
     ("docs/datasets.md", 'llm-ocr run "hf://'): "a dataset of the real Hub",
     ("docs/engine.md", "make demo"): CI,
@@ -65,6 +70,15 @@ NOT_RUN = {
     ("docs/quickstart.md", "vllm serve"): "needs a GPU",
     ("docs/ray.md", ""): "needs Ray; run by the tests marked ray",
     ("docs/sagemaker.md", ""): ACCOUNT,
+    ("docs/service/api.md", ""): "run in tests/service/test_docs.py",
+    ("docs/service/auxiliary.md", ""): "its pipelines are checked in tests/service/test_docs.py",
+    ("docs/service/classification.md", ""): "run in tests/cli/test_classifier.py",
+    ("docs/service/index.md", ""): "serves; tests/cli/test_serve.py",
+    ("docs/service/pipelines.md", ""): "run in tests/service/test_docs.py",
+    ("docs/service/quickstart.md", ""): "run in tests/service/test_docs.py and tests/cli",
+    ("docs/service/registry.md", ""): "run in tests/cli/test_registry.py",
+    ("docs/service/security.md", "llm-ocr serve gateway"): "serves; tests/service/test_oidc.py",
+    ("docs/service/whole-pipeline.md", ""): "run in tests/service/test_demo.py",
     ("docs/stores.md", "pip install"): "installs packages",
     ("docs/stores.md", "hf auth login"): "asks for a token",
 }
@@ -76,7 +90,7 @@ PYTHON_NOT_RUN = {
     ("docs/outputs.md", "duckdb"): "DuckDB is no dependency",
     ("docs/outputs.md", "out/invoices/records"): "read in tests/report/test_records.py",
     ("docs/parse.md", "# delivery_note.py"): "a schema; run in tests/parsing/test_docs.py",
-    ("docs/stores.md", "my-org/letters"): "tests/pipeline/test_hub_run.py opens such a dataset",
+    ("docs/stores.md", "my-org/letters"): "tests/batch/test_hub_run.py opens such a dataset",
 }
 # Pages whose commands are parsed, and whose scenario was not seen to pass yet.
 UNPROVEN = (
@@ -166,7 +180,7 @@ class World:
         self._run([sys.executable, "-c", text], str(block), self.environment)
 
     def serve(self, line: str) -> "subprocess.Popen[str]":
-        """Start a command that serves until it is told to end."""
+        """Start a command that serves until it is stopped."""
         # `engine` starts one of its own.
         environment = {**self.environment}
         del environment["LLM_OCR_BASE_URL"]

@@ -16,7 +16,8 @@ from llm_ocr.engines.check import (
     raise_if_wrong,
 )
 from llm_ocr.inference.client import ChatClient
-from llm_ocr.inference.window import Window
+from llm_ocr.inference.concurrency import ConcurrencyLimiter
+from llm_ocr.messages import ProblemCode
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.models.olmocr import OLMOCR_2
 from llm_ocr.models.profile import ModelProfile
@@ -49,8 +50,8 @@ def says(**other: str) -> Reply:
 
 @asynccontextmanager
 async def client(reply: Reply) -> AsyncIterator[ChatClient]:
-    async with serving(reply) as server:
-        async with ChatClient(server.base_url, "a-model", window=Window(4)) as asking:
+    async with serving(reply, passes_check=False) as server:
+        async with ChatClient(server.base_url, "a-model", limiter=ConcurrencyLimiter(4)) as asking:
             yield asking
 
 
@@ -61,7 +62,7 @@ async def problems(reply: Reply, profile: ModelProfile = DEEPSEEK_OCR) -> dict[s
     return {one.probe: one.problem for one in findings if one.problem}
 
 
-async def test_a_model_that_answers_as_it_should_has_no_problem() -> None:
+async def test_model_that_answers_as_expected_passes() -> None:
     assert await problems(says()) == {}
 
 
@@ -78,7 +79,7 @@ async def test_a_model_that_answers_as_it_should_has_no_problem() -> None:
         ({"figures": BOX.format("text", 80, 400) + "bars"}, FIGURES, "0 of 2 figures"),
     ],
 )
-async def test_what_is_wrong_is_told_for_its_page_alone(
+async def test_problem_is_reported_for_its_page_only(
     wrong: dict[str, str], probe: str, said: str
 ) -> None:
     found = await problems(says(**wrong))
@@ -86,7 +87,7 @@ async def test_what_is_wrong_is_told_for_its_page_alone(
     assert said in found[probe]
 
 
-async def test_only_what_the_profile_promises_is_asked_for() -> None:
+async def test_only_features_of_the_profile_are_checked() -> None:
     """olmOCR gives no boxes and no figures."""
     plain = says(
         text="\n\n".join(SENTENCES), small=SENTENCES[0], figures="Two figures with captions."
@@ -94,7 +95,7 @@ async def test_only_what_the_profile_promises_is_asked_for() -> None:
     assert await problems(plain, OLMOCR_2) == {}
 
 
-async def test_a_page_that_the_server_refuses_is_a_problem_in_the_servers_words() -> None:
+async def test_refused_page_is_a_problem_with_the_server_message() -> None:
     def reply(body: dict[str, Any]) -> Any:  # noqa: ANN401
         return refusal(400, "too small") if probe_of(body) == SMALL else says()(body)
 
@@ -103,7 +104,7 @@ async def test_a_page_that_the_server_refuses_is_a_problem_in_the_servers_words(
     assert "400: too small" in found[SMALL]
 
 
-def test_problems_are_raised_together_with_where_and_what_to_do() -> None:
+def test_problems_are_raised_together_with_place_and_advice() -> None:
     findings = [Finding(TEXT, 1.0, None), Finding(TABLE, 1.0, "no table"), Finding(SMALL, 1, "odd")]
     with pytest.raises(CheckFailedError) as caught:
         raise_if_wrong(findings, "some/model", "http://there/v1")
@@ -112,8 +113,8 @@ def test_problems_are_raised_together_with_where_and_what_to_do() -> None:
         "some/model at http://there/v1",
         f"{TABLE}: no table",
         "odd",
-        "--skip-model-check",
     ):
         assert part in said
+    assert caught.value.code is ProblemCode.UNEXPECTED_ANSWERS
     assert TEXT not in said
     raise_if_wrong(findings[:1], "some/model", "http://there/v1")

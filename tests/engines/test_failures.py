@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from llm_ocr.engines.failures import LINES_SHOWN, STARTED, diagnose
+from llm_ocr.engines.failures import LINES_SHOWN, STARTED, Diagnosis, diagnose
+from llm_ocr.messages import ProblemCode
 
 # Written at every start on a machine with a low limit of open files.
 WARNING = (
@@ -90,10 +91,14 @@ SHARED_MEMORY = "RuntimeError: unable to open shared memory object </torch_9> in
 WAITING = "(EngineCore pid=9) No available shared memory broadcast block found in 60 seconds.\n"
 
 
-def told(tmp_path: Path, text: str) -> str:
+def diagnose_log(tmp_path: Path, text: str) -> Diagnosis:
     log_path = tmp_path / "engine.log"
     log_path.write_text(STARTED + WARNING + text)
     return diagnose(log_path)
+
+
+def diagnosis_text(tmp_path: Path, text: str) -> str:
+    return diagnose_log(tmp_path, text).text
 
 
 # From transformers' source, as its words are where a model brings code.
@@ -105,40 +110,56 @@ Please pass the argument `trust_remote_code=True` to allow custom code to be run
 
 
 @pytest.mark.parametrize(
-    ("text", "advice", "words"),
+    ("text", "cause", "code", "words"),
     [
-        (CODE, "[[serving.arguments]]", "contains custom code"),
-        (ARGUMENT, "fix --vllm-args", "unrecognized arguments: --max-numb-seqs 8"),
-        (TOO_LONG, "fix --vllm-args", "max_model_len (100000) is greater"),
-        (EMPTY_FOLDER, "check --model, --revision and --weights", "'/tmp/vt/empty'"),
-        (NO_REPOSITORY, "check --model, --revision and --weights", "a/b is not a local folder"),
-        (NO_REVISION, "check --model, --revision and --weights", "9f30c71 is not a valid git"),
-        (OFFLINE, "use a local copy with --weights DIR", "outgoing traffic has been disabled"),
-        (HUB_AWAY, "use a local copy with --weights DIR", "couldn't connect to"),
-        (GATED, "set HF_TOKEN", "gated repo"),
-        (WRONG_TOKEN, "set HF_TOKEN", "401 Unauthorized"),
-        (SMALL_CACHE, "not enough free GPU memory", "KV cache is needed"),
-        (OUT_OF_MEMORY, "not enough free GPU memory", "Tried to allocate 2.00 GiB"),
-        (ARCHITECTURE, "this vLLM version does not support the model", "TotallyNewForCausalLM"),
-        (PORT, "the port is in use by another process", "Address already in use"),
-        (NO_GPU, "--engine embedded", "Failed to infer device type"),
-        (OLD_DRIVER, "check nvidia-smi and the driver", "Found no NVIDIA driver"),
-        (DISK, "the disk is full", "No space left"),
-        (SHARED_MEMORY, "--shm-size", "unable to open shared memory"),
+        (CODE, "[[serving.arguments]]", ProblemCode.REMOTE_CODE, "contains custom code"),
+        (
+            *(ARGUMENT, "does not accept one of its arguments", ProblemCode.VLLM_ARGUMENTS),
+            "unrecognized arguments: --max-numb-seqs 8",
+        ),
+        (
+            *(TOO_LONG, "does not accept one of its arguments", ProblemCode.VLLM_ARGUMENTS),
+            "max_model_len (100000) is greater",
+        ),
+        (EMPTY_FOLDER, "model or revision", ProblemCode.MODEL_NOT_FOUND, "'/tmp/vt/empty'"),
+        (
+            *(NO_REPOSITORY, "model or revision", ProblemCode.MODEL_NOT_FOUND),
+            "a/b is not a local folder",
+        ),
+        (
+            *(NO_REVISION, "model or revision", ProblemCode.MODEL_NOT_FOUND),
+            "9f30c71 is not a valid git",
+        ),
+        (
+            *(OFFLINE, "HF_HUB_OFFLINE", ProblemCode.WEIGHTS_UNAVAILABLE),
+            "outgoing traffic has been disabled",
+        ),
+        (HUB_AWAY, "HF_HUB_OFFLINE", ProblemCode.WEIGHTS_UNAVAILABLE, "couldn't connect to"),
+        (GATED, "set HF_TOKEN", ProblemCode.WEIGHTS_UNAVAILABLE, "gated repo"),
+        (WRONG_TOKEN, "set HF_TOKEN", ProblemCode.WEIGHTS_UNAVAILABLE, "401 Unauthorized"),
+        (SMALL_CACHE, "free GPU memory", ProblemCode.GPU_MEMORY, "KV cache is needed"),
+        (OUT_OF_MEMORY, "free GPU memory", ProblemCode.GPU_MEMORY, "Tried to allocate 2.00 GiB"),
+        (ARCHITECTURE, "does not support the model", None, "TotallyNewForCausalLM"),
+        (PORT, "the port is in use by another process", None, "Address already in use"),
+        (NO_GPU, "no usable GPU", ProblemCode.NO_GPU, "Failed to infer device type"),
+        (OLD_DRIVER, "nvidia-smi and the driver", ProblemCode.NO_GPU, "Found no NVIDIA driver"),
+        (DISK, "the disk is full", None, "No space left"),
+        (SHARED_MEMORY, "--shm-size", None, "unable to open shared memory"),
     ],
 )
-def test_a_known_cause_is_shown_with_what_to_do(
-    tmp_path: Path, text: str, advice: str, words: str
+def test_known_cause_is_shown_with_its_code(
+    tmp_path: Path, text: str, cause: str, code: ProblemCode | None, words: str
 ) -> None:
-    said = told(tmp_path, text)
-    first, *lines = said.splitlines()
-    assert advice in first
+    found = diagnose_log(tmp_path, text)
+    assert found.code is code
+    first, *lines = found.text.splitlines()
+    assert cause in first
     assert first.endswith(f"From its log ({tmp_path / 'engine.log'}):")
     assert words in "\n".join(lines)
 
 
-def test_what_is_shown_is_what_went_wrong_and_not_where_in_the_code(tmp_path: Path) -> None:
-    _, *lines = told(tmp_path, SMALL_CACHE).splitlines()
+def test_error_message_is_shown_without_its_traceback(tmp_path: Path) -> None:
+    _, *lines = diagnosis_text(tmp_path, SMALL_CACHE).splitlines()
     assert lines == [
         "  EngineCore failed to start.",
         "  ValueError: To serve at least one request with the model's max seq len (8192), (0.0 GiB "
@@ -148,42 +169,45 @@ def test_what_is_shown_is_what_went_wrong_and_not_where_in_the_code(tmp_path: Pa
     ]
 
 
-def test_of_several_causes_the_last_counts(tmp_path: Path) -> None:
+def test_last_of_several_causes_is_shown(tmp_path: Path) -> None:
     """Each follows from the one before: no token was needed for a model that isn't there."""
-    assert "--revision" in told(tmp_path, WRONG_TOKEN + NO_REPOSITORY).splitlines()[0]
-    assert "HF_TOKEN" in told(tmp_path, NO_REPOSITORY + WRONG_TOKEN).splitlines()[0]
+    missing = diagnose_log(tmp_path, WRONG_TOKEN + NO_REPOSITORY)
+    assert missing.code is ProblemCode.MODEL_NOT_FOUND
+    assert "HF_TOKEN" in diagnosis_text(tmp_path, NO_REPOSITORY + WRONG_TOKEN).splitlines()[0]
 
 
-def test_only_the_last_start_is_told_of(tmp_path: Path) -> None:
-    said = told(tmp_path, DISK + STARTED + PORT)
+def test_only_the_last_start_is_reported(tmp_path: Path) -> None:
+    said = diagnosis_text(tmp_path, DISK + STARTED + PORT)
     assert "the port is in use by another process" in said
     assert "disk" not in said
     assert "No space" not in said
 
 
 def test_an_unknown_cause_is_shown_without_advice(tmp_path: Path) -> None:
-    said = told(tmp_path, "loading\nZeroDivisionError: division by zero\n" + WAITING)
+    said = diagnosis_text(tmp_path, "loading\nZeroDivisionError: division by zero\n" + WAITING)
     assert said == (
         f". From its log ({tmp_path / 'engine.log'}):\n  ZeroDivisionError: division by zero"
     )
 
 
-def test_where_nothing_sounds_wrong_the_last_lines_are_shown(tmp_path: Path) -> None:
-    said = told(tmp_path, "".join(f"line {number}\n" for number in range(20)))
+def test_log_without_errors_shows_its_last_lines(tmp_path: Path) -> None:
+    said = diagnosis_text(tmp_path, "".join(f"line {number}\n" for number in range(20)))
     assert said.splitlines()[1:] == [f"  line {20 - left}" for left in range(LINES_SHOWN, 0, -1)]
 
 
 def test_long_logs_are_read_from_their_end_and_long_lines_are_cut(tmp_path: Path) -> None:
-    said = told(tmp_path, "noise without end\n" * 40_000 + "ValueError: " + "x" * 1000 + "\n")
+    said = diagnosis_text(
+        tmp_path, "noise without end\n" * 40_000 + "ValueError: " + "x" * 1000 + "\n"
+    )
     assert said.splitlines()[1:] == ["  ValueError: " + "x" * 288]
 
 
-def test_a_start_without_a_word_and_a_log_that_is_not_there(tmp_path: Path) -> None:
-    assert diagnose(tmp_path / "none.log") == ""
+def test_empty_or_missing_log_is_reported(tmp_path: Path) -> None:
+    assert diagnose(tmp_path / "none.log") == Diagnosis("")
     (tmp_path / "engine.log").write_text(STARTED)
-    assert diagnose(tmp_path / "engine.log") == ""
+    assert diagnose(tmp_path / "engine.log") == Diagnosis("")
 
 
-def test_a_log_of_any_bytes_is_read(tmp_path: Path) -> None:
+def test_log_that_is_not_utf8_is_read(tmp_path: Path) -> None:
     (tmp_path / "engine.log").write_bytes(STARTED.encode() + b"\xff\xfe\nfailed: \xc3\n")
-    assert "failed: �" in diagnose(tmp_path / "engine.log")
+    assert "failed: �" in diagnose(tmp_path / "engine.log").text

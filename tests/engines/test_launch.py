@@ -14,9 +14,9 @@ from llm_ocr.engines import launch
 from llm_ocr.engines.failures import STARTED
 from llm_ocr.engines.launch import Engine, EngineCommand
 from llm_ocr.inference.client import ChatClient
-from llm_ocr.inference.replies import EngineFailedError
+from llm_ocr.inference.concurrency import ConcurrencyLimiter
 from llm_ocr.inference.request import ChatRequest
-from llm_ocr.inference.window import Window
+from llm_ocr.inference.responses import EngineFailedError
 
 CHAT = [sys.executable, "-m", "tests.servers.chat"]
 COMMAND = EngineCommand("the engine", CHAT, "deepseek-ai/DeepSeek-OCR", ready_timeout=30)
@@ -45,17 +45,19 @@ def _command_line(process: psutil.Process) -> list[str]:
         return []
 
 
-async def test_ready_means_that_a_page_is_answered_and_stopping_leaves_nothing(
+async def test_engine_is_ready_when_it_answers_and_stops_without_leftovers(
     tmp_path: Path,
 ) -> None:
     async with Engine(COMMAND, tmp_path / "logs" / "engine.log") as engine:
-        async with ChatClient(engine.base_url, COMMAND.model, window=Window(1)) as client:
+        async with ChatClient(
+            engine.base_url, COMMAND.model, limiter=ConcurrencyLimiter(1)
+        ) as client:
             assert (await client.ask(ChatRequest("Free OCR.", b"x", 10))).text
         assert len(engine_processes(engine)) == 2
     assert engine_processes(engine) == []
 
 
-async def test_an_engine_that_was_killed_is_revived_once_for_all_who_ask(tmp_path: Path) -> None:
+async def test_killed_engine_is_revived_once_for_all_clients(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     async with Engine(COMMAND, tmp_path / "engine.log") as engine:
         before = loop.time()
@@ -65,7 +67,9 @@ async def test_an_engine_that_was_killed_is_revived_once_for_all_who_ask(tmp_pat
                 process.send_signal(signal.SIGKILL)
         assert await asyncio.gather(*(engine.revive(before) for _ in range(3))) == [True] * 3
         assert engine.restarts == 1
-        async with ChatClient(engine.base_url, COMMAND.model, window=Window(1)) as client:
+        async with ChatClient(
+            engine.base_url, COMMAND.model, limiter=ConcurrencyLimiter(1)
+        ) as client:
             assert (await client.ask(ChatRequest("Free OCR.", b"x", 10))).text
     assert engine_processes(engine) == []
 
@@ -80,7 +84,7 @@ runpy.run_module("tests.servers.chat", run_name="__main__", alter_sys=True)
 """
 
 
-async def test_who_asks_while_it_is_being_started_again_waits_for_it(tmp_path: Path) -> None:
+async def test_requests_wait_while_the_engine_restarts(tmp_path: Path) -> None:
     may_start = tmp_path / "may start"
     argv = [sys.executable, "-c", SLOW, str(tmp_path / "started"), str(may_start)]
     loop = asyncio.get_running_loop()
@@ -103,7 +107,7 @@ async def test_who_asks_while_it_is_being_started_again_waits_for_it(tmp_path: P
         assert engine.restarts == 1
 
 
-async def test_an_engine_that_ends_at_once_shows_its_last_words(tmp_path: Path) -> None:
+async def test_engine_that_exits_at_once_shows_its_last_log_lines(tmp_path: Path) -> None:
     script = "import sys; print('CUDA out of memory'); sys.exit(1)"
     command = EngineCommand("the engine", [sys.executable, "-c", script], "m")
     with pytest.raises(EngineFailedError, match=r"ended before it was ready[\s\S]*CUDA out of"):
@@ -111,7 +115,7 @@ async def test_an_engine_that_ends_at_once_shows_its_last_words(tmp_path: Path) 
             pass
 
 
-async def test_an_engine_that_dies_again_and_again_is_given_up(
+async def test_engine_that_crashes_repeatedly_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "FIRST_PAUSE", 0.01)
@@ -164,7 +168,7 @@ async def test_no_process_is_left_when_the_parent_dies(
     await until(lambda: not left())
 
 
-async def test_an_engine_with_children_that_ignore_sigterm_is_ended_whole(tmp_path: Path) -> None:
+async def test_engine_children_that_ignore_sigterm_are_killed(tmp_path: Path) -> None:
     """As vLLM's workers may be: the whole process group goes."""
     stubborn = textwrap.dedent(
         """

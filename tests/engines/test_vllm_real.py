@@ -27,10 +27,11 @@ from llm_ocr.engines.check import CheckFailedError, check, raise_if_wrong
 from llm_ocr.engines.launch import Engine
 from llm_ocr.engines.vllm import HANDFUL, VllmOptions, vllm_command
 from llm_ocr.inference.client import ChatClient
-from llm_ocr.inference.metrics import ServerLoad, scrape
-from llm_ocr.inference.replies import Answer, EngineFailedError
+from llm_ocr.inference.concurrency import ConcurrencyLimiter
 from llm_ocr.inference.request import ChatRequest
-from llm_ocr.inference.window import Window
+from llm_ocr.inference.responses import Answer, EngineFailedError
+from llm_ocr.inference.server_status import ServerLoad, scrape
+from llm_ocr.messages import ProblemCode
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.models.profile import Prompt, Task
 from llm_ocr.parsing.confidence import logprob_confidences
@@ -75,8 +76,10 @@ async def engine(served: Served) -> Engine:
 def client_of(
     engine: Engine, model: str = DEEPSEEK_OCR.model, width: int = 8, *, streams: bool = False
 ) -> ChatClient:
-    window = Window(width)
-    return ChatClient(engine.base_url, model, window=window, recover=engine.revive, streams=streams)
+    limiter = ConcurrencyLimiter(width)
+    return ChatClient(
+        engine.base_url, model, limiter=limiter, recover=engine.revive, streams=streams
+    )
 
 
 def page(width: int = 320, height: int = 240, text: str = "A page.") -> bytes:
@@ -88,7 +91,7 @@ def page(width: int = 320, height: int = 240, text: str = "A page.") -> bytes:
     return sink.getvalue()
 
 
-def asked(max_tokens: int, jpeg: bytes | None = None, **sampling: object) -> ChatRequest:
+def page_request(max_tokens: int, jpeg: bytes | None = None, **sampling: object) -> ChatRequest:
     """What the profile asks for a page, with `sampling` laid over the profile's own."""
     prompt = DEEPSEEK_OCR.prompts[Task.DOCUMENT].text
     return ChatRequest(prompt, jpeg or page(), max_tokens, {**SAMPLING, **sampling})
@@ -162,9 +165,10 @@ async def load_of(engine: Engine) -> ServerLoad:
     return load
 
 
-async def until_busy(engine: Engine, requests: int) -> ServerLoad:
+async def until_running(engine: Engine, wanted: Callable[[int], bool]) -> ServerLoad:
+    """The load as soon as the number of running requests is `wanted`."""
     async with asyncio.timeout(60):
-        while (load := await load_of(engine)).running < requests:
+        while not wanted((load := await load_of(engine)).running):
             await asyncio.sleep(0.1)
     return load
 
@@ -225,7 +229,7 @@ async def test_ready_means_that_the_profiles_model_has_answered_a_page(
 
 async def test_the_profiles_ngram_ban_is_in_effect(engine: Engine) -> None:
     """A word that the model is pushed to say again and again is banned once 30 are a repetition."""
-    pushed = asked(40, logit_bias={str(WORD): 100})
+    pushed = page_request(40, logit_bias={str(WORD): 100})
     free = replace(pushed, sampling={"temperature": 0.0, "logit_bias": {str(WORD): 100}})
     assert (await ask(engine, free)).text == f"w{WORD}" * 40
     answer = await ask(engine, pushed)
@@ -234,14 +238,14 @@ async def test_the_profiles_ngram_ban_is_in_effect(engine: Engine) -> None:
     assert answer.completion_tokens == 40
 
 
-async def test_cells_escape_the_ban_and_are_seen_and_stopped_where_they_never_end(
+async def test_endless_table_cells_escape_the_ban_and_are_stopped(
     engine: Engine,
 ) -> None:
     """The whitelist, `skip_special_tokens` and `repetition_detection` of the profile."""
-    answer = await ask(engine, asked(80, logit_bias={str(CELL): 100}))
+    answer = await ask(engine, page_request(80, logit_bias={str(CELL): 100}))
     assert (answer.text, answer.finish_reason) == ("<td>" * 64, "repetition")
     unlisted = {**_xargs(), "whitelist_token_ids": []}
-    answer = await ask(engine, asked(40, logit_bias={str(CELL): 100}, vllm_xargs=unlisted))
+    answer = await ask(engine, page_request(40, logit_bias={str(CELL): 100}, vllm_xargs=unlisted))
     assert answer.text != "<td>" * 40
 
 
@@ -251,24 +255,25 @@ def _xargs() -> dict[str, object]:
     return xargs
 
 
-async def test_each_rung_of_the_ladder_is_taken(engine: Engine) -> None:
+async def test_each_rung_of_the_ladder_is_accepted_by_vllm(engine: Engine) -> None:
+    assert len(DEEPSEEK_OCR.ladder) > 1
     for rung in DEEPSEEK_OCR.ladder:
         prompt = DEEPSEEK_OCR.prompts[rung.task].text
         request = ChatRequest(prompt, page(), 4, {**SAMPLING, **rung.sampling})
         assert (await ask(engine, request)).completion_tokens == 4, rung.name
 
 
-async def test_images_of_every_size_are_taken_and_counted(engine: Engine) -> None:
+async def test_images_of_every_size_are_accepted_and_counted(engine: Engine) -> None:
     """Images of 640 px or less killed vLLM before 0.18; larger ones are cut into tiles of 640."""
     sizes = {(28, 28): 0, (640, 640): 0, (648, 300): 2 * 1, (1280, 1280): 2 * 2, (1280, 1920): 6}
-    plain = (await ask(engine, asked(1))).prompt_tokens
+    plain = (await ask(engine, page_request(1))).prompt_tokens
     for (width, height), tiles in sizes.items():
-        answer = await ask(engine, asked(1, page(width, height)))
+        answer = await ask(engine, page_request(1, page(width, height)))
         rows = tiles // 2
         assert answer.prompt_tokens - plain == 10 * rows * (10 * 2 + 1), (width, height)
 
 
-async def test_json_of_a_schema_is_what_is_answered(engine: Engine) -> None:
+async def test_answer_is_json_of_the_schema(engine: Engine) -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -280,7 +285,7 @@ async def test_json_of_a_schema_is_what_is_answered(engine: Engine) -> None:
         "additionalProperties": False,
     }
     wanted = {"type": "json_schema", "json_schema": {"name": "record", "schema": schema}}
-    answer = await ask(engine, asked(100, response_format=wanted))
+    answer = await ask(engine, page_request(100, response_format=wanted))
     record = json.loads(answer.text, strict=False)
     assert answer.finish_reason == "stop"
     assert set(record) == {"title", "total", "kind"}
@@ -291,14 +296,14 @@ async def test_json_of_a_schema_is_what_is_answered(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("streams", [False, True])
-async def test_how_likely_each_value_is_comes_with_json(engine: Engine, streams: bool) -> None:
+async def test_json_answers_have_log_probabilities(engine: Engine, streams: bool) -> None:
     """Letters of two bytes, and what ends the answer, are tokens too."""
     properties = {"title": {"type": "string"}, "kind": {"enum": ["invoice", "letter"]}}
     schema = {"type": "object", "properties": properties, "required": [*properties]}
     form = {"type": "json_schema", "json_schema": {"name": "record", "schema": schema}}
     letters = pushed({'"': 11, "\xc3": 11, "\xa4": 11})
-    asking = asked(200, temperature=1.0, seed=2, logit_bias=letters, logprobs=True)
-    asking = replace(asking, guide={"response_format": form})
+    asking = page_request(200, temperature=1.0, seed=2, logit_bias=letters, logprobs=True)
+    asking = replace(asking, structured_output={"response_format": form})
     async with client_of(engine, streams=streams) as client:
         answer = await client.ask(asking)
     assert (answer.finish_reason, json.loads(answer.text).keys()) == ("stop", properties.keys())
@@ -307,56 +312,61 @@ async def test_how_likely_each_value_is_comes_with_json(engine: Engine, streams:
     assert found["title"] < found["kind"] < 0.9
 
 
-async def test_pages_are_read_side_by_side_and_cut_where_they_must_end(engine: Engine) -> None:
-    requests = [asked(16, page(text=f"Page {number}.")) for number in range(8)]
+async def test_pages_are_read_concurrently_and_truncated_at_max_tokens(engine: Engine) -> None:
+    requests = [page_request(16, page(text=f"Page {number}.")) for number in range(8)]
     async with client_of(engine, width=4) as client:
         answers = await asyncio.gather(*(client.ask(request) for request in requests))
-        assert client.window.most_inside == 4
-        assert client.traffic.completion_tokens == 8 * 16
-        assert client.traffic.prompt_tokens == sum(one.prompt_tokens for one in answers) > 8 * 273
+        assert client.limiter.peak_in_flight == 4
+        assert client.stats.completion_tokens == 8 * 16
+        assert client.stats.prompt_tokens == sum(one.prompt_tokens for one in answers) > 8 * 273
     assert {(one.finish_reason, one.completion_tokens, one.attempts) for one in answers} == {
         ("length", 16, 1)
     }
 
 
-async def test_the_server_tells_how_busy_it_is(engine: Engine) -> None:
+async def test_server_reports_its_load(engine: Engine) -> None:
     idle = await load_of(engine)
     assert (idle.running, idle.waiting) == (0, 0)
     assert idle.kv_tokens == 131_072
     async with client_of(engine) as client:
-        pages = [asyncio.create_task(client.ask(asked(512))) for _ in range(3)]
-        busy = await until_busy(engine, 3)
+        # Long enough to be found running at once on any machine; then they are canceled.
+        pages = [asyncio.create_task(client.ask(page_request(6_000))) for _ in range(3)]
+        busy = await until_running(engine, lambda running: running == 3)
         assert 0 < busy.kv_usage < 1
-        answers = await asyncio.gather(*pages)
+        for one in pages:
+            one.cancel()
+        before = await until_running(engine, lambda running: running == 0)
+        answers = await asyncio.gather(*(client.ask(page_request(64)) for _ in range(3)))
     done = await load_of(engine)
-    assert done.generation_tokens - idle.generation_tokens == 3 * 512
-    assert done.prompt_tokens - idle.prompt_tokens == sum(one.prompt_tokens for one in answers)
+    assert done.generation_tokens - before.generation_tokens == 3 * 64
+    assert done.prompt_tokens - before.prompt_tokens == sum(one.prompt_tokens for one in answers)
     assert (done.running, done.preemptions) == (0, 0)
 
 
 # What it refuses.
 
 
-async def test_a_corrupt_image_is_that_pages_fault(engine: Engine) -> None:
+async def test_corrupt_image_fails_its_page_only(engine: Engine) -> None:
     cut = page(800, 800)[:-400]
     for jpeg in (b"this is no image", cut):
         with pytest.raises(PageError, match="400") as caught:
-            await ask(engine, asked(4, jpeg))
+            await ask(engine, page_request(4, jpeg))
         assert caught.value.code is ErrorCode.REQUEST_REJECTED
         assert caught.value.attempts == 1
-    assert (await ask(engine, asked(4))).completion_tokens == 4
+    assert (await ask(engine, page_request(4))).completion_tokens == 4
 
 
-async def test_a_model_that_it_does_not_serve_is_nobodys_page(engine: Engine) -> None:
+async def test_unknown_model_is_not_a_page_error(engine: Engine) -> None:
     async with client_of(engine, model="some/other") as client:
-        with pytest.raises(EngineFailedError, match=r"404.*some/other.*--served-model"):
-            await client.ask(asked(4))
+        with pytest.raises(EngineFailedError, match=r"404.*some/other") as refused:
+            await client.ask(page_request(4))
+    assert refused.value.code is ProblemCode.MODEL_NOT_SERVED
 
 
 # What it is found to be.
 
 
-async def test_the_check_tells_that_a_random_model_is_not_the_profiles(engine: Engine) -> None:
+async def test_check_recognizes_a_random_model(engine: Engine) -> None:
     prompt = DEEPSEEK_OCR.prompts[Task.DOCUMENT].text
     brief = replace(DEEPSEEK_OCR, prompts={Task.DOCUMENT: Prompt(prompt, 24)})
     async with client_of(engine) as client:
@@ -364,45 +374,49 @@ async def test_the_check_tells_that_a_random_model_is_not_the_profiles(engine: E
     assert all(one.problem and one.seconds > 0 for one in findings), "all were answered, with noise"
     with pytest.raises(CheckFailedError, match="does not answer as its profile") as caught:
         raise_if_wrong(findings, brief.model, engine.base_url)
-    for said in (engine.base_url, "known words were read", "0 of 2 figures", "--skip-model-check"):
+    for said in (engine.base_url, "known words were read", "0 of 2 figures"):
         assert said in str(caught.value)
 
 
 # How it ends.
 
 
-async def test_no_page_is_lost_when_the_server_is_terminated_while_it_reads(engine: Engine) -> None:
+async def test_no_page_is_lost_when_the_server_is_terminated(engine: Engine) -> None:
     restarts = engine.restarts
     before = processes_of(engine)
     async with client_of(engine) as client:
-        pages = [asyncio.create_task(client.ask(asked(512))) for _ in range(4)]
-        await until_busy(engine, 4)
+        pages = [asyncio.create_task(client.ask(page_request(2_000))) for _ in range(4)]
+        await until_running(engine, lambda running: running == 4)
         server_among(before).terminate()
         await until(lambda: not {*processes_of(engine)} <= {*before}, 60)
         # This one comes while the server starts again, which takes longer than five attempts.
-        pages.append(asyncio.create_task(client.ask(asked(512))))
+        pages.append(asyncio.create_task(client.ask(page_request(512))))
         answers = await asyncio.gather(*pages)
-    assert [one.completion_tokens for one in answers] == [512] * 5
+    assert [one.completion_tokens for one in answers] == [2_000] * 4 + [512]
     assert {one.finish_reason for one in answers} == {"length"}
     assert engine.restarts == restarts + 1
     assert alive(before) == []
 
 
-async def test_an_answer_goes_on_with_what_the_server_said_before_it_died(engine: Engine) -> None:
+async def test_answer_continues_from_the_partial_one_after_a_crash(engine: Engine) -> None:
     server = server_among(processes_of(engine))
     async with killed_amid(engine, server, pieces=5) as base_url:
         client = ChatClient(
-            base_url, DEEPSEEK_OCR.model, window=Window(1), recover=engine.revive, streams=True
+            base_url,
+            DEEPSEEK_OCR.model,
+            limiter=ConcurrencyLimiter(1),
+            recover=engine.revive,
+            streams=True,
         )
         async with client:
-            said = await client.ask(asked(512))
+            said = await client.ask(page_request(512))
     again = await load_of(engine)
     assert not server.is_running()
     assert (said.completion_tokens, said.finish_reason) == (512, "length")
     assert again.generation_tokens <= 512 - HANDFUL, "less than the whole answer, and the probe's"
 
 
-async def test_nothing_is_left_when_the_supervisor_is_killed(engine: Engine) -> None:
+async def test_no_process_is_left_when_the_supervisor_is_killed(engine: Engine) -> None:
     before = processes_of(engine)
     assert len(before) >= 4, "supervisor, server, its engine core and that one's worker"
     supervisor_among(before).kill()
@@ -414,18 +428,19 @@ import asyncio, pickle, sys
 from pathlib import Path
 from llm_ocr.engines.check import CheckFailedError, check, raise_if_wrong
 from llm_ocr.engines.launch import Engine
-from tests.engines.test_vllm_real import asked, client_of
+from tests.engines.test_vllm_real import page_request, client_of
 
 async def main(command, log_path):
     async with Engine(command, log_path) as engine, client_of(engine) as client:
         print(engine.base_url, flush=True)
-        await asyncio.gather(*(client.ask(asked(2000)) for _ in range(4)))
+        while True:
+            await asyncio.gather(*(client.ask(page_request(2000)) for _ in range(4)))
 
 asyncio.run(main(*pickle.loads(sys.stdin.buffer.read())))
 """
 
 
-async def test_nothing_is_left_when_the_one_who_asks_is_killed(
+async def test_no_process_is_left_when_the_client_is_killed(
     tiny: VllmOptions, tmp_path: Path
 ) -> None:
     command = vllm_command(DEEPSEEK_OCR, (), tiny)
@@ -444,7 +459,8 @@ async def test_nothing_is_left_when_the_one_who_asks_is_killed(
         assert base_url, "it started no engine: see what it wrote above"
         before = processes_at(port_of(base_url))
         async with asyncio.timeout(60):
-            while (load := await scrape(base_url, {})) is None or load.running < 4:
+            while (load := await scrape(base_url, {})) is None or load.running == 0:
+                assert parent.poll() is None, "it ended: see what it wrote above"
                 await asyncio.sleep(0.1)
     finally:
         parent.kill()
@@ -456,36 +472,34 @@ async def test_nothing_is_left_when_the_one_who_asks_is_killed(
 # What hinders it.
 
 
-async def fails_to_start(options: VllmOptions, log_path: Path) -> str:
-    """The message with which an engine gives up that can't start, which must not take long."""
+async def fails_to_start(options: VllmOptions, log_path: Path) -> EngineFailedError:
+    """The error with which an engine gives up that can't start, which must not take long."""
     began = time.monotonic()
     with pytest.raises(EngineFailedError) as caught:
         async with Engine(vllm_command(DEEPSEEK_OCR, (), options), log_path):
             pytest.fail("it started")
     assert time.monotonic() - began < 90 < options.ready_timeout
     assert str(log_path) in str(caught.value)
-    return str(caught.value)
+    return caught.value
 
 
-async def test_an_argument_that_vllm_does_not_know_is_named(
-    tiny: VllmOptions, tmp_path: Path
-) -> None:
+async def test_unknown_vllm_argument_is_named(tiny: VllmOptions, tmp_path: Path) -> None:
     wrong = replace(tiny, extra="--max-numb-seqs 8")
     said = await fails_to_start(wrong, tmp_path / "engine.log")
-    assert "fix --vllm-args" in said
-    assert "unrecognized arguments: --max-numb-seqs" in said
+    assert said.code is ProblemCode.VLLM_ARGUMENTS
+    assert "unrecognized arguments: --max-numb-seqs" in str(said)
 
 
 async def test_a_folder_without_a_model_is_named(tiny: VllmOptions, tmp_path: Path) -> None:
     empty = tmp_path / "weights"
     empty.mkdir()
     said = await fails_to_start(replace(tiny, weights=empty), tmp_path / "engine.log")
-    assert "check --model, --revision and --weights" in said
+    assert said.code is ProblemCode.MODEL_NOT_FOUND
 
 
-async def test_a_model_that_is_not_here_while_the_hub_is_away(
+async def test_uncached_model_with_the_hub_offline_is_reported(
     tiny: VllmOptions, tmp_path: Path
 ) -> None:
     away = {**tiny.env, "HF_HOME": str(tmp_path / "cache")}
     said = await fails_to_start(replace(tiny, weights=None, env=away), tmp_path / "engine.log")
-    assert "use a local copy with --weights DIR" in said
+    assert said.code is ProblemCode.WEIGHTS_UNAVAILABLE

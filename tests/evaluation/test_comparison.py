@@ -5,12 +5,13 @@ import pytest
 from llm_ocr.evaluation.comparison import Comparison, PairOutcome
 from llm_ocr.evaluation.predictions import NothingToEvaluateError, open_predictions
 from llm_ocr.evaluation.runner import compare, compare_without_references, load_references
+from llm_ocr.messages import ProblemCode
 from tests.evaluation.runs import page, present, write_lines, write_run
 
 PROSE = "Pages of ordinary words, one after the other, as documents have them. " * 3
 
 
-def compared(a: str, b: str, tests: Path) -> Comparison:
+def compare_runs(a: str, b: str, tests: Path) -> Comparison:
     (found,) = compare(open_predictions(a), open_predictions(b), load_references([str(tests)]))
     return found
 
@@ -24,7 +25,7 @@ def test_two_runs_by_tests(tmp_path: Path) -> None:
           for pdf, k in (("x", 1), ("x", 2), ("y", 1)) for word in ("one", "two")),
         present("of a alone", "three", "z.pdf"),
     )  # fmt: skip
-    found = compared(a, b, tests)
+    found = compare_runs(a, b, tests)
     outcomes = {(pair.document, pair.number): pair.outcome for pair in found.pairs}
     assert outcomes == {
         ("x", 1): PairOutcome.WIN,
@@ -48,7 +49,7 @@ def test_runs_below_other_folders_are_of_the_same_pages(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "x_pg1_repeat1.md").write_text("two")
     tests = write_lines(tmp_path / "t.jsonl", present("1", "one", "x.pdf"))
-    (pair,) = compared(a, str(tmp_path / "b"), tests).pairs
+    (pair,) = compare_runs(a, str(tmp_path / "b"), tests).pairs
     assert (pair.outcome, pair.a.document, pair.b.document) == (PairOutcome.WIN, "in/x", "x")
 
 
@@ -58,12 +59,12 @@ def test_two_runs_by_truth(tmp_path: Path) -> None:
     (tmp_path / "truth").mkdir()
     for number in (1, 2):
         (tmp_path / "truth" / f"x_pg{number}.md").write_text(PROSE)
-    found = compared(a, b, tmp_path / "truth")
+    found = compare_runs(a, b, tmp_path / "truth")
     # A full stop too many is within the margin.
     assert [pair.outcome for pair in found.pairs] == [PairOutcome.TIE, PairOutcome.LOSS]
 
 
-def test_two_runs_without_anything_to_hold_them_against(tmp_path: Path) -> None:
+def test_runs_without_truth_or_tests_are_not_compared(tmp_path: Path) -> None:
     a = write_run(
         tmp_path / "a",
         page("x", 1, PROSE, agreement=0.99),
@@ -87,5 +88,6 @@ def test_two_runs_without_anything_to_hold_them_against(tmp_path: Path) -> None:
 def test_files_without_tests_cannot_be_compared(tmp_path: Path) -> None:
     (tmp_path / "x_pg1.md").write_text("one")
     folder = open_predictions(str(tmp_path))
-    with pytest.raises(NothingToEvaluateError, match="give --tests"):
+    with pytest.raises(NothingToEvaluateError, match="without page images") as refused:
         compare_without_references(folder, folder, 10, 0)
+    assert refused.value.code is ProblemCode.NO_PAGE_IMAGES

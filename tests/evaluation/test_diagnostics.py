@@ -24,7 +24,7 @@ LINES = [(60, 100, 540, 112), (60, 130, 540, 142), (60, 600, 540, 612), (60, 630
 PROSE = "Pages of ordinary words, one after the other, as documents have them. "
 
 
-def sampled(run: str, count: int = 50, seed: int = 0) -> SampleEvaluation:
+def diagnose_run(run: str, count: int = 50, seed: int = 0) -> SampleEvaluation:
     return diagnose_sample(open_store(run), count, seed)
 
 
@@ -33,7 +33,7 @@ def corners(*box: float) -> dict[str, float]:
 
 
 def only(tmp_path: Path, *pages: dict[str, object]) -> PageDiagnostics:
-    return sampled(write_run(tmp_path / "run", *pages)).pages[0]
+    return diagnose_run(write_run(tmp_path / "run", *pages)).pages[0]
 
 
 def test_ink_without_a_block_is_found() -> None:
@@ -47,7 +47,7 @@ def test_ink_without_a_block_is_found() -> None:
     assert measure_ink_coverage(sheet(), []).share == 1.0
 
 
-def test_grounds_and_rules_are_no_text() -> None:
+def test_backgrounds_and_rules_are_not_text() -> None:
     image = Image.new("RGB", SIZE, "white")
     draw = ImageDraw.Draw(image)
     draw.rectangle((0, 300, SIZE[0], 500), fill="navy")
@@ -91,7 +91,7 @@ def test_the_worst_pages_come_first(tmp_path: Path) -> None:
         page("looping", 1, PROSE + "and so it goes on and on. " * 60),
         page("tags", 1, "<table><tr><td>1</td></tr> <|det|>", notes=["2 stray tags dropped"]),
     )
-    found = sampled(run)
+    found = diagnose_run(run)
     names = [one.document for one in found.pages]
     assert names[:2] == ["broken", "cut"]
     assert names[-1] == "good"
@@ -121,14 +121,14 @@ def test_a_page_whose_columns_cross_is_the_first_find(tmp_path: Path) -> None:
         page("report", 2, crossed, agreement=0.98, blocks=blocks, **trusted),
         page("report", 3, layer, agreement=1.0, **trusted),
     )
-    worst, *others = sampled(run).pages
+    worst, *others = diagnose_run(run).pages
     assert (worst.document, worst.number) == ("report", 2)
     assert worst.remarks == ("1 of 18 sentences of the text layer broken",)
     assert not any(other.broken_sentences and other.broken_sentences.broken for other in others)
-    assert sampled(run).proportions["pages with broken sentences"].passed == 1
+    assert diagnose_run(run).proportions["pages with broken sentences"].passed == 1
 
 
-def test_a_layer_that_cannot_be_trusted_says_nothing_of_order(tmp_path: Path) -> None:
+def test_untrusted_text_layer_is_not_used_for_order(tmp_path: Path) -> None:
     layer = "the first half of a sentence\nand its second half, which ends here."
     said = "and its second half, which ends here.\n\nthe first half of a sentence"
     trusted = only(tmp_path / "a", page("a", 1, said, text_layer=1.0, layer_text=layer))
@@ -207,17 +207,17 @@ def test_pages_of_engines_without_boxes_have_no_coverage(tmp_path: Path) -> None
     assert found.ink_coverage is None
 
 
-def test_a_damaged_image_is_no_reason_to_stop(tmp_path: Path) -> None:
+def test_damaged_image_does_not_stop_the_evaluation(tmp_path: Path) -> None:
     found = only(tmp_path, page("a", 1, PROSE, image={"bytes": b"no jpeg", "path": "x.jpg"}))
     assert found.ink_coverage is None
 
 
-def test_a_sample_is_drawn_by_chance_and_can_be_drawn_again(tmp_path: Path) -> None:
+def test_sample_is_random_and_reproducible(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", *(page("a", k, PROSE) for k in range(1, 41)))
-    drawn = [{one.number for one in sampled(run, 8, seed).pages} for seed in (0, 0, 1)]
+    drawn = [{one.number for one in diagnose_run(run, 8, seed).pages} for seed in (0, 0, 1)]
     assert len(drawn[0]) == 8
     assert drawn[0] == drawn[1] != drawn[2]
-    assert sampled(run, 8).total == 40
+    assert diagnose_run(run, 8).total == 40
 
 
 def test_each_page_is_as_likely_as_any_other(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ class _Counted(io.RawIOBase):
         return True
 
 
-def test_images_are_read_of_the_sample_alone(tmp_path: Path) -> None:
+def test_only_images_of_the_sample_are_read(tmp_path: Path) -> None:
     noise = random.Random(0).randbytes(60_000)
     image = {"bytes": sheet() + noise, "path": "page.jpg"}
     run = write_run(tmp_path / "run", *(page("a", k, PROSE, image=image) for k in range(1, 161)))

@@ -60,7 +60,7 @@ def test_names_with_dots(tmp_path: Path, truth: Path) -> None:
     assert "has no document plan.v3.md" in str(found.problems[0])
 
 
-def test_a_failed_page_is_as_far_as_can_be(tmp_path: Path, truth: Path) -> None:
+def test_failed_page_has_the_maximum_distance(tmp_path: Path, truth: Path) -> None:
     run = write_run(tmp_path / "run", page("a", 1, "", status="failed", error="broken", blocks=[]))
     (truth / "a_pg1.md").write_text(f"{TEXT}\n\n{TABLE}")
     found = against(run, truth)
@@ -74,7 +74,7 @@ def test_a_failed_page_is_as_far_as_can_be(tmp_path: Path, truth: Path) -> None:
     assert found.failed_pages == 1
 
 
-def test_truth_of_no_page_is_told(tmp_path: Path, truth: Path) -> None:
+def test_truth_without_a_page_is_reported(tmp_path: Path, truth: Path) -> None:
     run = write_run(tmp_path / "run", page("a", 1, TEXT))
     (truth / "a_pg2.md").write_text(TEXT)
     (truth / "b.md").write_text(TEXT)
@@ -116,7 +116,7 @@ def test_omnidocbench(tmp_path: Path) -> None:
     assert [one.location for one in found.problems] == [f"{file}[1]", f"{file}[2]"]
 
 
-def test_json_that_is_none(tmp_path: Path) -> None:
+def test_invalid_json_truth_is_reported(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", page("a", 1, "Text."))
     (tmp_path / "broken.json").write_text('[\n{"page_info": ]')
     (tmp_path / "object.json").write_text("{}")
@@ -134,7 +134,7 @@ def test_tests_and_truth_together(tmp_path: Path, truth: Path) -> None:
     assert [type(one).__name__ for one in found] == ["PageTestEvaluation", "GroundTruthEvaluation"]
 
 
-def test_a_folder_with_tests_holds_no_truth(tmp_path: Path, truth: Path) -> None:
+def test_folder_with_tests_is_not_ground_truth(tmp_path: Path, truth: Path) -> None:
     """Candidates and PDFs lie beside olmOCR-bench's tests."""
     write_lines(truth / "tests.jsonl", present("1", "text"))
     (truth / "candidate").mkdir()

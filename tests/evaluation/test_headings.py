@@ -3,7 +3,7 @@ from llm_ocr.evaluation.headings import Heading, HeadingScore, find_headings, sc
 TRUTH = "# The title\n\nText.\n\n## First part\n\n## Second part\n\ntext\n\n### Details"
 
 
-def test_headings_however_they_are_written() -> None:
+def test_headings_in_every_notation_are_found() -> None:
     text = (
         "# One *more* ##\n\nTwo\n===\n\nwords\n\nThree\n---\n\n<h4>Four &amp; more</h4>\n\n"
         "#no heading\n\na line\nand another\n---\n\n   ## Indented"
@@ -28,7 +28,7 @@ def test_missing_invented_and_of_another_level() -> None:
     assert (score.recall, score.level_accuracy) == (0.5, 0.5)
 
 
-def test_a_heading_said_twice_is_found_once() -> None:
+def test_repeated_heading_is_matched_once() -> None:
     assert score_headings("# Same title", "# Same title\n\n# Same title").precision == 0.5
     assert score_headings("# Same title\n\n# Same title", "# Same title").recall == 0.5
 

@@ -6,14 +6,14 @@ import pytest
 from llm_ocr.evaluation.intervals import estimate_mean, estimate_proportion, sign_test
 
 
-def test_wilsons_interval() -> None:
+def test_wilson_interval() -> None:
     # 8 of 10: 0.490 to 0.943 in the literature (Brown, Cai and DasGupta, 2001).
     found = estimate_proportion({f"d{k}": [float(k < 8)] for k in range(10)})
     assert (round(found.low, 3), round(found.high, 3)) == (0.490, 0.943)
     assert (found.passed, found.total, found.value) == (8, 10, 0.8)
 
 
-def test_all_passed_is_no_certainty() -> None:
+def test_all_passed_has_an_interval_below_one() -> None:
     found = estimate_proportion({"d": [1.0] * 10})
     assert found.high == 1.0
     assert 0.65 < found.low < 0.75
@@ -21,7 +21,7 @@ def test_all_passed_is_no_certainty() -> None:
     assert estimate_proportion({}).value is None
 
 
-def test_tests_of_one_document_say_less_than_as_many_documents() -> None:
+def test_clustered_tests_widen_the_interval() -> None:
     together = estimate_proportion({f"d{k}": [float(k < 5)] * 10 for k in range(10)})
     apart = estimate_proportion({f"d{k}": [float(k % 2)] for k in range(100)})
     assert together.value == apart.value == 0.5

@@ -48,7 +48,7 @@ def test_tests_of_all_kinds_that_the_run_passes(tmp_path: Path) -> None:
     assert found.problems == ()
 
 
-def test_what_the_pdf_says_is_set_beside_what_was_read(tmp_path: Path) -> None:
+def test_proposals_show_the_text_layer_next_to_the_answer(tmp_path: Path) -> None:
     pdf = tmp_path / "a.pdf"
     sheet = Canvas(str(pdf), pagesize=(500, 400))
     said = [SENTENCES[0], SENTENCES[1].replace("something", "anything"), *SENTENCES[2:]]
@@ -65,7 +65,7 @@ def test_what_the_pdf_says_is_set_beside_what_was_read(tmp_path: Path) -> None:
     assert reasons[SENTENCES[5]] == "in the PDF's own text, but not in the prediction"
 
 
-def test_proposals_can_be_put_right(tmp_path: Path) -> None:
+def test_proposals_can_be_corrected(tmp_path: Path) -> None:
     one = propose_tests(run_of(tmp_path / "run"), 4)[0].with_fields(page=2, checked="verified")
     write_tests(tmp_path / "tests.jsonl", [one])
     line = json.loads((tmp_path / "tests.jsonl").read_text())
@@ -76,7 +76,7 @@ def test_a_failed_page_proposes_nothing(tmp_path: Path) -> None:
     assert propose_tests(run_of(tmp_path / "run", status="failed"), 20) == []
 
 
-def test_a_header_that_the_text_says_too_is_not_to_be_absent(tmp_path: Path) -> None:
+def test_header_repeated_in_the_text_is_not_proposed_as_absent(tmp_path: Path) -> None:
     text = "\n\n".join(SENTENCES)
     blocks = [block("header", SENTENCES[0]), block("page_number", "12"), block("text", text)]
     assert of("absent", propose_tests(run_of(tmp_path / "run", blocks=blocks), 20)) == []

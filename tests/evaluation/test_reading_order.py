@@ -39,12 +39,12 @@ def test_a_missing_paragraph_is_told() -> None:
     assert found.neighbors == pytest.approx(2 / 4)
 
 
-def test_misread_paragraphs_and_markup_are_found_all_the_same() -> None:
+def test_misread_paragraphs_and_markup_are_matched() -> None:
     said = text(0, 1, 2, 3, 4).replace("paragraph", "par agraqh").replace("The", "**The**", 2)
     assert measure_reading_order(PARAGRAPHS, said).distance == 0.0
 
 
-def test_equal_paragraphs_have_places_of_their_own() -> None:
+def test_equal_paragraphs_are_matched_separately() -> None:
     said = "Signed by both parties.\n\nSome words between them.\n\nSigned by both parties."
     assert measure_reading_order(find_paragraphs(said), said).distance == 0.0
 

@@ -28,7 +28,7 @@ def html_of(cells: list[list[str]]) -> str:
     return f"<table>{inner}</table>"
 
 
-def test_cells_stand_where_spans_put_them() -> None:
+def test_cells_are_placed_by_their_spans() -> None:
     (table,) = read_html_tables(SPANNED)
     assert rows(table) == [["Size", "Size", "Price"], ["w", "h", "Price"], ["1", "2", "3"]]
     assert [cell.is_header for cell in table.cells] == [True] * 4 + [False] * 3
@@ -55,7 +55,7 @@ def test_tables_with_bars() -> None:
         ("<TABLE><TR><TD><![CDATA[x</TD></TR></TABLE>", [["<![CDATA[x"]]),
     ],
 )
-def test_html_that_is_not_quite_html(html: str, expected: list[list[str | None]]) -> None:
+def test_malformed_html_tables_are_read(html: str, expected: list[list[str | None]]) -> None:
     (table,) = read_html_tables(html)
     assert rows(table) == expected
 
@@ -73,7 +73,7 @@ def test_an_enormous_span_is_bounded() -> None:
     assert table.column_count <= 1000
 
 
-def test_teds_of_the_same_table_is_one_however_it_is_written() -> None:
+def test_teds_of_equal_tables_is_one_in_every_notation() -> None:
     html = "<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table>"
     assert teds(html, "| a | b |\n|---|---|\n| 1 | 2 |") == 1.0
     assert teds(html, html.replace("<th>", "<td>").replace("</th>", "</td>")) == 1.0

@@ -9,8 +9,8 @@ from llm_ocr.evaluation.text_similarity import (
     bag_of_words,
     character_accuracy,
     edit_distance,
-    normalized,
-    plain,
+    normalize_text,
+    strip_markup,
 )
 
 
@@ -27,8 +27,8 @@ from llm_ocr.evaluation.text_similarity import (
         ("", ""),
     ],
 )
-def test_what_olmocr_bench_takes_for_the_same_is_the_same(text: str, expected: str) -> None:
-    assert normalized(text) == expected
+def test_normalization_follows_olmocr_bench(text: str, expected: str) -> None:
+    assert normalize_text(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -45,16 +45,16 @@ def test_what_olmocr_bench_takes_for_the_same_is_the_same(text: str, expected: s
     ],
 )
 def test_markup_is_no_text(markdown: str, expected: str) -> None:
-    assert plain(markdown) == expected
+    assert strip_markup(markdown) == expected
 
 
-def test_edits_are_counted_a_character_of_the_longer_text() -> None:
+def test_edit_distance_is_relative_to_the_longer_text() -> None:
     assert edit_distance("kitten", "sitting") == pytest.approx(3 / 7)
     assert edit_distance("", "") == 0.0
     assert edit_distance("", "abc") == 1.0
 
 
-def test_accuracy_is_of_the_truths_characters() -> None:
+def test_accuracy_is_relative_to_the_truth() -> None:
     assert character_accuracy("abcd", "abxd") == 0.75
     assert character_accuracy("abcd", "abcd" * 9) == 0.0
     assert character_accuracy("", "") == 1.0
@@ -62,7 +62,7 @@ def test_accuracy_is_of_the_truths_characters() -> None:
     assert character_accuracy("words", "") == 0.0
 
 
-def test_bags_do_not_mind_the_order() -> None:
+def test_bag_of_words_ignores_order() -> None:
     truth, said = "left column right column", "right column left column"
     assert character_accuracy(truth, said) < 0.7
     assert bag_of_characters(truth, said) == 1.0
@@ -78,6 +78,6 @@ def test_a_bag_is_never_stricter_than_the_order(truth: str, said: str) -> None:
 
 
 def test_escaped_signs_are_text() -> None:
-    assert plain(r"27\. Mai, \*not\* *but* \<b> \&amp; a\_b \# \$5") == (
+    assert strip_markup(r"27\. Mai, \*not\* *but* \<b> \&amp; a\_b \# \$5") == (
         "27. Mai, *not* but <b> &amp; a_b # $5"
     )

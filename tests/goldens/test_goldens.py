@@ -7,6 +7,8 @@ import pytest
 
 from tests.goldens.reading import GOLDENS, read_documents
 
+pytestmark = pytest.mark.long
+
 NAMES = sorted(path.relative_to(GOLDENS).as_posix() for path in GOLDENS.rglob("*.md"))
 
 
@@ -15,13 +17,13 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return read_documents(tmp_path_factory.mktemp("goldens"))
 
 
-def test_the_same_documents_are_read(found: dict[str, str]) -> None:
+def test_goldens_and_examples_match(found: dict[str, str]) -> None:
     assert sorted(found) == NAMES
     assert len(NAMES) > 35
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_document_is_read_as_before(name: str, found: dict[str, str]) -> None:
+def test_document_gives_its_golden_markdown(name: str, found: dict[str, str]) -> None:
     known = (GOLDENS / name).read_text("utf-8")
     difference = difflib.unified_diff(
         known.splitlines(), found[name].splitlines(), "committed", "read now", lineterm="", n=1

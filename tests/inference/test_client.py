@@ -9,20 +9,21 @@ import pytest
 from aiohttp import web
 
 from llm_ocr.inference.client import ChatClient
-from llm_ocr.inference.replies import EngineFailedError, WrongServerError
+from llm_ocr.inference.concurrency import ConcurrencyLimiter
 from llm_ocr.inference.request import ChatRequest
-from llm_ocr.inference.window import Window
+from llm_ocr.inference.responses import EngineFailedError, WrongServerError
+from llm_ocr.messages import ProblemCode
 from llm_ocr.records import ErrorCode, PageError
-from llm_ocr.retry import LONGEST_WAIT, RetryPolicy, parse_retry_after
+from llm_ocr.retry import MAX_RETRY_AFTER, RetryPolicy, parse_retry_after
 from tests.servers.chat import ChatServer, answer, at_once, image_of, prompt_of, refusal, serving
 
 PAGE = ChatRequest("Read it.", b"a jpeg", 100, {"temperature": 0.0, "vllm_xargs": {"ids": [1, 2]}})
 QUICK = RetryPolicy(attempts=3, first_delay=0.001, max_delay=0.002)
 
 
-def client(server: ChatServer, *, window: int = 4, timeout: float = 5.0) -> ChatClient:
+def client(server: ChatServer, *, limit: int = 4, timeout: float = 5.0) -> ChatClient:
     return ChatClient(
-        server.base_url, "a-model", window=Window(window), timeout=timeout, retry=QUICK
+        server.base_url, "a-model", limiter=ConcurrencyLimiter(limit), timeout=timeout, retry=QUICK
     )
 
 
@@ -55,7 +56,7 @@ async def test_the_window_is_filled_and_never_exceeded() -> None:
         await release.wait()
         return answer("x")
 
-    async with serving(slow) as server, client(server, window=3) as asking:
+    async with serving(slow) as server, client(server, limit=3) as asking:
         await asyncio.gather(*(asking.ask(PAGE) for _ in range(10)))
     assert server.most_in_flight == 3
     assert len(server.requests) == 10
@@ -76,7 +77,7 @@ async def test_a_place_is_free_the_moment_one_answer_is_there() -> None:
             quick_ones.set()
         return answer("quick")
 
-    async with serving(reply) as server, client(server, window=2) as asking:
+    async with serving(reply) as server, client(server, limit=2) as asking:
         requests = [ChatRequest("slow", b"", 1)] + [ChatRequest("quick", b"", 1)] * 9
         said = await asyncio.wait_for(asyncio.gather(*map(asking.ask, requests)), 10)
     assert [one.text for one in said] == ["slow", *["quick"] * 9]
@@ -88,7 +89,7 @@ async def test_passing_trouble_is_asked_again(status: int) -> None:
     async with serving(replies) as server, client(server) as asking:
         said = await asking.ask(PAGE)
     assert said.attempts == 3
-    assert asking.traffic.retries == 2
+    assert asking.stats.retries == 2
 
 
 async def test_trouble_that_stays_fails_the_page_with_what_the_server_said() -> None:
@@ -111,13 +112,20 @@ async def test_a_refusal_is_not_asked_again(status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "advice"),
-    [(401, "LLM_OCR_API_KEY"), (403, "LLM_OCR_API_KEY"), (404, "--served-model")],
+    ("status", "fact", "code"),
+    [
+        (401, "LLM_OCR_API_KEY", None),
+        (403, "LLM_OCR_API_KEY", None),
+        (404, "no such model", ProblemCode.MODEL_NOT_SERVED),
+    ],
 )
-async def test_a_refusal_that_no_page_would_escape_stops_the_run(status: int, advice: str) -> None:
+async def test_a_refusal_that_no_page_would_escape_stops_the_run(
+    status: int, fact: str, code: ProblemCode | None
+) -> None:
     async with serving(lambda body: refusal(status, "no")) as server, client(server) as asking:
-        with pytest.raises(WrongServerError, match=f"{status}: no; .*{advice}"):
+        with pytest.raises(WrongServerError, match=f"{status}: no; .*{fact}") as refused:
             await asking.ask(PAGE)
+    assert refused.value.code is code
     assert len(server.requests) == 1
 
 
@@ -132,7 +140,9 @@ async def test_retry_after_is_waited_for() -> None:
     policy = Recording(attempts=3, first_delay=0.1, max_delay=0.1)
     replies = one_by_one(refusal(429, "slow down", **{"Retry-After": "7"}), refusal(503, "busy"))
     async with serving(replies) as server:
-        async with ChatClient(server.base_url, "m", window=Window(1), retry=policy) as asking:
+        async with ChatClient(
+            server.base_url, "m", limiter=ConcurrencyLimiter(1), retry=policy
+        ) as asking:
             await asking.ask(PAGE)
     assert 7.0 <= waits[0] <= 7.1
     assert 0.05 <= waits[1] <= 0.1
@@ -151,9 +161,10 @@ async def test_a_server_that_is_busy_for_too_long_stops_the_run() -> None:
     impatient = replace(QUICK, busy_seconds=0.05)
     async with serving(lambda body: refusal(503, "come back later")) as server:
         url = server.base_url
-        async with ChatClient(url, "m", window=Window(1), retry=impatient) as asking:
-            with pytest.raises(EngineFailedError, match=r"503: come back later.*--busy-timeout"):
+        async with ChatClient(url, "m", limiter=ConcurrencyLimiter(1), retry=impatient) as asking:
+            with pytest.raises(EngineFailedError, match="503: come back later") as refused:
                 await asking.ask(PAGE)
+    assert refused.value.code is ProblemCode.SERVER_BUSY
 
 
 async def test_a_page_that_is_refused_while_others_are_answered_fails_alone() -> None:
@@ -165,7 +176,7 @@ async def test_a_page_that_is_refused_while_others_are_answered_fails_alone() ->
 
     async with serving(reply) as server:
         url = server.base_url
-        async with ChatClient(url, "m", window=Window(4), retry=impatient) as asking:
+        async with ChatClient(url, "m", limiter=ConcurrencyLimiter(4), retry=impatient) as asking:
             page = asyncio.create_task(asking.ask(PAGE))
             while not page.done():
                 await asking.ask(others)
@@ -185,12 +196,14 @@ async def test_a_wait_of_a_day_is_cut_and_told_once(caplog: pytest.LogCaptureFix
     day = {"Retry-After": "86400"}
     replies = one_by_one(*(refusal(503, "quota", **day) for _ in range(3)))
     async with serving(replies) as server:
-        async with ChatClient(server.base_url, "m", window=Window(1), retry=Recording()) as asking:
+        async with ChatClient(
+            server.base_url, "m", limiter=ConcurrencyLimiter(1), retry=Recording()
+        ) as asking:
             await asking.ask(PAGE)
-    assert all(LONGEST_WAIT <= one <= LONGEST_WAIT + 1 for one in waits)
+    assert all(MAX_RETRY_AFTER <= one <= MAX_RETRY_AFTER + 1 for one in waits)
     asked, again = [record.getMessage() for record in caplog.records]
     assert "asks to wait for 86,400 s" in asked
-    assert "asked again every 60 s instead, for 600 s at most (--busy-timeout)" in asked
+    assert "asked again every 60 s instead, for 600 s at most (`busy_timeout`)" in asked
     assert "503: quota" in asked
     assert "answers again" in again
 
@@ -426,7 +439,7 @@ async def test_a_server_that_is_gone_stops_the_run() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
-        async with ChatClient(url, "m", window=Window(1), retry=QUICK) as asking:
+        async with ChatClient(url, "m", limiter=ConcurrencyLimiter(1), retry=QUICK) as asking:
             with pytest.raises(EngineFailedError, match="no response from http"):
                 await asking.ask(PAGE)
 
@@ -452,7 +465,9 @@ async def test_an_engine_that_died_is_recovered_and_asked_again() -> None:
             await up.wait()
             return True
 
-        async with ChatClient(first.base_url, "m", window=Window(1), recover=recover) as asking:
+        async with ChatClient(
+            first.base_url, "m", limiter=ConcurrencyLimiter(1), recover=recover
+        ) as asking:
             said = await asking.ask(PAGE)
         done.set()
     assert len(revived) == 1
@@ -472,7 +487,9 @@ async def test_what_kills_the_engine_each_time_is_given_up_and_the_rest_is_answe
         return True
 
     async with serving(reply) as server:
-        asking = ChatClient(server.base_url, "m", window=Window(8), retry=QUICK, recover=recover)
+        asking = ChatClient(
+            server.base_url, "m", limiter=ConcurrencyLimiter(8), retry=QUICK, recover=recover
+        )
         async with asking:
             prompts = ["a", "poison", "b", "c"]
             said = await asyncio.gather(

@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from llm_ocr.inference.client import ChatClient
+from llm_ocr.inference.concurrency import ConcurrencyLimiter
 from llm_ocr.inference.request import ChatRequest
-from llm_ocr.inference.streaming import Draft
-from llm_ocr.inference.window import Window
+from llm_ocr.inference.streaming import PartialAnswer
 from llm_ocr.records import ErrorCode, PageError
 from llm_ocr.retry import RetryPolicy
 from tests.inference import answers
@@ -27,7 +27,9 @@ STEP = 250
 
 
 def client(server: ChatServer) -> ChatClient:
-    return ChatClient(server.base_url, "m", window=Window(4), retry=QUICK, streams=True)
+    return ChatClient(
+        server.base_url, "m", limiter=ConcurrencyLimiter(4), retry=QUICK, streams=True
+    )
 
 
 def pieces_of(text: str) -> list[str]:
@@ -148,7 +150,7 @@ async def test_an_error_for_good_within_a_stream_is_one() -> None:
 
 async def test_a_loop_is_stopped_while_it_runs() -> None:
     """The server, which would never end, is left, and the answer says why it is not whole."""
-    looping = ChatRequest("Read it.", b"a jpeg", 100_000, watched_from=3_000)
+    looping = ChatRequest("Read it.", b"a jpeg", 100_000, loop_check_after=3_000)
     sentence = "The same sentence stands here once more. "
     async with serving(lambda body: Pieces(repeat(sentence))) as server:
         async with client(server) as asking:
@@ -161,7 +163,7 @@ async def test_a_loop_is_stopped_while_it_runs() -> None:
 
 async def test_what_may_stand_on_its_page_is_not_stopped() -> None:
     """The page's own text is longer than this."""
-    patient = ChatRequest("Read it.", b"a jpeg", 100_000, watched_from=50_000)
+    patient = ChatRequest("Read it.", b"a jpeg", 100_000, loop_check_after=50_000)
     text = "The same sentence stands here once more. " * 500
     async with serving(lambda body: Pieces(pieces_of(text))) as server:
         async with client(server) as asking:
@@ -169,6 +171,7 @@ async def test_what_may_stand_on_its_page_is_not_stopped() -> None:
     assert (said.text, said.finish_reason) == (text, "stop")
 
 
+@pytest.mark.long
 def test_no_clean_page_is_stopped_while_it_comes() -> None:
     pages = [(kind, text) for seed in range(3) for kind, text, _ in answers.clean(seed)]
     assert len(pages) > 200
@@ -184,7 +187,7 @@ def test_most_long_loops_are_stopped_soon() -> None:
 
 
 def _stopped_at(text: str) -> int | None:
-    draft = Draft(watched_from=3_000)
+    draft = PartialAnswer(loop_check_after=3_000)
     for end in range(STEP, len(text), STEP):
         draft.add(text[end - STEP : end])
         if draft.loops:

@@ -64,7 +64,7 @@ gives = ["tables"]
 """
 
 
-def written(folder: Path, text: str, name: str = "mine.toml") -> str:
+def write_profile(folder: Path, text: str, name: str = "mine.toml") -> str:
     (folder / name).write_text(text)
     return str(folder / name)
 
@@ -83,8 +83,8 @@ def test_an_unknown_name_lists_what_exists() -> None:
         profile_named("gpt")
 
 
-def test_a_toml_file_is_laid_over_its_base(tmp_path: Path) -> None:
-    profile = profile_named(written(tmp_path, TOML))
+def test_a_toml_file_overrides_its_base(tmp_path: Path) -> None:
+    profile = profile_named(write_profile(tmp_path, TOML))
     assert (profile.id, profile.model) == ("mine", "me/my-ocr")
     assert profile.parse is markdown_blocks.parse
     assert profile.sampling == {"temperature": 0.2}
@@ -107,28 +107,28 @@ def test_a_toml_file_is_laid_over_its_base(tmp_path: Path) -> None:
     assert profile.prompt_hash(Task.DOCUMENT) != QWEN_3_VL_8B.prompt_hash(Task.DOCUMENT)
 
 
-def test_a_file_may_have_prompts_for_the_tasks_about_figures(tmp_path: Path) -> None:
+def test_a_file_may_have_prompts_for_figure_tasks(tmp_path: Path) -> None:
     own = '[prompts.data]\ntext = "Chart:"\nmax_tokens = 9\nguided = false\n'
-    profile = profile_named(written(tmp_path, f'id = "mine"\nmodel = "m"\n{own}'))
+    profile = profile_named(write_profile(tmp_path, f'id = "mine"\nmodel = "m"\n{own}'))
     assert profile.prompt(Task.DATA) == Prompt("Chart:", 9, guided=False)
     assert profile.prompt(Task.CAPTION) == TASK_PROMPTS[Task.CAPTION]
-    assert profile.any_prompt("c", 10**6).max_tokens == profile.serving.max_model_len // 2
+    assert profile.custom_prompt("c", 10**6).max_tokens == profile.serving.max_model_len // 2
 
 
-def test_the_base_of_another_model_lends_no_revision(tmp_path: Path) -> None:
+def test_the_revision_is_not_inherited_by_another_model(tmp_path: Path) -> None:
     assert QWEN_3_VL_8B.serving.revision
-    assert profile_named(written(tmp_path, TOML)).serving.revision is None
+    assert profile_named(write_profile(tmp_path, TOML)).serving.revision is None
     same = f'id = "mine"\nmodel = "{QWEN_3_VL_8B.model}"\nbase = "qwen3-vl-8b"'
-    assert profile_named(written(tmp_path, same)).serving == QWEN_3_VL_8B.serving
+    assert profile_named(write_profile(tmp_path, same)).serving == QWEN_3_VL_8B.serving
 
 
 @pytest.mark.parametrize("base", [one.id for one in PROFILES.values() if _trusts(one)])
-def test_trust_in_code_is_lent_to_the_bases_exact_weights_alone(tmp_path: Path, base: str) -> None:
+def test_trust_remote_code_is_inherited_by_the_same_weights_only(tmp_path: Path, base: str) -> None:
     known = PROFILES[base]
     head = f'id = "mine"\nbase = "{base}"\n'
 
     def profile(model: str, serving: str = "") -> ModelProfile:
-        return profile_named(written(tmp_path, f'{head}model = "{model}"\n{serving}'))
+        return profile_named(write_profile(tmp_path, f'{head}model = "{model}"\n{serving}'))
 
     tuned = profile("me/tuned")
     assert not _trusts(tuned)
@@ -145,26 +145,26 @@ def test_trust_in_code_is_lent_to_the_bases_exact_weights_alone(tmp_path: Path, 
     assert TRUST_FLAG not in [one.flag for one in command]
 
 
-def test_a_yaml_file_says_the_same(tmp_path: Path) -> None:
+def test_a_yaml_file_is_equivalent(tmp_path: Path) -> None:
     import tomllib
 
     text = yaml.safe_dump(tomllib.loads(TOML))
     for name in ("mine.yaml", "mine.yml", "MINE.YML"):
-        assert profile_named(written(tmp_path, text, name)) == profile_named(
-            written(tmp_path, TOML)
+        assert profile_named(write_profile(tmp_path, text, name)) == profile_named(
+            write_profile(tmp_path, TOML)
         )
 
 
 def test_id_and_model_are_enough(tmp_path: Path) -> None:
-    profile = profile_named(written(tmp_path, 'id = "mine"\nmodel = "me/my-ocr"'))
+    profile = profile_named(write_profile(tmp_path, 'id = "mine"\nmodel = "me/my-ocr"'))
     assert profile.prompts == GENERIC.prompts
     assert profile.parse is GENERIC.parse
     assert not profile.card.verified
 
 
-def test_a_verified_base_makes_no_verified_profile(tmp_path: Path) -> None:
+def test_verified_is_not_inherited(tmp_path: Path) -> None:
     text = 'id = "mine"\nmodel = "me/tuned"\nbase = "deepseek-ocr"'
-    profile = profile_named(written(tmp_path, text))
+    profile = profile_named(write_profile(tmp_path, text))
     assert profile.parse is deepseek_ocr.parse
     assert not profile.card.verified
 
@@ -196,22 +196,20 @@ def test_a_verified_base_makes_no_verified_profile(tmp_path: Path) -> None:
         ("id = ", "not TOML"),
     ],
 )
-def test_a_fault_in_a_file_is_told_with_file_and_field(
-    tmp_path: Path, text: str, fault: str
-) -> None:
-    path = written(tmp_path, text)
+def test_errors_name_the_file_and_the_field(tmp_path: Path, text: str, fault: str) -> None:
+    path = write_profile(tmp_path, text)
     with pytest.raises(ValueError, match=f"^{re.escape(path)}: .*{re.escape(fault)}"):
         profile_named(path)
 
 
 @pytest.mark.parametrize("text", ["a: [", "- a list", "", "just words", "id: 2026-13-45"])
-def test_a_fault_in_yaml_is_told(tmp_path: Path, text: str) -> None:
-    path = written(tmp_path, text, "mine.yaml")
+def test_yaml_errors_name_the_file(tmp_path: Path, text: str) -> None:
+    path = write_profile(tmp_path, text, "mine.yaml")
     with pytest.raises(ValueError, match=f"^{re.escape(path)}: "):
         profile_named(path)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"nowhere\.toml: can't be read"):
         profile_named(str(tmp_path / "nowhere.toml"))
 
@@ -242,7 +240,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("package")
-def test_an_installed_package_brings_profiles() -> None:
+def test_installed_packages_add_profiles() -> None:
     assert profile_named("theirs").model == "them/ocr"
     assert profile_named("made").id == "made"
     with pytest.raises(ValueError, match=r"generic, deepseek-ocr, made, theirs"):
@@ -250,7 +248,7 @@ def test_an_installed_package_brings_profiles() -> None:
 
 
 @pytest.mark.usefixtures("package")
-def test_all_profiles_are_listed_and_built_in_ones_stay() -> None:
+def test_packages_cannot_replace_built_in_profiles() -> None:
     profiles = all_profiles()
     assert set(profiles) == {*PROFILES, "theirs", "made"}
     assert profiles["deepseek-ocr"] is profile_named("deepseek-ocr") is DEEPSEEK_OCR
@@ -274,7 +272,7 @@ def test_an_entry_point_that_fails_is_named(tmp_path: Path, value: str, fault: s
         profile_named("bad")
 
 
-def test_names_are_known_without_what_files_need() -> None:
+def test_built_in_profiles_do_not_import_pydantic_or_yaml() -> None:
     code = (
         "import sys, json; from llm_ocr.models.catalog import profile_named; "
         "profile_named('olmocr-2'); print(json.dumps(sorted(sys.modules)))"
@@ -300,10 +298,10 @@ def test_the_page_about_models_lists_every_profile() -> None:
         assert cells[7] == ("yes" if profile.card.verified else "no")
 
 
-def test_the_examples_of_the_page_about_models_are_read(tmp_path: Path) -> None:
+def test_the_examples_of_the_page_about_models_are_valid(tmp_path: Path) -> None:
     examples = re.findall(r"```(toml|yaml)\n(.*?)```", PAGE.read_text(), re.DOTALL)
     files = [pair for pair in examples if pair[1].startswith("id")]
     assert {kind for kind, _ in files} == {"toml", "yaml"}
     for kind, text in files:
-        profile = profile_named(written(tmp_path, text, f"mine.{kind}"))
+        profile = profile_named(write_profile(tmp_path, text, f"mine.{kind}"))
         assert profile.id not in PROFILES

@@ -89,7 +89,7 @@ def test_the_end_token_is_no_text() -> None:
 
 
 @given(st.lists(pieces, max_size=40).map("".join))
-def test_any_answer_is_read_and_no_text_between_tags_is_lost(raw: str) -> None:
+def test_any_answer_is_parsed_and_no_text_between_tags_is_lost(raw: str) -> None:
     parsed = parse(raw, 800, 600)
     kept = "".join(block.text for block in parsed.blocks)
     rest = iter(raw)
@@ -120,19 +120,19 @@ def test_boxes_stay_on_the_page(numbers: str, width: int, height: int) -> None:
             assert 0 <= block.box.y1 < block.box.y2 <= height
 
 
-def test_the_whitelist_travels_as_a_list_of_integers() -> None:
+def test_the_whitelist_is_sent_as_a_list_of_integers() -> None:
     arguments = DEEPSEEK_OCR.sampling["vllm_xargs"]
     assert isinstance(arguments, dict)
     assert arguments["whitelist_token_ids"] == [128821, 128822]
 
 
-def test_the_prompt_hash_follows_the_prompt() -> None:
+def test_the_prompt_hash_changes_with_the_prompt() -> None:
     hashes = {DEEPSEEK_OCR.prompt_hash(task) for task in Task}
     assert len(hashes) == len(Task)
     assert not any(re.search(r"[^0-9a-f]", digest) for digest in hashes)
 
 
-def test_formulas_stand_between_dollars_and_numbers_as_written_in_what_a_profile_reads() -> None:
+def test_read_normalizes_formulas_and_keeps_line_numbers() -> None:
     answer = (
         "<|ref|>text<|/ref|><|det|>[[1, 2, 30, 40]]<|/det|>\nOf \\(x_1\\).\n\n"
         "<|ref|>equation<|/ref|><|det|>[[1, 50, 30, 60]]<|/det|>\n\\[x_1 = 5\\]\n\n"

@@ -44,7 +44,7 @@ def test_a_page() -> None:
     assert parsed.notes == ()
 
 
-def test_boxes_are_told_in_the_resized_image() -> None:
+def test_boxes_are_in_the_resized_images_pixels() -> None:
     assert RESIZING.size(1000, 1400) == (1008, 1400)
     parsed = parse(json.dumps([cell("Text", "a", [0, 0, 1008, 700])]), 1000, 1400)
     assert parsed.blocks[0].box == Box(0, 0, 1000, 700)
@@ -59,19 +59,19 @@ def test_a_cut_answer_keeps_the_text_of_its_last_cell() -> None:
     assert parsed.notes
 
 
-def test_a_cell_cut_within_its_box_is_noted() -> None:
+def test_a_cell_cut_inside_its_box_is_noted() -> None:
     parsed = parse('[{"bbox": [1, 2, 3, 4], "category": "Text", "text": "a"}, {"bbox": [5, 6', 9, 9)
     assert [block.text for block in parsed.blocks] == ["a"]
     assert any("no area" in note for note in parsed.notes)
 
 
-def test_bare_backslashes_are_mended() -> None:
+def test_bare_backslashes_are_kept() -> None:
     answer = r'[{"bbox": [1, 2, 30, 40], "category": "Formula", "text": "\alpha \sum_i \"x\""}]'
     parsed = parse(answer, 280, 280)
     assert parsed.blocks[0].text == '$$\n\\alpha \\sum_i "x"\n$$'
 
 
-def test_numbers_and_characters_out_of_range_are_mended() -> None:
+def test_numbers_and_characters_out_of_range_are_corrected() -> None:
     text = r"a \ud83d \ud83d\ude00"
     huge = f'[{{"bbox": [0, 0, {"9" * 400}, 40], "category": "Text", "text": "{text}"}}]'
     parsed = parse(huge, 280, 280)
@@ -96,7 +96,7 @@ def test_text_between_the_cells_is_kept() -> None:
 
 
 @given(st.lists(pieces, max_size=40).map("".join), st.integers(1, 3000), st.integers(1, 3000))
-def test_any_answer_is_read_with_boxes_on_the_page(answer: str, width: int, height: int) -> None:
+def test_any_answer_is_parsed_with_boxes_on_the_page(answer: str, width: int, height: int) -> None:
     for block in parse(answer, width, height).blocks:
         assert f"{block.label}{block.text}".encode()
         if block.box is not None:
@@ -126,14 +126,14 @@ def test_every_word_is_kept_wherever_the_answer_ends(
 @pytest.mark.parametrize(
     "part", ['{"bbox": ', '{"bbox": [1, 2, 3, 4], "text": "', "[[[", " \n", '" ', '{"a":']
 )
-def test_an_answer_that_repeats_itself_is_read_in_time(part: str) -> None:
+def test_a_repetitive_answer_is_parsed_in_time(part: str) -> None:
     start = time.perf_counter()
     parse('[{"bbox": [1, 2, 3, 4], "category": "Text", "text": "' + part * 6000 + "x", 280, 280)
     parse(part * 6000, 280, 280)
     assert time.perf_counter() - start < 5
 
 
-def test_a_number_at_the_beginning_of_prose_is_no_lists() -> None:
+def test_a_number_at_the_start_of_prose_is_no_list() -> None:
     cells = [cell("Text", "27. Mai 2024"), cell("List-item", "27. Mai 2024"), cell("Title", "# 1")]
     texts = [block.text for block in parse(json.dumps(cells), 280, 280).blocks]
     assert texts == ["27\\. Mai 2024", "27. Mai 2024", "# 1"]

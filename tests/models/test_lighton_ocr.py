@@ -8,7 +8,7 @@ PIECES = ["![image](image_1.png)", "10,20,300,400", "![", "](", "words", "\n", "
 pieces = st.one_of(st.sampled_from(PIECES), st.text(max_size=12))
 
 
-def test_figures_have_boxes_and_stand_between_the_text() -> None:
+def test_figures_have_boxes_and_keep_their_position_in_the_text() -> None:
     answer = "# Title\n\nBefore\n![image](image_1.png)100,200,500,1000\nFig. 1\n\n<table></table>"
     parsed = parse(answer, 500, 2000)
     assert [(block.label, block.text, block.box) for block in parsed.blocks] == [
@@ -27,7 +27,7 @@ def test_a_figure_without_a_box_leaves_no_dead_link() -> None:
 
 
 @given(st.lists(pieces, max_size=30).map("".join), st.integers(1, 3000), st.integers(1, 3000))
-def test_any_answer_is_read_with_boxes_on_the_page(answer: str, width: int, height: int) -> None:
+def test_any_answer_is_parsed_with_boxes_on_the_page(answer: str, width: int, height: int) -> None:
     for block in parse(answer, width, height).blocks:
         assert block.text.strip() or block.box is not None
         if block.box is not None:

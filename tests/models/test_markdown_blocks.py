@@ -36,7 +36,7 @@ def test_blocks_end_at_blank_lines_and_have_labels() -> None:
     assert all(block.box is None for block in parse(markdown, 100, 100).blocks)
 
 
-def test_headings_stand_alone_without_a_blank_line() -> None:
+def test_headings_are_blocks_without_blank_lines() -> None:
     assert texts("text\n# Heading\nmore text") == ["text", "# Heading", "more text"]
 
 
@@ -52,12 +52,12 @@ def test_an_html_table_stays_whole_over_blank_lines_and_inner_tables() -> None:
     assert labels(table) == ["table"]
 
 
-def test_what_never_closes_keeps_its_text() -> None:
+def test_unclosed_blocks_keep_their_text() -> None:
     assert texts("$$\nx = 1\n\nA paragraph.") == ["$$\nx = 1", "A paragraph."]
     assert texts("<table><tr><td>1\n\nrest") == ["<table><tr><td>1\n\nrest"]
 
 
-def test_displayed_equations_and_code_stay_whole_over_blank_lines() -> None:
+def test_display_equations_and_code_stay_whole_over_blank_lines() -> None:
     assert labels("\\[\na\n\nb\n\\]\n\ntext") == ["equation", "text"]
     assert texts("```\na\n\nb\n```\nafter") == ["```\na\n\nb\n```", "after"]
 
@@ -83,7 +83,7 @@ def test_labels(text: str, label: str) -> None:
 
 
 @given(st.lists(lines, max_size=30).map("\n".join))
-def test_any_answer_is_read_and_keeps_every_character_in_order(markdown: str) -> None:
+def test_any_answer_is_parsed_and_keeps_every_character_in_order(markdown: str) -> None:
     kept = "".join("".join(texts(markdown)).split())
     if not markdown.strip().startswith("```"):
         assert kept == "".join(markdown.split())
@@ -92,7 +92,7 @@ def test_any_answer_is_read_and_keeps_every_character_in_order(markdown: str) ->
 @pytest.mark.parametrize(
     "line", ["\\[ x", "$$", "<table", "| - |", "-   " * 500, "```", " " * 2000]
 )
-def test_an_answer_that_repeats_itself_is_read_in_time(line: str) -> None:
+def test_a_repetitive_answer_is_parsed_in_time(line: str) -> None:
     start = time.perf_counter()
     parse("\n".join([line] * 4000), 100, 100)
     assert time.perf_counter() - start < 5

@@ -18,7 +18,7 @@ def test_lines_are_text() -> None:
     ]
 
 
-def test_cells_that_go_on_become_spans() -> None:
+def test_continued_cells_become_spans() -> None:
     assert table_html(
         "<fcel>Year<fcel>Sales<lcel><nl><ucel><fcel>a < b<ecel><nl><fcel>X<lcel><fcel>1<nl>"
         "<ucel><xcel><fcel>2<nl>"
@@ -46,7 +46,7 @@ def test_a_cut_table_keeps_its_last_row() -> None:
 
 
 @given(st.lists(pieces, max_size=30).map("".join))
-def test_any_answer_is_read_and_every_word_is_kept(answer: str) -> None:
+def test_any_answer_is_parsed_and_every_word_is_kept(answer: str) -> None:
     text = "".join(block.text for block in parse(answer, 100, 100).blocks)
     text = html.unescape(re.sub(r"</?(?:table|tr|td|th)[^<>]*>", " ", text))
     for token in re.findall(r"[a-z]{3,}", re.sub(r"<(?:[a-z]cel|nl)>", " ", answer)):

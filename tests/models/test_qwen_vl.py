@@ -46,7 +46,7 @@ def test_a_page() -> None:
     assert parsed.notes == ()
 
 
-def test_qwen2_5_tells_boxes_in_the_resized_image() -> None:
+def test_qwen2_5_boxes_are_in_the_resized_images_pixels() -> None:
     assert RESIZING_2_5.size(1000, 1400) == (1008, 1400)
     parsed = parse_qwen2_5('<p data-bbox="0 0 1008 700">a</p>', 1000, 1400)
     assert parsed.blocks[0].box == Box(0, 0, 1000, 700)
@@ -64,12 +64,12 @@ def test_a_cut_answer_keeps_its_text() -> None:
     assert [block.text for block in parsed.blocks] == ["one", "two"]
 
 
-def test_text_outside_of_the_boxes_is_kept() -> None:
+def test_text_outside_the_boxes_is_kept() -> None:
     parsed = parse_qwen3('Before <p data-bbox="0 0 9 9">in</p> behind', 9, 9)
     assert [block.text for block in parsed.blocks] == ["Before", "in", "behind"]
 
 
-def test_an_element_around_others_is_no_block() -> None:
+def test_a_container_element_is_no_block() -> None:
     parsed = parse_qwen3(
         '<div data-bbox="0 0 90 90"><p data-bbox="0 0 9 9">a</p><p data-bbox="0 9 9 9">b</p></div>',
         1000,
@@ -85,9 +85,11 @@ def test_an_answer_without_boxes_is_markdown() -> None:
 
 
 @given(st.lists(pieces, max_size=40).map("".join), st.integers(1, 3000), st.integers(1, 3000))
-def test_any_answer_is_read_with_boxes_on_the_page(answer: str, width: int, height: int) -> None:
+def test_any_answer_is_parsed_with_boxes_on_the_page(answer: str, width: int, height: int) -> None:
     for parse in (parse_qwen2_5, parse_qwen3):
-        for block in parse(answer, width, height).blocks:
+        blocks = parse(answer, width, height).blocks
+        assert blocks or not answer.strip()
+        for block in blocks:
             assert block.text.strip() or block.box is not None
             assert block.text.encode() is not None
             if block.box is not None:
@@ -113,13 +115,13 @@ def test_every_word_is_kept(elements: list[tuple[str, str]]) -> None:
     "part",
     ['<p data-bbox="1 2 3 4">', "<div ", "<", "data-bbox='", '<p data-bbox="', "   ", "<li>"],
 )
-def test_an_answer_that_repeats_itself_is_read_in_time(part: str) -> None:
+def test_a_repetitive_answer_is_parsed_in_time(part: str) -> None:
     start = time.perf_counter()
     parse_qwen3('<p data-bbox="1 2 3 4">' + part * 3000, 280, 280)
     assert time.perf_counter() - start < 5
 
 
-def test_what_is_text_in_html_is_text_in_markdown() -> None:
+def test_html_text_is_escaped_in_markdown() -> None:
     answer = (
         '<p data-bbox="1 2 300 400">27. Mai 2024: *all* &lt;b&gt; $x_1$<br># 5</p>'
         '<ul data-bbox="1 2 300 400"><li>27. <b>x*</b></li></ul>'

@@ -22,7 +22,9 @@ FOUND = {"name": 0.3679, "at.0": 0.1353, "at.1": 0.6703}
 
 
 @pytest.mark.parametrize("end", [[], [("<end of text>", -3.0)]])
-def test_a_value_is_as_likely_as_its_least_likely_token(end: list[tuple[str, float]]) -> None:
+def test_confidence_of_a_value_is_that_of_its_least_likely_token(
+    end: list[tuple[str, float]],
+) -> None:
     """What ends the answer is a token too, and none of the text."""
     found = logprob_confidences(TEXT, [*SAID, *end])
     assert {path: round(sure, 4) for path, sure in found.items()} == FOUND

@@ -63,7 +63,7 @@ def keywords(node: Any, names: bool = False) -> Iterator[str]:  # noqa: ANN401
             yield from keywords(one)
 
 
-def test_only_the_shape_is_asked_for() -> None:
+def test_decoding_schema_has_only_the_shape() -> None:
     assert not set(keywords(GUIDE)) & REFUSED
     fields = GUIDE["properties"]
     text = {"type": "string"}
@@ -83,7 +83,7 @@ def test_only_the_shape_is_asked_for() -> None:
     assert fields["pair"]["prefixItems"] == [{"type": "integer"}, text]
 
 
-def test_all_keys_are_asked_for_and_no_others() -> None:
+def test_decoding_schema_requires_all_keys_and_no_others() -> None:
     assert GUIDE["required"] == list(Whole.model_fields)
     assert GUIDE["additionalProperties"] is False
     best = next(one for one in GUIDE["properties"]["best"]["anyOf"] if one != NULL)
@@ -104,7 +104,7 @@ def test_titles_descriptions_and_aliases_are_kept_as_hints() -> None:
     assert GUIDE["description"] == "A whole."
 
 
-def test_references_stand_in_place_but_for_those_in_a_circle() -> None:
+def test_references_are_inlined_unless_recursive() -> None:
     assert list(GUIDE["$defs"]) == ["Whole"]
     assert GUIDE["properties"]["inner"]["items"] == {"$ref": "#/$defs/Whole"}
     circle = {
@@ -144,7 +144,7 @@ def test_every_built_in_schema_is_self_contained(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_an_answer_of_nulls_and_empty_lists_is_one_of_the_guide_and_a_record(name: str) -> None:
+def test_empty_answer_fits_the_decoding_schema_and_the_record(name: str) -> None:
     schema = load_schema(name)
     answer = _empty(schema.json_schema)
     jsonschema.validate(answer, schema.json_schema)

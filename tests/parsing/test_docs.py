@@ -36,7 +36,7 @@ def test_the_schema_of_the_page_gives_the_record_and_the_errors_of_the_page(file
     assert table.partition("\n\n")[0].split("\n") == [row.replace("|  |", "| |") for row in rows]
 
 
-def test_its_own_check_of_the_number_is_made(file: Path) -> None:
+def test_custom_validator_of_the_docs_runs(file: Path) -> None:
     found = load_schema(str(file)).validate({"Lieferschein-Nr": "17"})
     assert found.fields["note_number"] is None
     assert "our delivery notes begin with LS-" in found.errors[0].reason

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llm_ocr.parsing.evidence import find_evidence
-from llm_ocr.parsing.schema import Evidence, MatchType, PageBlocks
-from llm_ocr.records import Block, Box
+from llm_ocr.parsing.schema import PageBlocks
+from llm_ocr.records import Block, Box, FieldEvidence, MatchType
 
 WIDE = Box(100, 100, 900, 130)
 ITEMS = """<table><tr><th>Item</th><th>Qty</th><th>Price</th><th>Total</th></tr>
@@ -26,12 +26,12 @@ def page(*blocks: Block | str, number: int = 1) -> PageBlocks:
     return PageBlocks(f"doc/{number}", number, made)
 
 
-def evidence_of(value: object, *texts: str) -> Evidence:
+def evidence_of(value: object, *texts: str) -> FieldEvidence:
     [found] = find_evidence({"field": value}, [page(*texts)])
     return found
 
 
-def by_path(found: Sequence[Evidence]) -> Mapping[str, Evidence]:
+def by_path(found: Sequence[FieldEvidence]) -> Mapping[str, FieldEvidence]:
     return {one.path: one for one in found}
 
 
@@ -81,7 +81,7 @@ def by_path(found: Sequence[Evidence]) -> Mapping[str, Evidence]:
         ("Tannery Lane 14", "Tannary Lane I4", MatchType.FUZZY, "Tannary Lane I4"),
     ],
 )
-def test_a_value_is_found_however_it_is_written(
+def test_value_is_found_in_every_notation(
     value: object, text: str, found: MatchType, quote: str
 ) -> None:
     one = evidence_of(value, text)
@@ -105,7 +105,7 @@ def test_a_value_is_found_however_it_is_written(
         ("paid", "it is due"),
     ],
 )
-def test_what_the_page_does_not_show_is_unsupported(value: object, text: str) -> None:
+def test_value_missing_on_the_page_is_unsupported(value: object, text: str) -> None:
     one = evidence_of(value, text)
     assert (one.matched, one.page_id, one.box, one.quote) == (None, None, None, None)
     assert one.confidence == 0.2
@@ -117,7 +117,7 @@ def test_there_is_evidence_for_each_value_that_is_not_null_by_its_path() -> None
     assert [one.path for one in found] == ["b.c", "e.0.f", "g.0"]
 
 
-def test_of_several_places_the_one_behind_the_label_is_taken() -> None:
+def test_match_next_to_the_label_is_preferred() -> None:
     blocks = ("Order date 1 March 2024", "Due date 1 March 2024", "Shipped 1 March 2024")
     boxes = [Box(0, 100 * k, 400, 100 * k + 20) for k in range(3)]
     pages = [page(*(Block("text", t, b) for t, b in zip(blocks, boxes, strict=True)))]
@@ -128,7 +128,7 @@ def test_of_several_places_the_one_behind_the_label_is_taken() -> None:
     assert found["due_date"].confidence == 0.95
 
 
-def test_labels_come_from_the_schema_where_they_are_given() -> None:
+def test_labels_come_from_the_schema() -> None:
     pages = [
         page(
             Block("text", "Netto 10,00", WIDE),
@@ -163,7 +163,7 @@ def test_values_of_a_list_item_come_from_one_row() -> None:
     )
 
 
-def test_cells_that_span_rows_push_those_below_them_aside() -> None:
+def test_row_spans_shift_cells_below() -> None:
     head = "<tr><th>Item</th><th>Qty</th><th>Price</th></tr>"
     rows = "<tr><td rowspan=2>Cable</td><td>2</td><td>5</td></tr><tr><td>5</td><td>2</td></tr>"
     table = Block("table", f"<table>{head}{rows}</table>", Box(0, 0, 300, 300))
@@ -171,7 +171,7 @@ def test_cells_that_span_rows_push_those_below_them_aside() -> None:
     assert [one.box.y1 for one in found if one.box] == [200, 200]
 
 
-def test_equal_items_take_rows_that_follow_each_other() -> None:
+def test_equal_items_match_consecutive_rows() -> None:
     row = "<tr><td>Cable</td><td>2</td></tr>"
     table = Block(
         "table", f"<table><tr><th>Item</th><th>Qty</th></tr>{row * 2}</table>", Box(0, 0, 300, 300)
@@ -231,7 +231,7 @@ def test_a_box_is_narrowed_to_the_words_of_a_line_and_to_the_lines_of_a_paragrap
     assert found.box.y2 == 66
 
 
-def test_a_value_that_runs_over_several_blocks_has_a_box_around_them() -> None:
+def test_value_across_blocks_has_their_enclosing_box() -> None:
     first, second = Box(0, 0, 200, 20), Box(0, 30, 150, 50)
     pages = [page(Block("text", "14 Tannery Lane", first), Block("text", "Marlow Green", second))]
     [found] = find_evidence({"address": "14 Tannery Lane, Marlow Green"}, pages)
@@ -239,7 +239,7 @@ def test_a_value_that_runs_over_several_blocks_has_a_box_around_them() -> None:
     assert found.quote == "14 Tannery Lane Marlow Green"
 
 
-def test_parts_of_a_value_may_stand_apart_but_not_on_two_pages() -> None:
+def test_parts_of_a_value_may_be_apart_on_one_page_only() -> None:
     value = {"address": "Tannery Lane, Marlow Green"}
     apart = page("14 Tannery Lane", "Telephone 01632", "Marlow Green")
     assert find_evidence(value, [apart])[0].matched is MatchType.NORMALIZED
@@ -281,7 +281,7 @@ def test_confidence_is_agreement_times_place_times_model() -> None:
         assert halved[path].confidence == pytest.approx(sure[path].confidence / 2, abs=1e-4)
 
 
-def test_eight_times_the_words_take_about_eight_times_the_steps() -> None:
+def test_evidence_search_takes_linear_work() -> None:
     def steps(words: int) -> int:
         text = " ".join(f"word{k % 900} {k}.50" for k in range(words // 2))
         pages = [page(*re.findall(r".{1,400}", text))]
@@ -337,7 +337,7 @@ boxes = st.sampled_from([None, WIDE, Box(0, 0, 0, 0), Box(5, 5, 5, 900)])
     st.dictionaries(st.text(max_size=5), value, max_size=4),
     st.lists(st.tuples(markup, boxes), max_size=4),
 )
-def test_no_record_and_no_page_raises(
+def test_random_records_and_pages_raise_nothing(
     fields: Mapping[str, Any], blocks: list[tuple[list[str], Box | None]]
 ) -> None:
     pages = [page(*(Block("text", "".join(pieces), box) for pieces, box in blocks))]
@@ -346,7 +346,7 @@ def test_no_record_and_no_page_raises(
         assert (one.matched is None) == (one.quote is None)
 
 
-def test_escapes_of_markdown_are_no_part_of_a_text() -> None:
+def test_markdown_escapes_are_not_part_of_the_text() -> None:
     found = evidence_of("27. Mai_2024", "27\\. Mai\\_2024 and \\*more\\*")
     assert (found.matched, found.quote) == (MatchType.EXACT, "27. Mai_2024")
     assert evidence_of("a|b", "| x | y |\n|---|---|\n| a\\|b | c |").matched is MatchType.EXACT

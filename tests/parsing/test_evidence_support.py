@@ -2,17 +2,15 @@
 and the work it takes in long documents."""
 
 import random
-import sys
-from collections.abc import Callable
-from types import FrameType
 
 import pytest
 
 from llm_ocr.parsing.evidence import find_evidence
 from llm_ocr.parsing.loading import load_schema
-from llm_ocr.parsing.schema import Evidence, MatchType, PageBlocks
+from llm_ocr.parsing.schema import PageBlocks
 from llm_ocr.parsing.schema_fields import field_labels
-from llm_ocr.records import Block, Box
+from llm_ocr.records import Block, Box, FieldEvidence, MatchType
+from tests.calls import count_calls
 
 WIDE = Box(100, 100, 900, 130)
 
@@ -21,7 +19,7 @@ def page(*texts: str, number: int = 1) -> PageBlocks:
     return PageBlocks(f"doc/{number}", number, [Block("text", one, WIDE) for one in texts])
 
 
-def evidence_of(value: object, *texts: str) -> Evidence:
+def evidence_of(value: object, *texts: str) -> FieldEvidence:
     [found] = find_evidence({"field": value}, [page(*texts)])
     return found
 
@@ -46,7 +44,7 @@ def evidence_of(value: object, *texts: str) -> Evidence:
         ("0381", "Invoice 2024-0381"),
     ],
 )
-def test_a_part_of_a_number_is_no_evidence_for_it(value: str, text: str) -> None:
+def test_part_of_a_number_is_not_evidence(value: str, text: str) -> None:
     assert evidence_of(value, text).matched is None
 
 
@@ -102,13 +100,13 @@ def test_wrong_amounts_of_a_built_in_schema_are_unsupported() -> None:
         (1500.0, ["Total 1 500.00 EUR"], 0.95),
     ],
 )
-def test_what_can_be_read_in_two_ways_is_read_as_the_page_writes_or_doubted(
+def test_ambiguous_numbers_follow_the_page_notation_or_are_doubtful(
     value: object, texts: list[str], confidence: float
 ) -> None:
     assert evidence_of(value, *texts).confidence == pytest.approx(confidence)
 
 
-def test_a_page_that_does_not_tell_its_notation_has_that_of_the_others() -> None:
+def test_page_without_a_notation_uses_that_of_other_pages() -> None:
     pages = [page("Sent 25/02/2024, 1,50 EUR"), page("Due 01/03/2024, 1.234 EUR", number=2)]
     fields = {"a": "2024-03-01", "b": "2024-01-03", "c": 1234, "d": 1.234}
     found = [one.matched is not None for one in find_evidence(fields, pages)]
@@ -126,12 +124,12 @@ def test_a_page_that_does_not_tell_its_notation_has_that_of_the_others() -> None
         ("with value added tax", "without value added tax"),
     ],
 )
-def test_texts_of_opposite_meaning_are_not_alike(value: str, text: str) -> None:
+def test_opposite_texts_do_not_match(value: str, text: str) -> None:
     assert evidence_of(value, text).matched is None
     assert evidence_of(text, value).matched is not MatchType.FUZZY
 
 
-def test_words_that_were_read_badly_are_alike_all_the_same() -> None:
+def test_misread_words_match() -> None:
     for value, text in [
         ("internal invoice", "nternal invoice"),
         ("invoice for imports", "imvoice for imports"),
@@ -156,9 +154,7 @@ def test_words_that_were_read_badly_are_alike_all_the_same() -> None:
         (True, "Other: no. Field: yes", "yes"),
     ],
 )
-def test_a_boolean_is_said_by_the_answer_that_is_given(
-    value: bool, text: str, quote: str | None
-) -> None:
+def test_boolean_matches_the_given_answer(value: bool, text: str, quote: str | None) -> None:
     assert evidence_of(value, text).quote == quote
 
 
@@ -175,13 +171,13 @@ def test_a_boolean_is_said_by_the_answer_that_is_given(
         ("JPY", ["¥500", "Prices in CNY"], None),
     ],
 )
-def test_a_sign_is_a_currency_unless_it_is_said_to_be_another(
+def test_currency_sign_is_used_unless_another_currency_is_named(
     value: str, texts: list[str], quote: str | None
 ) -> None:
     assert evidence_of(value, *texts).quote == quote
 
 
-def test_a_sign_that_says_whose_it_is_comes_before_one_that_does_not() -> None:
+def test_specific_currency_sign_comes_before_an_ambiguous_one() -> None:
     assert evidence_of("USD", "Total $12, CA$ 15 and US$ 11").quote == "US$"
 
 
@@ -193,11 +189,11 @@ def test_a_sign_that_says_whose_it_is_comes_before_one_that_does_not() -> None:
         f"<table><tr><td colspan={'9' * 5000}>AB-17</td></tr></table>",
     ],
 )
-def test_tables_that_no_browser_takes_are_read(text: str) -> None:
+def test_malformed_tables_are_read_as_rows(text: str) -> None:
     assert evidence_of("AB-17", text).matched is MatchType.EXACT
 
 
-def test_an_item_is_in_the_row_with_all_its_values_though_one_value_is_everywhere() -> None:
+def test_item_matches_the_row_with_all_its_values() -> None:
     rows = "".join(f"<tr><td>Part {k}</td><td>1</td><td>{k % 7}.50</td></tr>" for k in range(200))
     pages = [page(f"<table><tr><th>Item</th><th>Qty</th><th>Price</th></tr>{rows}</table>")]
     items = [{"item": f"Part {k}", "qty": 1, "price": k % 7 + 0.5} for k in range(200)]
@@ -208,7 +204,7 @@ def test_an_item_is_in_the_row_with_all_its_values_though_one_value_is_everywher
         assert found[f"lines.{k}.price"].confidence == 0.95, "no other in its row"
 
 
-def test_an_item_is_in_the_row_with_most_values_though_the_rarest_is_elsewhere() -> None:
+def test_item_matches_the_row_with_most_values() -> None:
     cells = [("1", "7.50"), ("2", "7.50"), ("2", "8.50"), ("3", "8.50")]
     rows = "".join(f"<tr><td>{qty}</td><td>{price}</td></tr>" for qty, price in cells)
     pages = [page("All parts are of AB-17", f"<table>{rows}</table>")]
@@ -220,7 +216,7 @@ def test_an_item_is_in_the_row_with_most_values_though_the_rarest_is_elsewhere()
     assert qty.y1 == price.y1 > WIDE.y1
 
 
-def test_equal_values_of_a_long_list_have_a_place_each() -> None:
+def test_equal_values_of_a_long_list_match_different_places() -> None:
     pages = [page(*["EUR"] * 300)]
     found = find_evidence({"tags": ["EUR"] * 300}, pages)
     assert all(one.matched is MatchType.EXACT for one in found)
@@ -231,24 +227,8 @@ def test_equal_values_of_a_long_list_have_a_place_each() -> None:
     assert len({box.y1 for box in boxes if box}) == 300
 
 
-def calls_in(work: Callable[[], object]) -> int:
-    """How many functions are called."""
-    count = 0
-
-    def counted(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(counted)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
-
-
 @pytest.mark.parametrize("kind", ["found", "missing"])
-def test_twice_the_pages_and_items_are_about_twice_the_work(kind: str) -> None:
+def test_matching_takes_linear_work(kind: str) -> None:
     def steps(count: int) -> int:
         chance = random.Random(1)
 
@@ -265,12 +245,12 @@ def test_twice_the_pages_and_items_are_about_twice_the_work(kind: str) -> None:
                 items.append({"name": said, "quantity": "1", "price": price, "fee": "EUR"})
             prose = " ".join(word() for _ in range(60))
             pages.append(page(f"{prose} EUR", f"<table>{rows}</table>", number=number + 1))
-        return calls_in(lambda: find_evidence({"lines": items}, pages))
+        return count_calls(lambda: find_evidence({"lines": items}, pages))
 
     assert steps(80) < 2.6 * steps(40), "4 times if it were quadratic"
 
 
-def test_types_that_refer_to_each_other_have_labels_without_end_and_at_once() -> None:
+def test_mutually_recursive_types_have_labels_in_bounded_work() -> None:
     names = [f"type{k}" for k in range(8)]
     fields = {name: {"$ref": f"#/$defs/{name}"} for name in names}
     types = {
@@ -278,9 +258,9 @@ def test_types_that_refer_to_each_other_have_labels_without_end_and_at_once() ->
         for name in names
     }
     schema = {"$defs": types, "$ref": "#/$defs/type0"}
-    assert calls_in(lambda: field_labels(schema)) < 2_000_000, (
+    assert count_calls(lambda: field_labels(schema)) < 2_000_000, (
         "8 ** 6 types, a hundred calls for each"
     )
     labels = field_labels(schema)
     assert "due" in labels["type1.due"]
-    assert calls_in(lambda: field_labels(schema)) < 100, "known"
+    assert count_calls(lambda: field_labels(schema)) < 100, "known"

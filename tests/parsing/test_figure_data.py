@@ -37,7 +37,7 @@ def test_a_chart_becomes_a_row_for_each_x_and_a_column_for_each_series() -> None
     assert load_figure_data(data.as_json()) == data
 
 
-def test_a_single_series_is_called_by_its_axis_and_points_of_one_x_stay_apart() -> None:
+def test_single_series_is_named_by_its_axis_and_equal_x_stay_separate() -> None:
     line = FigureData("chart", y_label="mm", series=(Series(None, ((1, 2), (2, 4))),))
     assert figure_csv(line) == "x,mm\r\n1,2\r\n2,4\r\n"
     cloud = FigureData("chart", series=(Series("a", ((1, 2), (1, 3))), Series("b", ((1, 5),))))
@@ -53,12 +53,12 @@ def test_a_single_series_is_called_by_its_axis_and_points_of_one_x_stay_apart() 
         '```json\n{"kind": "table", "columns": ["River", "m"], "rows": [["Inn", "2"]]}\n```',
     ],
 )
-def test_what_a_model_says_in_its_own_form_is_a_table_all_the_same(answer: str) -> None:
+def test_other_chart_formats_become_a_table(answer: str) -> None:
     data = read(answer)
     assert (data.columns, data.rows) == (("River", "m"), (("Inn", "2"),))
 
 
-def test_cells_that_span_stand_in_each_place() -> None:
+def test_spanning_cells_are_repeated() -> None:
     table = (
         "<table><!-- --><![river[x]]><tr><th rowspan=2>River</th><th colspan='2'>Level</th></tr>"
         "<tr><th>low</th><th>high</th></tr><tr><td>Inn<td>1<td>2</table><table><tr><td>other"
@@ -71,12 +71,12 @@ def test_cells_that_span_stand_in_each_place() -> None:
 @pytest.mark.parametrize(
     "answer", ["", "There is a river.", '{"kind": "poem"}', "<table></table>", "[1, 2]", "a | b"]
 )
-def test_what_is_no_data_is_refused(answer: str) -> None:
+def test_answers_without_data_are_refused(answer: str) -> None:
     with pytest.raises(NoDataError, match="neither JSON of the schema nor a table"):
         read(answer)
 
 
-def test_values_that_are_none_are_kept_as_far_as_they_go() -> None:
+def test_null_values_are_kept() -> None:
     odd = '{"kind": "table", "columns": ["a", 1], "rows": [[true, {"b": 1}], "no row", [NaN]]}'
     data, notes = parse_figure_answer(odd)
     assert data.columns == ("a", "1")
@@ -98,7 +98,7 @@ def test_rows_that_are_objects_are_read_by_column(columns: list[str]) -> None:
     assert notes == ()
 
 
-def test_what_is_left_out_is_noted_with_its_value() -> None:
+def test_dropped_values_are_noted() -> None:
     points = [{"x": 1, "y": 2, "error": 0.5}, [3, 4], [5, 6, 7], {"value": 8}, 9]
     series = [{"name": "a", "points": points, "color": "red"}, "b", {"points": {"May": 1}}]
     body = {"kind": "chart", "series": series, "rows": "none", "source": ["x"]}
@@ -124,7 +124,7 @@ def test_rows_without_a_cell_are_empty() -> None:
     assert read('{"kind": "table", "columns": ["a"], "rows": [[], null]}').is_empty
 
 
-def test_nothing_to_read_is_empty() -> None:
+def test_empty_answer_gives_no_data() -> None:
     assert read('{"kind": "none"}').is_empty
     assert read('{"kind": "chart", "series": [{"name": "a", "points": []}]}').is_empty
     assert not read(json.dumps(RAIN)).is_empty

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from llm_ocr.parsing.json_answers import extract_json, field_keys
 from llm_ocr.parsing.loading import load_schema
+from tests.calls import count_calls
 
 KEYS = ("number", "total", "lines")
 
@@ -22,7 +23,7 @@ OBJECTS = st.dictionaries(st.text(), VALUES, max_size=5)
 
 
 @given(OBJECTS, st.booleans(), st.sampled_from([None, 1]))
-def test_valid_json_comes_back_as_it_is(
+def test_valid_json_is_returned_unchanged(
     value: dict[str, Any], ascii: bool, indent: int | None
 ) -> None:
     read = extract_json(json.dumps(value, ensure_ascii=ascii, indent=indent))
@@ -33,13 +34,13 @@ def test_valid_json_comes_back_as_it_is(
 
 
 @given(OBJECTS)
-def test_python_s_way_to_write_it_is_read(value: dict[str, Any]) -> None:
+def test_python_literals_are_read(value: dict[str, Any]) -> None:
     read = extract_json(f"The answer is {value!r}.", tuple(value))
     assert read.value is not None
 
 
 @given(st.text() | st.text(alphabet="{}[]\",:\\'0aN/u \n“"))
-def test_no_text_is_too_odd(text: str) -> None:
+def test_any_text_is_read_without_an_exception(text: str) -> None:
     read = extract_json(text)
     json.dumps(read.value, allow_nan=False).encode()
     assert read.value is None or isinstance(read.value, dict)
@@ -47,7 +48,7 @@ def test_no_text_is_too_odd(text: str) -> None:
 
 
 @given(OBJECTS, st.data())
-def test_of_a_cut_answer_no_value_is_made_up(value: dict[str, Any], data: st.DataObject) -> None:
+def test_truncated_answer_invents_no_value(value: dict[str, Any], data: st.DataObject) -> None:
     text = json.dumps(value)
     cut = text[: data.draw(st.integers(0, len(text) - 1))]
     read = extract_json(cut)
@@ -56,7 +57,7 @@ def test_of_a_cut_answer_no_value_is_made_up(value: dict[str, Any], data: st.Dat
 
 
 @pytest.mark.parametrize("end", ['"', '"co', '"code"', '"code" ', '"co\\'])
-def test_the_key_where_an_answer_is_cut_is_no_part_of_the_value_before_it(end: str) -> None:
+def test_truncated_key_is_not_part_of_the_value_before_it(end: str) -> None:
     assert extract_json('{"name": "Pipes", ' + end).value == {"name": "Pipes"}
 
 
@@ -109,7 +110,7 @@ def test_invalid_json_is_repaired(text: str, value: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity", "1e999", "undefined"])
-def test_a_number_that_json_lacks_is_null_and_noted(name: str) -> None:
+def test_nan_and_infinity_are_null_and_noted(name: str) -> None:
     for text in (f'{{"total": {name}, "number": 1}}', f'{{"total": {name}, "number": 1,}}'):
         read = extract_json(text)
         assert read.value == {"total": None, "number": 1}
@@ -125,11 +126,11 @@ def test_a_number_that_json_lacks_is_null_and_noted(name: str) -> None:
         ('{"total": ' + "9" * 5000 + ', "number": "A"}', "9" * 5000),
     ],
 )
-def test_what_is_no_number_of_json_stays_the_text_it_is(text: str, value: str) -> None:
+def test_invalid_numbers_stay_text(text: str, value: str) -> None:
     assert extract_json(text).value == {"total": value, "number": "A"}
 
 
-def test_of_two_objects_the_one_with_more_of_the_schema_is_taken() -> None:
+def test_object_with_more_schema_keys_is_used() -> None:
     text = 'For example {"key": 1, "other": 2, "more": 3}. The answer: {"number": "A", "total": 5}'
     read = extract_json(text, KEYS)
     assert read.value == {"number": "A", "total": 5}
@@ -137,13 +138,13 @@ def test_of_two_objects_the_one_with_more_of_the_schema_is_taken() -> None:
     assert extract_json(text).value == {"key": 1, "other": 2, "more": 3}
 
 
-def test_a_field_may_come_by_an_alias() -> None:
+def test_fields_are_recognized_by_alias() -> None:
     keys = field_keys(load_schema("invoice"))
     text = '{"a": 1, "b": 2, "c": 3} {"Rechnungsnummer": "A", "total": 5}'
     assert extract_json(text, keys).value == {"Rechnungsnummer": "A", "total": 5}
 
 
-def test_of_two_equal_objects_the_first_is_taken() -> None:
+def test_first_of_two_equal_objects_is_used() -> None:
     read = extract_json('{"total": 5}\n{"total": 6}', KEYS)
     assert read.value == {"total": 5}
     assert read.notes == ("2 JSON objects: used the one that matches best",)
@@ -182,14 +183,14 @@ def test_a_truncated_value_is_dropped_and_noted(
 @pytest.mark.parametrize(
     "text", ["", "I can't read this page.", "[1, 2]", "12", "null", "{", "{x}"]
 )
-def test_what_has_no_object_is_none(text: str) -> None:
+def test_answer_without_an_object_is_none(text: str) -> None:
     assert extract_json(text).value is None
 
 
 @pytest.mark.parametrize(
     "text", ['{"a":' * 100_000, '{"a":' + "[" * 100_000, '{"a":' * 500 + "1" + "}" * 500]
 )
-def test_what_is_nested_too_deep_is_left_out(text: str) -> None:
+def test_too_deeply_nested_values_are_dropped(text: str) -> None:
     read = extract_json(text)
     depth, value = 0, read.value
     while isinstance(value, dict | list) and value:
@@ -208,6 +209,7 @@ def test_surrogates_that_no_file_can_hold_are_replaced() -> None:
 ROW = '{"description": "Paper, A4", "quantity": 2, "amount": 12.5}, '
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [
@@ -220,8 +222,12 @@ ROW = '{"description": "Paper, A4", "quantity": 2, "amount": 12.5}, '
     ],
     ids=["cut", "cut string", "prose", "many", "braces", "unclosed"],
 )
-def test_ten_megabytes_are_read(text: str) -> None:
-    # A reader whose time grows with the square of the text doesn't come back from this.
+def test_ten_megabytes_are_read_in_linear_work(text: str) -> None:
+    def work(share: int) -> int:
+        part = text[: len(text) // share]
+        return count_calls(lambda: extract_json(part, KEYS), with_builtins=True)
+
+    assert work(20) < 2.2 * work(40) + 20, "4 times if it were quadratic"
     assert len(text) > 9_000_000
     read = extract_json(text, KEYS)
     assert read.notes

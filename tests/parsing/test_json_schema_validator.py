@@ -51,7 +51,7 @@ def errors_by_path(found: ValidatedRecord) -> dict[str, tuple[str | None, str]]:
     return {error.path: (error.value, error.reason) for error in found.errors}
 
 
-def test_what_is_right_stays_as_it_is() -> None:
+def test_valid_records_are_unchanged() -> None:
     raw = {
         **GOOD,
         "day": "2026-03-01",
@@ -164,7 +164,7 @@ def test_rules_of_the_whole_object_are_reported_and_keep_the_fields() -> None:
         max_size=5,
     )
 )
-def test_whatever_comes_is_a_whole_record(raw: dict[str, Any]) -> None:
+def test_any_input_gives_a_complete_record(raw: dict[str, Any]) -> None:
     found = SCHEMA.validate(raw)
     assert list(found.fields) == list(BILL["properties"])
     json.dumps(found.fields, allow_nan=False)

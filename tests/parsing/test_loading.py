@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -39,12 +40,12 @@ def write(folder: Path, name: str, text: str) -> str:
     return str(folder / name)
 
 
-def test_a_built_in_schema_goes_by_its_name() -> None:
+def test_built_in_schema_is_loaded_by_name() -> None:
     for name in BUILT_IN:
         assert load_schema(name).name == name
 
 
-def test_a_file_s_one_whole_model_is_found(folder: Path) -> None:
+def test_outermost_model_of_a_file_is_found(folder: Path) -> None:
     schema = load_schema(write(folder, "bill.py", FILE))
     assert schema.name == "Bill"
     assert list(schema.json_schema["properties"]) == ["number", "lines", "total"]
@@ -129,7 +130,6 @@ def test_the_hash_changes_with_a_class_of_another_file(folder: Path) -> None:
     write(folder, "base_of_ours.py", text)
     file = write(folder, "ours.py", "from base_of_ours import Base\nclass Rec(Base):\n y: str\n")
     before = load_schema(file)
-    del sys.modules["base_of_ours"]
     # Of another length: Python may take a module of the same second for the same.
     write(folder, "base_of_ours.py", f"{text} added: str | None = None\n")
     after = load_schema(file)
@@ -216,7 +216,7 @@ MODEL = "from pydantic import BaseModel, RootModel, Field\nfrom typing import Ca
         ),
     ],
 )  # fmt: skip
-def test_what_is_no_schema_is_said_with_its_name_and_what_is_wrong(
+def test_invalid_schema_is_reported_with_its_name_and_reason(
     folder: Path, name: str, text: str, where: str, said: str
 ) -> None:
     write(folder, name, text)
@@ -224,3 +224,58 @@ def test_what_is_no_schema_is_said_with_its_name_and_what_is_wrong(
         load_schema(where)
     assert said in str(error.value)
     assert "\n" not in str(error.value).strip()
+
+
+def test_modules_of_a_folder_are_read_for_one_schema_and_seen_by_nobody_else(folder: Path) -> None:
+    before = (list(sys.path), list(sys.meta_path), list(sys.path_hooks))
+    files = []
+    for place, field in (("a", "x"), ("b", "y")):
+        (folder / place / "parts" / "deep").mkdir(parents=True)
+        for name, text in (
+            ("parts/__init__.py", "from . import deep as below\nfrom .deep.end import *\n"),
+            ("parts/deep/__init__.py", "import parts.sizes, parts.deep.end\n"),
+            ("parts/deep/end.py", "from ..sizes import LONGEST\n__all__ = ['LONGEST']\n"),
+            ("parts/sizes.py", "import json\nLONGEST = 3\n"),
+            (
+                "schema.py",
+                "import xml.etree.ElementTree as etree, parts.sizes as sizes, parts\n"
+                "from parts import LONGEST, deep\nfrom pydantic import BaseModel, field_validator\n"
+                "assert parts.deep is deep and parts.sizes is sizes and etree.Element\n"
+                f"class Rec(BaseModel):\n {field}: str\n"
+                " @field_validator('*')\n @classmethod\n def short(cls, value):\n"
+                "  from parts.later import check\n  return check(value)\n",
+            ),
+            (
+                "parts/later.py",
+                "from parts import LONGEST\ndef check(value):\n"
+                " if len(value) > LONGEST:\n  raise ValueError('too long')\n return value\n",
+            ),
+        ):
+            (folder / place / name).write_text(text)
+        files.append(str(folder / place / "schema.py"))
+    first, second = (load_schema(file) for file in files)
+    assert first.validate({"x": "four"}).errors[0].path == "x"
+    assert second.validate({"y": "four"}).errors[0].path == "y"
+    assert not second.validate({"y": "two"}).errors
+    assert (sys.path, sys.meta_path, sys.path_hooks) == before
+    assert "parts" not in sys.modules
+
+
+def test_several_threads_may_load_a_schema_at_once(folder: Path) -> None:
+    write(folder, "slow_of_ours.py", "import time\ntime.sleep(0.05)\nLONGEST = 3\n")
+    text = FILE.replace("class Line", "from slow_of_ours import LONGEST\nclass Line")
+    file = write(folder, "bill.py", text)
+    with ThreadPoolExecutor(4) as threads:
+        hashes = threads.map(lambda _: load_schema(file).schema_hash, range(8))
+        assert len(set(hashes)) == 1
+
+
+def test_a_folder_s_module_that_is_missing_is_named(folder: Path) -> None:
+    (folder / "parts").mkdir()
+    (folder / "parts" / "__init__.py").write_text("")
+    file = write(folder, "x.py", "from parts import nothing_there")
+    with pytest.raises(SchemaError, match="cannot import name 'nothing_there'"):
+        load_schema(file)
+    file = write(folder, "y.py", "import parts.missing")
+    with pytest.raises(SchemaError, match=r"No module named 'parts.missing'"):
+        load_schema(file)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, field_validator
 from llm_ocr.parsing.leaves import leaves
 from llm_ocr.parsing.loading import schema_from_model
 from llm_ocr.parsing.merging import merge_fields, merge_records
-from llm_ocr.parsing.schema import FieldError
+from llm_ocr.records import FieldError
 
 Parts = list[dict[str, Any]]
 
@@ -48,14 +48,14 @@ def test_the_first_value_is_kept_and_another_one_is_reported() -> None:
     assert '"A"' in errors[0].reason
 
 
-def test_what_differs_in_spaces_and_case_only_is_the_same() -> None:
+def test_values_differing_in_spaces_and_case_are_equal() -> None:
     assert merge_fields(SCHEMA, [{"number": "Re 1"}, {"number": "RE  1"}]) == (
         {"number": "Re 1"},
         (),
     )
 
 
-def test_rules_of_the_schema_choose_without_a_word() -> None:
+def test_merge_rules_of_the_schema_report_no_conflict() -> None:
     parts: Parts = [
         {"first": None, "last": 1.0},
         {"first": "a", "last": 2.0},
@@ -101,25 +101,25 @@ def test_lists_are_concatenated_with_the_seam_once() -> None:
     assert merge_fields(SCHEMA, parts, EACH) == ({"lines": lines(1, 2, 3, 4, 5)}, ())
 
 
-def test_equal_lines_of_parts_that_do_not_overlap_are_all_there() -> None:
+def test_equal_lines_of_disjoint_parts_are_all_kept() -> None:
     parts: Parts = [{"lines": lines(5)}, {"lines": lines(5)}, {"lines": lines(5)}]
     assert merge_fields(SCHEMA, parts) == ({"lines": lines(5, 5, 5)}, ())
     assert merge_fields(SCHEMA, parts, [2])[0] == {"lines": lines(5, 5)}
 
 
-def test_equal_lines_that_are_not_at_the_seam_stay() -> None:
+def test_equal_lines_away_from_the_seam_are_kept() -> None:
     parts: Parts = [{"lines": lines(1, 1, 2)}, {"lines": lines(3, 1)}]
     assert merge_fields(SCHEMA, parts, EACH)[0]["lines"] == lines(1, 1, 2, 3, 1)
 
 
-def test_what_one_reading_of_a_line_lacks_the_other_gives() -> None:
+def test_missing_values_of_a_line_come_from_its_other_reading() -> None:
     ends = [*lines(1), {"text": "thing 2", "amount": None}]
     fields, errors = merge_fields(SCHEMA, [{"lines": ends}, {"lines": lines(2, 3)}], EACH)
     assert fields["lines"] == lines(1, 2, 3)
     assert errors == ()
 
 
-def test_one_line_of_a_long_seam_may_be_read_otherwise() -> None:
+def test_one_line_of_a_long_seam_may_differ() -> None:
     again = lines(2, 3, 4, 5)
     again[1]["amount"] = 30.0
     fields, errors = merge_fields(SCHEMA, [{"lines": lines(1, 2, 3, 4)}, {"lines": again}], EACH)
@@ -157,7 +157,7 @@ def test_the_whole_is_checked_and_the_parts_errors_are_where_their_fields_went()
     assert not any(error.path == "number" and error.value is None for error in made.errors)
 
 
-def test_a_default_is_no_answer_of_a_part() -> None:
+def test_defaults_are_not_answers_of_a_part() -> None:
     class Priced(BaseModel):
         currency: str = "EUR"
         who: Who = Who(town="Bremen")
@@ -188,7 +188,7 @@ class Checked(BaseModel):
             raise ValueError("a is not b")
 
 
-def test_a_single_part_is_what_it_is() -> None:
+def test_single_part_is_unchanged() -> None:
     one = SCHEMA.validate({"number": 3})
     assert merge_records(SCHEMA, [one]).record is one
 
@@ -200,7 +200,7 @@ def test_parts_with_nothing_in_them_are_an_empty_record(count: int) -> None:
     assert fields in ({}, {"number": None, "lines": []})
 
 
-def test_it_is_known_of_which_part_a_value_is() -> None:
+def test_values_know_their_part() -> None:
     parts: Parts = [
         {"number": None, "who": {"name": "Ada"}, "lines": lines(1, 2)},
         {"number": "A", "who": {"town": "Bremen"}, "lines": lines(2, 3), "last": 4.0},

@@ -94,7 +94,7 @@ def validate(model: type[BaseModel], raw: dict[str, Any]) -> ValidatedRecord:
     return schema_from_model(model).validate(raw)
 
 
-def test_what_is_right_is_as_pydantic_has_it() -> None:
+def test_valid_records_equal_those_of_pydantic() -> None:
     raw = {
         "No": "a1",
         "day": "2026-03-01",
@@ -289,7 +289,7 @@ def test_a_field_that_a_before_validator_added_is_validated() -> None:
     assert errors_by_path(found)["b"][0] == '"x"'
 
 
-def test_a_check_that_an_invalid_field_makes_impossible_is_reported_as_such() -> None:
+def test_check_skipped_for_an_invalid_field_is_reported() -> None:
     class Sum(BaseModel):
         a: int
         b: int
@@ -305,7 +305,7 @@ def test_a_check_that_an_invalid_field_makes_impossible_is_reported_as_such() ->
     assert errors_by_path(found)[""][1].startswith("ordered could not be checked: TypeError")
 
 
-def test_a_check_that_forgets_to_return_is_no_loss() -> None:
+def test_validator_without_a_return_value_loses_nothing() -> None:
     class Forgets(BaseModel):
         a: int = 0
 
@@ -316,7 +316,7 @@ def test_a_check_that_forgets_to_return_is_no_loss() -> None:
     assert validate(Forgets, {"a": 3}) == ValidatedRecord({"a": 3})
 
 
-def test_models_that_hold_themselves() -> None:
+def test_recursive_models_are_validated() -> None:
     found = validate(Node, {"name": "a", "inner": [{"name": 1, "inner": [{"name": "c"}]}]})
     assert found.fields["inner"][0]["inner"][0]["name"] == "c"
     assert set(errors_by_path(found)) == {"inner.0.name"}
@@ -327,7 +327,7 @@ class Node(BaseModel):
     inner: list["Node"] = []
 
 
-def test_of_several_types_the_first_that_fits_is_taken() -> None:
+def test_first_fitting_type_of_a_union_is_used() -> None:
     class Cat(BaseModel):
         kind: Literal["cat"] = "cat"
         lives: int
@@ -381,7 +381,7 @@ def test_a_serializer_that_breaks_costs_its_field() -> None:
     assert errors_by_path(found)["a"][0] == "1"
 
 
-def test_a_default_that_is_checked_too_is_not_checked_for_ever() -> None:
+def test_validated_default_does_not_recurse() -> None:
     class Careful(BaseModel):
         model_config = ConfigDict(validate_default=True)
         a: int = Field("7")  # type: ignore[assignment]
@@ -433,7 +433,7 @@ def test_a_default_that_cannot_be_computed_is_null_and_reported(checked: bool) -
     ]
 
 
-def test_a_model_whose_parts_beside_the_fields_can_t_be_made_raises_nothing() -> None:
+def test_model_with_failing_private_attributes_raises_nothing() -> None:
     class Odd(BaseModel):
         a: int = 3
         b: int = Field(default_factory=lambda: 1 // 0)
@@ -449,7 +449,7 @@ def test_a_model_whose_parts_beside_the_fields_can_t_be_made_raises_nothing() ->
     assert '{"a": 4}' in {error.value for error in found.errors}
 
 
-def test_a_model_that_can_t_be_made_is_a_record_with_an_error() -> None:
+def test_model_that_cannot_be_created_is_a_record_with_an_error() -> None:
     class Refuses(BaseModel):
         a: int = 3
 
@@ -461,7 +461,7 @@ def test_a_model_that_can_t_be_made_is_a_record_with_an_error() -> None:
     assert errors_by_path(found)[""] == ('{"a": 4}', "RuntimeError: never")
 
 
-def test_deeply_nested_input_is_no_exception() -> None:
+def test_deeply_nested_input_raises_nothing() -> None:
     class Anything(BaseModel):
         a: Any = None
         b: int = 0
@@ -488,7 +488,7 @@ NAMES = st.sampled_from([*Bill.model_fields, "No", "odd"])
 
 
 @given(st.dictionaries(NAMES, RAW, max_size=6))
-def test_whatever_comes_is_a_whole_record_that_says_what_is_not_in_it(raw: dict[str, Any]) -> None:
+def test_any_input_gives_a_complete_record_with_its_errors(raw: dict[str, Any]) -> None:
     found = BILL.validate(raw)
     assert list(found.fields) == list(Bill.model_fields)
     json.dumps(found.fields, allow_nan=False)

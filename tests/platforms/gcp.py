@@ -25,7 +25,7 @@ from tests.servers.google_accounts import PROJECT
 IMAGE = f"us-central1-docker.pkg.dev/{PROJECT}/llm-ocr"
 ACCOUNT = f"llm-ocr@{PROJECT}.iam.gserviceaccount.com"
 TOKEN = "hf_planted-0123456789"
-# Its words are not those of the documents, and it knows no known pages.
+# Settings that a launch has to pass on to its tasks.
 CHAT = {"LLM_OCR_SKIP_MODEL_CHECK": "true", "LLM_OCR_MIN_AGREEMENT": "0"}
 
 

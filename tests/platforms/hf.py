@@ -24,8 +24,6 @@ from tests.servers.hub_jobs import RunningJob
 from tests.servers.hub_state import Hub
 
 SCANS, READ = "hf://datasets/user/scans", "hf://datasets/user/read"
-# What the tests' own environment says to every run.
-ASKED = ("LLM_OCR_SKIP_MODEL_CHECK", "LLM_OCR_MIN_AGREEMENT")
 
 
 @dataclass
@@ -62,8 +60,7 @@ def signed_in(folder: Path, image: Image) -> Iterator[Cloud]:
     ):
         for key, value in environment.items():
             patch.setenv(key, value)
-        here = image.having(**{name: os.environ[name] for name in ASKED})
-        here = here.having(LLM_OCR_BASE_URL=chat.base_url)
+        here = image.having(LLM_OCR_BASE_URL=chat.base_url)
         hub.images = {GPU_IMAGE: here, CPU_IMAGE: here}
         yield Cloud(hub, chat)
 

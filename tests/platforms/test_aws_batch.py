@@ -34,7 +34,7 @@ pytestmark = pytest.mark.long
 
 
 @pytest.mark.parametrize("host_reason", [RECLAIMED, ""], ids=["reclaimed", "killed"])
-def test_a_run_of_three_tasks_is_whole_though_one_is_killed(
+def test_run_of_three_tasks_completes_despite_a_kill(
     batch: Batch, tmp_path: Path, host_reason: str
 ) -> None:
     place, out = upload(tmp_path / "in", 8, pages=2), new_run()
@@ -60,9 +60,7 @@ def test_a_run_of_three_tasks_is_whole_though_one_is_killed(
     printed(logs, ["extract:"])
 
 
-def test_a_job_that_is_waited_for_elsewhere_and_its_log_followed(
-    batch: Batch, tmp_path: Path
-) -> None:
+def test_job_is_awaited_and_followed_from_another_process(batch: Batch, tmp_path: Path) -> None:
     place, out = upload(tmp_path / "in", 2), new_run()
     with serving_beside() as engine:
         with_engine(batch.account, engine.base_url)
@@ -77,7 +75,7 @@ def test_a_job_that_is_waited_for_elsewhere_and_its_log_followed(
     assert_whole(out, 2)
 
 
-def test_a_job_is_cancelled_and_what_was_finished_stays(batch: Batch, tmp_path: Path) -> None:
+def test_cancelled_job_keeps_finished_pages(batch: Batch, tmp_path: Path) -> None:
     place, out = upload(tmp_path / "in", 4), new_run()
     with serving_beside(hangs) as engine:
         with_engine(batch.account, engine.base_url)
@@ -95,7 +93,7 @@ def test_a_job_is_cancelled_and_what_was_finished_stays(batch: Batch, tmp_path: 
     assert list(open_store(out).list("plans"))
 
 
-def test_a_task_that_takes_too_long_is_ended_and_told(batch: Batch, tmp_path: Path) -> None:
+def test_task_over_its_time_limit_is_ended_and_reported(batch: Batch, tmp_path: Path) -> None:
     place, out = upload(tmp_path / "in", 2), new_run()
     batch.account.second = 0.05
     with serving_beside(hangs) as engine:
@@ -109,12 +107,12 @@ def test_a_task_that_takes_too_long_is_ended_and_told(batch: Batch, tmp_path: Pa
     assert len(made.jobs[0].attempts) == 1
 
 
-def test_the_module_retries_as_launches_do() -> None:
+def test_module_retries_like_launches() -> None:
     made = aws_module.definition("l4", IMAGE, {})
     assert made["retryStrategy"]["evaluateOnExit"] == [dict(one) for one in EVALUATE_ON_EXIT]
 
 
-def test_a_dry_run_prints_the_request_and_asks_nobody(batch: Batch) -> None:
+def test_dry_run_prints_the_request_and_sends_nothing(batch: Batch) -> None:
     done = llm_ocr(
         *("launch", "aws-batch", "s3://bucket/in", "--out", "s3://bucket/out", "--tasks", "3"),
         *("--model", "olmocr-2", "--dry-run"),
@@ -137,7 +135,7 @@ def test_a_dry_run_prints_the_request_and_asks_nobody(batch: Batch) -> None:
     assert batch.account.asked == []
 
 
-def test_the_modules_definition_alone_is_a_job(batch: Batch, tmp_path: Path) -> None:
+def test_job_definition_of_the_module_runs_alone(batch: Batch, tmp_path: Path) -> None:
     """As `aws batch submit-job` with a name, a queue and a definition submits it."""
     told = aws_module.job_environment()
     upload(tmp_path / "in", 2, place=f"s3://bucket/{told['S3_PREPROCESSED_IMAGES_DIR_PREFIX']}")
@@ -155,9 +153,7 @@ def test_the_modules_definition_alone_is_a_job(batch: Batch, tmp_path: Path) -> 
     assert str(asked[0]["max_tokens"]) == told["MAX_TOKENS"]
 
 
-def test_a_secret_reaches_the_container_and_nobody_else(
-    batch: Batch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secret_reaches_the_container_only(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     tells = "import os; print('it has', len(os.environ['HF_TOKEN']), 'letters')"
     batch.account.images[IMAGE] = (sys.executable, "-c", tells)
     monkeypatch.setenv("HF_TOKEN", PLANTED)

@@ -47,7 +47,7 @@ def no_secret(batch: Batch) -> None:
         (
             lambda batch: None,
             1,
-            "exit code 1: more pages or records failed than `--max-failed-ratio` allows",
+            "exit code 1: more pages or records failed than `max_failed_ratio` allows",
         ),
         (lambda batch: None, 2, "exit code 2: wrong usage"),
         (lambda batch: None, 3, "exit code 3: the engine failed"),
@@ -55,7 +55,7 @@ def no_secret(batch: Batch) -> None:
         (lambda batch: None, 137, "exit code 137: killed"),
     ],
 )
-def test_why_a_task_failed(
+def test_failure_reason_of_a_task_is_reported(
     batch: Batch, platform: Platform, change: Change, code: int, said: str
 ) -> None:
     change(batch)
@@ -70,7 +70,7 @@ def test_why_a_task_failed(
     assert {len(one.attempts) for one in made.jobs} == {tries}
 
 
-def test_want_of_memory_is_told_and_not_tried_again(batch: Batch, platform: Platform) -> None:
+def test_out_of_memory_is_reported_and_not_retried(batch: Batch, platform: Platform) -> None:
     waits = "import os, time; time.sleep(600 * (os.environ['AWS_BATCH_JOB_ATTEMPT'] == '1'))"
     batch.account.images[IMAGE] = (sys.executable, "-c", waits)
     job_id = platform.submit(spec())
@@ -97,7 +97,9 @@ def test_want_of_memory_is_told_and_not_tried_again(batch: Batch, platform: Plat
         ),
     ],
 )
-def test_why_a_job_waits(batch: Batch, platform: Platform, reason: str, said: str) -> None:
+def test_reason_of_a_waiting_job_is_reported(
+    batch: Batch, platform: Platform, reason: str, said: str
+) -> None:
     batch.blocked = reason
     job_id = platform.submit(spec(tasks=2))
     job = platform.get_job(job_id)
@@ -120,7 +122,7 @@ def test_why_a_job_waits(batch: Batch, platform: Platform, reason: str, said: st
         ({"HF_TOKEN": PLANTED, "LLM_OCR_PASSWORD": "x"}, ""),
     ],
 )
-def test_who_may_not_or_cannot_ask_is_told(
+def test_missing_permissions_or_credentials_are_reported(
     batch: Batch, environment: dict[str, str], said: str
 ) -> None:
     done = llm_ocr("jobs", "list", "aws-batch", **environment)
@@ -142,16 +144,14 @@ def test_who_may_not_or_cannot_ask_is_told(
         (["--password", "x"], "the job needs LLM_OCR_PASSWORD"),
     ],
 )
-def test_what_the_platform_does_not_have_is_told(
-    batch: Batch, arguments: list[str], said: str
-) -> None:
+def test_unavailable_resources_are_reported(batch: Batch, arguments: list[str], said: str) -> None:
     done = llm_ocr("launch", "aws-batch", "s3://bucket/in", "--out", "s3://bucket/out", *arguments)
     assert done.returncode in (2, 3)
     printed(done, [said])
     assert not batch.submissions
 
 
-def test_a_bucket_elsewhere_or_nowhere_is_told(
+def test_bucket_in_another_region_or_missing_is_reported(
     batch: Batch, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch.account.regions["far"] = "eu-west-1"
@@ -162,7 +162,7 @@ def test_a_bucket_elsewhere_or_nowhere_is_told(
         platform.submit(spec("run", "s3://none/in", "--out", "s3://far/out"))
 
 
-def test_jobs_and_tasks_that_there_are_none_of(platform: Platform) -> None:
+def test_unknown_jobs_and_tasks(platform: Platform) -> None:
     with pytest.raises(JobNotFoundError, match="AWS Batch has no such job in us-east-1"):
         platform.get_job("none")
     job_id = platform.submit(spec(tasks=2))

@@ -78,6 +78,7 @@ def maker(tmp_path: Path) -> Iterator[Maker]:
         yield made
 
 
+@pytest.mark.long
 def test_deploy_signs_in_makes_the_repository_and_pushes_each_image(maker: Maker) -> None:
     done = maker.make("deploy", f"ECR_ACCOUNT_ID={ACCOUNT}")
     assert done.returncode == 0, done.stderr
@@ -100,7 +101,7 @@ def test_deploy_signs_in_makes_the_repository_and_pushes_each_image(maker: Maker
     assert REGISTRY_PASSWORD not in done.stdout + done.stderr
 
 
-def test_a_repository_that_is_there_stays(maker: Maker) -> None:
+def test_existing_repository_is_kept(maker: Maker) -> None:
     maker.account.repositories.add("scans")
     done = maker.make("deploy", f"ECR_ACCOUNT_ID={ACCOUNT}", "ECR_REPO_NAME=scans")
     assert done.returncode == 0, done.stderr
@@ -109,7 +110,7 @@ def test_a_repository_that_is_there_stays(maker: Maker) -> None:
     assert [line.split("/")[1].split(":")[0] for line in pushed] == ["scans"] * len(IMAGES)
 
 
-def test_who_is_not_signed_in_builds_nothing(maker: Maker) -> None:
+def test_deploy_without_credentials_builds_nothing(maker: Maker) -> None:
     done = maker.make("deploy", f"ECR_ACCOUNT_ID={ACCOUNT}", "DOCKER=false")
     assert done.returncode != 0
     assert not maker.account.repositories

@@ -52,7 +52,7 @@ def actions() -> list[str]:
     )
 
 
-def test_a_run_needs_no_more_than_the_role_and_can_spoil_nothing_else(
+def test_job_role_is_sufficient_and_limited_to_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scans, out = f"s3://{BUCKET}/scans", f"s3://{BUCKET}/runs/first"
@@ -95,7 +95,7 @@ def test_a_run_needs_no_more_than_the_role_and_can_spoil_nothing_else(
         assert obstore.get(store, "scans/00.pdf").bytes()
 
 
-def test_each_day_the_scheduler_has_what_is_new_read(batch: Batch, tmp_path: Path) -> None:
+def test_daily_schedule_reads_new_documents(batch: Batch, tmp_path: Path) -> None:
     place, out = upload(tmp_path / "in", 2), new_run()
     names = {"name": "llm-ocr-daily", "queue": "llm-ocr-l4", "definition": "llm-ocr-l4"}
     request = daily_request(**names, input=place, out=out, region=REGION)

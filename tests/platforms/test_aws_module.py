@@ -63,12 +63,12 @@ def problems(block: Block, schema: dict[str, Schema], path: str) -> Iterator[str
 
 
 @pytest.mark.parametrize(("kind", "name"), list(ALL))
-def test_arguments_are_the_providers(kind: str, name: str) -> None:
+def test_terraform_arguments_exist_in_the_provider(kind: str, name: str) -> None:
     schema = provider()["resources"][kind]["arguments"]
     assert not list(problems(ALL[kind, name], schema, f"{kind}.{name}"))
 
 
-def test_a_wrong_argument_would_be_found() -> None:
+def test_wrong_terraform_argument_is_found() -> None:
     schema = provider()["resources"]["aws_batch_job_queue"]["arguments"]
     block = {"name": "x", "compute_environments": [], "compute_environment_order": [{"orde": 1}]}
     found = list(problems(block, schema, "q"))
@@ -92,7 +92,7 @@ def test_every_reference_leads_to_an_attribute() -> None:
         assert not attribute or attribute in known, f"{kind}.{name}.{attribute}"
 
 
-def test_each_machine_has_what_is_asked_of_it() -> None:
+def test_each_machine_has_the_requested_resources() -> None:
     said = str(variables()["machines"]["type"])
     declared = set(re.findall(r"(\w+)\s*=", said))
     used = set(re.findall(r"each\.value\.(\w+)", text()))
@@ -108,7 +108,7 @@ def test_each_machine_has_what_is_asked_of_it() -> None:
     ("file", "template"),
     [("jobs.tf", "container.json.tftpl"), ("daily.tf", "daily.json.tftpl")],
 )
-def test_each_template_gets_what_it_wants(file: str, template: str) -> None:
+def test_each_template_gets_its_variables(file: str, template: str) -> None:
     wanted = set(re.findall(r"\$\{(\w+)\}", (MODULE / template).read_text()))
     assert template_arguments(file, template) == wanted
 
@@ -120,7 +120,7 @@ def test_variables_are_described_and_the_tag_is_this_version() -> None:
     assert plain(variables()["image_tag"]["default"]) == __version__
 
 
-def test_the_jobs_role_reads_documents_and_has_only_its_runs_to_itself() -> None:
+def test_job_role_reads_documents_and_writes_only_its_runs() -> None:
     outputs = ["runs", "invoices/records"]
     changes = ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:PutObject")
     assert job_permissions() == {
@@ -154,7 +154,7 @@ def test_a_prefix_is_a_folder_whatever_slashes_it_has(
     assert json.loads(json.loads(done.stdout)) == [f"arn:aws:s3:::b/{resource}"]
 
 
-def test_containers_cannot_become_the_machine() -> None:
+def test_containers_cannot_reach_the_instance_metadata() -> None:
     """Its metadata service wants a session, answers no further than the machine's own network, and
     there nobody but root."""
     template = resources()["aws_launch_template", "machines"]
@@ -167,14 +167,14 @@ def test_containers_cannot_become_the_machine() -> None:
         assert "ARG RUN_AS=llm-ocr\nUSER ${RUN_AS}" in dockerfile
 
 
-def test_the_scheduler_may_submit_to_its_own_queue_alone() -> None:
+def test_scheduler_may_submit_to_its_own_queue_only() -> None:
     (one,) = statements("scheduler")
     assert one["actions"] == ["batch:SubmitJob"]
     assert len(one["resources"]) == 3
     assert all("var.daily.machines" in place for place in one["resources"])
 
 
-def test_the_daily_job_is_one_that_batch_takes() -> None:
+def test_daily_job_is_valid_for_batch() -> None:
     given = {"name": "n", "queue": "llm-ocr-l4", "definition": "llm-ocr-l4", "region": "us-east-1"}
     request = daily_request(**given, input="s3://b/scans", out="s3://b/runs/daily")
     check(model_of("batch").operation_model("SubmitJob"), request)
@@ -182,14 +182,18 @@ def test_the_daily_job_is_one_that_batch_takes() -> None:
     assert plain(target["arn"]) == "arn:aws:scheduler:::aws-sdk:batch:submitJob"
 
 
-def test_only_a_registry_token_is_allowed_everywhere() -> None:
-    for name in ("job", "agent", "scheduler"):
-        for one in statements(name):
-            if "*" in one["resources"]:
-                assert one["actions"] == ["ecr:GetAuthorizationToken"]
+def test_only_the_registry_token_action_allows_all_resources() -> None:
+    everywhere = [
+        statement["actions"]
+        for name in ("job", "agent", "scheduler")
+        for statement in statements(name)
+        if "*" in statement["resources"]
+    ]
+    assert everywhere
+    assert all(actions == ["ecr:GetAuthorizationToken"] for actions in everywhere)
 
 
-def test_sagemakers_role_is_as_narrow() -> None:
+def test_sagemaker_role_is_limited_too() -> None:
     policy = json.loads((ROOT / "sagemaker" / "role.json").read_text())
     wide = [one["Action"] for one in policy["Statement"] if one["Resource"] == "*"]
     assert wide == ["ecr:GetAuthorizationToken", "cloudwatch:PutMetricData"]

@@ -77,7 +77,7 @@ def platform(
             yield request.param
 
 
-def test_the_commands_do_what_they_say(platform: str, tmp_path: Path) -> None:
+def test_readme_commands_work(platform: str, tmp_path: Path) -> None:
     bucket = f"bucket/{uuid.uuid4().hex}"
     upload(tmp_path / "in", DOCUMENTS, place=f"s3://{bucket}/scans")
     readme = ROOT / platform / "README.md"

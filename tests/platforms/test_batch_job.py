@@ -41,16 +41,16 @@ def job(monkeypatch: pytest.MonkeyPatch, **variables: str) -> BatchJob:
     return read_job()
 
 
-def test_the_usual_variables_are_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_required_variables_define_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     assert job(monkeypatch) == BatchJob(
         "s3://bucket/invoices/images",
         "s3://bucket/invoices/records",
         "invoice",
-        given={"model": "qwen2.5-vl-3b"},
+        settings={"model": "qwen2.5-vl-3b"},
     )
 
 
-def test_a_job_may_say_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_optional_variables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_OCR_VLLM_ARGS", "--max-num-seqs 8")
     told = job(
         monkeypatch,
@@ -70,10 +70,10 @@ def test_a_job_may_say_more(monkeypatch: pytest.MonkeyPatch) -> None:
         "page",
         True,
     )
-    assert told.given["concurrency"] == 16
+    assert told.settings["concurrency"] == 16
     mine = "--gpu-memory-utilization 0.8 --max-num-seqs 4"
-    assert told.given["vllm_args"] == f"{mine} --max-num-seqs 8"
-    profile = profile_named(told.given["model"])
+    assert told.settings["vllm_args"] == f"{mine} --max-num-seqs 8"
+    profile = profile_named(told.settings["model"])
     assert (profile.id, profile.serving.max_model_len) == ("qwen2.5-vl-7b", 8192)
     usual = profile_named("qwen2.5-vl-7b")
     assert profile.serving.revision == usual.serving.revision
@@ -85,7 +85,7 @@ def test_the_jobs_own_temperature_and_limit_are_those_of_its_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told = job(monkeypatch, TEMPERATURE="0.2", MAX_TOKENS="2048")
-    found, usual = profile_named(told.given["model"]), profile_named("qwen2.5-vl-3b")
+    found, usual = profile_named(told.settings["model"]), profile_named("qwen2.5-vl-3b")
     assert found.sampling == {**usual.sampling, "temperature": 0.2}
     assert found.prompt(Task.PARSE).max_tokens == 2048
     assert found.prompt(Task.PARSE).text == usual.prompt(Task.PARSE).text
@@ -108,7 +108,7 @@ def test_the_jobs_own_temperature_and_limit_are_those_of_its_model(
         ({"RECORD_PER": "line"}, "RECORD_PER=line: "),
     ],
 )
-def test_what_can_not_be_done_is_refused_by_its_name(
+def test_invalid_variables_are_refused_by_name(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     variables: Mapping[str, str | None],
@@ -119,11 +119,11 @@ def test_what_can_not_be_done_is_refused_by_its_name(
             monkeypatch.setenv(name, value)
     with pytest.raises(BatchJobError):
         read_job()
-    assert ended(monkeypatch) == 2
+    assert exit_code_of_main(monkeypatch) == 2
     assert said in capsys.readouterr().err
 
 
-def ended(monkeypatch: pytest.MonkeyPatch) -> int:
+def exit_code_of_main(monkeypatch: pytest.MonkeyPatch) -> int:
     """How the command ends."""
     monkeypatch.setattr(sys, "argv", ["run-batch-job"])
     with pytest.raises(SystemExit) as end:
@@ -175,7 +175,7 @@ def ran(*command: str, **environment: str) -> "subprocess.CompletedProcess[str]"
         ("run-batch-job",),
     ],
 )
-def test_images_in_s3_become_json_lines_in_s3(
+def test_images_in_s3_give_json_lines_in_s3(
     s3: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -201,12 +201,12 @@ def test_images_in_s3_become_json_lines_in_s3(
     assert f"s3://bucket/{tmp_path.name}/records/records" in done.stdout
 
 
-def test_the_command_says_what_is_missing_with_the_exit_code_of_wrong_usage() -> None:
+def test_missing_variables_exit_with_2() -> None:
     done = ran("llm-ocr-job", "run-batch-job", S3_BUCKET="")
     assert (done.returncode, done.stderr.startswith("S3_BUCKET=: ")) == (2, True), done.stderr
 
 
-def test_the_embedded_engine_does_a_job(
+def test_embedded_engine_runs_a_batch_job(
     s3: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uris = put_images(s3, monkeypatch, "real/images")

@@ -30,9 +30,7 @@ def cloud(tmp_path: Path, gcs: dict[str, str], monkeypatch: pytest.MonkeyPatch) 
         yield there
 
 
-def test_the_commands_of_the_readme_do_a_run_whose_killed_task_is_begun_again(
-    cloud: Cloud, tmp_path: Path
-) -> None:
+def test_readme_commands_complete_a_run_with_a_killed_task(cloud: Cloud, tmp_path: Path) -> None:
     put_documents(tmp_path / "in", f"{cloud.bucket}/scans", 24)
     few, killed = 6, threading.Event()
 
@@ -81,7 +79,7 @@ def test_the_commands_of_the_readme_do_a_run_whose_killed_task_is_begun_again(
     assert TOKEN not in cloud.server.printed() + "".join(printed.values())
 
 
-def test_a_dry_run_tells_the_requests_that_are_then_sent(cloud: Cloud, tmp_path: Path) -> None:
+def test_dry_run_prints_the_requests_that_a_launch_sends(cloud: Cloud, tmp_path: Path) -> None:
     put_documents(tmp_path / "in", f"{cloud.bucket}/in", 1)
     platform = open_platform("cloud-run")
     asked = spec(cloud, tasks=2, secrets={"HF_TOKEN": TOKEN})
@@ -107,7 +105,7 @@ def test_a_dry_run_tells_the_requests_that_are_then_sent(cloud: Cloud, tmp_path:
     ("minutes", "gpu", "timeout", "retries"),
     [(30, GpuType.L4, "1800s", 2), (240, GpuType.L4, "3000s", 6), (240, None, "14400s", 2)],
 )
-def test_a_time_longer_than_a_task_may_take_is_met_by_beginning_again(
+def test_timeout_over_the_platform_limit_uses_retries(
     cloud: Cloud, minutes: int, gpu: GpuType | None, timeout: str, retries: int
 ) -> None:
     asked = spec(cloud, timeout=minutes * 60, gpu=gpu)
@@ -117,7 +115,7 @@ def test_a_time_longer_than_a_task_may_take_is_met_by_beginning_again(
     assert int(limit["LLM_OCR_TIME_LIMIT"]) == int(timeout.rstrip("s")) - 60
 
 
-def test_a_task_whose_time_is_up_stops_by_itself_and_goes_on(cloud: Cloud, tmp_path: Path) -> None:
+def test_task_at_its_time_limit_stops_itself_and_resumes(cloud: Cloud, tmp_path: Path) -> None:
     put_documents(tmp_path / "in", f"{cloud.bucket}/in", 3)
     hanging = cloud.hang()
     platform = open_platform("cloud-run")
@@ -138,7 +136,9 @@ def test_a_task_whose_time_is_up_stops_by_itself_and_goes_on(cloud: Cloud, tmp_p
     assert len(list(load_documents(f"{cloud.bucket}/run"))) == 3
 
 
-def test_cancelling_ends_what_runs_and_keeps_what_is_done(cloud: Cloud, tmp_path: Path) -> None:
+def test_cancelling_ends_running_tasks_and_keeps_finished_pages(
+    cloud: Cloud, tmp_path: Path
+) -> None:
     put_documents(tmp_path / "in", f"{cloud.bucket}/in", 4)
     hanging = cloud.hang()
     platform = open_platform("cloud-run")
@@ -176,7 +176,7 @@ def test_logs_are_followed_to_the_end(cloud: Cloud, tmp_path: Path) -> None:
         list(platform.logs(job, 7, follow=False))
 
 
-def test_a_secret_reaches_the_task_and_nothing_else(cloud: Cloud, tmp_path: Path) -> None:
+def test_secret_reaches_the_task_only(cloud: Cloud, tmp_path: Path) -> None:
     path = documents.encrypted_pdf(tmp_path / "locked.pdf", TOKEN)
     open_store(f"{cloud.bucket}/in").put("locked.pdf", path)
     cloud.server.machines.secrets["llm-ocr-password"] = TOKEN

@@ -21,7 +21,7 @@ COMPARE = ROOT / "notebooks" / "compare-platforms.ipynb"
 
 
 @pytest.mark.long
-def test_the_notebook_reads_24_documents_with_three_tasks_of_which_one_is_killed(
+def test_notebook_reads_24_documents_with_three_tasks_and_one_killed(
     tmp_path: Path, gcs: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert is_paired(NOTEBOOK)

@@ -33,7 +33,7 @@ def typed(begin: str, bucket: str = "my-bucket") -> list[str]:
     return lines
 
 
-def test_its_jobs_are_those_that_a_launch_makes() -> None:
+def test_readme_jobs_equal_those_of_a_launch() -> None:
     """Of the same size, with the same limits, for as long, and as the same account."""
     region, name, plain = gcloud.job(typed("gcloud run jobs create")[0])
     assert (region, name, plain.template.task_count) == (REGION, "plain", 3)
@@ -50,7 +50,7 @@ def test_its_jobs_are_those_that_a_launch_makes() -> None:
     assert environment == {"LLM_OCR_TIME_LIMIT": "2940", "LLM_OCR_STOP_SECONDS": "9"}
 
 
-def test_an_option_that_gcloud_does_not_have_would_be_found() -> None:
+def test_unknown_gcloud_option_is_found() -> None:
     line = typed("gcloud run jobs create")[0]
     for there, wrong in (("--gpu-type", "--gpu-kind"), ("--region", "--zone")):
         with pytest.raises(ValueError, match=f"{wrong}|{there}"):
@@ -80,7 +80,7 @@ def create(cloud: Cloud, line: str) -> str:
 
 
 @pytest.mark.long
-def test_a_job_made_and_executed_so_is_a_whole_run(cloud: Cloud, tmp_path: Path) -> None:
+def test_job_created_as_in_the_readme_completes_a_run(cloud: Cloud, tmp_path: Path) -> None:
     put_documents(tmp_path / "in", f"{cloud.bucket}/scans", 4)
     plain, _ = typed("gcloud run jobs create", cloud.bucket.removeprefix("gs://"))
     made = create(cloud, plain)
@@ -97,7 +97,7 @@ def test_a_job_made_and_executed_so_is_a_whole_run(cloud: Cloud, tmp_path: Path)
 
 
 @pytest.mark.long
-def test_each_night_reads_what_is_new(cloud: Cloud, tmp_path: Path) -> None:
+def test_nightly_schedule_reads_new_documents(cloud: Cloud, tmp_path: Path) -> None:
     place = f"{cloud.bucket}/scans"
     put_documents(tmp_path / "in", place, 2)
     made = create(cloud, typed("gcloud run jobs create", cloud.bucket.removeprefix("gs://"))[1])

@@ -70,7 +70,7 @@ def test_engines_share_a_cluster(
         ClusterRequest(engines=2),
     ],
 )
-def test_a_cluster_without_room_is_an_error_that_lists_its_nodes(
+def test_cluster_without_resources_is_an_error_listing_its_nodes(
     cluster_request: ClusterRequest,
 ) -> None:
     nodes = [Node("10.0.0.1", 8, 1), Node("10.0.0.2", 4, 0)]
@@ -100,12 +100,12 @@ def config(tmp_path: Path) -> WorkerConfig:
     return WorkerConfig(out, Settings(), {}, size, page)
 
 
-def test_a_node_must_see_what_the_driver_sees(config: WorkerConfig, tmp_path: Path) -> None:
+def test_node_preflight_checks_files_and_version(config: WorkerConfig, tmp_path: Path) -> None:
     assert preflight_error(config) is None
     elsewhere = replace(config, out=str(tmp_path / "elsewhere"))
-    assert "an --out that all nodes can access" in str(preflight_error(elsewhere))
+    assert "a location that all nodes can access" in str(preflight_error(elsewhere))
     another = replace(config, plan_size=1)
-    assert "an --out that all nodes can access" in str(preflight_error(another))
+    assert "a location that all nodes can access" in str(preflight_error(another))
     without = replace(config, document=tmp_path / "gone.pdf")
     assert "gone.pdf" in str(preflight_error(without))
     assert "the same version" in str(preflight_error(replace(config, version="0.0.1")))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.test_preemption import FIRST_PROCESS, needs_unshare
+from tests.batch.test_preemption import FIRST_PROCESS, needs_unshare
 
 ENTRY = [sys.executable, "-m", "llm_ocr.platforms.entrypoint"]
 
@@ -19,12 +19,12 @@ def job(*words: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize("name", [(), ("llm-ocr",), ("/opt/llm-ocr/bin/llm-ocr-job",)])
-def test_it_is_llm_ocr_whether_its_name_is_said_or_not(name: tuple[str, ...]) -> None:
+def test_entrypoint_runs_llm_ocr_with_or_without_its_name(name: tuple[str, ...]) -> None:
     done = job(*name, "version")
     assert (done.returncode, done.stdout.count("."), done.stderr) == (0, 2, "")
 
 
-def test_it_says_what_the_command_says_and_ends_with_its_code() -> None:
+def test_entrypoint_passes_output_and_exit_code() -> None:
     done = job("run", "nowhere.pdf", "--out", "/tmp/never")
     assert done.returncode == 2
     assert "nowhere.pdf: no such file or folder" in done.stderr
@@ -56,13 +56,13 @@ def ml(tmp_path: Path) -> Path:
     ("command", "code", "message"),
     [
         ("import sys; sys.exit('The engine failed: no GPU')", 1, "The engine failed: no GPU"),
-        ("import sys; sys.exit(1)", 1, "more pages or records failed than `--max-failed-ratio`"),
+        ("import sys; sys.exit(1)", 1, "more pages or records failed than `max_failed_ratio`"),
         ("import sys; sys.exit(3)", 3, "the engine failed"),
         ("import os; os.kill(os.getpid(), 9)", 137, "killed, usually because it ran out of memory"),
         ("import sys; sys.exit('é' * 3000 + 'the end')", 1, "the end"),
     ],
 )
-def test_on_sagemaker_the_last_words_of_a_failure_are_its_message(
+def test_failure_message_on_sagemaker_is_the_end_of_stderr(
     ml: Path, command: str, code: int, message: str
 ) -> None:
     running = run_job(command, ml)
@@ -74,7 +74,7 @@ def test_on_sagemaker_the_last_words_of_a_failure_are_its_message(
     assert len(left.encode()) <= 1024
 
 
-def test_a_success_leaves_no_message_and_elsewhere_nobody_does(ml: Path, tmp_path: Path) -> None:
+def test_success_and_other_platforms_write_no_failure_message(ml: Path, tmp_path: Path) -> None:
     assert run_job("pass", ml).wait(60) == 0
     assert not (ml / "output").exists()
     elsewhere = run_job("import sys; sys.exit('failed')", tmp_path / "none")
@@ -83,7 +83,7 @@ def test_a_success_leaves_no_message_and_elsewhere_nobody_does(ml: Path, tmp_pat
     assert not (tmp_path / "none").exists()
 
 
-def test_a_message_that_cannot_be_left_is_said_and_changes_no_code(ml: Path) -> None:
+def test_unwritable_failure_message_is_reported_and_keeps_the_exit_code(ml: Path) -> None:
     (ml / "output").write_text("a file")
     running = run_job("import sys; sys.exit(4)", ml)
     _, said = running.communicate(timeout=60)
@@ -120,7 +120,7 @@ def test_a_signal_to_its_whole_group_reaches_the_command_once(tmp_path: Path) ->
     assert running.wait(60) == 1
 
 
-def test_nothing_outlives_it_when_it_is_killed(tmp_path: Path) -> None:
+def test_no_process_outlives_a_killed_entrypoint(tmp_path: Path) -> None:
     running = run_job("import time; print('ready', flush=True); time.sleep(600)", tmp_path)
     assert running.stdout is not None
     running.stdout.readline()
@@ -130,7 +130,7 @@ def test_nothing_outlives_it_when_it_is_killed(tmp_path: Path) -> None:
 
 
 @needs_unshare
-def test_as_the_first_process_it_waits_for_orphans(tmp_path: Path) -> None:
+def test_entrypoint_as_pid_1_reaps_orphans(tmp_path: Path) -> None:
     orphaned = """
         import os, subprocess, time
         orphan = int(subprocess.check_output(["sh", "-c", "sleep 0.2 >/dev/null & echo $!"]))
@@ -145,7 +145,7 @@ def test_as_the_first_process_it_waits_for_orphans(tmp_path: Path) -> None:
 
 
 @needs_unshare
-def test_as_the_first_process_it_ends_with_signals(tmp_path: Path) -> None:
+def test_entrypoint_as_pid_1_ends_on_signals(tmp_path: Path) -> None:
     running = run_job(OBEYS, tmp_path, *FIRST_PROCESS)
     assert running.stdout is not None
     running.stdout.readline()

@@ -20,7 +20,7 @@ from tests.servers.hub_state import EXPIRED, OWNER, READER
 pytestmark = pytest.mark.long
 
 
-def test_if_a_task_is_not_taken_those_before_it_are_cancelled(tmp_path: Path, cloud: Cloud) -> None:
+def test_rejected_task_cancels_those_before_it(tmp_path: Path, cloud: Cloud) -> None:
     cloud.hub.credit = 2
     cloud.hub.images = {GPU_IMAGE: script_image(tmp_path / "image", "sleep 60")}
     with pytest.raises(PlatformError, match=r"task 2 was not submitted, and the 2 before it were"):
@@ -41,13 +41,13 @@ def test_if_a_task_is_not_taken_those_before_it_are_cancelled(tmp_path: Path, cl
         (
             OWNER,
             PlatformConfig(namespace="nobody"),
-            "no user or organization nobody; check --namespace",
+            "no user or organization nobody; check `namespace`",
         ),
         (OWNER, PlatformConfig(instance="h900"), "no machine is called h900; `hf jobs hardware`"),
         (OWNER, PlatformConfig(wheel="other.whl"), "not a wheel of llm_ocr; `uv build --wheel`"),
     ],
 )
-def test_what_is_refused(
+def test_invalid_launches_are_refused(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch, token: str, place: PlatformConfig, message: str
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", token)
@@ -56,13 +56,13 @@ def test_what_is_refused(
     assert cloud.hub.jobs == {}
 
 
-def test_without_credit_nothing_starts(cloud: Cloud) -> None:
+def test_missing_credit_starts_nothing(cloud: Cloud) -> None:
     cloud.hub.credit = 0
     with pytest.raises(PlatformError, match=r"user has no credit .*billing.* balance is insuff"):
         open_hf_jobs(PlatformConfig()).submit(spec())
 
 
-def test_without_a_token_it_says_how_to_sign_in(cloud: Cloud) -> None:
+def test_missing_token_is_reported_with_login_advice(cloud: Cloud) -> None:
     done = cloud.llm_ocr("launch", "hf-jobs", SCANS, "--out", READ, HF_TOKEN="")
     assert done.returncode == 3
     assert "no token was found; sign in with `hf auth login`" in done.stderr
@@ -73,11 +73,13 @@ def test_without_a_token_it_says_how_to_sign_in(cloud: Cloud) -> None:
     [
         ("kill -9 $$", r"exit code: 137: .* ran out of memory.* `hf jobs hardware`"),
         ("exit 2", r"exit code: 2: wrong usage, a missing dependency"),
-        ("sleep 60", r"Job timeout: .* longer --timeout"),
-        (None, r"Failed to pull image .*: the image vllm/.* can't be pulled; check --image"),
+        ("sleep 60", r"Job timeout: .* longer `timeout`"),
+        (None, r"Failed to pull image .*: the image vllm/.* can't be pulled; check `image`"),
     ],
 )
-def test_why_a_task_failed(tmp_path: Path, cloud: Cloud, script: str | None, message: str) -> None:
+def test_failure_reason_of_a_task_is_reported(
+    tmp_path: Path, cloud: Cloud, script: str | None, message: str
+) -> None:
     cloud.hub.images = {}
     if script:
         cloud.hub.images[GPU_IMAGE] = script_image(tmp_path / "image", script)
@@ -91,7 +93,9 @@ def test_why_a_task_failed(tmp_path: Path, cloud: Cloud, script: str | None, mes
     assert attempts == {None: 0, "sleep 60": 1}.get(script, 2)
 
 
-def test_a_hub_that_stumbles_ends_no_wait(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transient_hub_error_does_not_end_a_wait(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("llm_ocr.platforms.hf_jobs.BACKOFF", Backoff(0.0, 0.0))
     platform = open_hf_jobs(PlatformConfig())
     job_id = platform.submit(spec(image="nothing"))
@@ -100,7 +104,7 @@ def test_a_hub_that_stumbles_ends_no_wait(cloud: Cloud, monkeypatch: pytest.Monk
     assert cloud.hub.failures == []
 
 
-def test_a_hub_that_stumbles_is_asked_again_to_cancel(
+def test_cancellation_is_retried_after_a_hub_error(
     tmp_path: Path, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("llm_ocr.platforms.hf_jobs.BACKOFF", Backoff(0.0, 0.0))
@@ -119,7 +123,7 @@ def test_a_hub_that_stumbles_is_asked_again_to_cancel(
     assert platform.get_job(job_id).state is JobState.CANCELLED
 
 
-def test_a_submission_that_may_have_happened_is_not_made_again(cloud: Cloud) -> None:
+def test_ambiguous_submission_is_not_repeated(cloud: Cloud) -> None:
     platform = open_hf_jobs(PlatformConfig(namespace="user"))
     cloud.hub.failures = [502]
     with pytest.raises(PlatformError, match="the Hub answers 502; run the same command again"):
@@ -127,7 +131,7 @@ def test_a_submission_that_may_have_happened_is_not_made_again(cloud: Cloud) -> 
     assert cloud.hub.jobs == {}
 
 
-def test_jobs_that_are_not_there(cloud: Cloud) -> None:
+def test_unknown_jobs_are_reported(cloud: Cloud) -> None:
     for command in ("logs", "wait", "cancel"):
         done = cloud.llm_ocr("jobs", command, "hf-jobs", "llm-ocr-run-0")
         assert done.returncode == 3
@@ -135,7 +139,7 @@ def test_jobs_that_are_not_there(cloud: Cloud) -> None:
     assert cloud.llm_ocr("jobs", "list", "hf-jobs").stdout == ""
 
 
-def test_a_task_that_was_never_submitted_is_told_of(cloud: Cloud) -> None:
+def test_unsubmitted_task_is_reported(cloud: Cloud) -> None:
     platform = open_hf_jobs(PlatformConfig())
     job_id = platform.submit(spec(tasks=2, image="nothing"))
     cloud.hub.jobs.pop(next(iter(cloud.hub.jobs)))
@@ -145,7 +149,9 @@ def test_a_task_that_was_never_submitted_is_told_of(cloud: Cloud) -> None:
     assert job.state is JobState.FAILED
 
 
-def test_stores_that_a_job_needs_keys_for(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stores_without_credentials_are_refused(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
     platform = open_platform("hf-jobs")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)

@@ -26,7 +26,7 @@ EMBEDDED = {
 
 
 @pytest.mark.long
-def test_it_reads_24_documents_with_three_tasks_of_which_one_is_killed(
+def test_hf_notebook_reads_24_documents_with_three_tasks_and_one_killed(
     tmp_path: Path, cloud: Cloud, image: Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert is_paired(NOTEBOOK)

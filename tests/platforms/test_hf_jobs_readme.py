@@ -28,7 +28,7 @@ WHEEL = "dist/llm_ocr-0.1.0-py3-none-any.whl"
 GIVEN = ("hf upload", "hf jobs", "for", "hf buckets", "hf repos", "llm-ocr", "python")
 
 
-def test_its_commands_do_what_it_says(tmp_path: Path, cloud: Cloud, wheel: Path) -> None:
+def test_hf_readme_commands_work(tmp_path: Path, cloud: Cloud, wheel: Path) -> None:
     for number in range(3):
         documents.pdf(tmp_path / "scans" / f"{number}.pdf", pages=2)
     (tmp_path / "dist").mkdir()
@@ -64,13 +64,13 @@ def test_its_commands_do_what_it_says(tmp_path: Path, cloud: Cloud, wheel: Path)
     assert ("dataset", "user/scans") not in cloud.hub.repositories
 
 
-def test_what_is_typed_is_short() -> None:
+def test_typed_commands_are_short() -> None:
     """A job is three lines of a terminal, where `launch --dry-run` fills a screen."""
     (line,) = commands(README, "hf jobs run")
     assert len(line) < 250
 
 
-def test_each_night_reads_what_is_new(tmp_path: Path, cloud: Cloud, wheel: Path) -> None:
+def test_nightly_schedule_reads_new_documents(tmp_path: Path, cloud: Cloud, wheel: Path) -> None:
     (tmp_path / "dist").mkdir()
     (tmp_path / WHEEL).symlink_to(wheel)
     put_documents(tmp_path / "in", 2)

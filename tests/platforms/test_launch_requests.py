@@ -65,7 +65,7 @@ def job_in(requests: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def told(request: dict[str, Any]) -> tuple[list[str], Mapping[str, str], str]:
+def job_definition(request: dict[str, Any]) -> tuple[list[str], Mapping[str, str], str]:
     """The command, the variables to be seen, and where secrets are named, as text."""
     body = request["body"]
     if request["operation"] == "run_job":
@@ -83,10 +83,10 @@ def told(request: dict[str, Any]) -> tuple[list[str], Mapping[str, str], str]:
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_a_look_needs_no_account_no_network_and_no_role(nobody: Path, platform: str) -> None:
+def test_dry_run_needs_no_account_network_or_role(nobody: Path, platform: str) -> None:
     done = launch(nobody, platform, "--dry-run", "--tasks", "2")
     requests = requests_of(done)
-    command, _, _ = told(job_in(requests))
+    command, _, _ = job_definition(job_in(requests))
     assert [word for word in command if "s3://" in word] == ["s3://bucket/in", "s3://bucket/run"]
     for request in requests:
         assert shlex.split(request["shell"])[0] in ("hf", "aws", "gcloud")
@@ -96,14 +96,14 @@ def test_a_look_needs_no_account_no_network_and_no_role(nobody: Path, platform: 
 
 
 @pytest.mark.parametrize("platform", ["sagemaker", "aws-batch"])
-def test_the_aws_command_sends_the_same(nobody: Path, platform: str) -> None:
+def test_aws_command_sends_the_same_request(nobody: Path, platform: str) -> None:
     (request,) = requests_of(launch(nobody, platform, "--dry-run", "--region", "eu-west-1"))
     words = shlex.split(request["shell"])
     assert words[3:5] == ["--region", "eu-west-1"]
     assert json.loads(words[words.index("--cli-input-json") + 1]) == request["body"]
 
 
-def test_the_gcloud_command_says_the_same(nobody: Path) -> None:
+def test_gcloud_command_sends_the_same_request(nobody: Path) -> None:
     where = ("--region", "us-central1", "--project", "mine")
     prompt = "What, if anything, is shown?"
     done = launch(nobody, "cloud-run", "--dry-run", *where, "--task-prompt", prompt)
@@ -122,7 +122,7 @@ def test_the_gcloud_command_says_the_same(nobody: Path) -> None:
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_settings_go_along_wherever_they_come_from(nobody: Path, platform: str) -> None:
+def test_settings_are_passed_from_every_source(nobody: Path, platform: str) -> None:
     file = nobody / "mine.env"
     file.write_text(
         "LLM_OCR_SHARD_PAGES=7\nLLM_OCR_PASSWORD=planted-password\nLLM_OCR_CONCURRENCY=1\n"
@@ -140,7 +140,7 @@ def test_settings_go_along_wherever_they_come_from(nobody: Path, platform: str) 
         LLM_OCR_SHARD_COUNT="9",
     )
     request = job_in(requests_of(done))
-    _, variables, secrets = told(request)
+    _, variables, secrets = job_definition(request)
     mine = {name: value for name, value in variables.items() if name.startswith("LLM_OCR_")}
     price = float(mine.pop("LLM_OCR_PRICE_PER_HOUR"))
     assert price > 0
@@ -165,7 +165,7 @@ def test_a_limit_in_the_environment_needs_a_price(nobody: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert "--max-cost needs --price-per-hour" in done.stderr
     done = launch(*command, LLM_OCR_MAX_COST="5", LLM_OCR_PRICE_PER_HOUR="2")
-    _, variables, _ = told(job_in(requests_of(done)))
+    _, variables, _ = job_definition(job_in(requests_of(done)))
     assert variables["LLM_OCR_PRICE_PER_HOUR"] == "2.0"
 
 
@@ -182,7 +182,7 @@ def test_a_limit_in_the_environment_needs_a_price(nobody: Path) -> None:
         ({"LLM_OCR_TENSOR_PARALLEL": "0"}, "--tensor-parallel"),
     ],
 )
-def test_what_no_task_could_use_is_refused(
+def test_settings_unusable_in_tasks_are_refused(
     nobody: Path, environment: dict[str, str], said: str
 ) -> None:
     done = launch(nobody, "aws-batch", "--dry-run", **environment)
@@ -213,7 +213,7 @@ def test_what_no_task_could_use_is_refused(
         ((*RUN, "--stage", "reparse", "--update"), "--update is only valid with --stage run"),
     ],
 )
-def test_a_stage_that_would_not_begin_is_refused(
+def test_stage_that_cannot_start_is_refused(
     nobody: Path, words: tuple[str, ...], said: str
 ) -> None:
     done = launch(nobody, "hf-jobs", *words, "--dry-run")
@@ -233,15 +233,15 @@ def test_a_stage_that_would_not_begin_is_refused(
         ),
     ],
 )
-def test_each_stage_is_its_command(
+def test_each_stage_runs_its_command(
     nobody: Path, words: tuple[str, ...], command: list[str]
 ) -> None:
     (request,) = requests_of(launch(nobody, "aws-batch", *words, "--dry-run"))
-    assert told(request)[0] == command
+    assert job_definition(request)[0] == command
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_a_schema_of_ones_own_goes_along(nobody: Path, platform: str) -> None:
+def test_custom_schema_is_uploaded(nobody: Path, platform: str) -> None:
     (nobody / "bill.py").write_text(SCHEMA)
     done = launch(nobody, platform, "--stage", "parse", "--schema", "bill.py:Bill", "--dry-run")
     upload, *_ = requests = requests_of(done)
@@ -249,24 +249,24 @@ def test_a_schema_of_ones_own_goes_along(nobody: Path, platform: str) -> None:
     uri = f"s3://bucket/run/files/{digest}/bill.py"
     assert upload["body"] == {"file": str(nobody / "bill.py"), "to": uri}
     assert shlex.split(upload["shell"]) == ["aws", "s3", "cp", str(nobody / "bill.py"), uri]
-    command, variables, _ = told(job_in(requests))
+    command, variables, _ = job_definition(job_in(requests))
     assert command[-2:] == ["--schema", f"{uri}:Bill"]
     # SageMaker takes no more.
     assert max(map(len, [*command, *variables.values()])) <= 256 or platform == "hf-jobs"
 
 
-def test_other_files_go_along_too(nobody: Path) -> None:
+def test_other_files_are_uploaded(nobody: Path) -> None:
     (nobody / "mine.toml").write_text('id = "mine"\nmodel = "me/mine"\n')
     (nobody / "long.txt").write_text("What is shown? " * 40)
     own = ("--model", "mine.toml", "--task-prompt", "@long.txt")
     *uploads, request = requests_of(launch(nobody, "aws-batch", "--dry-run", *own))
-    _, variables, _ = told(request)
+    _, variables, _ = job_definition(request)
     assert [one["body"]["to"].rpartition("/")[2] for one in uploads] == ["mine.toml", "prompt.txt"]
     assert variables["LLM_OCR_MODEL"] == uploads[0]["body"]["to"]
     assert variables["LLM_OCR_TASK_PROMPT"] == "@" + uploads[1]["body"]["to"]
 
 
-def test_a_schema_that_can_not_go_alone_is_refused(nobody: Path) -> None:
+def test_schema_that_imports_other_files_is_refused(nobody: Path) -> None:
     (nobody / "parts.py").write_text(SCHEMA)
     whole = "from parts import Line\nfrom pydantic import BaseModel\n\n\n"
     (nobody / "bill.py").write_text(f"{whole}class Bill(BaseModel):\n    lines: list[Line]\n")

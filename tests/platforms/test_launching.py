@@ -44,15 +44,13 @@ def test_a_limit_needs_a_price(cloud: Cloud) -> None:
     assert cloud.hub.jobs == {}
 
 
-def test_what_it_may_cost_is_divided_and_nothing_is_submitted_once_it_is_spent(
-    tmp_path: Path, cloud: Cloud
-) -> None:
+def test_budget_is_divided_and_a_spent_one_submits_nothing(tmp_path: Path, cloud: Cloud) -> None:
     put_documents(tmp_path / "in", 8)
     # A second of a task is a dollar: it is spent before the first page.
     dear = ("--price-per-hour", "3600", "--max-cost", "0.02", "--tasks", "2")
     done = cloud.llm_ocr(*LAUNCH, *dear, "--wait")
     assert done.returncode == 3
-    assert done.stderr.count("budget (`--max-cost`) exhausted") == 2
+    assert done.stderr.count("budget (--max-cost) exhausted") == 2
     said = [line for job in cloud.hub.jobs.values() for line in job.lines()]
     assert any("share of worker 1 of 2" in line for line in said), said
     submitted = len(cloud.hub.jobs)
@@ -74,7 +72,7 @@ def test_what_it_may_cost_is_divided_and_nothing_is_submitted_once_it_is_spent(
         ("cloud-run", ("--region", "us-central1", "--project", "mine"), "l4", 1.42),
     ],
 )
-def test_each_platform_names_the_machine_that_it_asks_for(
+def test_each_platform_names_its_machine(
     platform: str, place: tuple[str, ...], gpu: str, price: float
 ) -> None:
 

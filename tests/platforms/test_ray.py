@@ -109,7 +109,7 @@ def command(cluster: RayCluster, folder: Path, *words: str) -> str:
     return " ".join((done.stdout + done.stderr).split())
 
 
-def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
+def wait_for_exit(process: "subprocess.Popen[str]") -> tuple[int, str]:
     """The exit code, and all that was said, as one line."""
     said, errors = process.communicate(timeout=SECONDS)
     return process.returncode, " ".join((said + errors).split())
@@ -194,7 +194,7 @@ def alone(source: Path, out: Path, server: ChatServer) -> str:
 
 
 @pytest.mark.parametrize("place", ["disk", "s3"])
-def test_two_nodes_give_what_one_process_gives(
+def test_two_nodes_give_the_same_tables_as_one_process(
     cluster: RayCluster,
     client_port: int,
     source: Path,
@@ -212,18 +212,18 @@ def test_two_nodes_give_what_one_process_gives(
     counted = Counted({5: int}, together=3)
     with serving_beside(counted.reply) as server:
         options = ("--executor", on, "--base-url", server.base_url)
-        code, said = ended(start(source, out, *options, RAY_ADDRESS=cluster.address))
+        code, said = wait_for_exit(start(source, out, *options, RAY_ADDRESS=cluster.address))
         assert code == 0, said
         assert counted.pages == PAGES
         assert_same(out, alone(source, tmp_path / "alone", server))
         asked = len(server.requests)
-        code, said = ended(start(source, out, *options, RAY_ADDRESS=cluster.address))
+        code, said = wait_for_exit(start(source, out, *options, RAY_ADDRESS=cluster.address))
         assert (code, len(server.requests)) == (0, asked), "a finished run asks nothing"
     assert SECRET not in said
     assert engines_alive() == []
 
 
-def test_killed_processes_and_nodes_cost_what_they_had_under_way(
+def test_killed_processes_and_nodes_lose_only_work_in_progress(
     cluster: RayCluster, source: Path, tmp_path: Path
 ) -> None:
     out, killed = str(tmp_path / "out"), []
@@ -236,7 +236,7 @@ def test_killed_processes_and_nodes_cost_what_they_had_under_way(
     )
     with serving_beside(counted.reply) as server:
         options = ("--executor", "ray", "--base-url", server.base_url)
-        code, said = ended(start(source, out, *options, RAY_ADDRESS=cluster.address))
+        code, said = wait_for_exit(start(source, out, *options, RAY_ADDRESS=cluster.address))
         assert code == 0, said
         assert killed == [True]
         assert len(re.findall("died and is being restarted", said)) == 2, said
@@ -246,7 +246,7 @@ def test_killed_processes_and_nodes_cost_what_they_had_under_way(
     assert engines_alive() == []
 
 
-def test_ctrl_c_stages_what_is_finished_and_the_same_command_goes_on(
+def test_ctrl_c_stages_finished_pages_and_the_same_command_resumes(
     source: Path, tmp_path: Path
 ) -> None:
     out = str(tmp_path / "out")
@@ -257,7 +257,7 @@ def test_ctrl_c_stages_what_is_finished_and_the_same_command_goes_on(
         options = ("--executor", "ray", "--engines", "1", "--base-url", server.base_url)
         environment = {"RAY_ADDRESS": "local"}
         runs.append(start(source, out, *options, **environment))
-        code, said = ended(runs[0])
+        code, said = wait_for_exit(runs[0])
         assert code == 130, said
         assert "rerun the same command to resume" in said
         assert processes_of(out) == []
@@ -265,7 +265,7 @@ def test_ctrl_c_stages_what_is_finished_and_the_same_command_goes_on(
         finished = stage.items_committed + stage.items_staged
         assert 0 < finished < PAGES
         before = counted.pages
-        code, said = ended(start(source, out, *options, **environment))
+        code, said = wait_for_exit(start(source, out, *options, **environment))
         assert code == 0, said
         assert counted.pages - before == PAGES - finished
         assert_same(out, alone(source, tmp_path / "alone", server))
@@ -277,7 +277,7 @@ def test_engines_are_started_on_nodes_with_logs_of_their_own(
 ) -> None:
     out = str(tmp_path / "out")
     options = ("--executor", "ray", "--engine", "vllm", "--vllm", vllm_shim(tmp_path))
-    code, said = ended(start(source, out, *options, RAY_ADDRESS=cluster.address))
+    code, said = wait_for_exit(start(source, out, *options, RAY_ADDRESS=cluster.address))
     assert code == 0, said
     # The first may have read everything before the other was up.
     started = set(re.findall(r"engine (\d): starting vLLM", said))
@@ -288,17 +288,17 @@ def test_engines_are_started_on_nodes_with_logs_of_their_own(
     assert engines_alive() == []
 
 
-def test_a_node_says_which_engine_is_started(cluster: RayCluster, tmp_path: Path) -> None:
+def test_node_reports_its_engine(cluster: RayCluster, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     page = documents.pdf(tmp_path / "page.pdf")
-    code, said = ended(start(page, out, "--executor", "ray", RAY_ADDRESS=cluster.address))
+    code, said = wait_for_exit(start(page, out, "--executor", "ray", RAY_ADDRESS=cluster.address))
     assert code == 0, said
     assert [row["model"] for row in load_pages(out)] == [MODEL_NAME]
     # It is the same run without Ray.
     assert run(page, out, engine="embedded").pages_done == 0
 
 
-def test_engines_that_fail_end_the_run_only_when_none_is_left(
+def test_failed_engines_end_the_run_only_when_none_is_left(
     cluster: RayCluster, source: Path, tmp_path: Path
 ) -> None:
     out, vllm = str(tmp_path / "out"), tmp_path / "vllm"
@@ -308,18 +308,18 @@ def test_engines_that_fail_end_the_run_only_when_none_is_left(
     broken = f'[ "$1" = serve ] && mkdir {once} 2>/dev/null && echo no memory && exit 1\n'
     vllm.write_text(shim.replace("#!/bin/sh\n", f"#!/bin/sh\n{broken}"))
     options = ("--executor", "ray", "--engine", "vllm", "--vllm", str(vllm))
-    code, said = ended(start(source, out, *options, RAY_ADDRESS=cluster.address))
+    code, said = wait_for_exit(start(source, out, *options, RAY_ADDRESS=cluster.address))
     assert code == 0, said
     assert re.search(r"engine \d failed, the run continues on the others", said)
     assert len(list(load_pages(out))) == PAGES
     vllm.write_text(shim.replace("exec ", "exit 1 #"))
-    code, said = ended(start(source, f"{out}-2", *options, RAY_ADDRESS=cluster.address))
+    code, said = wait_for_exit(start(source, f"{out}-2", *options, RAY_ADDRESS=cluster.address))
     assert code == 3, said
     assert "The engine failed" in said
     assert engines_alive() == []
 
 
-def test_stages_of_a_run_go_to_the_cluster_one_by_one(
+def test_stages_run_on_the_cluster_one_by_one(
     cluster: RayCluster, source: Path, tmp_path: Path
 ) -> None:
     out = str(tmp_path / "out")
@@ -333,7 +333,7 @@ def test_stages_of_a_run_go_to_the_cluster_one_by_one(
     assert engines_alive() == []
 
 
-def test_records_of_a_schema_of_ones_own_are_made_on_the_cluster(
+def test_parse_with_a_custom_schema_runs_on_the_cluster(
     cluster: RayCluster, source: Path, tmp_path: Path
 ) -> None:
     # What the nodes are shown is not the folder that the schema is in.
@@ -355,9 +355,7 @@ def test_records_of_a_schema_of_ones_own_are_made_on_the_cluster(
     assert {json.loads(one)["fields"]["invoice_number"] for one in records} == {"A-17"}
 
 
-def test_pages_that_ended_badly_are_asked_about_again_on_the_cluster(
-    cluster: RayCluster, source: Path, tmp_path: Path
-) -> None:
+def test_retry_runs_on_the_cluster(cluster: RayCluster, source: Path, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
 
     def cuts(body: dict[str, Any]) -> web.StreamResponse:
@@ -382,9 +380,7 @@ def test_pages_that_ended_badly_are_asked_about_again_on_the_cluster(
     assert read_status(out).stages["assemble"].shards_committed == SHARDS
 
 
-def test_stored_answers_are_read_anew_on_the_cluster(
-    cluster: RayCluster, source: Path, tmp_path: Path
-) -> None:
+def test_reparse_runs_on_the_cluster(cluster: RayCluster, source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with serving_beside() as server:
         run(source, out, base_url=server.base_url, shard_pages=2)
@@ -419,10 +415,10 @@ def test_stored_answers_are_read_anew_on_the_cluster(
         (("--executor", "ray://127.0.0.1:1"), "ray://127.0.0.1:1 can't be reached"),
     ],
 )
-def test_a_cluster_that_can_not_be_used_is_told(
+def test_unusable_cluster_is_reported(
     cluster: RayCluster, source: Path, tmp_path: Path, options: tuple[str, ...], said: str
 ) -> None:
     process = start(source, str(tmp_path / "out"), *options, RAY_ADDRESS=cluster.address)
-    code, text = ended(process)
+    code, text = wait_for_exit(process)
     assert code == 3, text
     assert re.search(said, text), text

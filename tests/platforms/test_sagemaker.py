@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llm_ocr.pipeline.partition import WorkerPartition
+from llm_ocr.batch.partition import WorkerPartition
 from llm_ocr.platforms import sagemaker_task
 from llm_ocr.platforms.base import GpuType, JobNotFoundError, JobState, Platform, PlatformError
 from llm_ocr.platforms.entrypoint import CommandResult
@@ -59,7 +59,7 @@ def launch(*arguments: str, **environment: str) -> Any:  # noqa: ANN401
     return llm_ocr("launch", "sagemaker", *arguments, "--role", ROLE, **environment)
 
 
-def test_a_run_of_three_tasks_is_whole_though_a_worker_is_killed(
+def test_run_of_three_tasks_completes_despite_a_killed_worker(
     processing: Processing, tmp_path: Path
 ) -> None:
     place, out = upload(tmp_path / "in", 8, pages=2), new_run()
@@ -83,7 +83,7 @@ def test_a_run_of_three_tasks_is_whole_though_a_worker_is_killed(
     printed(logs, ["the worker exited with code 137; restarting it (attempt 2 of 3)", "extract:"])
 
 
-def test_a_job_that_lost_an_instance_goes_on_when_it_is_launched_again(
+def test_job_that_lost_an_instance_resumes_when_relaunched(
     processing: Processing, tmp_path: Path
 ) -> None:
     place, out = upload(tmp_path / "in", 6), new_run()
@@ -117,7 +117,7 @@ def test_a_job_is_cancelled(processing: Processing, tmp_path: Path) -> None:
     printed(again, [f"{job.name} has already ended: cancelled"])
 
 
-def test_a_job_that_takes_too_long_is_ended_and_told(
+def test_job_over_its_time_limit_is_ended_and_reported(
     processing: Processing, tmp_path: Path
 ) -> None:
     place, out = upload(tmp_path / "in", 2), new_run()
@@ -129,7 +129,7 @@ def test_a_job_that_takes_too_long_is_ended_and_told(
     printed(done, ["failed", "it took longer than the 1 minutes of --timeout; launch the same job"])
 
 
-def test_a_dry_run_prints_the_request_and_asks_nobody(processing: Processing) -> None:
+def test_dry_run_prints_the_request_and_sends_nothing(processing: Processing) -> None:
     done = launch(
         *("s3://bucket/in", "--out", "s3://bucket/out", "--tasks", "3", "--model", "olmocr-2"),
         "--dry-run",
@@ -154,7 +154,7 @@ def test_a_dry_run_prints_the_request_and_asks_nobody(processing: Processing) ->
     assert processing.account.asked == []
 
 
-def test_a_secret_reaches_the_worker_and_nobody_else(
+def test_secret_reaches_the_worker_only(
     processing: Processing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An encrypted document opens with the password that only Secrets Manager has."""
@@ -186,7 +186,7 @@ def test_a_secret_reaches_the_worker_and_nobody_else(
     assert not [one for one in said if PLANTED in one or secret in one]
 
 
-def test_why_a_worker_failed_is_in_the_jobs_description(
+def test_failure_reason_is_in_the_job_description(
     processing: Processing, platform: Platform
 ) -> None:
     job = ended(platform, platform.submit(spec("run", "s3://bucket/nothing", tasks=2)))
@@ -195,7 +195,7 @@ def test_why_a_worker_failed_is_in_the_jobs_description(
     assert any("Exit code 2" in task.message and "--out" in task.message for task in job.tasks)
 
 
-def test_want_of_memory_is_told_after_the_last_try(
+def test_out_of_memory_is_reported_after_the_last_retry(
     processing: Processing, platform: Platform, tmp_path: Path
 ) -> None:
     place, out = upload(tmp_path / "in", 2), new_run()
@@ -216,8 +216,8 @@ def test_want_of_memory_is_told_after_the_last_try(
     [
         ({"instance": "ml.nope"}, {}, "ml.nope is not an instance type for processing"),
         ({"role": ROLE + "x"}, {}, "SageMaker may not use the role"),
-        ({"role": None}, {}, "sagemaker needs --role"),
-        ({"role": "me"}, {}, "--role me: not the ARN of a role"),
+        ({"role": None}, {}, "sagemaker needs `role`"),
+        ({"role": "me"}, {}, "`role` me: not the ARN of a role"),
         ({}, {"tasks": 101}, "at most 100 instances"),
         (
             {},
@@ -226,7 +226,7 @@ def test_want_of_memory_is_told_after_the_last_try(
         ),
     ],
 )
-def test_what_is_refused_is_told(
+def test_refused_requests_are_reported(
     processing: Processing, place: dict[str, str], fields: dict[str, Any], said: str
 ) -> None:
     processing.account.quotas["ml.g6.2xlarge"] = 0
@@ -236,7 +236,7 @@ def test_what_is_refused_is_told(
     assert said in str(refused.value)
 
 
-def test_the_next_instance_is_taken_where_the_first_is_sold_out(
+def test_next_instance_type_is_used_without_capacity(
     processing: Processing, platform: Platform
 ) -> None:
     processing.account.sold_out |= {"ml.g6e.2xlarge"}
@@ -247,7 +247,7 @@ def test_the_next_instance_is_taken_where_the_first_is_sold_out(
     assert processing.jobs[job_id].selected == "ml.g6e.4xlarge"
 
 
-def test_why_a_job_could_not_start(processing: Processing, platform: Platform) -> None:
+def test_start_failure_of_a_job_is_reported(processing: Processing, platform: Platform) -> None:
     missing = ended(platform, platform.submit(spec(image="none:1")))
     assert missing.state is JobState.FAILED
     assert "push the image first (`make deploy`)" in missing.message
@@ -264,7 +264,7 @@ def test_why_a_job_could_not_start(processing: Processing, platform: Platform) -
         ({"AWS_ACCESS_KEY_ID": EXPIRED}, "the credentials have expired; sign in again"),
     ],
 )
-def test_who_may_not_ask_is_told(
+def test_missing_permissions_are_reported(
     processing: Processing, environment: dict[str, str], said: str
 ) -> None:
     done = llm_ocr("jobs", "list", "sagemaker", **environment)

@@ -75,7 +75,7 @@ def task(base: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_the_worker_is_not_roots(base: Path) -> None:
+def test_worker_does_not_run_as_root(base: Path) -> None:
     source = documents.pdf(base / "in" / "a.pdf")
     with serving_beside() as engine:
         done = task(
@@ -87,7 +87,7 @@ def test_the_worker_is_not_roots(base: Path) -> None:
     assert {path.stat().st_uid for path in written} == {UID}
 
 
-def test_why_it_failed_is_left_where_only_root_writes(base: Path) -> None:
+def test_failure_message_is_written_as_root(base: Path) -> None:
     done = task(base, "run", f"{base}/none.pdf", "--out", f"{base}/out/run")
     assert done.returncode == 2, done.stderr
     message = base / "ml" / "output" / "message"

@@ -34,6 +34,7 @@ def out(hub: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
     return "hf://datasets/user/pages"
 
 
+@pytest.mark.long
 def test_every_config_opens(tmp_path: Path, out: str) -> None:
     documents.pdf(tmp_path / "in" / "a.pdf", pages=6)
     with serving_beside() as server:
@@ -55,7 +56,7 @@ def test_every_config_opens(tmp_path: Path, out: str) -> None:
     assert f"--out {out} " in card
 
 
-def test_a_card_that_a_person_wrote_stays(tmp_path: Path, out: str) -> None:
+def test_hand_written_card_is_kept(tmp_path: Path, out: str) -> None:
     out = f"{out}-mine"
     create_repository(out, private=True)
     open_store(out).put("README.md", b"# Mine")

@@ -10,10 +10,11 @@ import pytest
 import yaml
 
 from llm_ocr import load_pages, run
-from llm_ocr.pipeline.worker import resume
+from llm_ocr.batch.worker import resume
 from llm_ocr.report.dataset_card import render_card
 from llm_ocr.report.sessions import SessionLog, read_sessions
 from llm_ocr.report.summary import Summary
+from llm_ocr.settings import Settings
 from llm_ocr.storage.store import open_store
 from tests import documents
 from tests.leaks import files_with
@@ -41,7 +42,7 @@ def head(card: str) -> dict[str, Any]:
     return found
 
 
-def test_the_head_names_the_tables_that_have_rows(folder: Path) -> None:
+def test_card_header_names_the_tables_with_rows(folder: Path) -> None:
     with serving_beside() as server:
         card = done(server, folder)
     found = head(card)
@@ -58,7 +59,7 @@ def test_the_head_names_the_tables_that_have_rows(folder: Path) -> None:
     assert [one["config_name"] for one in head(bare)["configs"]] == ["pages", "documents"]
 
 
-def test_people_read_what_was_done(folder: Path) -> None:
+def test_card_describes_the_run(folder: Path) -> None:
     with serving_beside() as server:
         card = done(server, folder, source_license="CC-BY-4.0", price_per_hour=3600.0)
     assert "7 pages of 3 documents, read by `deepseek-ai/DeepSeek-OCR`" in card
@@ -80,7 +81,7 @@ def test_people_read_what_was_done(folder: Path) -> None:
     assert summary["rows"]["pages"] == 7
 
 
-def test_without_a_price_nothing_is_said_of_money(folder: Path) -> None:
+def test_card_without_a_price_has_no_cost(folder: Path) -> None:
     with serving_beside() as server:
         card = done(server, folder, source_license="Archive of the Town, all rights reserved")
     assert "$" not in card
@@ -105,12 +106,12 @@ def test_no_secret_is_in_any_file(folder: Path) -> None:
     assert "--seed 3" in card
 
 
-def test_stages_one_by_one_are_all_told(folder: Path) -> None:
+def test_card_lists_the_sessions_of_all_stages(folder: Path) -> None:
     out = str(folder / "out")
     with serving_beside() as server:
         extracting: dict[str, Any] = {"stages": ("extract",), "source_license": "mit"}
         run(folder / "in", out, base_url=server.base_url, price_per_hour=1.0, **extracting)
-        resume(out, stages=("assemble",))
+        resume(out, Settings(), stages=("assemble",))
     card = (folder / "out" / "README.md").read_text("utf-8")
     commands = card.split("```shell\n")[1].splitlines()[:2]
     assert [command.split("llm-ocr ")[1].split()[0] for command in commands] == [
@@ -122,16 +123,14 @@ def test_stages_one_by_one_are_all_told(folder: Path) -> None:
     assert "Describe this image" not in card
 
 
-def test_a_session_that_did_nothing_leaves_no_record(folder: Path) -> None:
+def test_idle_session_leaves_no_record(folder: Path) -> None:
     with serving_beside() as server:
         first = done(server, folder)
         assert done(server, folder) == first
     assert len(read_sessions(open_store(str(folder / "out")))) == 1
 
 
-def test_a_readme_that_a_person_wrote_is_left_alone(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_hand_written_readme_is_kept(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     (folder / "out").mkdir()
     (folder / "out" / "README.md").write_text("# Mine\n")
     with serving_beside() as server:
@@ -170,5 +169,5 @@ def test_strange_names_and_long_lists_keep_their_shape(folder: Path) -> None:
         ("/data/out", 'load_dataset("/data/out", "pages", split="train")'),
     ],
 )
-def test_how_to_load_it_depends_on_where_it_is(folder: Path, out: str, said: str) -> None:
+def test_loading_instructions_depend_on_the_location(folder: Path, out: str, said: str) -> None:
     assert said in render_card(replace(summary_of(folder), out=out), {}, [])

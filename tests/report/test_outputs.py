@@ -53,7 +53,7 @@ def configs(out: Path) -> dict[str, str]:
     return {one["config_name"]: one["data_files"] for one in head["configs"]}
 
 
-def test_summary_and_card_say_what_became_of_the_records(out: Path) -> None:
+def test_summary_and_card_count_records_by_status(out: Path) -> None:
     with_records(out)
     summary = json.loads((out / "summary.json").read_text())
     assert summary["records"] == {
@@ -66,7 +66,7 @@ def test_summary_and_card_say_what_became_of_the_records(out: Path) -> None:
     assert "| `due` | 1 |" in card
 
 
-def test_who_asks_again_is_told_the_same(out: Path) -> None:
+def test_repeated_run_prints_the_same_summary(out: Path) -> None:
     told = with_records(out).records
     assert summary_of(out).records == told
     assert read_record_counts(open_store(str(out))) == told
@@ -75,7 +75,7 @@ def test_who_asks_again_is_told_the_same(out: Path) -> None:
     assert list(grid.columns[0].cells)[-2:] == ["Records", "Errors in"]
 
 
-def test_a_run_without_records_says_nothing_of_them(out: Path) -> None:
+def test_run_without_records_does_not_mention_them(out: Path) -> None:
     assert "records" not in configs(out)
     assert "Record statuses" not in (out / "README.md").read_text("utf-8")
     assert not (out / "records").exists()
@@ -98,7 +98,7 @@ def test_datasets_loads_the_records(out: Path, tmp_path: Path) -> None:
         assert (second["status"], second["total"]) == ("failed", None)
 
 
-def test_the_viewer_shows_them_beside_their_pages(out: Path) -> None:
+def test_viewer_shows_records_next_to_their_pages(out: Path) -> None:
     with_records(out)
     found = Elements((out / "index.html").read_text("utf-8"))
     assert found.data("run")["summary"]["records"]["by_status"] == {"failed": 1, "ok": 1}

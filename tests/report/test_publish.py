@@ -72,7 +72,7 @@ def silent(text: str) -> None:
     pass
 
 
-def test_a_small_run_is_one_commit_and_nothing_is_done_twice(hub: Hub, run: Store) -> None:
+def test_small_run_is_one_commit_and_is_published_once(hub: Hub, run: Store) -> None:
     publish_run(repository(), run, silent)
     publish_run(repository(), run, silent)
     assert outputs(repository()) == outputs(run)
@@ -99,7 +99,7 @@ def test_a_large_run_is_several_commits_of_whole_shards(
     assert outputs(repository()) == outputs(run)
 
 
-def test_tables_are_replaced_and_their_older_ones_gone_in_one_commit(hub: Hub, run: Store) -> None:
+def test_tables_are_replaced_in_one_commit(hub: Hub, run: Store) -> None:
     publish_run(repository(), run, silent)
     repository().put("notes.md", b"a user's own")
     finish(run, 2, 1)
@@ -114,7 +114,7 @@ def test_tables_are_replaced_and_their_older_ones_gone_in_one_commit(hub: Hub, r
     assert len(commits(hub)) == 3
 
 
-def test_an_interrupted_publication_goes_on(
+def test_interrupted_publication_resumes(
     hub: Hub, run: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publish, "COMMIT_FILES", 5)
@@ -150,7 +150,7 @@ def test_an_interrupted_publication_goes_on(
     assert len(uploads) == len(set(uploads)) == 6 * len(TABLES)
 
 
-def test_two_who_publish_at_once_do_it_once(hub: Hub, run: Store) -> None:
+def test_concurrent_publications_publish_once(hub: Hub, run: Store) -> None:
     together = threading.Barrier(2)
     seen: list[str] = []
 

@@ -61,7 +61,7 @@ def sheet(store: Store, name: str = "records") -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
-def typed(store: Store) -> pa.Table:
+def read_parquet(store: Store) -> pa.Table:
     return pq.read_table(pa.BufferReader(store.get("records/records.parquet")))
 
 
@@ -100,7 +100,7 @@ def test_a_line_holds_all_of_a_record(store: Store) -> None:
 def test_columns_have_the_types_of_the_schema(store: Store) -> None:
     fields = invoice(rate=0.19, paid=True, due="2024-03-31", tags=["a", "b"], extra={"x": 1})
     written(store, [record("d", fields)])
-    table = typed(store)
+    table = read_parquet(store)
     kinds = {field.name: field.type for field in table.schema}
     money, tax = pa.decimal128(38, 9), [("rate", pa.float64()), ("amount", pa.decimal128(38, 9))]
     line = [("description", pa.string()), ("quantity", pa.int64()), ("amount", money)]
@@ -197,7 +197,7 @@ def test_no_text_of_a_document_is_a_formula(store: Store, text: str, shown: str)
     assert sheet(store, "errors")[0]["value"] == shown
     # Only there: programs read the others.
     assert lines(store)[0]["fields"]["number"] == text
-    assert typed(store)["number"].to_pylist() == [text]
+    assert read_parquet(store)["number"].to_pylist() == [text]
 
 
 def test_numbers_are_numbers_however_they_are_written(store: Store) -> None:
@@ -213,10 +213,10 @@ def test_text_of_any_kind_comes_through(store: Store) -> None:
     expected = [*texts[:-1], "half ? end"]
     assert [one["number"] for one in sheet(store)] == expected
     assert [one["fields"]["number"] for one in lines(store)] == expected
-    assert typed(store)["number"].to_pylist() == expected
+    assert read_parquet(store)["number"].to_pylist() == expected
 
 
-def test_what_fits_no_column_is_told_and_stays_in_the_lines(store: Store) -> None:
+def test_values_that_fit_no_column_are_reported_and_stay_in_json_lines(store: Store) -> None:
     fields = invoice() | {
         "copies": 2**70,
         "total": "1e40",
@@ -227,7 +227,7 @@ def test_what_fits_no_column_is_told_and_stays_in_the_lines(store: Store) -> Non
         "lines": [{"description": "x", "amount": "1"}, "not an object"],
     }
     counts = written(store, [record("d", fields)])
-    [row] = typed(store).to_pylist()
+    [row] = read_parquet(store).to_pylist()
     assert [row[name] for name in ("copies", "total", "issued", "rate", "paid")] == [None] * 5
     told = {one["path"]: one["value"] for one in row["errors"]}
     assert told == {
@@ -245,7 +245,7 @@ def test_what_fits_no_column_is_told_and_stays_in_the_lines(store: Store) -> Non
     assert counts.errors_by_field == {}
 
 
-def test_a_failed_record_is_a_line_with_what_the_model_said(store: Store) -> None:
+def test_failed_record_is_a_line_with_the_model_answer(store: Store) -> None:
     failed = {"status": "failed", "error": "no JSON", "error_code": "bad_answer"}
     written(store, [record("d", None, raw_answer="Sorry, {", **failed), record("e", invoice())])
     first, second = lines(store)
@@ -257,10 +257,10 @@ def test_a_failed_record_is_a_line_with_what_the_model_said(store: Store) -> Non
         ("failed", "no JSON", ""),
         ("ok", "", "12.50"),
     ]
-    assert typed(store)["total"].to_pylist() == [None, Decimal("12.5")]
+    assert read_parquet(store)["total"].to_pylist() == [None, Decimal("12.5")]
 
 
-def test_what_is_wrong_is_counted_by_field(store: Store) -> None:
+def test_errors_are_counted_by_field(store: Store) -> None:
     wrong = [error("lines.0.amount", "1", "x"), error("lines.12.amount", "2", "x")]
     whole = error("", None, "subtotal and VAT are not the total")
     unverified = evidence("total", "d/1", None)
@@ -276,28 +276,28 @@ def test_what_is_wrong_is_counted_by_field(store: Store) -> None:
     assert counts.errors_by_field == {"lines.*.amount": 2, "": 1}
     first = sheet(store)[0]
     assert (first["errors"], first["unverified"]) == ("3", "1")
-    assert typed(store)["unverified"].to_pylist() == [["total"], [], []]
+    assert read_parquet(store)["unverified"].to_pylist() == [["total"], [], []]
     assert dict(counts.summary_rows()) == {
         "Records": "3  1 failed  2 ok",
         "Errors in": "lines.*.amount 2, the whole record 1",
     }
 
 
-def test_made_up_fields_are_not_counted_without_end(store: Store) -> None:
+def test_unknown_fields_are_counted_up_to_a_limit(store: Store) -> None:
     many = [error(f"made_up_{k}", "1", "no such field") for k in range(MAX_FIELDS + 10)]
     counts = written(store, [record("d", invoice(), errors=many)])
     assert len(counts.errors_by_field) == MAX_FIELDS + 1
     assert counts.errors_by_field[OTHER_FIELDS] == 10
 
 
-def test_records_of_pages_say_which(store: Store) -> None:
+def test_page_records_have_a_page_number(store: Store) -> None:
     written(store, [record(f"d/{page}", invoice(copies=page)) for page in (1, 2, 10)])
     assert [(one["page_number"], one["record_id"]) for one in sheet(store)] == [
         ("1", "d/1"),
         ("2", "d/2"),
         ("10", "d/10"),
     ]
-    assert typed(store)["page_number"].to_pylist() == [1, 2, 10]
+    assert read_parquet(store)["page_number"].to_pylist() == [1, 2, 10]
     assert [one["page_number"] for one in lines(store)] == [1, 2, 10]
 
 
@@ -309,7 +309,7 @@ def test_without_one_schema_for_all_fields_are_json(store: Store, why: str) -> N
     schemas = {"not kept": None, "two": SCHEMA, "no object": {"type": "array", "items": {}}}
     written(store, rows, schemas[why])
     expected = [invoice(), {"other": [{"a": 1}]}, None]
-    shown = [one and json.loads(one) for one in typed(store)["fields"].to_pylist()]
+    shown = [one and json.loads(one) for one in read_parquet(store)["fields"].to_pylist()]
     assert shown == expected
     assert [json.loads(one["fields"] or "null") for one in sheet(store)] == expected
     assert [one["fields"] for one in lines(store)] == expected
@@ -392,19 +392,19 @@ def test_types_of_less_usual_schemas(store: Store, part: object, kind: pa.DataTy
     json_schema = {"type": "object", "$defs": defs, "properties": {"x": part}}
     values = [None, "a", 1, 2.5, True, ["a"], {"half \ud83d": 1}]
     written(store, [record(f"d{k}", {"x": one}) for k, one in enumerate(values)], json_schema)
-    assert typed(store).schema.field("x").type == kind
+    assert read_parquet(store).schema.field("x").type == kind
     assert len(sheet(store)) == len(values)
     assert [one["fields"]["x"] for one in lines(store)][:-1] == values[:-1]
 
 
-def test_a_schema_that_is_too_deep_for_columns_is_one_of_json() -> None:
+def test_schema_too_deep_for_columns_is_stored_as_json() -> None:
     json_schema: dict[str, Any] = {"type": "string"}
     for _ in range(2000):
         json_schema = {"type": "object", "properties": {"a": json_schema}}
     assert arrow_type(json_schema) == pa.string()
 
 
-def test_a_name_that_no_file_can_hold_is_no_column() -> None:
+def test_invalid_names_are_not_columns() -> None:
     json_schema: dict[str, Any] = {"properties": {"a": {"properties": {"half \ud83d": {}}}}}
     assert arrow_type(json_schema) == pa.struct([("a", pa.string())])
 
@@ -415,7 +415,7 @@ def test_a_run_without_records_has_no_files(store: Store) -> None:
     assert list(store.list("records")) == []
 
 
-def test_files_of_lists_that_are_gone_go(store: Store) -> None:
+def test_files_of_removed_lists_are_deleted(store: Store) -> None:
     written(store, [record("d", invoice())])
     assert store.exists("records/lines.taxes.csv")
     store.delete([f"schemas/{HASH}.json"])
@@ -425,7 +425,7 @@ def test_files_of_lists_that_are_gone_go(store: Store) -> None:
 
 
 @pytest.mark.parametrize("place", ["s3", "gs", "hub bucket", "memory"])
-def test_it_is_the_same_on_every_store(
+def test_record_files_are_the_same_on_every_store(
     store: Store, place: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fixture = {"s3": "s3", "gs": "gcs", "hub bucket": "hub"}.get(place)
@@ -456,7 +456,7 @@ def test_memory_does_not_grow_with_the_run(tmp_path: Path) -> None:
         write_records(store)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert len(typed(store)) == 1500 * shards
+        assert len(read_parquet(store)) == 1500 * shards
         gc.collect()
         return most, pa.total_allocated_bytes() - before
 

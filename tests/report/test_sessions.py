@@ -13,7 +13,7 @@ def record(started: str) -> SessionLog:
     return SessionLog(started, "llm-ocr run in --out out", "0.1.0", ["extract"])
 
 
-def test_one_that_takes_its_record_back_as_another_reads_is_left_out(
+def test_session_deleted_while_read_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = open_store("memory://sessions/run")

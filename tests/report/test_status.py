@@ -67,7 +67,7 @@ def test_speed_and_time_left_come_from_when_commits_and_parts_were_written(store
     json.dumps(asdict(status))
 
 
-def test_a_run_that_died_is_stalled_and_has_no_speed(store: Store) -> None:
+def test_dead_run_is_stalled_without_throughput(store: Store) -> None:
     commit(store, "extract", 0, STALLED_SECONDS + 100)
     stage(store, 2, 5, STALLED_SECONDS + 10)
     status = read_status(store.uri)
@@ -76,7 +76,7 @@ def test_a_run_that_died_is_stalled_and_has_no_speed(store: Store) -> None:
     assert (status.pages_per_second, status.seconds_left) == (None, None)
 
 
-def test_shards_whose_inputs_moved_on_are_outdated(store: Store) -> None:
+def test_shards_with_changed_inputs_are_outdated(store: Store) -> None:
     commit(store, "extract", 0, 10)
     commit(store, "assemble", 0, 5, inputs={"extract": 0})
     assert read_status(store.uri).stages["assemble"].shards_outdated == 0
@@ -86,7 +86,7 @@ def test_shards_whose_inputs_moved_on_are_outdated(store: Store) -> None:
     assert status.stages["extract"].items_committed == 10
 
 
-def test_it_is_printed(store: Store) -> None:
+def test_status_is_printed(store: Store) -> None:
     commit(store, "extract", 0, 110)
     stage(store, 2, 5, 10)
     stage(store, 3, 1, STALLED_SECONDS + 10)

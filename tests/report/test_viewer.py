@@ -134,7 +134,7 @@ def test_each_page_has_its_data() -> None:
     assert elements.data("run")["summary"] == {"out": "r"}
 
 
-def test_each_task_shows_what_came_of_it() -> None:
+def test_each_task_shows_its_result() -> None:
     data = FigureData("table", columns=("River", HOSTILE), rows=(("Inn", 2),)).as_json()
 
     def row(task: str, text: str | None, **columns: object) -> Row:
@@ -183,7 +183,7 @@ def test_blocks_may_have_no_box_and_pages_no_blocks() -> None:
     assert elements.data("p1")["blocks"][0]["html"] == "<h1>Whole</h1>\n"
 
 
-def test_hostile_text_stays_harmless() -> None:
+def test_hostile_text_is_escaped() -> None:
     hostile = page(
         blocks=[block("text", HOSTILE), block(HOSTILE, "x")], markdown=HOSTILE, name=HOSTILE,
         error=HOSTILE,
@@ -230,7 +230,7 @@ def test_tables_keep_their_merged_cells() -> None:
     assert "<th>a</th>" in safe_html("|a|\n|-|\n|b|")
 
 
-def test_a_figure_stands_in_its_place_with_its_description() -> None:
+def test_figure_is_shown_in_place_with_its_description() -> None:
     boxes = [(0.0, 0.0, 50.0, 50.0), (50.0, 0.0, 90.0, 50.0)]
     blocks = [block("image", "", boxes[0]), block("text", "between"), block("image", "", boxes[1])]
     elements = view([page(blocks=blocks)], [figure(boxes[1], "A river")])
@@ -242,7 +242,7 @@ def test_a_figure_stands_in_its_place_with_its_description() -> None:
     assert picture(elements.data("i0")["figures"][0]).size == (640, 320)
 
 
-def test_a_figure_without_its_block_comes_at_the_end() -> None:
+def test_figure_without_a_block_is_shown_at_the_end() -> None:
     blocks = view([page()], [figure((1, 1, 9, 9))]).data("p0")["blocks"]
     assert [(shown["label"], shown.get("figure")) for shown in blocks] == [
         ("text", None),
@@ -250,7 +250,7 @@ def test_a_figure_without_its_block_comes_at_the_end() -> None:
     ]
 
 
-def test_a_caption_with_a_block_of_its_own_is_not_said_twice() -> None:
+def test_caption_with_its_own_block_is_shown_once() -> None:
     box = (0.0, 0.0, 50.0, 50.0)
     blocks = [
         block("image", "", box),
@@ -260,7 +260,7 @@ def test_a_caption_with_a_block_of_its_own_is_not_said_twice() -> None:
     assert data["figures"][0]["caption"] == ""
 
 
-def test_no_more_pages_than_asked_for_are_read() -> None:
+def test_no_more_pages_than_requested_are_read() -> None:
     read: list[int] = []
 
     def pages() -> Iterator[Row]:
@@ -310,7 +310,7 @@ def test_escaped_text_is_shown_without_its_escapes_in_captions_too() -> None:
     assert [one["html"].strip() for one in shown] == ["<p>27. Mai</p>", "<p>of *all*</p>"]
 
 
-async def test_the_frame_of_a_box_stands_around_its_letters(tmp_path: Path) -> None:
+async def test_box_frame_surrounds_its_text(tmp_path: Path) -> None:
     file = tmp_path / "index.html"
     with file.open("wb") as target:
         write_viewer([page()], lambda _: [], lambda _: [], {"out": "r", "pages": 1}, target)
@@ -325,6 +325,7 @@ async def test_the_frame_of_a_box_stands_around_its_letters(tmp_path: Path) -> N
             " || parseFloat(frame[side.toLowerCase()])"
             " + parseFloat(frame['border' + side + 'Width'])); })()"
         )
+    assert len(ends) == 4
     assert all(end < 0 for end in ends), ends
 
 

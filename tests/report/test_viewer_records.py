@@ -93,7 +93,7 @@ def test_values_come_with_evidence_and_errors() -> None:
     assert (field(shown, "tags")["value"], shown["raw"]) == ("[]", None)
 
 
-def test_a_failed_record_shows_what_the_model_said() -> None:
+def test_failed_record_shows_the_model_answer() -> None:
     failed = row(fields=None, errors=[], evidence=[], status="failed", raw_answer="Sorry {")
     shown = elements(pages(), {"d": [failed]}).data("r0")
     assert (shown["status"], shown["fields"], shown["raw"]) == ("failed", [], "Sorry {")
@@ -148,7 +148,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "index.html"
 
 
-async def test_the_box_of_the_field_under_the_mouse_lights_up(file: Path, tmp_path: Path) -> None:
+async def test_box_of_the_hovered_field_is_highlighted(file: Path, tmp_path: Path) -> None:
     async with browsing(tmp_path / "profile") as tab:
         await tab.open(file)
         # The one on this page, where it is on the page's picture; not that on page 2.
@@ -173,7 +173,7 @@ async def test_a_field_on_another_page_leads_there(file: Path, tmp_path: Path) -
         assert await highlighted(tab) == ["total", "total"]
 
 
-async def test_errors_and_unsupported_values_are_to_be_seen(file: Path, tmp_path: Path) -> None:
+async def test_errors_and_unsupported_values_are_visible(file: Path, tmp_path: Path) -> None:
     async with browsing(tmp_path / "profile") as tab:
         await tab.open(file)
         text = await tab.run("document.querySelector('.record').innerText")

@@ -22,7 +22,9 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         viewer.terminate()
 
 
-def asked(port: int, path: str, *headers: str, version: str = "1.1", method: str = "GET") -> str:
+def send_request(
+    port: int, path: str, *headers: str, version: str = "1.1", method: str = "GET"
+) -> str:
     """The whole answer to a request of these lines."""
     lines = [f"{method} {path} HTTP/{version}", *headers, "Connection: close", "", ""]
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
@@ -36,8 +38,8 @@ def asked(port: int, path: str, *headers: str, version: str = "1.1", method: str
 @pytest.mark.parametrize(
     "host", ["localhost", "LOCALHOST:8000", "127.0.0.1", "127.0.0.1:9", "[::1]:80", "localhost."]
 )
-def test_this_machines_own_names_are_answered(port: int, host: str) -> None:
-    answer = asked(port, "/index.html", f"Host: {host}")
+def test_local_host_names_are_served(port: int, host: str) -> None:
+    answer = send_request(port, "/index.html", f"Host: {host}")
     assert answer.startswith("HTTP/1.0 200")
     assert "the run" in answer
 
@@ -56,8 +58,8 @@ def test_this_machines_own_names_are_answered(port: int, host: str) -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_names_of_others_are_refused(port: int, hosts: tuple[str, ...], method: str) -> None:
-    answer = asked(port, "/index.html", *hosts, method=method)
+def test_foreign_host_names_are_refused(port: int, hosts: tuple[str, ...], method: str) -> None:
+    answer = send_request(port, "/index.html", *hosts, method=method)
     assert answer.startswith("HTTP/1.0 403")
     assert "the run" not in answer
     assert "Last-Modified" not in answer
@@ -66,5 +68,5 @@ def test_names_of_others_are_refused(port: int, hosts: tuple[str, ...], method: 
 @pytest.mark.parametrize(
     "path", ["/%00", "/index.html%00.txt", "/%ED%A0%80", "/%ff", "/" + "x" * 9999]
 )
-def test_what_names_no_file_is_not_found(port: int, path: str) -> None:
-    assert asked(port, path, "Host: localhost").startswith("HTTP/1.0 404")
+def test_unknown_paths_are_not_found(port: int, path: str) -> None:
+    assert send_request(port, path, "Host: localhost").startswith("HTTP/1.0 404")

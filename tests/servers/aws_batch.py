@@ -32,8 +32,8 @@ from tests.servers.aws_batch_jobs import (
     Submission,
     action,
     array,
+    batch_environment,
     described,
-    told,
 )
 from tests.servers.containers import Container
 
@@ -194,7 +194,7 @@ class Batch:
             **self.account.container_environment(),
             **made.environment,
             **hidden,
-            **told(made, job, attempt),
+            **batch_environment(made, job, attempt),
         }
         job.container = Container([*entry, *command], environment, file)
         job.status = "RUNNING"

@@ -107,18 +107,18 @@ def described(made: Submission, job: BatchJob, blocked: str) -> Body:
     return {**made.about(), **said}
 
 
-def told(made: Submission, job: BatchJob, attempt: int) -> dict[str, str]:
+def batch_environment(made: Submission, job: BatchJob, attempt: int) -> dict[str, str]:
     """The environment of Batch itself."""
-    told = {
+    variables = {
         "AWS_BATCH_JOB_ID": job.id,
         "AWS_BATCH_JOB_ATTEMPT": str(attempt),
         "AWS_BATCH_JQ_NAME": made.request["jobQueue"],
         "AWS_BATCH_CE_NAME": made.request["jobQueue"],
     }
     if job.index is not None:
-        told["AWS_BATCH_JOB_ARRAY_INDEX"] = str(job.index)
-        told["AWS_BATCH_JOB_ARRAY_SIZE"] = str(len(made.jobs))
-    return told
+        variables["AWS_BATCH_JOB_ARRAY_INDEX"] = str(job.index)
+        variables["AWS_BATCH_JOB_ARRAY_SIZE"] = str(len(made.jobs))
+    return variables
 
 
 def action(conditions: list[Mapping[str, str]], job: BatchJob) -> str:

@@ -4,8 +4,10 @@ import asyncio
 import itertools
 import re
 import shutil
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,9 @@ ARGUMENTS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions",
     "--disable-background-networking", "--remote-debugging-port=0", "--window-size=1400,900",
 )  # fmt: skip
+# Code of the key, and the character that it types.
+KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), "F2": (113, "")}
+AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
 LISTENING = re.compile(rb"DevTools listening on ws://([^/]+)/")
 
 
@@ -28,10 +33,13 @@ class Tab:
         self._socket = socket
         self._numbers = itertools.count()
 
-    async def open(self, page: Path) -> None:
-        """Open a file, and wait until its scripts have run."""
+    async def open(self, page: Path | str) -> None:
+        """Open a file or a URL, and wait until its scripts have run."""
         await self._ask("Page.enable")
-        await self._ask("Page.navigate", url=page.absolute().as_uri())
+        # As in a window that has the focus.
+        await self._ask("Emulation.setFocusEmulationEnabled", enabled=True)
+        url = page if isinstance(page, str) else page.absolute().as_uri()
+        await self._ask("Page.navigate", url=url)
         while await self.run("document.readyState") != "complete":
             await asyncio.sleep(0.05)
 
@@ -41,6 +49,41 @@ class Tab:
         answer = await self._ask("Runtime.evaluate", **asked)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
+
+    async def wait_for(self, script: str, seconds: float = 30) -> None:
+        """Wait until a script comes to something true, also while pages change."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            answer = await self._ask("Runtime.evaluate", expression=f"Boolean({script})")
+            if answer["result"].get("value") is True:
+                return
+            await asyncio.sleep(0.02)
+        shown = await self.run("document.body.innerText")
+        raise AssertionError(f"not within {seconds:g} s: {script}\n{shown}")
+
+    async def painted(self) -> None:
+        """Wait until the page is drawn: before that, a browser ignores keys."""
+        await self.wait_for("document.readyState === 'complete'")
+        frame = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        await self.run(frame)
+
+    async def press(self, key: str, *, ctrl: bool = False, shift: bool = False) -> None:
+        """Press a key: a character, or one of `KEYS`."""
+        modifiers = 2 * ctrl + 8 * shift
+        code, text = KEYS.get(key, (ord(key.upper()[0]), key))
+        pressed = {"key": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
+        typed = {"text": text} if text and not ctrl else {}
+        await self._ask("Input.dispatchKeyEvent", type="keyDown", **pressed, **typed)
+        await self._ask("Input.dispatchKeyEvent", type="keyUp", **pressed)
+
+    async def write(self, text: str) -> None:
+        """Type a text into what has the focus."""
+        await self._ask("Input.insertText", text=text)
+
+    async def prefer(self, scheme: str) -> None:
+        """Prefer the color scheme `light` or `dark`."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        await self._ask("Emulation.setEmulatedMedia", features=features)
 
     async def point(self, selector: str, *, click: bool = False) -> None:
         """Bring the mouse to the middle of an element."""
@@ -56,6 +99,20 @@ class Tab:
             await self._ask(
                 "Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **where
             )
+
+    async def drag(
+        self, start: tuple[float, float], end: tuple[float, float] | None = None
+    ) -> None:
+        """Press the mouse button at a point of the window, and release it there or at another."""
+        for kind, (x, y) in (
+            ("mouseMoved", start),
+            ("mousePressed", start),
+            ("mouseMoved", end or start),
+            ("mouseReleased", end or start),
+        ):
+            held = "none" if kind == "mouseMoved" and (x, y) == start else "left"
+            at = {"x": x, "y": y, "button": held, "clickCount": 1}
+            await self._ask("Input.dispatchMouseEvent", type=kind, **at)
 
     async def resize(self, width: int, height: int) -> None:
         """Make the page so large, in CSS pixels."""
@@ -109,3 +166,13 @@ async def browsing(folder: Path) -> AsyncIterator[Tab]:
         process.terminate()
         await process.wait()
     await draining
+
+
+async def serious_violations(tab: Tab) -> Any:  # noqa: ANN401
+    """What axe-core finds on the page that is serious or critical, with the elements."""
+    await tab.run(f"{AXE};0")
+    return await tab.run(
+        "axe.run(document).then(found => found.violations"
+        ".filter(one => ['serious', 'critical'].includes(one.impact))"
+        ".map(one => `${one.id}: ${one.nodes.map(node => node.html).join()}`))"
+    )

@@ -20,12 +20,15 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from queue import Queue
 from typing import Any
 
 from aiohttp import web
 from PIL import Image
+
+from llm_ocr.engines.check import MONTHS, SENTENCES, probes
 
 ROOT = Path(__file__).parents[2]
 # Requests for so few tokens only ask whether the server is there.
@@ -85,6 +88,53 @@ FIGURE = (
     "<|ref|>title<|/ref|><|det|>[[100, 50, 900, 90]]<|/det|>\n# Read\n\n"
     "<|ref|>image<|/ref|><|det|>[[200, 450, 800, 700]]<|/det|>\n"
 )
+
+
+@cache
+def check_pages() -> Mapping[bytes, int]:
+    """The places of the model check's pages in `probes()`, by their JPEGs."""
+    return {probe.jpeg: place for place, probe in enumerate(probes())}
+
+
+def check_answer(body: dict[str, Any]) -> str | None:
+    """What passes the model check if `body` asks one of its pages, in the model's own format."""
+    parts = body["messages"][0]["content"]
+    if isinstance(parts, str) or not any(part["type"] == "image_url" for part in parts):
+        return None
+    place = check_pages().get(image_of(body))
+    if place is None:
+        return None
+    prompt = "".join(part["text"] for part in parts if part["type"] == "text")
+    text, headline = " ".join(SENTENCES), SENTENCES[0]
+    rows = "".join(f"<tr><td>{month}</td><td></td></tr>" for month in MONTHS)
+    table = f"<table>{rows}</table>"
+    if "<|grounding|>" in prompt:
+        boxed = "<|ref|>{}<|/ref|><|det|>[[100, {}, 900, {}]]<|/det|>\n"
+        return (
+            boxed.format("text", 50, 300) + text,
+            boxed.format("table", 50, 600) + table,
+            boxed.format("text", 400, 500) + headline,
+            boxed.format("image", 80, 400) + boxed.format("image", 540, 850),
+        )[place]
+    if "qwenvl html" in prompt.lower():
+        box = 'data-bbox="100 50 900 300"'
+        return (
+            f"<p {box}>{text}</p>",
+            table.replace("<table>", f"<table {box}>"),
+            f"<p {box}>{headline}</p>",
+            f'<img {box}/><img data-bbox="100 500 900 800"/>',
+        )[place]
+    if "bbox" in prompt:
+        cells = (
+            [{"bbox": [100, 50, 900, 300], "category": "Text", "text": text}],
+            [{"bbox": [100, 50, 900, 600], "category": "Table", "text": table}],
+            [{"bbox": [30, 200, 600, 240], "category": "Text", "text": headline}],
+            [{"bbox": [100, top, 900, top + 300], "category": "Picture"} for top in (80, 540)],
+        )[place]
+        return json.dumps(cells)
+    # Markdown, with places of figures as LightOnOCR writes them.
+    figures = "![image](image_1.png)100,80,900,400\n\n![image](image_2.png)100,540,900,850"
+    return (text, table, headline, figures)[place]
 
 
 def answer(text: str, finish_reason: str = "stop", **usage: int) -> web.Response:
@@ -161,10 +211,18 @@ def _event(body: dict[str, Any], text: str, said: int, finish_reason: str | None
 
 
 class ChatServer:
-    """What was asked, and how it is answered."""
+    """What was asked, and how it is answered.
 
-    def __init__(self, reply: Reply = at_once, metrics: Metrics | None = None) -> None:
-        self.reply, self.metrics = reply, metrics
+    The pages of the model check are answered as the check expects and are not among `requests`,
+    unless `passes_check` is false: then `reply` answers them, too.
+    """
+
+    def __init__(
+        self, reply: Reply = at_once, metrics: Metrics | None = None, *, passes_check: bool = True
+    ) -> None:
+        self.reply, self.metrics, self.passes_check = reply, metrics, passes_check
+        # Pages of the model check that were asked.
+        self.checks = 0
         self.requests: list[dict[str, Any]] = []
         self.headers: list[Mapping[str, str]] = []
         self.in_flight = self.most_in_flight = 0
@@ -174,6 +232,9 @@ class ChatServer:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = json.loads(await request.read())
+        if self.passes_check and (known := check_answer(body)) is not None:
+            self.checks += 1
+            return answer(known)
         self.requests.append(body)
         self.headers.append(request.headers)
         self.in_flight += 1
@@ -224,10 +285,14 @@ class ChatServer:
 
 @asynccontextmanager
 async def serving(
-    reply: Reply = at_once, port: int = 0, metrics: Metrics | None = None
+    reply: Reply = at_once,
+    port: int = 0,
+    metrics: Metrics | None = None,
+    *,
+    passes_check: bool = True,
 ) -> AsyncIterator[ChatServer]:
     """A server in this process, on a free port, gone afterwards."""
-    server = ChatServer(reply, metrics)
+    server = ChatServer(reply, metrics, passes_check=passes_check)
     runner = web.AppRunner(server.application(), shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", port)
@@ -242,14 +307,18 @@ async def serving(
 
 @contextmanager
 def serving_beside(
-    reply: Reply = at_once, port: int = 0, metrics: Metrics | None = None
+    reply: Reply = at_once,
+    port: int = 0,
+    metrics: Metrics | None = None,
+    *,
+    passes_check: bool = True,
 ) -> Iterator[ChatServer]:
     """A server in a thread beside this one, for code that runs an event loop of its own."""
     ready: Queue[ChatServer] = Queue()
     loop = asyncio.new_event_loop()
 
     async def serve() -> None:
-        async with serving(reply, port, metrics) as server:
+        async with serving(reply, port, metrics, passes_check=passes_check) as server:
             ready.put(server)
             await ended.wait()
 

@@ -15,7 +15,7 @@ from tests.servers.hub import serving_hub
 from tests.servers.hub_state import Hub
 
 
-def test_the_usual_clients_work_with_it(hub: dict[str, str]) -> None:
+def test_usual_clients_work_with_the_hub_server(hub: dict[str, str]) -> None:
     command = [sys.executable, "-m", "tests.servers.hub_client"]
     done = subprocess.run(command, env={**os.environ, **hub}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -30,7 +30,7 @@ def limited(home: Path, limit: int, window: float) -> Iterator[tuple[Hub, HfApi]
         yield hub, api
 
 
-def test_more_commits_than_are_allowed_have_to_wait(tmp_path: Path) -> None:
+def test_commits_over_the_rate_limit_have_to_wait(tmp_path: Path) -> None:
     def commit(k: int) -> None:
         operations = [CommitOperationAdd(f"{k}", b"%d" % k)]
         api.create_commit("user/some", operations, commit_message="one", repo_type="dataset")

@@ -47,7 +47,7 @@ def place_of(files: tuple[str, ...], readme: str | None = None) -> str:
     return place
 
 
-def found(place: str, query: str) -> list[str]:
+def listed_uris(place: str, query: str) -> list[str]:
     listed = list_documents([f"{place}?{query}"])
     return [one.source_uri.removeprefix(f"{place}/") for one in listed]
 
@@ -64,7 +64,7 @@ def found(place: str, query: str) -> list[str]:
     ],
 )
 def test_the_readme_names_configs_and_splits(query: str, files: tuple[str, ...]) -> None:
-    assert found(place_of(FILES, README.replace("{third}", "third")), query) == list(files)
+    assert listed_uris(place_of(FILES, README.replace("{third}", "third")), query) == list(files)
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,13 @@ def test_the_readme_names_configs_and_splits(query: str, files: tuple[str, ...])
         (("data/eng_train-0001.tar", "data/eng_dev-0001.tar"), "split=validation", [1]),
     ],
 )
-def test_folders_and_names_say_it_where_no_readme_does(
+def test_configs_come_from_folders_and_names_without_a_readme(
     files: tuple[str, ...], query: str, wanted: list[int]
 ) -> None:
-    assert found(place_of(files), query) == [files[k] for k in wanted]
-    assert found(place_of(files, "---\n[broken: yaml\n---\n"), query) == [files[k] for k in wanted]
+    assert listed_uris(place_of(files), query) == [files[k] for k in wanted]
+    assert listed_uris(place_of(files, "---\n[broken: yaml\n---\n"), query) == [
+        files[k] for k in wanted
+    ]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +96,6 @@ def test_folders_and_names_say_it_where_no_readme_does(
         ("config=first&split=dev", "split 'validation' does not exist; options: test, train"),
     ],
 )
-def test_what_there_is_none_of_is_told_with_what_there_is(query: str, said: str) -> None:
+def test_unknown_config_is_reported_with_the_known_ones(query: str, said: str) -> None:
     with pytest.raises(NoInputError, match=said):
-        found(place_of(FILES, README.replace("{third}", "third")), query)
+        listed_uris(place_of(FILES, README.replace("{third}", "third")), query)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from llm_ocr.batch.page_counting import count_documents
 from llm_ocr.documents import Document
-from llm_ocr.pipeline.page_counting import count_documents
 from llm_ocr.records import ErrorCode, ImagePolicy, Page, PageError
 from llm_ocr.settings import Settings
 from llm_ocr.sources.inputs import NoInputError, list_documents
@@ -29,7 +29,7 @@ async def pool() -> AsyncIterator[RenderPool]:
         yield pool
 
 
-async def planned(*inputs: Path | str, **settings: int) -> tuple[Shard, ...]:
+async def plan_shards(*inputs: Path | str, **settings: int) -> tuple[Shard, ...]:
     """The shards of inputs."""
     chosen = Settings(**settings)  # type: ignore[arg-type]
     async with RenderPool(1) as pool:
@@ -59,22 +59,22 @@ def codes(several: Read) -> list[int | ErrorCode]:
 # Planning ----------------------------------------------------------------------------------------
 
 
-async def test_shards_are_whole_row_groups_and_those_too_large_are_cut(tmp_path: Path) -> None:
+async def test_shards_are_whole_row_groups_unless_too_large(tmp_path: Path) -> None:
     shards.images(tmp_path / "train-00000-of-00002.parquet", 10, group=4)
     shards.images(tmp_path / "train-00001-of-00002.parquet", 3, group=4)
-    found = await planned(tmp_path, shard_pages=8)
+    found = await plan_shards(tmp_path, shard_pages=8)
     assert rows(found) == [
         [("train-00000", "0-7")],
         [("train-00000", "8-9"), ("train-00001", "0-2")],
     ]
     assert [shard.document_count for shard in found] == [8, 5]
-    first, second = rows(await planned(tmp_path, shard_pages=3))[:2]
+    first, second = rows(await plan_shards(tmp_path, shard_pages=3))[:2]
     assert (first, second) == ([("train-00000", "0-2")], [("train-00000", "3")])
 
 
-async def test_a_list_of_images_counts_as_so_many_pages(tmp_path: Path) -> None:
+async def test_list_of_images_counts_its_pages(tmp_path: Path) -> None:
     path = shards.albums(tmp_path / "a.parquet", [1, 2, 3, 1, 5, 1], group=2)
-    found = await planned(path, shard_pages=6)
+    found = await plan_shards(path, shard_pages=6)
     assert [shard.expected_pages for shard in found] == [3, 4, 6]
     assert rows(found) == [[("a", "0-1")], [("a", "2-3")], [("a", "4-5")]]
 
@@ -83,13 +83,13 @@ async def test_limit_takes_the_first_documents_of_all_kinds(tmp_path: Path) -> N
     documents.pdf(tmp_path / "one.pdf")
     path = shards.images(tmp_path / "a.parquet", 10, group=4)
     tar = shards.samples(tmp_path / "b.tar", 5)
-    found = await planned(tmp_path / "one.pdf", path, tar, limit=12)
+    found = await plan_shards(tmp_path / "one.pdf", path, tar, limit=12)
     assert rows(found) == [[("one", None), ("a", "0-9"), ("b", "0")]]
-    assert rows(await planned(path, limit=6)) == [[("a", "0-5")]]
-    assert rows(await planned(path, limit=99)) == [[("a", "0-9")]]
+    assert rows(await plan_shards(path, limit=6)) == [[("a", "0-5")]]
+    assert rows(await plan_shards(path, limit=99)) == [[("a", "0-9")]]
 
 
-async def test_a_sample_is_by_chance_and_the_same_with_the_same_seed(tmp_path: Path) -> None:
+async def test_sample_is_random_and_reproducible_by_seed(tmp_path: Path) -> None:
     for k in range(3):
         documents.picture(tmp_path / "files" / f"{k}.png")
     path = shards.images(tmp_path / "a.parquet", 60, group=10)
@@ -97,7 +97,7 @@ async def test_a_sample_is_by_chance_and_the_same_with_the_same_seed(tmp_path: P
     inputs = (tmp_path / "files", path, tar)
 
     async def sample(**settings: int) -> list[str]:
-        found = await planned(*inputs, **settings)
+        found = await plan_shards(*inputs, **settings)
         async with RenderPool(1) as pool:
             return [document.name for document, _ in await read(pool, found)]
 
@@ -111,10 +111,10 @@ async def test_a_sample_is_by_chance_and_the_same_with_the_same_seed(tmp_path: P
     assert await sample(sample=2, limit=2) == ["0", "1"]
 
 
-async def test_a_tar_is_counted_only_where_some_of_it_is_wanted(tmp_path: Path) -> None:
+async def test_tar_is_counted_only_for_a_selection(tmp_path: Path) -> None:
     path = shards.samples(tmp_path / "b.tar", 5)
-    assert rows(await planned(path)) == [[("b", "0-")]]
-    assert rows(await planned(path, limit=3)) == [[("b", "0-2")]]
+    assert rows(await plan_shards(path)) == [[("b", "0-")]]
+    assert rows(await plan_shards(path, limit=3)) == [[("b", "0-2")]]
 
 
 async def test_a_folder_with_documents_is_no_dataset(
@@ -124,7 +124,7 @@ async def test_a_folder_with_documents_is_no_dataset(
     shards.images(tmp_path / "a.parquet", 2)
     with caplog.at_level(logging.WARNING):
         assert [one.name for one in list_documents([str(tmp_path)])] == ["one"]
-    assert f"{tmp_path}: beside documents there are 1 Parquet files or tars" in caplog.text
+    assert f"{tmp_path}: in addition to documents there are 1 Parquet files or tars" in caplog.text
     named = list_documents([f"{tmp_path}/*.parquet?column=image"])
     assert [(one.name, one.kind, one.column) for one in named] == [("a", "parquet", "image")]
 
@@ -147,11 +147,9 @@ async def test_globs_and_folders_in_a_bucket(tmp_path: Path) -> None:
 # Reading -----------------------------------------------------------------------------------------
 
 
-async def test_rows_are_documents_that_are_known_by_their_place(
-    tmp_path: Path, pool: RenderPool
-) -> None:
+async def test_rows_are_documents_with_ids_by_position(tmp_path: Path, pool: RenderPool) -> None:
     path = shards.images(tmp_path / "train.parquet", 6, group=4)
-    several = await read(pool, await planned(path))
+    several = await read(pool, await plan_shards(path))
     assert [count for _, count in several] == [1] * 6
     document = several[5][0]
     assert (document.source_uri, document.name) == (f"{path}#row=5", "train-000005")
@@ -161,9 +159,9 @@ async def test_rows_are_documents_that_are_known_by_their_place(
     assert image.jpeg == shards.picture(5), "it is a JPEG and small enough: it is left as it is"
 
 
-async def test_a_row_that_was_let_go_is_read_again(tmp_path: Path, pool: RenderPool) -> None:
+async def test_evicted_row_is_read_again(tmp_path: Path, pool: RenderPool) -> None:
     path = shards.albums(tmp_path / "a.parquet", [2, 3])
-    (_, _), (document, count) = await read(pool, await planned(path))
+    (_, _), (document, count) = await read(pool, await plan_shards(path))
     assert count == 3
     pool.release(document)
     assert (await pool.render(Page(document, 3), POLICY)).jpeg == shards.picture(102)
@@ -172,7 +170,7 @@ async def test_a_row_that_was_let_go_is_read_again(tmp_path: Path, pool: RenderP
 async def test_a_column_of_pdfs(tmp_path: Path, pool: RenderPool) -> None:
     bodies = [documents.pdf(tmp_path / f"{k}.pdf", pages=k).read_bytes() for k in (1, 3)]
     path = shards.table(tmp_path / "a.parquet", {"pdf": bodies, "id": [1, 2]})
-    several = await read(pool, await planned(path))
+    several = await read(pool, await plan_shards(path))
     assert [count for _, count in several] == [1, 3]
 
 
@@ -190,7 +188,7 @@ async def test_samples_of_a_tar(tmp_path: Path, pool: RenderPool) -> None:
             ("in/0004.txt", b"nothing to see"),
         ],
     )
-    several = await read(pool, await planned(path))
+    several = await read(pool, await plan_shards(path))
     assert codes(several) == [1, 2, 2, ErrorCode.NO_PAGES]
     assert [json.loads(document.metadata or "") for document, _ in several] == [
         {"__key__": "in/0001", "text": "one"},
@@ -199,7 +197,7 @@ async def test_samples_of_a_tar(tmp_path: Path, pool: RenderPool) -> None:
         {"__key__": "in/0004", "txt": "nothing to see"},
     ]
     assert "a.tar#row=3: the sample in/0004 holds no image or PDF but .txt" in str(several[3][1])
-    (_, count), *_ = await read(pool, await planned(f"{path}?column=left.png"))
+    (_, count), *_ = await read(pool, await plan_shards(f"{path}?column=left.png"))
     assert isinstance(count, PageError)
     assert "holds no left.png file but .jpg .json" in count.message
 
@@ -207,7 +205,7 @@ async def test_samples_of_a_tar(tmp_path: Path, pool: RenderPool) -> None:
 async def test_values_that_are_long_are_cut(tmp_path: Path, pool: RenderPool) -> None:
     columns = {f"c{k:02d}": ["x" * 5000] for k in range(40)}
     path = shards.table(tmp_path / "a.parquet", {"image": [shards.picture(1)], **columns})
-    ((document, _),) = await read(pool, await planned(path))
+    ((document, _),) = await read(pool, await plan_shards(path))
     values = json.loads(document.metadata or "")
     assert 0 < len(values) < 40
     assert all(len(value) == 1000 for value in values.values())
@@ -216,7 +214,7 @@ async def test_values_that_are_long_are_cut(tmp_path: Path, pool: RenderPool) ->
 # What is wrong -----------------------------------------------------------------------------------
 
 
-async def test_rows_that_hold_nothing_to_read_are_told_one_by_one(
+async def test_rows_without_content_are_reported_one_by_one(
     tmp_path: Path, pool: RenderPool
 ) -> None:
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -224,7 +222,7 @@ async def test_rows_that_hold_nothing_to_read_are_told_one_by_one(
     rows = [good, None, {"bytes": None, "path": "x.jpg"}, {"bytes": b"<html>", "path": None}, good]
     path = shards.table(tmp_path / "a.parquet", {"image": pa.array(rows, kind)})
     several: Read = []
-    for one in (await planned(path))[0].documents:
+    for one in (await plan_shards(path))[0].documents:
         async for document, wrong in pool.rows(one.document):
             try:
                 several.append((document, wrong or (await pool.inspect(document)).page_count))
@@ -237,12 +235,10 @@ async def test_rows_that_hold_nothing_to_read_are_told_one_by_one(
     assert f"{path}#row=3: this is a web page" in str(several[3][1])
 
 
-async def test_a_page_of_a_list_that_is_broken_is_one_page(
-    tmp_path: Path, pool: RenderPool
-) -> None:
+async def test_broken_page_of_a_list_fails_alone(tmp_path: Path, pool: RenderPool) -> None:
     lists = [[shards.picture(1), None, b"no image", shards.picture(4)], []]
     path = shards.table(tmp_path / "a.parquet", {"images": lists})
-    (document, count), (_, empty) = await read(pool, await planned(path))
+    (document, count), (_, empty) = await read(pool, await plan_shards(path))
     assert count == 4
     assert "#row=1, column images: the list is empty" in str(empty)
     for number, said in ((2, "image 2: the image is empty"), (3, "image 3: the image can't")):
@@ -251,7 +247,7 @@ async def test_a_page_of_a_list_that_is_broken_is_one_page(
     assert (await pool.render(Page(document, 4), POLICY)).jpeg == shards.picture(4)
 
 
-async def test_a_file_that_is_no_parquet_is_one_failed_document(
+async def test_invalid_parquet_file_is_one_failed_document(
     tmp_path: Path, pool: RenderPool
 ) -> None:
     shards.images(tmp_path / "b.parquet", 2)
@@ -259,23 +255,23 @@ async def test_a_file_that_is_no_parquet_is_one_failed_document(
     cut = (tmp_path / "b.parquet").read_bytes()
     (tmp_path / "c.parquet").write_bytes(cut[: len(cut) // 2])
     shards.table(tmp_path / "d.parquet", {"id": [1]})
-    several = await read(pool, await planned(tmp_path))
+    several = await read(pool, await plan_shards(tmp_path))
     corrupt = ErrorCode.CORRUPT_DOCUMENT
     assert codes(several) == [corrupt, 1, 1, corrupt, ErrorCode.UNSUPPORTED_FORMAT]
     assert f"{tmp_path}/a.parquet: it is no Parquet file, or cut off" in str(several[0][1])
     assert "no column holds bytes of images or PDFs. Columns: id (int64)" in str(several[4][1])
 
 
-async def test_damage_within_a_file_is_told_of_each_row_that_it_concerns(
+async def test_damage_in_a_file_is_reported_for_each_affected_row(
     tmp_path: Path, pool: RenderPool
 ) -> None:
     path = shards.images(tmp_path / "a.parquet", 8, group=4)
     body = bytearray(path.read_bytes())
     at = body.index(shards.picture(0))
     body[at - 30 : at] = b"\xff" * 30
-    before = await planned(path)
+    before = await plan_shards(path)
     path.write_bytes(body)
-    several = await read(pool, await planned(path))
+    several = await read(pool, await plan_shards(path))
     assert len(several) == 8
     assert codes(several) == [ErrorCode.CORRUPT_DOCUMENT] * 4 + [1] * 4
     assert f"{path}#row=3: the file is damaged there" in str(several[3][1])
@@ -284,20 +280,20 @@ async def test_damage_within_a_file_is_told_of_each_row_that_it_concerns(
 
 
 @pytest.mark.parametrize("limit", [None, 9])
-async def test_a_tar_that_is_cut_off_tells_what_is_lost(
+async def test_truncated_tar_reports_what_is_lost(
     tmp_path: Path, pool: RenderPool, limit: int | None
 ) -> None:
     path = shards.samples(tmp_path / "a.tar", 5)
     body = path.read_bytes()
     path.write_bytes(body[: body.index(b"0003.jpg") + 1500])
-    several = await read(pool, await planned(path, **({"limit": limit} if limit else {})))
+    several = await read(pool, await plan_shards(path, **({"limit": limit} if limit else {})))
     assert codes(several) == [1, 1, 1, ErrorCode.CORRUPT_DOCUMENT]
     assert f"{path}#row=3: the tar is cut off or damaged here" in str(several[3][1])
 
 
-async def test_no_tar_at_all(tmp_path: Path, pool: RenderPool) -> None:
+async def test_invalid_tar_is_reported(tmp_path: Path, pool: RenderPool) -> None:
     (tmp_path / "a.tar").write_bytes(b"no tar" * 500)
-    several = await read(pool, await planned(tmp_path / "a.tar"))
+    several = await read(pool, await plan_shards(tmp_path / "a.tar"))
     assert codes(several) == [ErrorCode.CORRUPT_DOCUMENT]
 
 
@@ -310,21 +306,19 @@ async def test_no_tar_at_all(tmp_path: Path, pool: RenderPool) -> None:
         ("?colum=left", r"unknown parameter \?colum=; use \?config="),
     ],
 )
-async def test_a_column_that_can_not_be_found_is_told(
-    tmp_path: Path, query: str, said: str
-) -> None:
+async def test_missing_column_is_reported(tmp_path: Path, query: str, said: str) -> None:
     images = [shards.picture(1)]
     path = shards.table(tmp_path / "a.parquet", {"left": images, "right": images, "id": [1]})
     with pytest.raises(NoInputError, match=said):
-        await planned(f"{path}{query}")
+        await plan_shards(f"{path}{query}")
 
 
-async def test_what_is_empty_is_told(tmp_path: Path) -> None:
+async def test_empty_dataset_is_reported(tmp_path: Path) -> None:
     path = shards.table(tmp_path / "a.parquet", {"image": pa.array([], pa.binary())})
     with pytest.raises(NoInputError, match=r"a.parquet: the dataset has no rows"):
-        await planned(path)
+        await plan_shards(path)
     (tmp_path / "none").mkdir()
     with pytest.raises(NoInputError, match="holds no document"):
-        await planned(tmp_path / "none")
+        await plan_shards(tmp_path / "none")
     with pytest.raises(NoInputError, match="no such file"):
-        await planned(tmp_path / "b.parquet")
+        await plan_shards(tmp_path / "b.parquet")

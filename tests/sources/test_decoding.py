@@ -18,7 +18,7 @@ MANY = 10**8
 ORIENTATION = 0x0112
 
 
-def opened(path: Path) -> ImageFile:
+def open_image(path: Path) -> ImageFile:
     return ImageFile(path, MANY)
 
 
@@ -33,7 +33,7 @@ def test_a_turned_tiff_has_its_size_in_points_turned_too(tmp_path: Path) -> None
     image = Image.new("RGB", (200, 100), "white")
     image.paste("red", (0, 0, 40, 20))
     image.save(tmp_path / "a.tif", dpi=(100, 50), tiffinfo={ORIENTATION: 6})
-    file = opened(tmp_path / "a.tif")
+    file = open_image(tmp_path / "a.tif")
     for _ in range(2):
         page = file.render(1, POLICY)
         assert (page.width, page.height, page.rotation) == (100, 200, 90)
@@ -52,44 +52,44 @@ def test_a_turned_tiff_is_upright_however_it_is_stored(
     with Image.open(oriented_jpeg(tmp_path / "a.jpg", orientation)) as stored:
         plain = stored.convert("RGB").point(lambda value: 255 if value > 128 else 0).convert(mode)
     plain.save(path, compression=compression, tiffinfo={ORIENTATION: orientation})
-    gray = decoded(opened(path).render(1, POLICY).jpeg).convert("L")
+    gray = decoded(open_image(path).render(1, POLICY).jpeg).convert("L")
     dark = gray.point(lambda value: 255 if value < 160 else 0).getbbox()
     assert dark == pytest.approx((0, 0, gray.width // 5, gray.height // 5), abs=2)
 
 
 @pytest.mark.parametrize("kept", [0, 10**6])
-def test_frames_come_in_any_order_and_again(
+def test_frames_are_read_in_any_order_and_repeatedly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
-    monkeypatch.setattr(images, "PIXELS_KEPT", kept)
+    monkeypatch.setattr(images, "MAX_OPEN_PIXELS", kept)
     frames = [Image.new(mode, (100 + k, 80)) for k, mode in enumerate(("RGB", "1", "L"))]
     path = tmp_path / "a.tif"
     frames[0].save(path, save_all=True, append_images=frames[1:], tiffinfo={ORIENTATION: 8})
-    file = opened(path)
+    file = open_image(path)
     for number in (1, 1, 3, 2, 2, 1, 3):
         page = file.render(number, POLICY)
         assert (page.width, page.height, page.rotation) == (80, 99 + number, 270)
 
 
 @pytest.mark.parametrize("orientation", range(2, 9))
-def test_a_mirrored_or_turned_jpeg_is_not_sent_as_it_is(tmp_path: Path, orientation: int) -> None:
+def test_mirrored_or_rotated_jpeg_is_encoded_again(tmp_path: Path, orientation: int) -> None:
     path = oriented_jpeg(tmp_path / "a.jpg", orientation)
-    page = opened(path).render(1, POLICY)
+    page = open_image(path).render(1, POLICY)
     assert page.jpeg != path.read_bytes()
     assert is_red(page.jpeg, 5, 5)
 
 
-def test_a_progressive_jpeg_is_written_anew(tmp_path: Path) -> None:
+def test_progressive_jpeg_is_encoded_again(tmp_path: Path) -> None:
     Image.new("RGB", (90, 60), "red").save(tmp_path / "a.jpg", progressive=True)
-    page = opened(tmp_path / "a.jpg").render(1, POLICY)
+    page = open_image(tmp_path / "a.jpg").render(1, POLICY)
     assert "progressive" not in decoded(page.jpeg).info
 
 
-def test_a_large_jpeg_is_decoded_small_and_cut_out_whole(tmp_path: Path) -> None:
+def test_large_jpeg_is_decoded_small_and_cropped_at_full_size(tmp_path: Path) -> None:
     image = Image.new("RGB", (4000, 600), "white")
     image.paste("red", (0, 0, 800, 600))
     image.save(tmp_path / "a.jpg", dpi=(200, 200))
-    file = opened(tmp_path / "a.jpg")
+    file = open_image(tmp_path / "a.jpg")
     assert file._decode(1, 640).image.width < 1300
     page = file.render(1, POLICY)
     assert (page.width, page.height) == (640, 96)
@@ -101,7 +101,7 @@ def test_a_large_jpeg_is_decoded_small_and_cut_out_whole(tmp_path: Path) -> None
 def test_a_very_long_image_keeps_a_pixel_of_its_short_side(tmp_path: Path) -> None:
     for ending in ("jpg", "png"):
         Image.new("RGB", (9000, 1), "red").save(tmp_path / f"a.{ending}")
-        page = opened(tmp_path / f"a.{ending}").render(1, POLICY)
+        page = open_image(tmp_path / f"a.{ending}").render(1, POLICY)
         assert (page.width, page.height) == (640, 1)
 
 
@@ -111,7 +111,7 @@ def test_an_adobe_cmyk_jpeg_keeps_its_colors(tmp_path: Path) -> None:
     image.paste((0, 255, 255, 0), (0, 0, 40, 40))
     image.save(tmp_path / "a.jpg", quality=95)
     assert b"Adobe" in (tmp_path / "a.jpg").read_bytes()
-    jpeg = opened(tmp_path / "a.jpg").render(1, POLICY).jpeg
+    jpeg = open_image(tmp_path / "a.jpg").render(1, POLICY).jpeg
     assert is_red(jpeg, 20, 20)
     assert decoded(jpeg).convert("L").getpixel((80, 80)) == pytest.approx(255, abs=3)
 
@@ -128,13 +128,13 @@ def deep_tiff(path: Path, photometric: int) -> Path:
 
 
 @pytest.mark.parametrize(("photometric", "upper"), [(0, 0), (1, 255)])
-def test_a_16_bit_negative_is_turned_over(tmp_path: Path, photometric: int, upper: int) -> None:
-    jpeg = opened(deep_tiff(tmp_path / "a.tif", photometric)).render(1, POLICY).jpeg
+def test_16_bit_negative_is_inverted(tmp_path: Path, photometric: int, upper: int) -> None:
+    jpeg = open_image(deep_tiff(tmp_path / "a.tif", photometric)).render(1, POLICY).jpeg
     assert decoded(jpeg).convert("L").getpixel((0, 0)) == upper
     assert decoded(jpeg).convert("L").getpixel((0, 1)) == 255 - upper
 
 
-def test_a_frame_that_says_no_width_is_said_to_be_damaged(tmp_path: Path) -> None:
+def test_frame_without_width_is_reported_as_damaged(tmp_path: Path) -> None:
     """Pillow raises a TypeError for it, and only for frames after the first."""
     path = tmp_path / "a.tif"
     Image.new("L", (30, 20)).save(path, save_all=True, append_images=[Image.new("L", (30, 20))])
@@ -143,20 +143,20 @@ def test_a_frame_that_says_no_width_is_said_to_be_damaged(tmp_path: Path) -> Non
     place = body.rindex(width + body[body.index(width) + 2 :][:6])
     path.write_bytes(body[:place] + b"\xff\xff" + body[place + 2 :])
     with pytest.raises(PageError, match=r"a\.tif: .* \(Missing dimensions\), as it is damaged"):
-        opened(path).render(2, POLICY)
+        open_image(path).render(2, POLICY)
 
 
-def test_a_resolution_of_nothing_is_none(tmp_path: Path) -> None:
+def test_zero_resolution_is_none(tmp_path: Path) -> None:
     image = Image.new("L", (30, 20))
     for name, dpi in (("one", (1, 1)), ("zero", (0, 0))):
         image.save(tmp_path / f"{name}.tif", dpi=dpi)
-        page = opened(tmp_path / f"{name}.tif").render(1, POLICY)
+        page = open_image(tmp_path / f"{name}.tif").render(1, POLICY)
         assert (page.width_pt, page.height_pt) == (None, None)
 
 
-def test_the_disks_errors_are_not_taken_for_damage(tmp_path: Path) -> None:
+def test_disk_errors_are_not_reported_as_damage(tmp_path: Path) -> None:
     Image.new("RGB", (30, 20)).save(tmp_path / "a.png")
-    file = opened(tmp_path / "a.png")
+    file = open_image(tmp_path / "a.png")
     (tmp_path / "a.png").unlink()
     with pytest.raises(FileNotFoundError):
         file.render(1, POLICY)
@@ -204,7 +204,7 @@ def test_damage_of_any_kind_is_a_page_error(
     assert seen <= {ErrorCode.CORRUPT_DOCUMENT, ErrorCode.CORRUPT_PAGE, ErrorCode.TOO_LARGE}
 
 
-def test_ink_is_the_share_of_what_differs_from_the_paper() -> None:
+def test_ink_is_the_share_of_pixels_unlike_the_paper() -> None:
     image = Image.new("RGB", (300, 300), "navy")
     assert ink_ratio(image) == 0
     image.paste("white", (0, 0, 150, 150))
@@ -230,7 +230,7 @@ def test_boxes_become_whole_pixels_inside(box: Box, pixels: tuple[int, int, int,
 
 def test_crops_never_exceed_their_bound(tmp_path: Path) -> None:
     Image.new("RGB", (1000, 700)).save(tmp_path / "a.png")
-    file = opened(tmp_path / "a.png")
+    file = open_image(tmp_path / "a.png")
     boxes = [Box(0, 0, 999.7, 700), Box(0.4, 0, 500, 700), Box(0, 3, 1000, 3.2)]
     crops: list[Crop] = file.crop(1, (1000, 700), boxes, 200, 333)
     assert all(min(one.width, one.height) >= 1 for one in crops)

@@ -44,20 +44,20 @@ def _there(hub: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(key, value)
 
 
-def found(source: str) -> list[tuple[str, str]]:
+def listed_documents(source: str) -> list[tuple[str, str]]:
     return [(one.source_uri, one.name) for one in list_documents([source])]
 
 
 def test_a_config_and_a_split(fine: str) -> None:
-    assert found(f"{fine}?config=small&split=train") == [
+    assert listed_documents(f"{fine}?config=small&split=train") == [
         (f"{fine}/small/train-0000{k}-of-00002.parquet", f"small/train-0000{k}") for k in range(2)
     ]
-    assert [name for _, name in found(f"{fine}@main?config=small&split=test")] == [
+    assert [name for _, name in listed_documents(f"{fine}@main?config=small&split=test")] == [
         "small/test-00000",
         "small/test-00001",
     ]
-    assert [name for _, name in found(f"{fine}/other")] == ["train-00000", "train-00001"]
-    assert [name for _, name in found(f"{fine}/small/test-*.parquet?column=images")] == [
+    assert [name for _, name in listed_documents(f"{fine}/other")] == ["train-00000", "train-00001"]
+    assert [name for _, name in listed_documents(f"{fine}/small/test-*.parquet?column=images")] == [
         "test-00000",
         "test-00001",
     ]
@@ -71,17 +71,17 @@ def test_a_config_and_a_split(fine: str) -> None:
         ("?config=small&split=dev", "split 'validation' does not exist; options: test, train"),
     ],
 )
-def test_what_there_is_to_choose_from_is_told(fine: str, query: str, said: str) -> None:
+def test_available_configs_and_splits_are_reported(fine: str, query: str, said: str) -> None:
     with pytest.raises(NoInputError, match=f"{fine}: {said}"):
-        found(f"{fine}{query}")
+        listed_documents(f"{fine}{query}")
 
 
-def test_a_repository_that_is_not_there_is_told() -> None:
+def test_missing_repository_is_reported() -> None:
     with pytest.raises(StorageError, match="hf://datasets/user/none"):
-        found("hf://datasets/user/none?config=x")
+        listed_documents("hf://datasets/user/none?config=x")
 
 
-def test_where_a_dataset_has_no_parquet_the_hubs_conversion_is_read(
+def test_dataset_without_parquet_is_read_from_the_hub_conversion(
     tmp_path: Path, hub: dict[str, str]
 ) -> None:
     from huggingface_hub import HfApi
@@ -100,7 +100,7 @@ def test_where_a_dataset_has_no_parquet_the_hubs_conversion_is_read(
             repo_type="dataset",
             revision="refs/convert/parquet",
         )
-    ((uri, name),) = found(f"{place}?split=test")
+    ((uri, name),) = listed_documents(f"{place}?split=test")
     assert name == "default/test/0000"
     assert uri == f"{place}@refs/convert/parquet/default/test/0000.parquet"
 
@@ -120,12 +120,12 @@ def test_a_run_over_a_dataset(tmp_path: Path, fine: str) -> None:
     assert pages[0]["source_uri"] == uri
 
 
-def test_a_repository_of_documents_is_no_dataset(tmp_path: Path) -> None:
+def test_repository_of_documents_is_not_a_dataset(tmp_path: Path) -> None:
     place = "hf://datasets/user/scans"
     create_repository(place, private=False)
     with pytest.raises(NoInputError, match="no document"):
-        found(place)
+        listed_documents(place)
     with pytest.raises(NoInputError, match="no document"):
-        found(f"{place}?split=train")
+        listed_documents(f"{place}?split=train")
     open_store(place).put("a/one.pdf", documents.pdf(tmp_path / "one.pdf"))
-    assert found(place) == [(f"{place}/a/one.pdf", "a/one")]
+    assert listed_documents(place) == [(f"{place}/a/one.pdf", "a/one")]

@@ -11,7 +11,7 @@ from llm_ocr.sources.inputs import NoInputError, list_documents
 from llm_ocr.sources.names import safe_name
 
 
-def test_no_input_at_all_is_said() -> None:
+def test_missing_inputs_are_reported() -> None:
     with pytest.raises(NoInputError, match="there is no input; name a file"):
         list_documents([])
 
@@ -24,7 +24,7 @@ def test_a_file_and_a_link_to_it_are_one_document(tmp_path: Path) -> None:
     assert found.source_uri == str(tmp_path / "a.pdf")
 
 
-def test_a_link_that_leads_nowhere_is_a_document_and_so_told_of(tmp_path: Path) -> None:
+def test_dangling_link_is_a_document_that_fails(tmp_path: Path) -> None:
     (tmp_path / "lost.pdf").symlink_to(tmp_path / "gone.pdf")
     (found,) = list_documents([str(tmp_path)])
     assert (found.name, found.version) == ("lost", "missing")
@@ -52,7 +52,7 @@ def test_many_files_of_one_name_are_numbered_at_once(tmp_path: Path) -> None:
     assert len(set(names)) == 5000
 
 
-def test_names_as_long_as_file_systems_take_leave_room_for_what_comes_behind(
+def test_longest_names_leave_room_for_suffixes(
     tmp_path: Path,
 ) -> None:
     """A figure's name is the document's with page and number; names are measured in bytes."""
@@ -84,7 +84,7 @@ def test_deep_folders_fit_a_buckets_names(tmp_path: Path) -> None:
         assert PurePosixPath(name).parts[0] == below.parts[0]
 
 
-def test_names_differ_where_case_and_accents_form_do_not_count(tmp_path: Path) -> None:
+def test_names_differ_even_when_case_and_unicode_form_are_ignored(tmp_path: Path) -> None:
     """As on macOS: `é` as one character, and as `e` with an accent."""
     for name in ("caf\u00e9", "cafe\u0301", "CAFE\u0301", "stra\u00dfe", "STRASSE"):
         (tmp_path / f"{name}.pdf").write_text("body")
@@ -94,7 +94,9 @@ def test_names_differ_where_case_and_accents_form_do_not_count(tmp_path: Path) -
     assert sum("caf\u00e9" in name for name in folded) == 3, "no accent is lost"
 
 
-def test_a_tilde_is_home_and_part_of_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tilde_is_home_at_the_start_and_literal_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`~$report.pdf` and `~draft` are names as good as others, where no user is called so."""
     home = tmp_path / "home"
     (home / "scans").mkdir(parents=True)
@@ -119,7 +121,7 @@ def test_a_tilde_is_home_and_part_of_names(tmp_path: Path, monkeypatch: pytest.M
         list_documents(["~nobody"])
 
 
-def test_paths_that_can_not_be_are_documents_too(tmp_path: Path) -> None:
+def test_invalid_paths_are_documents_that_fail(tmp_path: Path) -> None:
     listing = tmp_path / "files.txt"
     listing.write_text("x" * 5000 + ".pdf\n/\n..\n")
     assert list_documents([f"@{listing}"])[0].version == "missing"
@@ -127,14 +129,14 @@ def test_paths_that_can_not_be_are_documents_too(tmp_path: Path) -> None:
         list_documents(["x" * 5000])
 
 
-def test_a_list_with_zero_bytes_is_no_list(tmp_path: Path) -> None:
+def test_file_list_with_zero_bytes_is_refused(tmp_path: Path) -> None:
     (tmp_path / "files.txt").write_text("a.pdf\0b.pdf\0")
     with pytest.raises(NoInputError, match="the list is no UTF-8 text; write"):
         list_documents([f"@{tmp_path}/files.txt"])
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may look into every folder")
-def test_a_folder_that_is_shut_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_folder_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "a.pdf").write_text("body")
     (tmp_path / "shut").mkdir(mode=0)
     assert len(list_documents([str(tmp_path)])) == 1

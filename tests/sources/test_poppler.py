@@ -29,7 +29,7 @@ def three_pages(path: Path, second: bytes) -> PdfFile:
     return PdfFile(path, None, 10**8)
 
 
-def test_poppler_draws_a_page_that_pdfium_does_not_take_for_one(tmp_path: Path) -> None:
+def test_poppler_renders_a_page_that_pdfium_rejects(tmp_path: Path) -> None:
     odd = b"<< /Type /Odd /Parent 2 0 R /MediaBox [0 0 120 200] /Contents 6 0 R >>"
     image = three_pages(tmp_path / "a.pdf", odd).render(2, POLICY)
     assert (image.width, image.height) == decoded(image.jpeg).size == (240, 400)
@@ -37,7 +37,7 @@ def test_poppler_draws_a_page_that_pdfium_does_not_take_for_one(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("second", [b"(no page)", b"null"])
-def test_a_page_that_poppler_passes_over_is_not_the_next_one(tmp_path: Path, second: bytes) -> None:
+def test_page_skipped_by_poppler_is_not_replaced_by_the_next(tmp_path: Path, second: bytes) -> None:
     file = three_pages(tmp_path / "a.pdf", second)
     assert file.render(1, POLICY).width == 220
     assert file.render(3, POLICY).width == 260
@@ -57,7 +57,7 @@ def test_pages_that_are_only_counted_are_not_blank(tmp_path: Path, number: int) 
         PdfFile(tmp_path / "a.pdf", None, 10**8).render(number, POLICY)
 
 
-def test_poppler_cuts_crops_too(tmp_path: Path) -> None:
+def test_poppler_renders_crops(tmp_path: Path) -> None:
     odd = b"<< /Type /Odd /Parent 2 0 R /MediaBox [0 0 120 200] /Contents 6 0 R >>"
     file = three_pages(tmp_path / "a.pdf", odd)
     (crop,) = file.crop(2, (240, 400), [Box(30, 230, 190, 370)], 200, 4096)

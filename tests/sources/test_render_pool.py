@@ -186,7 +186,7 @@ async def test_an_animation_is_one_page_and_the_ending_does_not_matter(
     assert (await drawn(pool, tmp_path / "named.pdf")).width == 300
 
 
-async def test_what_cannot_be_read_has_a_category_and_says_what_to_do(
+async def test_unreadable_documents_have_a_code_and_advice(
     pool: RenderPool, tmp_path: Path
 ) -> None:
     whole = documents.pdf(tmp_path / "whole.pdf", pages=3).read_bytes()
@@ -208,7 +208,7 @@ async def test_what_cannot_be_read_has_a_category_and_says_what_to_do(
         ("cut.png", ErrorCode.CORRUPT_PAGE, "damaged or cut off"),
         ("junk.png", ErrorCode.CORRUPT_DOCUMENT, "damaged"),
         ("none.pdf", ErrorCode.NO_PAGES, "has no pages"),
-        ("bomb.png", ErrorCode.TOO_LARGE, "raise --max-pixels"),
+        ("bomb.png", ErrorCode.TOO_LARGE, "`max_pixels`"),
     ):
         error = await refusal(pool, tmp_path / name)
         assert (error.code, words in error.message) == (code, True), error.message
@@ -241,7 +241,7 @@ async def test_images_in_a_pdf_are_bounded_before_they_are_decoded(tmp_path: Pat
     assert "810,000 pixels" in error.message
 
 
-async def test_a_corrupt_page_leaves_its_neighbors(pool: RenderPool, tmp_path: Path) -> None:
+async def test_corrupt_page_leaves_other_pages_intact(pool: RenderPool, tmp_path: Path) -> None:
     path = documents.corrupt_page_pdf(tmp_path / "torn.pdf")
     assert is_red(decoded((await drawn(pool, path, 1)).jpeg), 300, 300)
     assert is_red(decoded((await drawn(pool, path, 3)).jpeg), 300, 300)
@@ -264,7 +264,7 @@ async def test_files_that_vanish_or_change(pool: RenderPool, tmp_path: Path) -> 
         assert caught.value.code is code
 
 
-async def test_many_pages_at_once_come_back_as_themselves(pool: RenderPool, tmp_path: Path) -> None:
+async def test_concurrent_pages_are_not_mixed_up(pool: RenderPool, tmp_path: Path) -> None:
     path = tmp_path / "wide.pdf"
     sheet = Canvas(str(path))
     for k in range(60):
@@ -276,7 +276,7 @@ async def test_many_pages_at_once_come_back_as_themselves(pool: RenderPool, tmp_
     assert len(workers()) == 2
 
 
-async def test_a_killed_worker_costs_nothing(pool: RenderPool, tmp_path: Path) -> None:
+async def test_killed_worker_loses_no_page(pool: RenderPool, tmp_path: Path) -> None:
     path = documents.pdf(tmp_path / "a.pdf", pages=20)
     await drawn(pool, path)
     victim = workers()[0]
@@ -311,7 +311,7 @@ async def test_a_page_that_kills_every_worker_fails_alone(tmp_path: Path) -> Non
         assert (await drawn(pool, path)).height == 600
 
 
-async def test_a_page_that_hangs_is_given_up(tmp_path: Path) -> None:
+async def test_hanging_page_times_out(tmp_path: Path) -> None:
     path = documents.pdf(tmp_path / "a.pdf")
     async with RenderPool(1, limits=RenderLimits(timeout=3)) as pool:
         await drawn(pool, path)
@@ -319,7 +319,7 @@ async def test_a_page_that_hangs_is_given_up(tmp_path: Path) -> None:
         stuck.suspend()
         error = await refusal(pool, path)
         assert error.code is ErrorCode.RENDER_TIMEOUT
-        assert "longer than 3 s; raise --render-timeout" in error.message
+        assert "longer than 3 s (`render_timeout`)" in error.message
         assert not stuck.is_running()
         assert (await drawn(pool, path)).height == 600
 
@@ -373,9 +373,7 @@ async def test_a_file_without_permission(pool: RenderPool, tmp_path: Path) -> No
     assert (await refusal(pool, path)).code is ErrorCode.READ_ERROR
 
 
-async def test_metadata_and_what_lies_behind_the_end_are_not_stored(
-    pool: RenderPool, tmp_path: Path
-) -> None:
+async def test_metadata_and_trailing_data_are_not_stored(pool: RenderPool, tmp_path: Path) -> None:
     plain = documents.picture(tmp_path / "plain.jpg").read_bytes()
     (tmp_path / "told.jpg").write_bytes(documents.with_metadata(plain))
     image = await drawn(pool, tmp_path / "told.jpg")
@@ -394,7 +392,7 @@ async def test_a_crop_box_beside_the_page_leaves_the_page(pool: RenderPool, tmp_
     assert is_red(decoded(image.jpeg), 10, 10)
 
 
-async def test_pages_that_a_pdf_only_claims_are_one_row(pool: RenderPool, tmp_path: Path) -> None:
+async def test_missing_pages_of_a_pdf_are_one_row(pool: RenderPool, tmp_path: Path) -> None:
     page = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 200 400] >>"
     tree = b"<< /Type /Pages /Kids [3 0 R 4 0 R] /Count 1000000 >>"
     path = documents.pdf_of(tmp_path / "many.pdf", tree, page, page)

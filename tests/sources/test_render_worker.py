@@ -29,8 +29,20 @@ def document(path: Path) -> Document:
     return list_documents([str(path)])[0]
 
 
+# Processes that earlier tests of this process have left running, such as servers.
+_others: set[int] = set()
+
+
+@pytest.fixture(autouse=True)
+def others() -> None:
+    _others.clear()
+    _others.update(child.pid for child in psutil.Process().children(recursive=True))
+
+
 def workers() -> list[psutil.Process]:
-    return list(psutil.Process().children(recursive=True))
+    """The processes that the test has started."""
+    children = psutil.Process().children(recursive=True)
+    return [child for child in children if child.pid not in _others]
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -59,7 +71,7 @@ def commands(processes: list[psutil.Process]) -> list[str]:
     return [" ".join(one.cmdline()) for one in processes if is_alive(one.pid)]
 
 
-async def test_a_cancelled_page_costs_its_worker_and_no_other_page(tmp_path: Path) -> None:
+async def test_cancelled_page_ends_its_worker_and_no_other_page(tmp_path: Path) -> None:
     path = documents.pdf(tmp_path / "a.pdf", pages=2)
     async with RenderPool(1) as pool:
         await pool.render(Page(document(path), 1), SMALL)
@@ -104,7 +116,7 @@ async def test_a_cancelled_run_leaves_no_process(tmp_path: Path) -> None:
     assert workers() == []
 
 
-async def test_a_page_given_up_takes_poppler_with_it(
+async def test_timed_out_page_kills_poppler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", poppler_that_hangs(tmp_path / "bin"))
@@ -133,7 +145,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_killed_parent_ends_a_worker_that_never_looks_up(
+async def test_killed_parent_ends_a_busy_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It hangs in the middle of a page, so that it would never read that its pipe has ended."""
@@ -151,7 +163,7 @@ async def test_a_killed_parent_ends_a_worker_that_never_looks_up(
     await until(lambda: not any(is_alive(one.pid) for one in orphans))
 
 
-async def test_ctrl_c_at_the_terminal_is_not_for_workers(tmp_path: Path) -> None:
+async def test_workers_ignore_ctrl_c(tmp_path: Path) -> None:
     path = documents.pdf(tmp_path / "a.pdf")
     async with RenderPool(1) as pool:
         await pool.count_pages(document(path))
@@ -163,7 +175,7 @@ async def test_ctrl_c_at_the_terminal_is_not_for_workers(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("limit", "value"), [("REQUESTS_PER_WORKER", 3), ("BYTES_PER_WORKER", 1)])
-async def test_a_worn_worker_is_replaced(
+async def test_worker_is_replaced_after_its_maximum_of_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
     path = documents.pdf(tmp_path / "a.pdf")
@@ -191,7 +203,7 @@ async def test_files_in_the_current_folder_are_not_imported(
 
 
 @pytest.mark.parametrize("megabytes", [1, 700])
-async def test_how_a_worker_ended_is_said(tmp_path: Path, megabytes: int) -> None:
+async def test_exit_of_a_worker_is_reported(tmp_path: Path, megabytes: int) -> None:
     path = documents.pdf(tmp_path / "a.pdf")
     # As much as this process once held is no sign that the worker ran out of memory.
     assert len(b"x" * (megabytes << 20)) == megabytes << 20
@@ -213,7 +225,7 @@ async def test_how_a_worker_ended_is_said(tmp_path: Path, megabytes: int) -> Non
             await task
 
 
-def test_an_idle_worker_loads_little() -> None:
+def test_idle_worker_imports_little() -> None:
     """Neither pdfium, nor the image plugins, nor anything of the rest of the program."""
     code = """
 import json, sys
@@ -289,7 +301,7 @@ while True:
 
 
 @pytest.mark.parametrize("which", range(6))
-async def test_what_a_worker_says_is_not_run(
+async def test_worker_output_is_never_executed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
 ) -> None:
     """As a worker that was taken over would: no pickle of it is read, and what is none of the

@@ -31,7 +31,7 @@ def refusal(by: DocumentRenderer, path: Path) -> PageError:
 
 
 @pytest.mark.parametrize("password", [None, "guess"])
-def test_why_a_pdf_is_refused_does_not_depend_on_the_one_before(
+def test_refusal_of_a_pdf_is_independent_of_the_one_before(
     tmp_path: Path, password: str | None
 ) -> None:
     """pdfium keeps its last error over a success, and a PDF without pages is one."""
@@ -61,7 +61,7 @@ def test_why_a_pdf_is_refused_does_not_depend_on_the_one_before(
         (b"\x80\x81\x82", "some other format"),
     ],
 )
-def test_what_is_no_document_is_named(tmp_path: Path, head: bytes, likeness: str) -> None:
+def test_non_documents_are_named(tmp_path: Path, head: bytes, likeness: str) -> None:
     (tmp_path / "a.pdf").write_bytes(head)
     error = refusal(renderer(), tmp_path / "a.pdf")
     assert error.code is ErrorCode.UNSUPPORTED_FORMAT
@@ -69,7 +69,7 @@ def test_what_is_no_document_is_named(tmp_path: Path, head: bytes, likeness: str
 
 
 @pytest.mark.parametrize("rotation", [0, 90])
-def test_crops_of_a_pdf_are_cut_at_whole_pixels(tmp_path: Path, rotation: int) -> None:
+def test_pdf_crops_are_at_whole_pixels(tmp_path: Path, rotation: int) -> None:
     path = documents.marked_pdf(tmp_path / "a.pdf", (297.3, 411.7), rotation=rotation)
     by = renderer()
     image = by.render(document(path), 1, ImagePolicy(1000))
@@ -91,31 +91,27 @@ def test_a_path_through_a_file_is_not_found(tmp_path: Path) -> None:
     assert caught.value.code is ErrorCode.NOT_FOUND
 
 
-def test_the_last_few_documents_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[str] = []
-    real = DocumentRenderer._open_file
-
-    def counting(self: DocumentRenderer, path: Path) -> renderer_module.OpenDocument:
-        opened.append(path.name)
-        return real(self, path)
-
-    monkeypatch.setattr(DocumentRenderer, "_open_file", counting)
+def test_the_last_few_documents_stay_open(tmp_path: Path) -> None:
     by = renderer()
     paths = [
         documents.pdf(tmp_path / f"{k}.pdf", pages=3)
         for k in range(renderer_module.MAX_OPEN_DOCUMENTS + 1)
     ]
+    first_id = document(paths[0]).doc_id
+    opened = []
     for number in (1, 2, 3):
         by.render(document(paths[0]), number, ImagePolicy(50))
-    assert opened == ["0.pdf"]
+        opened.append(by._open[first_id])
+    assert opened == [opened[0]] * 3, "opened once"
     for path in paths:
         by.count_pages(document(path))
     assert len(by._open) == renderer_module.MAX_OPEN_DOCUMENTS
+    assert first_id not in by._open
     by.count_pages(document(paths[0]))
-    assert opened.count("0.pdf") == 2
+    assert by._open[first_id] is not opened[0]
 
 
-def test_a_long_document_is_opened_anew_now_and_then(tmp_path: Path) -> None:
+def test_long_document_is_reopened_after_many_uses(tmp_path: Path) -> None:
     path = documents.pdf(tmp_path / "a.pdf")
     by = renderer()
     by.count_pages(document(path))

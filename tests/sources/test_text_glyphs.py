@@ -89,7 +89,7 @@ NAMED = (
 
 
 @pytest.mark.parametrize("behind", [False, True])
-def test_accents_that_are_signs_of_their_own_are_the_letters(tmp_path: Path, behind: bool) -> None:
+def test_separate_accents_are_joined_to_their_letters(tmp_path: Path, behind: bool) -> None:
     lines = [tex(text, 60, 700 - 60 * k, behind=behind) for k, text in enumerate(NAMED)]
     layer = page_of(tmp_path / "a.pdf", f"BT /F1 {SIZE} Tf\n{' '.join(lines)}\nET", FONT)
     assert texts(layer) == list(NAMED)
@@ -98,7 +98,7 @@ def test_accents_that_are_signs_of_their_own_are_the_letters(tmp_path: Path, beh
     assert words == " ".join(NAMED).split()
 
 
-def test_accents_beside_letters_are_signs(tmp_path: Path) -> None:
+def test_accents_next_to_letters_are_kept(tmp_path: Path) -> None:
     text = "2 ^ 3, ~5, a ` b, x^y"
     layer = page_of(tmp_path / "a.pdf", f"BT /F1 20 Tf 60 700 Td ({text} 20\\260C) Tj ET", FONT)
     assert texts(layer) == [f"{text} 20°C"]

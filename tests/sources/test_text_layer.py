@@ -72,13 +72,15 @@ def test_lines_have_their_words_where_they_are_drawn(sheet: Sheet) -> None:
     assert [line.bold for line in layer.lines] == [False, True]
 
 
-def test_where_all_is_bold_nothing_is(sheet: Sheet) -> None:
+def test_page_all_in_bold_has_no_bold_lines(sheet: Sheet) -> None:
     for k, line in enumerate(PROSE):
         sheet.write(60, 100 + 40 * k, line, font="Helvetica-Bold")
-    assert not any(line.bold for line in sheet.layer().lines)
+    lines = sheet.layer().lines
+    assert len(lines) == len(PROSE)
+    assert not any(line.bold for line in lines)
 
 
-def test_narrow_spaces_part_words_where_letters_are_set_into_each_other(sheet: Sheet) -> None:
+def test_narrow_spaces_separate_words_in_tightly_set_text(sheet: Sheet) -> None:
     text = sheet.canvas.beginText(60, SIZE[1] - 100)
     text.setFont("Helvetica", 20)
     text.setCharSpace(-2.4)
@@ -90,7 +92,7 @@ def test_narrow_spaces_part_words_where_letters_are_set_into_each_other(sheet: S
     assert [line.text for line in sheet.layer().lines] == ["neither printed nor drawn"]
 
 
-def test_without_being_asked_for_lines_are_not_read(tmp_path: Path) -> None:
+def test_lines_are_read_only_on_request(tmp_path: Path) -> None:
     sheet = Sheet(tmp_path / "a.pdf")
     sheet.prose()
     sheet.canvas.save()
@@ -106,7 +108,7 @@ def test_columns_are_lines_of_their_own(sheet: Sheet) -> None:
     assert [line.text for line in sheet.layer().lines] == ["on the left", "on the right"]
 
 
-def test_a_change_of_font_cuts_no_line(sheet: Sheet) -> None:
+def test_font_change_does_not_split_a_line(sheet: Sheet) -> None:
     sheet.write(60, 100, "The ")
     wide = sheet.canvas.stringWidth
     at = 60 + wide("The ", "Helvetica", 20)
@@ -115,7 +117,7 @@ def test_a_change_of_font_cuts_no_line(sheet: Sheet) -> None:
     assert [line.text for line in sheet.layer().lines] == ["The whole line"]
 
 
-def test_text_that_runs_another_way_is_not_lost(sheet: Sheet) -> None:
+def test_text_in_another_direction_is_kept(sheet: Sheet) -> None:
     sheet.prose()
     sheet.canvas.saveState()
     sheet.canvas.translate(30, 100)
@@ -135,7 +137,7 @@ def test_text_that_runs_another_way_is_not_lost(sheet: Sheet) -> None:
 
 
 @pytest.mark.parametrize("rotation", [90, 180, 270])
-def test_rotate_is_seen_through(tmp_path: Path, rotation: int) -> None:
+def test_page_rotation_is_applied_to_boxes(tmp_path: Path, rotation: int) -> None:
     """Text that is upright only because of /Rotate is where it is seen."""
     turns = {90: "0 1 -1 0 400 100", 180: "-1 0 0 -1 500 400", 270: "0 -1 1 0 100 700"}
     draw = f"BT /F1 20 Tf {turns[rotation]} Tm (A gauge at the bridge of stones) Tj ET".encode()
@@ -166,7 +168,7 @@ def color_inside(jpeg: bytes, box: Box) -> bool:
 
 
 @pytest.mark.parametrize(("turn", "angle"), [(90, 90), (180, 180), (270, 270)])
-def test_a_page_is_drawn_the_way_its_text_runs(tmp_path: Path, turn: int, angle: int) -> None:
+def test_page_is_rendered_with_its_text_upright(tmp_path: Path, turn: int, angle: int) -> None:
     sheet = Sheet(tmp_path / "a.pdf")
     sheet.canvas.translate(300, 400)
     sheet.canvas.rotate(angle)
@@ -207,7 +209,7 @@ def test_crops_are_taken_from_the_page_as_it_is_turned(tmp_path: Path) -> None:
     assert {color(crop, x, y) for x in (0.1, 0.9) for y in (0.1, 0.9)} == {"red"}
 
 
-def test_what_is_printed_twice_is_read_once(sheet: Sheet) -> None:
+def test_text_printed_twice_is_read_once(sheet: Sheet) -> None:
     sheet.prose()
     sheet.canvas.translate(0.8, -0.8)
     sheet.prose()
@@ -232,7 +234,7 @@ def test_an_earlier_ocr_under_a_scan_is_not_trusted(sheet: Sheet) -> None:
     assert any("invisible" in doubt for doubt in layer.doubts)
 
 
-def test_text_that_an_image_hides_is_not_trusted(sheet: Sheet) -> None:
+def test_text_hidden_by_an_image_is_not_trusted(sheet: Sheet) -> None:
     sheet.prose()
     sheet.picture(0, 0, 600, 800)
     layer = sheet.layer()
@@ -240,7 +242,7 @@ def test_text_that_an_image_hides_is_not_trusted(sheet: Sheet) -> None:
     assert not layer.is_trusted
 
 
-def test_text_on_a_picture_of_the_page_is_the_pages_own(sheet: Sheet) -> None:
+def test_text_over_a_page_image_is_the_pages_own(sheet: Sheet) -> None:
     sheet.picture(0, 0, 600, 800)
     sheet.prose()
     layer = sheet.layer()
@@ -248,7 +250,7 @@ def test_text_on_a_picture_of_the_page_is_the_pages_own(sheet: Sheet) -> None:
     assert layer.is_trusted
 
 
-def test_two_texts_on_one_place_are_not_trusted(sheet: Sheet) -> None:
+def test_overlapping_texts_are_not_trusted(sheet: Sheet) -> None:
     sheet.prose()
     for k, line in enumerate(reversed(PROSE)):
         sheet.write(60, 100 + 40 * k, line[::-1])
@@ -257,7 +259,7 @@ def test_two_texts_on_one_place_are_not_trusted(sheet: Sheet) -> None:
     assert any("other text" in doubt for doubt in layer.doubts)
 
 
-def test_pictures_are_told_of(sheet: Sheet) -> None:
+def test_pictures_are_listed(sheet: Sheet) -> None:
     sheet.prose()
     sheet.picture(100, 400, 300, 200)
     sheet.picture(10, 780, 8, 8)
@@ -265,7 +267,7 @@ def test_pictures_are_told_of(sheet: Sheet) -> None:
     assert near(picture, 100, 400, 400, 600)
 
 
-def test_a_font_that_says_other_letters_is_read_as_it_says(tmp_path: Path) -> None:
+def test_wrong_character_map_is_read_as_it_says(tmp_path: Path) -> None:
     """What is wrong about it only the page can tell."""
     layer = drawn(
         misspelt_pdf(tmp_path / "a.pdf", ["Water rises in the spring", "of the year"]), LINES
@@ -280,7 +282,7 @@ def test_a_page_without_text_has_no_layer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", ["\ue012", "\ufffd", "\x01"])
-def test_characters_that_mean_nothing_are_damage(bad: str) -> None:
+def test_meaningless_characters_are_damage(bad: str) -> None:
     """As from a font without a character map."""
     assert garbled_share(bad * 40) == 1.0
     assert garbled_share(f"{bad} nine more") == pytest.approx(1 / 9)
@@ -289,11 +291,11 @@ def test_characters_that_mean_nothing_are_damage(bad: str) -> None:
 @pytest.mark.parametrize(
     "text", ["Straße — 50 %, naïve…", "机器学习模型", "mea\ufffesured, mea\x02sure"]
 )
-def test_words_and_the_hyphens_of_pdfium_are_no_damage(text: str) -> None:
+def test_words_and_pdfium_hyphens_are_not_damage(text: str) -> None:
     assert garbled_share(text) == 0.0
 
 
-def test_a_layer_that_is_damaged_or_too_short_is_not_usable() -> None:
+def test_damaged_or_short_text_layer_is_not_usable() -> None:
     assert TextLayer("Water rises in the spring of the year", under_image=False).is_usable
     assert not TextLayer("Page 3 of 12", under_image=False).is_usable
     assert not TextLayer("Water rises in the spring " * 9, under_image=False, damage=0.06).is_usable

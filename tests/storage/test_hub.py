@@ -129,10 +129,8 @@ def test_the_earliest_of_two_claims_wins(name: str) -> None:
 def test_missing_and_forbidden_repositories_raise_errors_with_advice(
     name: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def assert_raises(
-        uri: str, match: str, operations: tuple[Callable[[Store], object], ...] = OPERATIONS
-    ) -> None:
-        for operation in operations:
+    def assert_raises(uri: str, match: str) -> None:
+        for operation in OPERATIONS:
             with pytest.raises(StorageError, match=match):
                 operation(open_store(uri))
 

@@ -59,7 +59,7 @@ def again(store: Store) -> Commit:
     return do(store, [result("b/2", "ok", "second b/2"), stands], generation=1, unchanged_ids=kept)
 
 
-def test_new_rows_and_those_that_stay_are_one_table_in_order(store: Store) -> None:
+def test_new_and_kept_rows_are_one_table_in_order(store: Store) -> None:
     commit = again(store)
     publish(store, commit, TABLES, ORDER)
     texts = [row["markdown"] for row in read_table(store, "pages")]
@@ -73,7 +73,7 @@ def test_new_rows_and_those_that_stay_are_one_table_in_order(store: Store) -> No
     assert {thing.path.rsplit("-")[-1] for thing in store.list("data")} == {"1.parquet"}
 
 
-def test_counts_are_of_all_that_is_there_by_now(store: Store) -> None:
+def test_counts_cover_new_and_kept_rows(store: Store) -> None:
     counts = again(store).counts
     assert (counts.items, counts.statuses) == (6, {"ok": 5, "failed": 1})
     assert counts.errors == {"corrupt_page": 1}
@@ -83,7 +83,7 @@ def test_counts_are_of_all_that_is_there_by_now(store: Store) -> None:
     assert read_commit(store, "extract", "000000", 1).counts == counts
 
 
-def test_what_did_not_change_since_a_generation_is_known(store: Store) -> None:
+def test_unchanged_shards_since_a_generation_are_known(store: Store) -> None:
     publish(store, again(store), TABLES, ORDER)
     kept = frozenset(PAGES) - {"b/1"}
     third = do(store, [result("b/1", "ok", "third")], generation=2, unchanged_ids=kept)
@@ -93,7 +93,7 @@ def test_what_did_not_change_since_a_generation_is_known(store: Store) -> None:
     assert [row["markdown"] for row in read_table(store, "pages")][:2] == ["third", "second b/2"]
 
 
-def test_an_item_that_is_kept_and_done_is_too_many(store: Store) -> None:
+def test_item_both_kept_and_redone_is_refused(store: Store) -> None:
     with pytest.raises(CountMismatchError, match="7 came out"):
         do(store, [result("b/2", "ok", "x")], generation=1, unchanged_ids=frozenset(PAGES))
 
@@ -110,7 +110,7 @@ def test_publishing_an_older_generation_leaves_attempts_at_a_later_one(store: St
     assert all("/000000/1-" in path for path in staged)
 
 
-def test_attempts_for_another_purpose_are_not_taken_over(store: Store) -> None:
+def test_attempts_with_another_purpose_are_not_resumed(store: Store) -> None:
     writer = ShardWriter(store, "extract", "000000", TABLES, ORDER, generation=1, cache_key="x")
     writer.write_part([result("b/2", "ok", "x")])
     for purpose, taken in (("x", {"b/2"}), ("y", set()), ("", set())):
@@ -138,7 +138,7 @@ def test_session_indexes_are_merged_and_hold_the_latest_generation(store: Store)
     assert found.is_published("extract", "000000")
 
 
-def test_rows_of_an_earlier_version_get_the_columns_that_it_did_not_have(store: Store) -> None:
+def test_rows_of_an_earlier_version_get_missing_columns(store: Store) -> None:
     """As those of a run that was begun before pages had `flaw` and `missing`."""
     (piece,) = published_ranges(store, "pages").values()
     assert store.folder is not None
@@ -150,7 +150,7 @@ def test_rows_of_an_earlier_version_get_the_columns_that_it_did_not_have(store: 
     assert {(row["flaw"], row["missing"]) for row in rows} == {(None, None)}
 
 
-def test_pages_that_are_doubted_stay_counted_when_others_are_done_again(store: Store) -> None:
+def test_doubtful_pages_stay_counted_when_others_are_redone(store: Store) -> None:
     doubted = [result(one, "ok", "x") for one in PAGES]
     doubted[0].rows["pages"][0]["flaw"] = "disagrees"  # type: ignore[index]
     doubted[0] = replace(doubted[0], doubt="disagrees")

@@ -64,7 +64,7 @@ def test_documents_never_straddle_shards_and_large_ones_are_alone() -> None:
     assert [shard.number for shard in shards] == list(range(6))
 
 
-def test_one_plan_stands_and_other_settings_are_refused(store: Store) -> None:
+def test_first_plan_is_kept_and_other_settings_are_refused(store: Store) -> None:
     shard = Shard(0, (PlannedDocument(document(0), 3), PlannedDocument(document(1), None)))
     first = Plan((shard,), {"model": "a", "pages": None})
     assert read_plan(store) is None
@@ -75,7 +75,7 @@ def test_one_plan_stands_and_other_settings_are_refused(store: Store) -> None:
         write_plan(store, Plan((), {"model": "b", "pages": None}))
 
 
-def test_rows_come_out_in_order_whatever_order_they_finished_in(store: Store) -> None:
+def test_rows_are_in_order_whatever_order_they_finish_in(store: Store) -> None:
     pages = random.Random(1).sample(PAGES, len(PAGES))
     shard = writer(store)
     for part in _nines(pages):
@@ -93,7 +93,7 @@ def _nines(pages: list[str]) -> list[list[str]]:
     return [pages[k : k + 9] for k in range(0, len(pages), 9)]
 
 
-def test_a_successor_goes_on_from_what_was_staged(store: Store) -> None:
+def test_successor_resumes_from_staged_parts(store: Store) -> None:
     dead = writer(store)
     write(dead, PAGES[:30])
     dead.add(result(PAGES[30]))  # held in memory only: lost with its worker
@@ -104,14 +104,14 @@ def test_a_successor_goes_on_from_what_was_staged(store: Store) -> None:
     assert [row["page_id"] for row in read_table(store, "pages")] == PAGES
 
 
-def test_a_part_without_its_last_file_does_not_count(store: Store) -> None:
+def test_incomplete_part_is_ignored(store: Store) -> None:
     dead = writer(store)
     write(dead, PAGES[:10])
     store.delete(thing.path for thing in store.list("_staging") if thing.path.endswith(".json"))
     assert writer(store).staged_items == frozenset()
 
 
-def test_of_two_workers_on_one_shard_one_commits_and_both_publish_the_same(store: Store) -> None:
+def test_two_workers_on_one_shard_publish_the_same_commit(store: Store) -> None:
     one, two = writer(store), writer(store)
     write(one, PAGES)
     write(two, PAGES)
@@ -123,7 +123,7 @@ def test_of_two_workers_on_one_shard_one_commits_and_both_publish_the_same(store
     assert latest_generations(store, "extract") == {"000000": 0}
 
 
-def test_parts_that_go_as_they_are_looked_at_are_another_workers_who_won(
+def test_parts_deleted_while_listed_belong_to_the_winning_worker(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = writer(store)
@@ -163,7 +163,7 @@ def test_a_shard_that_does_not_balance_is_not_committed(store: Store) -> None:
     assert latest_generations(store, "extract") == {}
 
 
-def test_a_new_generation_takes_the_place_of_the_old_one(store: Store) -> None:
+def test_new_generation_replaces_the_old_one(store: Store) -> None:
     first = writer(store)
     write(first, PAGES)
     publish(store, first.commit(PAGES), TABLES, ORDER)

@@ -7,13 +7,13 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from llm_ocr.text.markdown import (
-    escaped,
-    heading,
-    inline,
-    numbers_as_written,
-    unescaped,
-    with_dollars,
-    without_emphasis,
+    escape_inline,
+    escape_markdown,
+    format_heading,
+    keep_list_numbers,
+    normalize_math_delimiters,
+    strip_emphasis,
+    unescape_markdown,
 )
 
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -73,10 +73,10 @@ def as_paragraphs(text: str) -> list[str]:
 @example("27. Mai 2024\n27. Mai 2024")
 @example("Name:\n---\na|b\n:-|-:")
 def test_escaped_text_is_shown_as_it_is(text: str) -> None:
-    markdown = escaped(text)
+    markdown = escape_markdown(text)
     assert paragraphs(markdown) == as_paragraphs(text)
     # Who looks for its words finds them without a parser of Markdown.
-    assert unescaped(markdown).split() == text.split()
+    assert unescape_markdown(markdown).split() == text.split()
 
 
 @settings(max_examples=300, deadline=None)
@@ -84,10 +84,10 @@ def test_escaped_text_is_shown_as_it_is(text: str) -> None:
 @example("C #")
 @example("*")
 def test_escaped_text_is_shown_as_it_is_within_a_heading_and_in_italics(text: str) -> None:
-    tokens = PARSER.parse(heading(2, text))
+    tokens = PARSER.parse(format_heading(2, text))
     assert [one.type for one in tokens] == ["heading_open", "inline", "heading_close"]
     assert _text(tokens[1]).split() == text.split()
-    (_, content, _) = PARSER.parse(f"*{inline(text)}*")
+    (_, content, _) = PARSER.parse(f"*{escape_inline(text)}*")
     inner = (content.children or [])[1:-1]
     assert "".join(one.content for one in inner).split() == text.split()
     assert [one.type for one in content.children or ()][:1] == ["em_open"]
@@ -101,26 +101,28 @@ def test_escaped_text_is_shown_as_it_is_within_a_heading_and_in_italics(text: st
         *("1.5 m", "-40 °C", "2024", "50% + 3", "x = 5", "C:\\Users", "well-known", "1.1. Scope"),
     ],
 )
-def test_what_markdown_shows_anyway_stays_as_it_is(text: str) -> None:
-    assert escaped(text) == text
+def test_harmless_signs_are_not_escaped(text: str) -> None:
+    assert escape_markdown(text) == text
 
 
-def test_formulas_stay_where_they_are_the_models_own() -> None:
+def test_formulas_of_the_model_are_kept() -> None:
     text = r"5. of $a_1 * b_2$ and \(c_3\), *not* $$d_4$$"
-    assert escaped(text, formulas=True) == r"5\. of $a_1 * b_2$ and \(c_3\), \*not\* $$d_4$$"
+    assert (
+        escape_markdown(text, formulas=True) == r"5\. of $a_1 * b_2$ and \(c_3\), \*not\* $$d_4$$"
+    )
 
 
 def test_formulas_code_and_tables_have_no_escapes_of_markdowns() -> None:
     markdown = (
         "a\\_b $x\\_1$ `c\\_d` \\(e\\_f\\) <table><tr><td>g\\_h</td></tr></table> \\<table> i\\_j"
     )
-    assert unescaped(markdown) == (
+    assert unescape_markdown(markdown) == (
         "a_b $x\\_1$ `c\\_d` \\(e\\_f\\) <table><tr><td>g\\_h</td></tr></table> <table> i_j"
     )
 
 
-def test_emphasis_is_taken_away_and_escaped_signs_stay() -> None:
-    assert without_emphasis(r"**Figure 1\*.** The *river* 2\_a_b $x_1$") == (
+def test_emphasis_is_removed_and_escaped_signs_are_kept() -> None:
+    assert strip_emphasis(r"**Figure 1\*.** The *river* 2\_a_b $x_1$") == (
         "Figure 1*. The river 2_a_b $x_1$"
     )
 
@@ -143,8 +145,8 @@ def test_emphasis_is_taken_away_and_escaped_signs_stay() -> None:
         (r"\(\text{if $x$}\)", r"\(\text{if $x$}\)"),
     ],
 )
-def test_formulas_stand_between_dollars(markdown: str, dollars: str) -> None:
-    assert with_dollars(markdown) == dollars
+def test_math_delimiters_become_dollars(markdown: str, dollars: str) -> None:
+    assert normalize_math_delimiters(markdown) == dollars
 
 
 @pytest.mark.parametrize(
@@ -159,9 +161,9 @@ def test_formulas_stand_between_dollars(markdown: str, dollars: str) -> None:
     ],
 )
 def test_numbers_are_shown_as_they_are_written(markdown: str, written: str) -> None:
-    assert numbers_as_written(markdown) == written
+    assert keep_list_numbers(markdown) == written
 
 
-def test_a_lone_number_in_prose_is_no_list() -> None:
-    assert numbers_as_written("27. Mai 2024", is_prose=True) == "27\\. Mai 2024"
-    assert numbers_as_written("1. a\n2. b", is_prose=True) == "1. a\n2. b"
+def test_number_in_prose_is_not_a_list() -> None:
+    assert keep_list_numbers("27. Mai 2024", is_prose=True) == "27\\. Mai 2024"
+    assert keep_list_numbers("1. a\n2. b", is_prose=True) == "1. a\n2. b"

@@ -50,6 +50,7 @@ def _give_up(message: str) -> int:
 
 
 async def _serve(host: str, port: int, threads: int, model: str) -> None:
+    import cv2
     from aiohttp import web
 
     from llm_ocr.engines.embedded.reader_pool import ReaderPool
@@ -58,6 +59,8 @@ async def _serve(host: str, port: int, threads: int, model: str) -> None:
     # Pages are read in threads that nothing can stop: the process ends around them.
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, os._exit, 0)
+    # The pool's threads are the parallelism: OpenCV's own would only compete with them.
+    cv2.setNumThreads(1)
     readers = ReaderPool(threads)
     runner = web.AppRunner(Server(readers, model).application(), access_log=None)
     await runner.setup()

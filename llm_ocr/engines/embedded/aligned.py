@@ -32,11 +32,11 @@ ALIGNED, SAME_EDGE = 0.7, 0.7
 # more only in columns of text.
 LABEL_WORDS, WORDY = 4, 0.5
 # A column of labels has one for so many of its table's rows, and is no further from it, in heights.
-LABELLED, FAR = 0.6, 15.0
+LABELED, FAR = 0.6, 15.0
 # What a table covers so much of, or what holds so much of a table, is no region of text.
 COVERED = 0.7
 # Of labels with their values so many have no number themselves.
-LABELLED_ROWS = 0.6
+LABELED_ROWS = 0.6
 _DIGIT = re.compile(r"\d")
 
 
@@ -168,7 +168,7 @@ def _is_of_values(rows: Sequence[_Row]) -> bool:
         return False
     numbered = [[_DIGIT.search(part.text) is not None for part in row.parts] for row in rows]
     labels = sum(not label for label, _ in numbered)
-    return all(value for _, value in numbered) and labels >= LABELLED_ROWS * len(rows)
+    return all(value for _, value in numbered) and labels >= LABELED_ROWS * len(rows)
 
 
 def _has_mate(part: OcrLine, row: _Row, rows: Sequence[_Row]) -> bool:
@@ -213,7 +213,7 @@ def with_label_column(table: Rect, lines: Sequence[OcrLine]) -> Rect:
         for row in rows
         if any(abs(row[0].middle - one.middle) < 0.5 * one.height for one in labels)
     ]
-    if not labels or len(labels) < len(beside) or len(labeled) < LABELLED * len(rows):
+    if not labels or len(labels) < len(beside) or len(labeled) < LABELED * len(rows):
         return table
     aligned = [line for line in labels if _in_line(line, labels[-1])]
     if len(aligned) < ALIGNED * len(labels):

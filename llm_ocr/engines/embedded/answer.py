@@ -11,7 +11,7 @@ from llm_ocr.engines.embedded.paragraphs import as_markdown, is_list, paragraphs
 from llm_ocr.engines.embedded.reading import Reading
 from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.engines.embedded.tables import table_html
-from llm_ocr.text.markdown import escaped, heading, inline
+from llm_ocr.text.markdown import escape_inline, escape_markdown, format_heading
 
 GRID = 999
 
@@ -98,11 +98,11 @@ def _said(block: PageBlock, level: int, image: Image) -> SerializedBlock:
     line = " ".join(one.text for one in found)
     if level:
         label = "title" if level == 1 else "sub_title"
-        return SerializedBlock(label, block.rect, heading(level, line))
+        return SerializedBlock(label, block.rect, format_heading(level, line))
     if block.label in ("image_caption", "table_caption"):
-        return SerializedBlock(block.label, block.rect, f"<center>{inline(line)} </center>")
+        return SerializedBlock(block.label, block.rect, f"<center>{escape_inline(line)} </center>")
     if block.label in FURNITURE:
-        return SerializedBlock(block.label, block.rect, escaped(line))
+        return SerializedBlock(block.label, block.rect, escape_markdown(line))
     label = block.label if block.label == "footnote" else "list" if is_list(found) else "text"
     return SerializedBlock(label, block.rect, as_markdown(found))
 

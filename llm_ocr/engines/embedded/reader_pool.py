@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import cv2
 import numpy as np
 
 from llm_ocr.engines.embedded.answer import extension, free_ocr, to_grounding_markup
@@ -53,8 +52,6 @@ class ReaderPool:
     """Loads the models. `threads` requests are answered at once; others wait in `answer`."""
 
     def __init__(self, threads: int) -> None:
-        # The threads are the parallelism: OpenCV's own would only compete with them.
-        cv2.setNumThreads(1)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="read")
         self._reader = Reader()
         self._places = asyncio.Semaphore(threads)

@@ -9,7 +9,7 @@ from typing import Any
 from llm_ocr.engines.embedded.command import EMBEDDED
 from llm_ocr.engines.embedded.reader_pool import EngineRequest
 from llm_ocr.engines.embedded.text_layer_input import parse_text_layer
-from llm_ocr.inference.replies import EXTENSION
+from llm_ocr.inference.responses import EXTENSION
 from llm_ocr.models.profile import TASK_PROMPTS, Task
 
 

@@ -16,7 +16,7 @@ from llm_ocr.engines.embedded.reader_pool import (
     ReaderPool,
 )
 from llm_ocr.engines.embedded.requests import RefusedError, parse_body, parse_request, token_limit
-from llm_ocr.inference.replies import EXTENSION
+from llm_ocr.inference.responses import EXTENSION
 
 log = logging.getLogger(__name__)
 

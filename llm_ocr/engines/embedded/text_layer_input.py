@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word
-from llm_ocr.inference.replies import EXTENSION
+from llm_ocr.inference.responses import EXTENSION
 
 
 @dataclass(frozen=True)

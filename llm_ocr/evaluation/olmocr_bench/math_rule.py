@@ -34,11 +34,11 @@ class MathRule:
         formulas.sort(key=lambda formula: -fuzz.ratio(formula, self.math))
         renderer = _load_renderer()
         if renderer is None:
-            return self._undecided(NO_RENDERER, formulas[0])
+            return self._skipped_result(NO_RENDERER, formulas[0])
         try:
             wanted = renderer.render_formula(self.math)
         except renderer.CannotRenderError:
-            return self._undecided(f"mathtext can't render {self.math}", formulas[0])
+            return self._skipped_result(f"mathtext can't render {self.math}", formulas[0])
         not_rendered = ""
         for formula in formulas:
             try:
@@ -51,12 +51,12 @@ class MathRule:
                 ):
                     not_rendered = formula
         if not_rendered:
-            return self._undecided(f"mathtext can't render {not_rendered}", not_rendered)
+            return self._skipped_result(f"mathtext can't render {not_rendered}", not_rendered)
         return failure(
             "no formula on the page looks like it", self.math, self._excerpt(formulas[0])
         )
 
-    def _undecided(self, reason: str, nearest: str) -> RuleResult:
+    def _skipped_result(self, reason: str, nearest: str) -> RuleResult:
         return RuleResult(RuleVerdict.SKIPPED, reason, self.math, (self._excerpt(nearest),))
 
     def _excerpt(self, formula: str) -> Excerpt:

@@ -16,7 +16,7 @@ from llm_ocr.evaluation.olmocr_bench.rules import (
 )
 from llm_ocr.evaluation.olmocr_bench.table_rule import TableRule
 from llm_ocr.evaluation.predictions import InputProblem
-from llm_ocr.evaluation.text_similarity import normalized
+from llm_ocr.evaluation.text_similarity import normalize_text
 
 Fields = Mapping[str, Any]
 
@@ -155,7 +155,7 @@ def _order_rule(fields: Fields) -> PageRule:
 
 def _table_rule(fields: Fields) -> PageRule:
     sides = ("up", "down", "left", "right", "top_heading", "left_heading")
-    texts = {side: normalized(_text(fields, side, "") or "").strip() for side in sides}
+    texts = {side: normalize_text(_text(fields, side, "") or "").strip() for side in sides}
     return TableRule(
         _search_text(fields, "cell").strip(),
         **texts,
@@ -190,7 +190,7 @@ _RULES: Mapping[str, Callable[[Fields], PageRule]] = {
 
 
 def _search_text(fields: Fields, name: str) -> str:
-    text = normalized(_text(fields, name))
+    text = normalize_text(_text(fields, name))
     if not text.strip():
         raise _BadLineError(f"{name} is empty")
     return text

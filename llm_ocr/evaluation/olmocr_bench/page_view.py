@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from llm_ocr.evaluation.text_similarity import normalized
-from llm_ocr.text.markdown import unescaped
+from llm_ocr.evaluation.text_similarity import normalize_text
+from llm_ocr.text.markdown import unescape_markdown
 from llm_ocr.text.table_markup import TableGrid, read_html_tables, read_markdown_tables
 
 # Bounded, so that many opening delimiters without a closing one cost no more than others.
@@ -24,7 +24,7 @@ class PageView:
     @cached_property
     def text(self) -> str:
         """Normalized, without Markdown's escapes."""
-        return normalized(unescaped(self.markdown))
+        return normalize_text(unescape_markdown(self.markdown))
 
     @cached_property
     def html_tables(self) -> list[TableGrid]:

@@ -99,7 +99,7 @@ class TextRule:
         near = find_nearest(wanted, text)
         if self.absent:
             return failure("present on the page", f"not: {self.text}", near)
-        reason = f"similarity {_truncated(similarity)}, required {_truncated(threshold)}"
+        reason = f"similarity {_truncate(similarity)}, required {_truncate(threshold)}"
         return failure(reason, self.text, near)
 
     def _part(self, text: str) -> str:
@@ -117,7 +117,7 @@ def _best_similarity(wanted: str, text: str) -> float:
     return compare(wanted, text) / 100
 
 
-def _truncated(value: float) -> str:
+def _truncate(value: float) -> str:
     """Three digits, not rounded up: 0.9999 is not shown as 1."""
     return f"{math.floor(1000 * value + 1e-6) / 1000:g}"
 

@@ -13,7 +13,7 @@ from llm_ocr.evaluation.olmocr_bench.rules import (
     failure,
     required_similarity,
 )
-from llm_ocr.evaluation.text_similarity import normalized
+from llm_ocr.evaluation.text_similarity import normalize_text
 from llm_ocr.text.table_markup import TableGrid
 
 # The similarity required of a cell however many differences are allowed.
@@ -75,22 +75,22 @@ class TableRule:
             if wanted:
                 neighbor = _neighbor(table, row, column, down, right)
                 if not self._is_similar(wanted, neighbor):
-                    yield f"{side} is “{normalized(neighbor).strip()}”"
+                    yield f"{side} is “{normalize_text(neighbor).strip()}”"
         for side, texts in (
             ("top_heading", _headings_above(table, row, column)),
             ("left_heading", _headings_left(table, row, column)),
         ):
             wanted = getattr(self, side)
             if wanted and not any(self._is_similar(wanted, text) for text in texts):
-                shown = ", ".join(f"“{normalized(text)}”" for text in texts) or "nothing"
+                shown = ", ".join(f"“{normalize_text(text)}”" for text in texts) or "nothing"
                 yield f"{side.replace('_', ' ')} is {shown}"
 
     def _is_similar(self, wanted: str, text: str) -> bool:
         required = max(MIN_SIMILARITY, required_similarity(wanted, self.max_diffs))
-        return fuzz.ratio(wanted, normalized(text).strip()) / 100 >= required
+        return fuzz.ratio(wanted, normalize_text(text).strip()) / 100 >= required
 
     def _missing_cell(self, tables: list[TableGrid]) -> tuple[str, str]:
-        texts = [normalized(cell.text) for table in tables for cell in table.cells]
+        texts = [normalize_text(cell.text) for table in tables for cell in table.cells]
         best = max(texts, key=lambda text: fuzz.ratio(self.cell, text), default="")
         return f"no such cell; the most similar one is “{best}”", self._requirement()
 

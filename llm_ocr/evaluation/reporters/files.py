@@ -17,6 +17,7 @@ from llm_ocr.evaluation.reporters.html import (
 )
 from llm_ocr.evaluation.reporters.json import to_json
 from llm_ocr.evaluation.runner import EvaluationResult
+from llm_ocr.messages import ProblemCode
 from llm_ocr.storage.local_files import atomic_write
 from llm_ocr.storage.store import StorageError
 
@@ -85,5 +86,5 @@ def _write(path: Path, text: str) -> None:
             target.write(text.encode("utf-8", "replace"))
     except OSError as error:
         raise StorageError(
-            f"{path}: {error.strerror or error}; give other paths as --json and --html"
+            f"{path}: {error.strerror or error}", ProblemCode.REPORT_UNWRITABLE
         ) from error

@@ -28,7 +28,7 @@ from llm_ocr.evaluation.reporters.text import (
     heading_rows,
     worst_documents,
 )
-from llm_ocr.evaluation.text_similarity import plain
+from llm_ocr.evaluation.text_similarity import strip_markup
 from llm_ocr.messages import pluralize
 from llm_ocr.records import Box
 
@@ -133,7 +133,10 @@ def render_ground_truth(evaluation: GroundTruthEvaluation, predictions: Predicti
                 page,
                 _metrics_note(page),
                 find_differences(
-                    *(plain(without_tables(text)) for text in (page.truth.text, page.prediction))
+                    *(
+                        strip_markup(without_tables(text))
+                        for text in (page.truth.text, page.prediction)
+                    )
                 ),
                 _page_image(predicted.get(_key(page))),
             )
@@ -209,7 +212,7 @@ def render_comparison(comparison: Comparison, a: Predictions, b: Predictions) ->
             number = pair.number or 1
             first = firsts.get((pair.a.document, number))
             second = seconds.get((pair.b.document, number))
-            texts = (plain(page.markdown if page else "") for page in (first, second))
+            texts = (strip_markup(page.markdown if page else "") for page in (first, second))
             yield pair, find_differences(*texts), _page_image(first)
 
     return _render(

@@ -15,7 +15,7 @@ Json = Mapping[str, Any]
 
 
 def to_json(result: EvaluationResult) -> Json:
-    """The content of the --json file."""
+    """The content of the JSON report."""
     if isinstance(result, PageTestEvaluation):
         return _page_tests(result)
     if isinstance(result, GroundTruthEvaluation):

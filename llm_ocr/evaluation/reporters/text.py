@@ -80,8 +80,8 @@ def _render_page_tests(evaluation: PageTestEvaluation) -> Group:
     return Group(
         Text(f"{pluralize(len(evaluation.results), 'test')} of {evaluation.uri}"),
         *(kinds, Text(""), documents),
-        *_omitted(len(worst), "document"),
-        *_rejected(evaluation.rejected),
+        *_omission_note(len(worst), "document"),
+        *_rejection_note(evaluation.rejected),
     )
 
 
@@ -97,11 +97,11 @@ def _proportion_cells(proportion: Proportion) -> tuple[str, str]:
     return format_percent(proportion.value), format_interval(proportion)
 
 
-def _omitted(count: int, what: str) -> list[RenderableType]:
+def _omission_note(count: int, what: str) -> list[RenderableType]:
     return [Text(f"and {pluralize(count - MAX_ROWS, what)} more")] if count > MAX_ROWS else []
 
 
-def _rejected(count: int) -> list[RenderableType]:
+def _rejection_note(count: int) -> list[RenderableType]:
     if not count:
         return []
     return [Text(f'left out as "rejected": {pluralize(count, "test")}')]
@@ -122,7 +122,7 @@ def _render_ground_truth(evaluation: GroundTruthEvaluation) -> Group:
     return Group(
         Text(f"{heading}; {failed:,} of them failed" if failed else heading),
         *(table, Text(""), worst),
-        *_omitted(len(pages), "page"),
+        *_omission_note(len(pages), "page"),
     )
 
 
@@ -164,10 +164,10 @@ def _render_sample(evaluation: SampleEvaluation) -> Group:
         title = Text(f"{page.document} {page.number}")
         worst.add_row(title, f"{page.doubt:.2f}", page.status, Text("; ".join(page.remarks)))
     tables = [_means_table(evaluation.means), proportions, *([worst] if doubtful else [])]
-    return Group(*lines, *_separated(tables), *_omitted(len(doubtful), "page"))
+    return Group(*lines, *_separate(tables), *_omission_note(len(doubtful), "page"))
 
 
-def _separated(tables: Sequence[Table]) -> list[RenderableType]:
+def _separate(tables: Sequence[Table]) -> list[RenderableType]:
     parts: list[RenderableType] = []
     for table in tables:
         parts += [Text(""), table]
@@ -194,4 +194,4 @@ def _render_comparison(comparison: Comparison) -> Group:
         title = Text(f"{pair.document} {pair.number or ''}")
         remarks = Text("; ".join(worse.remarks[:3]))
         table.add_row(title, pair.outcome, f"{pair.difference:+.3f}", remarks)
-    return Group(*lines, *(_separated([table]) if comparison.examples else []))
+    return Group(*lines, *(_separate([table]) if comparison.examples else []))

@@ -146,7 +146,7 @@ class BankStatement(BaseModel):
     def each_balance_follows_from_the_one_before(self) -> Self:
         before = self.opening_balance
         for number, movement in enumerate(self.movements, start=1):
-            said = f"the balance after movement {number}"
-            check_sum(said, [before, movement.amount], movement.balance)
+            name = f"the balance after movement {number}"
+            check_sum(name, [before, movement.amount], movement.balance)
             before = movement.balance
         return self

@@ -87,12 +87,12 @@ class IdCard(BaseModel):
 
     @model_validator(mode="after")
     def dates_are_in_order(self) -> Self:
-        said = [
+        dates = [
             ("the date of birth", self.date_of_birth),
             ("the date of issue", self.issue_date),
             ("the date of expiry", self.expiry_date),
         ]
-        known = [(name, day) for name, day in said if day]
+        known = [(name, day) for name, day in dates if day]
         for (before, first), (after, then) in pairwise(known):
             if then < first:
                 raise ValueError(f"{after} {then} is before {before} {first}")

@@ -79,17 +79,18 @@ class Line(BaseModel):
         return self
 
 
-def check_sum(said: str, parts: Sequence[Decimal | None], total: Decimal | None) -> None:
-    """ValueError unless the parts add up to the total within a cent; nothing where one is missing.
+def check_sum(name: str, parts: Sequence[Decimal | None], total: Decimal | None) -> None:
+    """Raise ValueError unless the parts add up to the total within a cent. Sums with a missing
+    value are not checked.
 
-    `said` names the sum: "subtotal + VAT = total".
+    `name` describes the sum, such as "subtotal + VAT = total".
     """
     known = [part for part in parts if part is not None]
     if total is None or len(known) < len(parts):
         return
     found = sum(known, Decimal(0))
     if abs(found - total) > CENT:
-        raise ValueError(f"{said}: {' + '.join(map(str, known))} is {found}, not {total}")
+        raise ValueError(f"{name}: {' + '.join(map(str, known))} is {found}, not {total}")
 
 
 def check_lines(amounts: Sequence[Decimal | None], *totals: Decimal | None) -> None:

@@ -10,6 +10,7 @@ from llm_ocr.messages import pluralize
 from llm_ocr.platforms.costs.estimates import ApiEstimate, Estimate, MachineEstimate
 from llm_ocr.platforms.costs.page_estimate import PageEstimate
 from llm_ocr.platforms.costs.prices import Citation, Interval
+from llm_ocr.report.summary import Explain, without_advice
 
 UNREADABLE_SHOWN = 3
 # Columns that the whole table of machines needs.
@@ -18,24 +19,30 @@ WIDE = 100
 MACHINE = 15
 
 
-def render_estimate(estimate: Estimate, width: int = WIDE) -> Group:
+def render_estimate(
+    estimate: Estimate,
+    width: int = WIDE,
+    explain: Explain = without_advice,
+    details: str = "the fields of Estimate",
+) -> Group:
     """The input's pages, their cost on each machine and API, and where the figures are from.
 
-    On fewer than 100 columns (80 at least) the parts of the cost are left out.
+    On fewer than 100 columns (80 at least) the parts of the cost are left out. `explain` adds to an
+    error, by its code, what helps; `details` says where to find what the tables leave out.
     """
     is_wide = width >= WIDE
     machines = _machines(estimate, is_wide)
-    parts: list[Text | Table] = [_input(estimate.survey), Text(), machines, Text()]
+    parts: list[Text | Table] = [_input(estimate.survey, explain), Text(), machines, Text()]
     if estimate.apis:
         parts += [_apis(estimate.apis, estimate.survey), Text()]
     if not is_wide:
-        more = f"GPU hours, starts and storage: on {WIDE} columns, or with --json."
+        more = f"GPU hours, starts and storage: on {WIDE} columns, or see {details}."
         parts.append(Text(more, "dim"))
-    parts += [Text(line, "dim") for line in _notes(estimate)]
+    parts += [Text(line, "dim") for line in _notes(estimate, details)]
     return Group(*parts)
 
 
-def _input(pages: PageEstimate) -> Text:
+def _input(pages: PageEstimate, explain: Explain) -> Text:
     sampled = "all counted" if pages.counted == pages.documents else f"{pages.counted:,} counted"
     count = pluralize(round(pages.pages.expected), "page")
     if not pages.is_exact:
@@ -44,8 +51,8 @@ def _input(pages: PageEstimate) -> Text:
     text.append(count, "bold")
     if pages.unreadable:
         text.append(f"\n{len(pages.unreadable):,} of those counted can't be opened:", "yellow")
-        for reason in pages.unreadable[:UNREADABLE_SHOWN]:
-            text.append(f"\n  {reason}", "yellow")
+        for one in pages.unreadable[:UNREADABLE_SHOWN]:
+            text.append(f"\n  {explain(one.error, one.error_code)}", "yellow")
     return text
 
 
@@ -93,7 +100,7 @@ def _apis(apis: Iterable[ApiEstimate], pages: PageEstimate) -> Table:
     return table
 
 
-def _notes(estimate: Estimate) -> list[str]:
+def _notes(estimate: Estimate, details: str) -> list[str]:
     offers, unmeasured = estimate.offers, estimate.unmeasured
     lines = [
         "US dollars without tax. From - to: fewest pages at the highest speed, most at the lowest.",
@@ -109,7 +116,7 @@ def _notes(estimate: Estimate) -> list[str]:
         for offer in offers
     }
     lines += sources.values()
-    lines.append("* as quoted by others; where each price is from, and when: --json")
+    lines.append(f"* as quoted by others; where each price is from, and when: {details}")
     return lines
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm_ocr.pipeline.events import Notify, discard
-from llm_ocr.pipeline.planning import absolute
+from llm_ocr.batch.events import Notify, discard
+from llm_ocr.messages import ProblemCode
 from llm_ocr.platforms.costs.page_estimate import PageEstimate, estimate_pages
 from llm_ocr.platforms.costs.price_files import load_prices
 from llm_ocr.platforms.costs.prices import (
@@ -19,6 +19,7 @@ from llm_ocr.platforms.costs.prices import (
 )
 from llm_ocr.platforms.costs.throughput import Throughput, ThroughputTable, load_throughput
 from llm_ocr.settings import Settings
+from llm_ocr.sources.inputs import absolute_input
 
 # Documents of each kind whose pages are counted.
 SAMPLE = 40
@@ -92,15 +93,15 @@ def estimate_costs(
     tasks: int = 1,
     notify: Notify | None = None,
 ) -> Estimate:
-    """What reading the inputs costs; `gpus` are GPUs or machines, all if it is empty.
+    """Estimate the cost of reading the inputs. `gpus` are GPUs or machines; empty means all.
 
     Raises TomlFileError, NoInputError, UnknownPriceError or StorageError.
     """
     chosen = settings or Settings()
     prices, throughput = load_prices(chosen.prices), load_throughput(chosen.throughput)
-    several = [inputs] if isinstance(inputs, str | Path) else inputs
-    places = [absolute(str(path)) for path in several]
-    counts = estimate_pages(places, chosen, sample, notify or discard)
+    paths = [inputs] if isinstance(inputs, str | Path) else inputs
+    uris = [absolute_input(str(path)) for path in paths]
+    counts = estimate_pages(uris, chosen, sample, notify or discard)
     return price_pages(counts, prices, throughput, model=chosen.model, gpus=gpus, tasks=tasks)
 
 
@@ -143,7 +144,8 @@ def price_pages(
         if machine.gpu is not None and throughput.get(machine.gpu, model) is None
     )
     if not offers:
-        raise UnknownPriceError(_no_speed(model, tuple(unmeasured), throughput))
+        message = _no_speed(model, tuple(unmeasured), throughput)
+        raise UnknownPriceError(message, ProblemCode.NO_THROUGHPUT)
     return Estimate(
         survey=counts,
         model=model,
@@ -240,9 +242,8 @@ def _price_apis(pages: Interval, prices: PriceList) -> Iterator[ApiEstimate]:
 def _no_speed(model: str, gpus: Sequence[str], throughput: ThroughputTable) -> str:
     known = throughput.gpus(model)
     on = f" on {', '.join(gpus)}" if gpus and known else ""
-    there = f"; it was measured on {', '.join(known)}" if known else ""
+    measured = f"; it was measured on {', '.join(known)}" if known else ""
     return (
-        f"the speed of {model}{on} is not known{there}. Run it on some pages and take the speed "
-        "from that run with `llm-ocr plan --update-throughput RUN --throughput FILE`, or write it "
-        "into such a file"
+        f"the speed of {model}{on} is not known{measured}. Run it on some pages, and give a "
+        "file with the measured speed as `throughput`"
     )

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from statistics import fmean, variance
 
+from llm_ocr.batch.events import ItemsDone, Notify, StageEnded, StageStarted
+from llm_ocr.batch.interruption import CancellationToken, run_until_stopped
+from llm_ocr.document.configure import render_pool
 from llm_ocr.documents import Document
-from llm_ocr.pipeline.events import ItemsDone, Notify, StageEnded, StageStarted
-from llm_ocr.pipeline.executor import render_pool
-from llm_ocr.pipeline.interruption import CancellationToken, run_until_stopped
 from llm_ocr.platforms.costs.prices import Interval
 from llm_ocr.records import ErrorCode, PageError, PageStatus
 from llm_ocr.settings import Settings
@@ -63,6 +63,14 @@ class Stratum:
 
 
 @dataclass(frozen=True)
+class Unreadable:
+    """Why a document can't be opened: the fact and its code."""
+
+    error: str
+    error_code: str
+
+
+@dataclass(frozen=True)
 class PageEstimate:
     """How many pages an input has: `counted` of its `documents` (files, or a dataset's files) were
     opened, `unreadable` says why some could not be, and `pages` are those of all."""
@@ -71,7 +79,7 @@ class PageEstimate:
     counted: int
     bytes: int
     pages: Interval
-    unreadable: tuple[str, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
 
     @property
     def is_exact(self) -> bool:
@@ -98,7 +106,7 @@ def estimate_pages(
     async def work(stop: CancellationToken) -> PageEstimate:
         return await stop.guard(_estimate(inputs, settings, sample, notify))
 
-    return run_until_stopped(work, settings.stop_seconds)
+    return run_until_stopped(work)
 
 
 def total_pages(strata: Sequence[Stratum]) -> Interval:
@@ -119,7 +127,7 @@ async def _estimate(
     single_pages, samples = _select_samples(documents, sample)
     opened = sum(len(kind.sampled) for kind in samples)
     strata = [_single_page_stratum(single_pages, settings)]
-    unreadable: list[str] = []
+    unreadable: list[Unreadable] = []
     notify(StageStarted("plan", opened))
     async with render_pool(settings) as pool:
         for kind in samples:
@@ -127,17 +135,17 @@ async def _estimate(
             counts = await asyncio.gather(*counting)
             pages = [count if isinstance(count, int) else 0 for count in counts]
             strata.append(Stratum(kind.documents, pages))
-            unreadable += [count for count in counts if isinstance(count, str)]
+            unreadable += [count for count in counts if isinstance(count, Unreadable)]
     notify(StageEnded("plan", opened))
     total = total_pages(strata)
     if not total.expected:
-        raise NoInputError(_nothing_to_read(opened, unreadable))
+        raise _nothing_to_read(opened, unreadable)
     size = sum(document.size for document in documents)
     return PageEstimate(len(documents), single_pages + opened, size, total, tuple(unreadable))
 
 
 def _single_page_stratum(documents: int, settings: Settings) -> Stratum:
-    """Images of one page each, which counts if --pages selects the first page."""
+    """Images of one page each, which counts if `pages` selects the first page."""
     is_selected = settings.selection is None or bool(settings.selection.select(1))
     return Stratum(documents, [int(is_selected)] * documents)
 
@@ -173,8 +181,8 @@ def _sample_kind(documents: list[Document], sample: int) -> list[_Sample]:
 
 async def _count(
     document: Document, settings: Settings, pool: RenderPool, notify: Notify
-) -> int | str:
-    """How many pages of the document --pages selects, or why it can't be opened."""
+) -> int | Unreadable:
+    """How many pages of the document `pages` selects, or why it can't be opened."""
     try:
         if document.kind in DATASET_KINDS.values():
             rows = await asyncio.to_thread(count_rows, document, None)
@@ -186,17 +194,19 @@ async def _count(
             count = len(selection.select(count)) if selection else count
     except PageError as error:
         if error.code is ErrorCode.READ_ERROR and is_remote(document.source_uri):
-            raise StorageError(error.message) from error
+            raise StorageError(error.message, error.code) from error
         notify(ItemsDone("plan", PageStatus.FAILED, 1, fresh=True))
-        return error.message
+        return Unreadable(error.message, error.code)
     notify(ItemsDone("plan", PageStatus.OK, 1, fresh=True))
     return count
 
 
-def _nothing_to_read(opened: int, unreadable: Sequence[str]) -> str:
+def _nothing_to_read(opened: int, unreadable: Sequence[Unreadable]) -> NoInputError:
     if not unreadable:
-        return "the documents have no page that --pages selects"
+        return NoInputError("the documents have no page that `pages` selects")
     first = unreadable[0]
+    code = ErrorCode(first.error_code)
     if opened == 1:
-        return first
-    return f"none of the {opened} sampled documents can be opened; the first: {first}"
+        return NoInputError(first.error, code)
+    said = f"none of the {opened} sampled documents can be opened; the first: {first.error}"
+    return NoInputError(said, code)

@@ -27,7 +27,7 @@ from llm_ocr.platforms.costs.toml_files import (
     TomlFileError,
     TomlTable,
     deep_merge,
-    packaged,
+    load_packaged,
     read_toml,
     validate,
 )
@@ -122,7 +122,7 @@ def load_prices(path: Path | None = None) -> PriceList:
 
     Raises TomlFileError.
     """
-    tables = packaged("prices.toml")
+    tables = load_packaged("prices.toml")
     if path is not None:
         tables = deep_merge(tables, _with_citations(read_toml(path), path))
     table = validate(PriceListToml, tables, path)

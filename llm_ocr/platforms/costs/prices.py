@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from llm_ocr.messages import CodedError
+
 SECONDS_PER_HOUR = 3600.0
 
 
-class UnknownPriceError(ValueError):
+class UnknownPriceError(CodedError, ValueError):
     """The price list has no such price; the message names those that it has."""
 
 

@@ -10,13 +10,13 @@ from typing import Annotated
 
 from pydantic import Field, PositiveFloat
 
+from llm_ocr.batch.destination import open_destination
 from llm_ocr.messages import pluralize
-from llm_ocr.pipeline.destination import open_destination
 from llm_ocr.platforms.costs.prices import Citation, Interval
 from llm_ocr.platforms.costs.toml_files import (
     TomlFileError,
     TomlTable,
-    packaged,
+    load_packaged,
     read_toml,
     validate,
 )
@@ -102,7 +102,7 @@ class _Measurement:
 
 def load_throughput(path: Path | None = None) -> ThroughputTable:
     """The package's figures, overridden by those of the file at `path`. Raises TomlFileError."""
-    known = _read(validate(ThroughputToml, packaged("throughput.toml"), None), "")
+    known = _read(validate(ThroughputToml, load_packaged("throughput.toml"), None), "")
     if path is not None:
         known += _read(validate(ThroughputToml, read_toml(path), path), str(path))
     return ThroughputTable({(entry.gpu, entry.model): entry for entry in known})
@@ -125,7 +125,7 @@ def observed_throughput(
     if not measured:
         raise NoThroughputError(
             f"no session of {', '.join(runs)} read at least {LEAST_PAGES} pages on a known GPU; "
-            "if the run used a server that was already running, name its GPU with --gpu"
+            "if the run used a server that was already running, name its GPU with `gpu`"
         )
     groups: defaultdict[tuple[str, str], list[_Measurement]] = defaultdict(list)
     for entry in measured:

@@ -24,7 +24,7 @@ class TomlTable(BaseModel):
 
 
 @cache
-def packaged(name: str) -> TomlData:
+def load_packaged(name: str) -> TomlData:
     """The package's file of that name. It is read once: don't change what this returns."""
     return tomllib.loads(
         files("llm_ocr.platforms.costs").joinpath(name).read_text(encoding="utf-8")

@@ -18,6 +18,9 @@ from benchmarks.pages.tables import Cell, Table
 from benchmarks.pages.truth import CAPTION, PARAGRAPH, TABLE, TruePage, read_page
 from benchmarks.pages.typeset import joined, lines_of, words_of
 
+# Their pages take 20 seconds to draw.
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -28,7 +31,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def digital(folder: Path) -> Iterator[tuple[TruePage, "pdfium.PdfTextPage"]]:
-    for path in sorted((folder / DIGITAL).glob("*.json")):
+    paths = sorted((folder / DIGITAL).glob("*.json"))
+    assert len(paths) == 12
+    for path in paths:
         document = pdfium.PdfDocument(path.with_suffix(".pdf"))
         yield read_page(path), document[0].get_textpage()
 
@@ -52,7 +57,7 @@ def test_the_same_seed_gives_the_same_files_and_another_seed_others(
     assert not drawn & {path.read_bytes() for path in made}
 
 
-def test_the_truth_is_what_stands_in_the_text_layer(folder: Path) -> None:
+def test_ground_truth_equals_the_text_layer(folder: Path) -> None:
     for page, layer in digital(folder):
         printed = squeezed(layer.get_text_range())
         for block in page.blocks:
@@ -74,7 +79,7 @@ def _stands_in(text: str, printed: str, kind: str) -> bool:
     return all(squeezed(word) in printed for word in text.split())
 
 
-def test_boxes_hold_their_text_and_lie_on_the_page(folder: Path) -> None:
+def test_boxes_contain_their_text_and_are_on_the_page(folder: Path) -> None:
     for page, layer in digital(folder):
         for block in page.blocks:
             for part in block.parts:
@@ -88,7 +93,7 @@ def test_boxes_hold_their_text_and_lie_on_the_page(folder: Path) -> None:
                     assert squeezed(text) == squeezed(part.text), (page.name, block)
 
 
-def test_no_two_blocks_lie_on_each_other(folder: Path) -> None:
+def test_blocks_do_not_overlap(folder: Path) -> None:
     for page, _ in digital(folder):
         boxes = [part.box for block in page.blocks for part in block.parts]
         for k, one in enumerate(boxes):
@@ -145,15 +150,17 @@ def test_a_scan_has_no_text_and_its_boxes_follow_the_skew(folder: Path) -> None:
     assert moved > 100
 
 
-def test_turned_pages_are_shown_turned(folder: Path) -> None:
-    for path in sorted((folder / TURNED).glob("*.pdf")):
+def test_turned_pages_have_a_rotation(folder: Path) -> None:
+    paths = sorted((folder / TURNED).glob("*.pdf"))
+    assert len(paths) == 6
+    for path in paths:
         page = read_page(path.with_suffix(".json"))
         assert page.turned in (90, 180, 270)
         shown = pdfium.PdfDocument(path)[0]
         assert shown.get_rotation() == page.turned
 
 
-def test_who_reads_perfectly_has_every_point(folder: Path) -> None:
+def test_perfect_answer_gets_full_score(folder: Path) -> None:
     headings = tables = 0
     for page, _ in digital(folder):
         score = score_page(page, page.markdown)
@@ -170,7 +177,7 @@ def test_who_reads_perfectly_has_every_point(folder: Path) -> None:
     assert tables > 8
 
 
-def test_faults_cost_points_each_where_it_belongs(folder: Path) -> None:
+def test_errors_lower_their_own_score(folder: Path) -> None:
     page = read_page(folder / DIGITAL / "paper-00.json")
     good = score_page(page, page.markdown)
     furniture = "\n\n".join(block.text for block in page.blocks if not block.is_body)

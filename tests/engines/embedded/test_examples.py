@@ -85,6 +85,7 @@ def invoices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {path.stem: path.read_text() for path in (out / "markdown").glob("*.md")}
 
 
+@pytest.mark.long
 def test_letterheads_and_feet_of_one_page_stay(invoices: dict[str, str]) -> None:
     for head in ("Orrin & Daughters Ltd", "14 Tannery Lane", "VAT no. GB 312 4567 08"):
         assert head in html.unescape(invoices["classic-en-pdf"])

@@ -82,6 +82,7 @@ def test_lines_askew_lie_level_on_the_page_that_is_read(reader: Reader) -> None:
         assert one.height < other.height + 8
 
 
+@pytest.mark.long
 def test_short_lines_askew_are_as_level_as_their_page(reader: Reader) -> None:
     image = Image.new("RGB", (1000, 780), "white")
     draw, font = ImageDraw.Draw(image), ImageFont.load_default(size=26)
@@ -98,6 +99,7 @@ def test_short_lines_askew_are_as_level_as_their_page(reader: Reader) -> None:
     assert max(abs(line.slope) for line in reading.lines) < 0.003
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("turns", [1, 2, 3])
 def test_short_lines_of_a_turned_page_are_found(reader: Reader, turns: int) -> None:
     image = Image.new("RGB", (900, 1000), "white")

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from llm_ocr import load_descriptions, load_pages, load_records, parse, run
+from llm_ocr.engines import targets as engine_targets
 from llm_ocr.engines.embedded.command import EMBEDDED
+from llm_ocr.engines.targets import EngineKind, EngineTarget
+from llm_ocr.inference.model_item import ModelRef
 from llm_ocr.models.profile import Task
-from llm_ocr.pipeline import engine_targets
-from llm_ocr.pipeline.engine_targets import EngineKind, EngineTarget
 from llm_ocr.settings import EngineChoice, Settings
-from llm_ocr.stages.stage import ModelRef
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SETTINGS = Settings(
@@ -31,6 +31,7 @@ def read(out: Path) -> tuple[list[str], dict[tuple[str, str], str], list[object]
     return pages, said, fields
 
 
+@pytest.mark.long
 def test_reworded_prompts_are_answered_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Mapping[str, Ma
     return out, {row["name"]: row for row in rows}
 
 
+@pytest.mark.long
 def test_a_page_that_is_half_in_an_unknown_script_is_not_ok(
     run: tuple[Path, Mapping[str, Mapping[str, Any]]],
 ) -> None:

@@ -31,7 +31,7 @@ def test_letters_too_many_at_the_very_end() -> None:
 
 
 @given(st.text("abcd", min_size=4, max_size=12), st.text("abcd", max_size=60), st.integers(1, 3))
-def test_nothing_near_is_passed_over(wanted: str, text: str, most: int) -> None:
+def test_nearest_match_is_found(wanted: str, text: str, most: int) -> None:
     found = find_near_matches(wanted, text, most)
     for match in found:
         assert Levenshtein.distance(wanted, text[match.start : match.end]) == match.distance <= most

@@ -25,7 +25,7 @@ def verdict(math: str, markdown: str, **fields: bool) -> RuleVerdict:
         (r"\begin{x} the same \end{x}", r"\[\begin{x} the same \end{x}\]"),
     ],
 )
-def test_formulas_that_look_the_same(math: str, markdown: str) -> None:
+def test_formulas_that_render_the_same_are_equal(math: str, markdown: str) -> None:
     assert verdict(math, markdown) is RuleVerdict.PASSED
 
 
@@ -42,7 +42,7 @@ def test_formulas_that_look_the_same(math: str, markdown: str) -> None:
         (r"\begin{x} any \end{x}", "no formula"),
     ],
 )
-def test_formulas_that_look_otherwise(math: str, markdown: str) -> None:
+def test_formulas_that_render_differently_are_not(math: str, markdown: str) -> None:
     assert verdict(math, markdown) is RuleVerdict.FAILED
 
 
@@ -51,7 +51,7 @@ def test_dollars_can_be_money() -> None:
     assert verdict("x+1", r"\(x+1\)", dollars=False) is RuleVerdict.PASSED
 
 
-def test_what_cannot_be_drawn_is_left_open() -> None:
+def test_unrenderable_formulas_are_undecided() -> None:
     matrix = r"\begin{pmatrix} a & b \end{pmatrix}"
     assert verdict(matrix, r"$\begin{pmatrix}a&b\end{pmatrix}$") is RuleVerdict.SKIPPED
     assert verdict("a & b + c", r"$\begin{x}a & b + c\end{x}$ $z$") is RuleVerdict.SKIPPED
@@ -59,7 +59,7 @@ def test_what_cannot_be_drawn_is_left_open() -> None:
     assert verdict("x+1", r"$\begin{pmatrix} alpha & beta \end{pmatrix}$") is RuleVerdict.FAILED
 
 
-def test_without_a_renderer_nothing_passes_or_fails_by_looks(
+def test_missing_renderer_decides_no_formula(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)

@@ -38,7 +38,7 @@ GOOD = present("good", "some text")
         ({"pdf": "a", "page": 1, "id": "x", "type": "math"}, "math is missing"),
     ],
 )  # fmt: skip
-def test_a_line_that_is_no_test_is_told_and_the_rest_goes_on(
+def test_invalid_test_line_is_reported_and_others_are_read(
     tmp_path: Path, line: object, reason: str
 ) -> None:
     file = write_lines(tmp_path / "tests.jsonl", present("first", "one"), line, "", GOOD)
@@ -49,7 +49,7 @@ def test_a_line_that_is_no_test_is_told_and_the_rest_goes_on(
     assert reason in problem.message
 
 
-def test_an_id_that_is_taken_names_both_lines(tmp_path: Path) -> None:
+def test_duplicate_id_names_both_lines(tmp_path: Path) -> None:
     one = write_lines(tmp_path / "one.jsonl", GOOD)
     two = write_lines(tmp_path / "two.jsonl", GOOD, present("other", "text"))
     loaded = load_tests([one, two])

@@ -56,7 +56,7 @@ def test_a_failure_shows_what_came_nearest() -> None:
     assert found.expected == "the text here"
 
 
-def test_what_is_nearly_all_alike_is_not_told_as_all() -> None:
+def test_nearly_equal_text_is_not_reported_as_equal() -> None:
     found = outcome("present", "e" * 2000 + "x", text="e" * 1999 + "y" + "x")
     assert found.reason.startswith("similarity 0.99")
 
@@ -148,7 +148,9 @@ def test_a_table_that_fails_shows_the_cells_around() -> None:
         ("![an image](a.jpg)", {"max_length": 3, "max_length_skips_image_alt_tags": True}, True),
     ],
 )
-def test_a_page_is_no_rubbish(markdown: str, fields: dict[str, object], expected: bool) -> None:
+def test_baseline_test_accepts_a_page(
+    markdown: str, fields: dict[str, object], expected: bool
+) -> None:
     # "and so " is longer than what is looked at for loops: five characters.
     expected = expected or "and so" in markdown
     assert passes("baseline", markdown, **fields) is expected

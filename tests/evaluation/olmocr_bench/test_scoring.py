@@ -9,7 +9,7 @@ from llm_ocr.evaluation.predictions import NothingToEvaluateError, match_documen
 from tests.evaluation.runs import block, page, present, write_lines, write_run
 
 
-def evaluated(run: str, file: Path, include_headers_footers: bool = False) -> PageTestEvaluation:
+def evaluate_run(run: str, file: Path, include_headers_footers: bool = False) -> PageTestEvaluation:
     return evaluate(open_predictions(run, include_headers_footers), load_tests([file]))
 
 
@@ -31,7 +31,7 @@ def test_tests_are_run_over_their_pages(tmp_path: Path) -> None:
         present("3", "Another", "sub/b.pdf"),
         {**present("4", "second", "a.pdf"), "type": "absent"},
     )
-    found = evaluated(run, file)
+    found = evaluate_run(run, file)
     passed, failed = RuleVerdict.PASSED, RuleVerdict.FAILED
     assert verdicts(found) == {
         "1": passed,
@@ -53,7 +53,7 @@ def test_tests_are_run_over_their_pages(tmp_path: Path) -> None:
     assert found.by_document["a"].proportion.total == 4
 
 
-def test_what_runs_on_every_page_is_no_text_unless_it_is_asked_for(tmp_path: Path) -> None:
+def test_headers_and_footers_count_only_on_request(tmp_path: Path) -> None:
     blocks = [block("header", "ACME Corp."), block("text", "Body."), block("page_number", "7")]
     run = write_run(tmp_path / "run", page("a", 1, "ACME Corp.\n\nBody.\n\n7", blocks=blocks))
     file = write_lines(
@@ -61,12 +61,14 @@ def test_what_runs_on_every_page_is_no_text_unless_it_is_asked_for(tmp_path: Pat
         {**present("1", "ACME Corp."), "type": "absent"},
         present("2", "Body."),
     )
-    assert verdicts(evaluated(run, file))["1"] is RuleVerdict.PASSED
-    assert verdicts(evaluated(run, file))["2"] is RuleVerdict.PASSED
-    assert verdicts(evaluated(run, file, include_headers_footers=True))["1"] is RuleVerdict.FAILED
+    assert verdicts(evaluate_run(run, file))["1"] is RuleVerdict.PASSED
+    assert verdicts(evaluate_run(run, file))["2"] is RuleVerdict.PASSED
+    assert (
+        verdicts(evaluate_run(run, file, include_headers_footers=True))["1"] is RuleVerdict.FAILED
+    )
 
 
-def test_a_failed_page_fails_all_its_tests_and_is_told_apart(tmp_path: Path) -> None:
+def test_failed_page_fails_its_tests_and_is_counted_separately(tmp_path: Path) -> None:
     run = write_run(
         tmp_path / "run",
         page("a", 1, "", status="failed", error="the engine died", blocks=[]),
@@ -78,14 +80,14 @@ def test_a_failed_page_fails_all_its_tests_and_is_told_apart(tmp_path: Path) -> 
         {**present("2", "no text"), "type": "absent"},
         present("3", "text", "b.pdf", page=9),
     )
-    found = evaluated(run, file)
+    found = evaluate_run(run, file)
     assert set(verdicts(found).values()) == {RuleVerdict.FAILED}
     assert found.overall.failed_pages == found.overall.proportion.total == 5
     errors = {one.test.id: one.page_error for one in found.results}
     assert (errors["2"], errors["3"]) == ("the engine died", "encrypted")
 
 
-def test_tests_of_no_page_are_told_and_do_not_count(tmp_path: Path) -> None:
+def test_tests_without_a_page_are_reported_and_not_counted(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", page("a", 1, "Text."), page("a", 2, "Text."))
     file = write_lines(
         tmp_path / "t.jsonl",
@@ -93,7 +95,7 @@ def test_tests_of_no_page_are_told_and_do_not_count(tmp_path: Path) -> None:
         present("2", "Text.", "other.pdf"),
         present("3", "Text.", page=3),
     )
-    found = evaluated(run, file)
+    found = evaluate_run(run, file)
     assert set(verdicts(found)) == {"1", "a.pdf_baseline"}
     assert [str(one) for one in found.problems] == [
         f"{file}:2: test 2: {run} has no document other.pdf",
@@ -105,12 +107,12 @@ def test_repeated_readings_are_averaged_and_the_majority_passes(tmp_path: Path) 
     for repeat, text in enumerate(["right", "right", "wrong"], 1):
         (tmp_path / f"doc_pg1_repeat{repeat}.md").write_text(text)
     file = write_lines(tmp_path / "t.jsonl", present("1", "right", "doc.pdf"))
-    (result, _) = evaluated(str(tmp_path), file).results
+    (result, _) = evaluate_run(str(tmp_path), file).results
     assert result.verdict is RuleVerdict.PASSED
     assert result.score == pytest.approx(2 / 3)
 
 
-def test_a_folder_of_markdown_is_scored_as_a_run_is(tmp_path: Path) -> None:
+def test_folder_of_markdown_is_scored_like_a_run(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "a b_pg2.md").write_text("two")
     (tmp_path / "whole.md").write_text("whole")
@@ -121,18 +123,18 @@ def test_a_folder_of_markdown_is_scored_as_a_run_is(tmp_path: Path) -> None:
         present("2", "whole", "whole.pdf"),
         present("3", "odd", "of_pg.pdf"),
     )
-    found = evaluated(str(tmp_path), file)
+    found = evaluate_run(str(tmp_path), file)
     assert set(verdicts(found).values()) == {RuleVerdict.PASSED}
     # Its first page is not there: no baseline test is made up.
     assert "sub/a b.pdf_baseline" not in verdicts(found)
 
 
-def test_scripts_that_tests_expect_are_no_rubbish(tmp_path: Path) -> None:
+def test_baseline_test_accepts_expected_scripts(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", page("a", 1, "中文的一页"), page("b", 1, "中文的一页"))
     file = write_lines(
         tmp_path / "t.jsonl", present("1", "中文"), present("2", "x", "b.pdf"),
     )  # fmt: skip
-    found = verdicts(evaluated(run, file))
+    found = verdicts(evaluate_run(run, file))
     assert found["a.pdf_baseline"] is RuleVerdict.PASSED
     assert found["b.pdf_baseline"] is RuleVerdict.FAILED
 
@@ -163,15 +165,15 @@ def test_documents_are_found_by_their_paths(
     assert found.matched == ({} if expected is None else {asked: (expected, frozenset({1}))})
 
 
-def test_a_path_that_may_be_two_documents_is_told(tmp_path: Path) -> None:
+def test_ambiguous_path_is_reported(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", page("x/a", 1, "One."), page("y/a", 1, "Two."))
     file = write_lines(tmp_path / "t.jsonl", present("1", "One."))
-    found = evaluated(run, file)
+    found = evaluate_run(run, file)
     assert found.results == ()
     assert ": x/a, y/a; give more of its path" in str(found.problems[0])
 
 
-def test_where_nothing_is_there_is_nothing_to_evaluate(tmp_path: Path) -> None:
+def test_empty_run_has_nothing_to_evaluate(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for place in (tmp_path / "empty", tmp_path / "missing"):
         with pytest.raises(NothingToEvaluateError, match=str(place)):

@@ -136,6 +136,7 @@ def test_every_figure_has_a_source_and_a_date() -> None:
     machines = [one for platform in prices.platforms.values() for one in platform.machines.values()]
     sources = [one.source for one in machines] + [one.source for one in prices.apis.values()]
     sources += [one.source for one in load_throughput().known.values()]
+    assert sources
     assert all(source.url and source.date for source in sources)
     assert all(source.note for source in sources if source.second_hand)
 

@@ -108,7 +108,7 @@ def test_sessions_without_a_usable_speed_are_left_out(tmp_path: Path) -> None:
     session(tmp_path / "run", "3", 1000, 600.0, "vLLM 0.32.0")
     session(tmp_path / "run", "4", 1000, 600.0, A100, "vLLM 0.32.0 on 1 x NVIDIA L4")
     run = [str(tmp_path / "run")]
-    with pytest.raises(NoThroughputError, match="name its GPU with --gpu"):
+    with pytest.raises(NoThroughputError, match="name its GPU with `gpu`"):
         observed_throughput(run, Settings())
     [known] = observed_throughput(run, Settings(), gpu="l4")
     assert known.gpu == "l4"

@@ -1,0 +1,1 @@
+"""Classify pages: descriptors of a page, an index of examples, and a test for unknown kinds."""

@@ -1,0 +1,104 @@
+"""`llm-ocr convert`: single documents to Markdown, HTML or JSON, on standard output or as files."""
+
+from typing import Annotated, Any
+
+import typer
+
+from llm_ocr.cli.options import (
+    DESCRIBE,
+    ENGINE,
+    ENV_FILE,
+    FALLBACK,
+    MODEL,
+    SERVER,
+    URLS,
+    settings_options,
+    with_options,
+)
+from llm_ocr.cli.output import handle_errors, parse_list
+from llm_ocr.report.document_files import FORMATS
+from llm_ocr.settings import PageSettings, ParseSettings, RenderSettings, RequestSettings
+
+# Those that choose among the documents of a run are left out.
+_PAGES = {
+    **settings_options(PageSettings, without=("limit", "sample", "seed")),
+    **settings_options(RenderSettings),
+}
+_RECORD = settings_options(ParseSettings, without=("redo",))
+_REQUESTS = settings_options(RequestSettings)
+
+
+@with_options(_PAGES, URLS, MODEL, DESCRIBE, _RECORD, SERVER, ENGINE, _REQUESTS, FALLBACK, ENV_FILE)
+def convert(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INPUT...", help="Files, https:// URLs, or objects in buckets: PDFs or images."
+        ),
+    ],
+    given: dict[str, Any],
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Formats: md, json, html; comma-separated, or repeat the option (default: md; "
+            "json with --schema).",
+            autocompletion=lambda: list(FORMATS),
+        ),
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Folder (or s3://, gs://, hf://) for a file per document and format, and for the "
+            "figures (default: none; one document, in one format, is printed).",
+        ),
+    ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            help="Make a record of this schema, for the JSON: a built-in one (`llm-ocr schemas`), "
+            "module:Class, schema.py or schema.json."
+        ),
+    ] = None,
+) -> None:
+    """Convert single documents, also from URLs, without a run: Markdown on standard output.
+
+    Prints one document, or writes several into a folder, as Markdown, JSON (pages with their
+    blocks, figures, the record) or HTML. For collections use `llm-ocr run`, which can be resumed.
+
+    \b
+    Examples:
+      llm-ocr convert report.pdf
+      llm-ocr convert report.pdf --text-layer only > report.md
+      llm-ocr convert scan.jpg https://arxiv.org/pdf/1706.03762 -o converted/
+      llm-ocr convert bill.pdf --schema invoice
+    """
+    formats = _parse_formats(to, schema)
+    if out is None and (len(inputs) > 1 or len(formats) > 1):
+        what = "documents" if len(inputs) > 1 else "formats"
+        raise typer.BadParameter(
+            f"several {what} need a folder to be written to", param_hint="--out"
+        )
+    if schema is not None:
+        given["record_schema"] = schema
+    with handle_errors():
+        from llm_ocr.cli.conversion import convert_all
+
+        codes = convert_all(inputs, given, formats, out)
+    if codes:
+        raise typer.Exit(max(codes))
+
+
+def _parse_formats(to: list[str] | None, schema: str | None) -> tuple[str, ...]:
+    """The formats, each once."""
+    default = "md" if schema is None else "json"
+    formats = tuple(dict.fromkeys(parse_list({"to": to}, "to", default)))
+    for name in formats:
+        if name not in FORMATS:
+            known = ", ".join(FORMATS)
+            raise typer.BadParameter(f"{name!r} is none of {known}", param_hint="--to")
+    if schema is not None and "json" not in formats:
+        message = "--schema makes a record, which only json has; add json"
+        raise typer.BadParameter(message, param_hint="--to")
+    return formats

@@ -1,0 +1,271 @@
+"""Implementation of `llm-ocr serve`: run the service's processes and manage its API keys."""
+
+import asyncio
+import shlex
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from llm_ocr.batch.interruption import CancellationToken, StoppedError
+from llm_ocr.cli.advice import explain, show_options
+from llm_ocr.cli.output import handle_errors, show_logs, warn
+from llm_ocr.cli.signals import stop_on_signals
+from llm_ocr.exit_codes import ExitCode
+from llm_ocr.messages import MissingExtraError, how_to_install, pluralize
+from llm_ocr.service.settings import DEFAULT_URL, KEY_VARIABLE, ServiceSettings
+
+if TYPE_CHECKING:
+    from llm_ocr.service.database import Database
+    from llm_ocr.settings import Settings
+
+# Seconds to exit after SIGTERM, in addition to `drain_seconds`.
+STOP_SECONDS = 2.0
+# The key that the first start creates: everything but administration.
+FIRST_KEY_SCOPES = ("documents:write", "documents:read", "review")
+FIRST_KEY_NAME = "created on the first start"
+PACKAGES = ("alembic", "fastapi", "python_multipart", "sqlalchemy", "uvicorn")
+STOPPED = "Stopped immediately: another worker resumes the documents in progress"
+Given = dict[str, Any]
+
+
+def serve_all(given: Given) -> None:
+    """Run a gateway and a worker in this process. Creates an API key if there is none."""
+    with open_service(given) as (settings, database):
+        from llm_ocr.service.access import create_key
+        from llm_ocr.service.serving import run_gateway, run_worker
+        from llm_ocr.storage.store import open_store
+
+        engine_settings, store = _engine_settings(given), open_store(settings.storage)
+        listener = _listen(settings)
+        # After listening: if the port is in use, no key must be created and then not printed.
+        key = None
+        if not _has_key(database):
+            key = create_key(database, scopes=FIRST_KEY_SCOPES, name=FIRST_KEY_NAME)
+        url = _url(settings, listener)
+
+        def print_url() -> None:
+            typer.echo(f"{url}  (press Ctrl-C to stop)")
+            typer.echo(_first_steps(url, key) if key else _key_hint(given))
+
+        _run(
+            settings,
+            partial(run_gateway, database, store, settings, listener, on_ready=print_url),
+            partial(run_worker, database, store, settings, engine_settings, notify=_notify),
+        )
+
+
+def serve_gateway(given: Given) -> None:
+    """Run a gateway. Without an API key it refuses to listen on addresses other than loopback."""
+    with open_service(given) as (settings, database):
+        from llm_ocr.service.access import require_key
+        from llm_ocr.service.serving import run_gateway
+        from llm_ocr.storage.store import open_store
+
+        require_key(database, settings.host)
+        store, has_key = open_store(settings.storage), _has_key(database)
+        listener = _listen(settings)
+
+        def print_url() -> None:
+            typer.echo(f"{_url(settings, listener)}  (press Ctrl-C to stop)")
+            if not has_key:
+                create = _command("key create", given)
+                typer.echo(f"There is no API key yet; create one with: {create}")
+
+        _run(
+            settings, partial(run_gateway, database, store, settings, listener, on_ready=print_url)
+        )
+
+
+def serve_worker(given: Given) -> None:
+    """Run a worker."""
+    with open_service(given) as (settings, database):
+        from llm_ocr.service.serving import run_worker
+        from llm_ocr.storage.store import open_store
+
+        engine_settings, store = _engine_settings(given), open_store(settings.storage)
+        tasks = pluralize(settings.tasks, "document")
+        warn(f"Processing up to {tasks} at the same time  (press Ctrl-C to stop)")
+        _run(
+            settings,
+            partial(run_worker, database, store, settings, engine_settings, notify=_notify),
+        )
+
+
+def migrate_database(given: Given) -> None:
+    """Create or update the database's tables."""
+    with open_service(given) as (_, database):
+        typer.echo(f"{database.name}: the tables are up to date")
+
+
+def print_new_key(given: Given, tenant: str, scopes: str, name: str, days: int | None) -> None:
+    """Create a key and print it to standard output, without anything else."""
+    with open_service(given) as (_, database):
+        from llm_ocr.service.access import create_key
+
+        key_scopes = [scope.strip() for scope in scopes.split(",") if scope.strip()]
+        typer.echo(create_key(database, tenant, key_scopes, name=name, expires_in_days=days))
+        warn("Save this key: it can't be shown again")
+
+
+def list_keys(given: Given) -> None:
+    """Print a line for each key."""
+    with open_service(given) as (_, database):
+        from llm_ocr.service import access
+
+        for key in access.list_keys(database):
+            scopes, created = ",".join(key.scopes), f"created {key.created_at:%Y-%m-%d}"
+            expiry = f"expires {key.expires_at:%Y-%m-%d}" if key.expires_at else "never expires"
+            expiry = f"revoked {key.revoked_at:%Y-%m-%d}" if key.revoked_at else expiry
+            columns = (key.id, key.tenant, scopes, created, expiry, key.name)
+            typer.echo("  ".join(columns).rstrip())
+
+
+def revoke_key(given: Given, key_id: str) -> None:
+    """Revoke a key, given in full or by its id."""
+    with open_service(given) as (_, database):
+        from llm_ocr.service import access
+
+        access.revoke_key(database, key_id)
+        typer.echo(f"Revoked {key_id}")
+
+
+@contextmanager
+def open_service(given: Given) -> "Iterator[tuple[ServiceSettings, Database]]":
+    """The settings and the database, with up-to-date tables. Ends the command at expected errors.
+    Other values in `given` are ignored."""
+    with handle_errors():
+        _require_packages()
+        from llm_ocr.service.access import AccessError
+        from llm_ocr.service.database import Database, DatabaseError
+        from llm_ocr.service.oidc import OidcSettingsError
+        from llm_ocr.service.pipelines import InvalidPipelineError
+
+        own = {name: given[name] for name in ServiceSettings.model_fields if name in given}
+        settings = ServiceSettings(**own)
+        try:
+            database = Database(settings.database.get_secret_value())
+            database.migrate()
+            yield settings, database
+            database.close()
+        except DatabaseError as error:
+            warn(f"Stopped: {explain(error)}")
+            raise typer.Exit(ExitCode.STORAGE) from error
+        except (AccessError, InvalidPipelineError, OidcSettingsError) as error:
+            warn(explain(error))
+            raise typer.Exit(ExitCode.USAGE) from error
+
+
+def _require_packages() -> None:
+    for package in PACKAGES:
+        if find_spec(package) is None:
+            problem = f"the service needs the package {package}, which is not installed"
+            raise MissingExtraError(f"{problem}: {how_to_install('service')}")
+
+
+def _run(settings: ServiceSettings, *parts: Any) -> None:  # noqa: ANN401
+    """Run parts of the service until a signal arrives, then let them drain."""
+
+    async def run_parts(stop: CancellationToken) -> None:
+        stopping = asyncio.Event()
+
+        async def stop_when_requested() -> None:
+            with suppress(StoppedError):
+                await stop.wait()
+            warn(
+                "Stopping: unfinished documents return to the queue; press Ctrl-C again to stop "
+                "immediately"
+            )
+            stopping.set()
+
+        waiting = asyncio.create_task(stop_when_requested())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for part in parts:
+                    group.create_task(part(stop=stopping))
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
+        finally:
+            waiting.cancel()
+
+    from rich.console import Console
+
+    with (
+        show_logs(Console(stderr=True)),
+        stop_on_signals(settings.drain_seconds + STOP_SECONDS, STOPPED) as stop,
+    ):
+        asyncio.run(run_parts(stop))
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _notify(text: str) -> None:
+    warn(show_options(text))
+
+
+def _engine_settings(given: Given) -> "Settings":
+    from llm_ocr.settings import Settings
+
+    own = ServiceSettings.model_fields
+    return Settings(**{name: value for name, value in given.items() if name not in own})
+
+
+def _has_key(database: "Database") -> bool:
+    from llm_ocr.service.access import list_keys
+
+    return any(key.revoked_at is None for key in list_keys(database))
+
+
+def _listen(settings: ServiceSettings) -> socket.socket:
+    host, port = settings.host, settings.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        message = f"can't listen on {host}:{port}: {error.strerror}"
+        raise typer.BadParameter(message, param_hint="--port") from error
+
+
+def _url(settings: ServiceSettings, listener: socket.socket) -> str:
+    if settings.public_url:
+        return settings.public_url
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{listener.getsockname()[1]}"
+
+
+def _first_steps(url: str, key: str) -> str:
+    to = "" if url == DEFAULT_URL else f" --to {url}"
+    return f"""
+API key (save it: it can't be shown again):
+  export {KEY_VARIABLE}={key}
+
+Then, in another shell:
+  llm-ocr submit report.pdf{to} --wait --out results/
+  curl -H "Authorization: Bearer ${KEY_VARIABLE}" -H "Prefer: wait=30" \\
+    -F "files=@report.pdf" {url}/v1/documents:upload
+"""
+
+
+def _key_hint(given: Given) -> str:
+    return (
+        "Use the API key that was printed on the first start, or create another one with: "
+        f"{_command('key create', given)}"
+    )
+
+
+def _command(name: str, given: Given) -> str:
+    """A command line of `llm-ocr serve` for the same database."""
+    words = ["llm-ocr", "serve", *name.split()]
+    if "database" in given:
+        # Without the address if it may contain a password.
+        words += ["--database", "DATABASE" if "@" in given["database"] else given["database"]]
+    return shlex.join(words)

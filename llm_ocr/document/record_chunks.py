@@ -1,0 +1,137 @@
+"""Ask a model for a record of one chunk of a document: a page, or some of its text."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from llm_ocr.inference.engine_extension import request_extension
+from llm_ocr.inference.model_item import ModelRef, ModelResult, PromptRequest, combine_answers
+from llm_ocr.inference.quality import QualityAssessment, QualityIssue
+from llm_ocr.inference.request import ChatRequest
+from llm_ocr.inference.responses import Answer
+from llm_ocr.models.profile import ModelProfile, Prompt, Rung, Task
+from llm_ocr.parsing.chunks import CHUNK_CHARACTERS
+from llm_ocr.parsing.confidence import logprob_confidences
+from llm_ocr.parsing.json_answers import SURROUNDING_TEXT, extract_json, field_keys
+from llm_ocr.parsing.schema import Schema, ValidatedRecord
+from llm_ocr.records import ParsedAnswer
+
+# Where there was no JSON, or it was cut: once more, with what was wrong and room for more. At a
+# temperature, as one that ran into a loop would do so again.
+AGAIN = Rung("again", sampling={"temperature": 0.3, "seed": 1}, longer=True)
+# Tokens that the prompt may take more when it is asked again.
+_SPARE = 256
+# Characters of text a token is at least, and tokens that an image and the schema take at most.
+_TOKEN_CHARACTERS = 3
+_BESIDE = 2_000
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """`name` says which it is; `overlaps` if it begins with what the part before it ends with."""
+
+    name: str
+    text: str
+    image: Callable[[], bytes] | None = None
+    overlaps: bool = False
+
+
+@dataclass(frozen=True)
+class ChunkResult(ModelResult):
+    """The record in an answer, and how sure the model was of its values (by path, 0..1)."""
+
+    record: ValidatedRecord | None = None
+    confidences: Mapping[str, float] | None = None
+
+
+class ChunkItem:
+    """A chunk that a model is asked about."""
+
+    def __init__(self, part: Chunk, schema: Schema) -> None:
+        self.part = part
+        self._schema = schema
+        self._last: ChunkResult | None = None
+
+    def ladder(self, profile: ModelProfile) -> Sequence[Rung]:
+        return [AGAIN]
+
+    async def prompt_requests(self, profile: ModelProfile, rung: Rung) -> Sequence[PromptRequest]:
+        prompt = profile.prompt(Task.PARSE)
+        limit = prompt.max_tokens
+        if rung is AGAIN and self._was_cut:
+            limit = self._room(profile, 2 * limit)
+            if limit <= prompt.max_tokens:
+                return []
+        return [self._question(profile, prompt, limit, {**profile.sampling, **rung.sampling})]
+
+    def read(
+        self, model: ModelRef, rung: Rung, exchanges: Sequence[tuple[PromptRequest, Answer]]
+    ) -> ModelResult:
+        answer = combine_answers([answer for _, answer in exchanges])
+        found = extract_json(answer.text, field_keys(self._schema))
+        self._last = ChunkResult(
+            model=model,
+            strategy=rung.name,
+            prompt_hash=model.profile.prompt_hash(Task.PARSE),
+            answer=answer,
+            parsed=ParsedAnswer((), tuple(one for one in found.notes if one != SURROUNDING_TEXT)),
+            assessment=_assessment(answer, found.value is not None, found.truncated),
+            record=None if found.value is None else self._schema.validate(found.value),
+            confidences=logprob_confidences(answer.text, answer.logprobs),
+        )
+        return self._last
+
+    def read_without_model(self) -> None:
+        return None
+
+    @property
+    def _was_cut(self) -> bool:
+        return self._last is not None and self._last.assessment.issue is QualityIssue.CUT
+
+    def _room(self, profile: ModelProfile, wanted: int) -> int:
+        """Tokens left for an answer, after the prompt as the server counted it."""
+        taken = self._last.answer.prompt_tokens if self._last and self._last.answer else 0
+        return min(wanted, profile.serving.max_model_len - taken - _SPARE)
+
+    def _question(
+        self,
+        profile: ModelProfile,
+        prompt: Prompt,
+        limit: int,
+        sampling: Mapping[str, object],
+    ) -> PromptRequest:
+        schema, part = self._schema, self.part
+        text = f"What was read on it:\n\n<page>\n{part.text}\n</page>" if part.text else ""
+        said = f"The JSON schema:\n{json.dumps(schema.json_schema)}"
+        again = f"Asked before, {self._last.assessment.reason}. Mind that." if self._last else ""
+        form = {"name": schema.name, "schema": schema.json_schema}
+        request = ChatRequest(
+            prompt="\n\n".join(filter(None, (prompt.text, text, again))),
+            jpeg=part.image() if part.image else None,
+            max_tokens=limit,
+            sampling=sampling,
+            extension=request_extension(profile, Task.PARSE),
+            structured_output={
+                "response_format": {"type": "json_schema", "json_schema": form},
+                "logprobs": True,
+            },
+            prompt_without_schema="\n\n".join(filter(None, (prompt.text, said, text, again))),
+        )
+        return PromptRequest(request)
+
+
+def text_budget(profile: ModelProfile) -> int:
+    """Characters of text that fit a request with a page's image and leave room for an answer."""
+    left = profile.serving.max_model_len - profile.prompt(Task.PARSE).max_tokens - _BESIDE
+    return max(2_000, min(CHUNK_CHARACTERS, left * _TOKEN_CHARACTERS))
+
+
+def _assessment(answer: Answer, is_read: bool, is_cut: bool) -> QualityAssessment:
+    length = len(answer.text)
+    if not is_read:
+        return QualityAssessment(
+            QualityIssue.UNREADABLE, 0, None, "the answer holds no JSON object"
+        )
+    if is_cut or answer.finish_reason in ("length", "repetition"):
+        return QualityAssessment(QualityIssue.CUT, length, None, "the answer was cut")
+    return QualityAssessment(None, length, None)

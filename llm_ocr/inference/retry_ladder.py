@@ -1,0 +1,232 @@
+"""Ask a model about one item until the answer is good: the profile's retries, then fallbacks."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from llm_ocr.inference.agreement import agreement
+from llm_ocr.inference.engine_extension import WRONG_TEXT_LAYER_NOTE
+from llm_ocr.inference.model_item import (
+    FIRST_RUNG,
+    ModelItem,
+    ModelRef,
+    ModelResult,
+    PromptRequest,
+    Usage,
+)
+from llm_ocr.inference.quality import UNCERTAIN_ISSUES, QualityIssue
+from llm_ocr.inference.request import ChatRequest
+from llm_ocr.inference.responses import Answer, EngineFailedError
+from llm_ocr.models.profile import Rung
+from llm_ocr.records import ErrorCode, PageError, ParsedAnswer
+
+log = logging.getLogger(__name__)
+
+# Errors of one model that a retry with other settings, or another model, may not have.
+RECOVERABLE_CODES = frozenset(
+    {
+        ErrorCode.REQUEST_REJECTED,
+        ErrorCode.ENGINE_ERROR,
+        ErrorCode.ENGINE_TIMEOUT,
+        ErrorCode.UNREADABLE_ANSWER,
+    }
+)
+# A cut answer that agrees this much with the text layer is kept: it has nearly all of the text, and
+# the layout.
+ACCEPTABLE_AGREEMENT = 0.85
+# Retries because of an uncertain issue alone: the answer may be right.
+MAX_UNCERTAIN_RETRIES = 1
+# Two models whose answers agree this much are both right, whatever the page's text layer says. Two
+# answers about one page agree 0.9 and more, those about two pages less than 0.4.
+SAME_PAGE_AGREEMENT = 0.6
+
+
+class Ask(Protocol):
+    """Sends a request to a server and returns its answer."""
+
+    def __call__(self, request: ChatRequest, *, priority: int = 0) -> Awaitable[Answer]: ...
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A model, and the function that sends requests to its server."""
+
+    model: ModelRef
+    ask: Ask
+
+
+# Starts a stage's fallback when it is first needed. None in its place: the item's own
+# `read_without_model`.
+FallbackEndpoint = Callable[[], Awaitable[Endpoint]] | None
+
+
+class RetryLadder:
+    """Finds the best result for an item: from the `main` endpoint, then from fallbacks in order."""
+
+    def __init__(self, main: Endpoint, fallbacks: Sequence[FallbackEndpoint]) -> None:
+        self._main, self._fallbacks = main, fallbacks
+
+    async def run(self, item: ModelItem, usage: Usage) -> ModelResult | None:
+        """The best result; None if there was nothing to ask. Raises PageError.
+
+        `usage` counts what it cost, also where this raises.
+        """
+        best: ModelResult | None = None
+        rejection: PageError | None = None
+        try:
+            best = await self._run_main(item, usage)
+            if best is None or self._is_acceptable(best):
+                return best
+        except PageError as error:
+            if error.code not in RECOVERABLE_CODES:
+                raise
+            rejection = error
+            usage.attempts += error.attempts
+        fallback = await self._run_fallbacks(item, usage, best)
+        if fallback is not None and not fallback.is_fallback:
+            return fallback
+        if fallback is not None:
+            reason = rejection.message if rejection else best.assessment.reason if best else ""
+            note = f"the model's own answer: {reason}"
+            parsed = fallback.parsed
+            return replace(fallback, parsed=ParsedAnswer(parsed.blocks, (note, *parsed.notes)))
+        if rejection is not None:
+            raise PageError(rejection.code, rejection.message)
+        return best
+
+    async def _run_main(self, item: ModelItem, usage: Usage) -> ModelResult | None:
+        """The best answer of the main model, which climbs the ladder until one is good."""
+        best = await _ask(item, self._main, FIRST_RUNG, usage, priority=0)
+        uncertain_retries = 0
+        if best is None:
+            return None
+        for rung in item.ladder(self._main.model.profile):
+            issue = best.assessment.issue
+            is_uncertain = issue in UNCERTAIN_ISSUES
+            if issue is None or (is_uncertain and uncertain_retries == MAX_UNCERTAIN_RETRIES):
+                break
+            if _is_out_of_tokens(best) and rung.bands == 1 and not rung.longer:
+                continue  # the same page with the same limit would be cut again
+            uncertain_retries += is_uncertain
+            try:
+                result = await _ask(item, self._main, rung, usage, priority=1)
+            except PageError as error:
+                usage.attempts += error.attempts
+                if error.code not in RECOVERABLE_CODES:
+                    break
+                continue
+            if result is not None and result.assessment.sort_key > best.assessment.sort_key:
+                best = result
+        return best
+
+    def _is_acceptable(self, best: ModelResult) -> bool:
+        """Whether no fallback could do better.
+
+        An answer without boxes may still have all of the text. An engine that generates nothing
+        has already compared the page's text layer with its image.
+        """
+        assessment = best.assessment
+        if assessment.issue in (None, QualityIssue.NO_BOXES):
+            return True
+        if assessment.issue in UNCERTAIN_ISSUES and not self._main.model.profile.may_loop:
+            return True
+        agrees = (assessment.agreement or 0.0) >= ACCEPTABLE_AGREEMENT
+        return assessment.issue is QualityIssue.CUT and agrees
+
+    async def _run_fallbacks(
+        self, item: ModelItem, usage: Usage, best: ModelResult | None
+    ) -> ModelResult | None:
+        """The first fallback's result that is better than `best`, or `best` if one confirms it."""
+        is_uncertain = best is not None and best.assessment.issue in UNCERTAIN_ISSUES
+        # Where the answer and the text layer differ, a model that looks at the page goes before the
+        # text layer, and may find that the text layer is what is wrong.
+        fallbacks = sorted(self._fallbacks, key=_is_text_layer) if is_uncertain else self._fallbacks
+        for fallback in fallbacks:
+            if fallback is None:
+                result = item.read_without_model()
+            else:
+                try:
+                    result = await _ask(item, await fallback(), FIRST_RUNG, usage, priority=1)
+                except PageError as error:
+                    usage.attempts += error.attempts
+                    continue
+                except EngineFailedError as error:
+                    log.warning("a fallback is not available: %s", error)
+                    continue
+            if result is None:
+                continue
+            if best is not None and _confirms(result, best):
+                return _as_confirmed(best)
+            allowed = (None, QualityIssue.NO_BOXES) if is_uncertain else (None, *UNCERTAIN_ISSUES)
+            if result.assessment.issue in allowed:
+                return replace(result, is_fallback=True)
+        return None
+
+
+def _is_text_layer(fallback: FallbackEndpoint) -> bool:
+    return fallback is None
+
+
+def _confirms(other: ModelResult, best: ModelResult) -> bool:
+    """Whether another model read the same text as `best`, which the text layer contradicts."""
+    if other.model is None or best.assessment.issue is not QualityIssue.DISAGREES:
+        return False
+    texts = ["\n\n".join(block.text for block in result.parsed.blocks) for result in (other, best)]
+    return agreement(*texts) >= SAME_PAGE_AGREEMENT
+
+
+def _as_confirmed(best: ModelResult) -> ModelResult:
+    """`best` as a good result, with a note that the text layer is wrong."""
+    parsed = best.parsed
+    return replace(
+        best,
+        parsed=ParsedAnswer(parsed.blocks, (*parsed.notes, WRONG_TEXT_LAYER_NOTE)),
+        assessment=replace(best.assessment, issue=None),
+    )
+
+
+async def _ask(
+    item: ModelItem, endpoint: Endpoint, rung: Rung, usage: Usage, *, priority: int
+) -> ModelResult | None:
+    prompt_requests = await item.prompt_requests(endpoint.model.profile, rung)
+    if not prompt_requests:
+        return None
+    # All requests end before the first failure is raised, so that all are counted.
+    outcomes = await asyncio.gather(
+        *(_answer(request, endpoint, usage, priority) for request in prompt_requests),
+        return_exceptions=True,
+    )
+    failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    if failures:
+        usage.attempts += sum(
+            error.attempts for error in failures[1:] if isinstance(error, PageError)
+        )
+        raise failures[0]
+    answers = [outcome for outcome in outcomes if isinstance(outcome, Answer)]
+    pairs = list(zip(prompt_requests, answers, strict=True))
+    reading = asyncio.ensure_future(asyncio.to_thread(item.read, endpoint.model, rung, pairs))
+    try:
+        return await asyncio.shield(reading)
+    except asyncio.CancelledError:
+        # The answers are paid for: a cancelled run keeps a good result, and drops one that needs
+        # more requests.
+        result = await reading
+        if result.assessment.issue is None:
+            return result
+        raise
+
+
+async def _answer(
+    prompt_request: PromptRequest, endpoint: Endpoint, usage: Usage, priority: int
+) -> Answer:
+    answer = await endpoint.ask(prompt_request.request, priority=priority)
+    usage.add(answer)
+    return answer
+
+
+def _is_out_of_tokens(best: ModelResult) -> bool:
+    """Whether the answer was cut at its token limit."""
+    is_full = best.answer is not None and best.answer.finish_reason == "length"
+    return best.assessment.issue is QualityIssue.CUT and is_full

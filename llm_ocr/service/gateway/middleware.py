@@ -1,0 +1,77 @@
+"""ASGI middleware: limits on request bodies, and problem documents for unexpected errors."""
+
+from collections.abc import Mapping
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from llm_ocr.service.gateway.problems import Problem, to_problem
+from llm_ocr.service.settings import MEGABYTE
+
+MAX_JSON_BYTES = MEGABYTE
+
+
+class BodyLimitMiddleware:
+    """Refuses requests with a body but no Content-Length, and bodies above the limit: `limits` in
+    bytes, by the prefix of a path, otherwise 1 MiB. (The server reads no more than
+    Content-Length.)"""
+
+    def __init__(self, app: ASGIApp, limits: Mapping[str, int]) -> None:
+        self._app, self._limits = app, limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.setdefault("X-Content-Type-Options", "nosniff")
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        problem = self._check(scope)
+        if problem is not None:
+            await problem.respond()(scope, receive, send_with_headers)
+            return
+        await self._app(scope, receive, send_with_headers)
+
+    def _check(self, scope: Scope) -> Problem | None:
+        headers = dict(scope["headers"])
+        if b"transfer-encoding" in headers:
+            return Problem(
+                411,
+                "length_required",
+                "chunked bodies are not supported; send the body with Content-Length",
+            )
+        length = int(headers.get(b"content-length", b"0"))
+        matching = (size for path, size in self._limits.items() if scope["path"].startswith(path))
+        limit = next(matching, MAX_JSON_BYTES)
+        if length > limit:
+            detail = f"the body has {length:,} bytes; at most {limit:,} are accepted here"
+            return Problem(413, "body_too_large", detail, headers={"Connection": "close"})
+        return None
+
+
+class ProblemMiddleware:
+    """Responds with a problem document to exceptions that no handler has caught, so that the
+    connection stays usable."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_started = False
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal has_started
+            has_started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_and_note)
+        except Exception as error:
+            if scope["type"] != "http" or has_started:
+                raise
+            await to_problem(error).respond()(scope, receive, send)

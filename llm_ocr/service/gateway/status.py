@@ -1,0 +1,75 @@
+"""The status board: a page that refreshes itself, and the same numbers as JSON."""
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from fastapi.responses import HTMLResponse
+
+from llm_ocr.service.access import Access, Scope
+from llm_ocr.service.gateway.context import GatewayDep, ReadAccess, check_query_parameters
+from llm_ocr.service.gateway.problems import problem_responses
+from llm_ocr.service.gateway.web_pages import PageRoute, render, require_page_scope, templates
+from llm_ocr.service.sessions import Session
+from llm_ocr.service.status_board import ServiceStatus, describe_problems, load_status
+
+REFRESH_SECONDS = 5
+
+api_router = APIRouter(
+    prefix="/v1",
+    tags=["status"],
+    dependencies=[Depends(check_query_parameters)],
+    responses=problem_responses(401, 403, 422, 503),
+)
+page_router = APIRouter(include_in_schema=False, route_class=PageRoute)
+
+
+@api_router.get("/status", response_model=ServiceStatus)
+def get_status(gateway: GatewayDep, access: ReadAccess) -> ServiceStatus:
+    """Numbers of the tenant's documents; with the scope `admin`, of all tenants and workers."""
+    return load_status(gateway.database, visible_tenant(access))
+
+
+@page_router.get("/status")
+def show_status(
+    gateway: GatewayDep,
+    session: Annotated[Session, Depends(require_page_scope(Scope.READ))],
+    paused: bool = False,
+) -> HTMLResponse:
+    board = load_status(gateway.database, visible_tenant(session.access))
+    return render(
+        "status.html",
+        session=session,
+        board=board,
+        problems=describe_problems(board),
+        seconds=None if paused else REFRESH_SECONDS,
+    )
+
+
+def visible_tenant(access: Access) -> str | None:
+    """The tenant whose numbers this access may see; None: all."""
+    return None if access.allows(Scope.ADMIN) else access.tenant
+
+
+def format_duration(seconds: float | timedelta | None) -> str:
+    """A duration with two digits or so: "0.42 s", "12 s", "3 min", "5 h", "9 days"."""
+    if seconds is None:
+        return "–"
+    value = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+    if value < 100:
+        return (
+            f"{value:.2f} s" if value < 1 else f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
+        )
+    for unit, length, limit in (("min", 60, 100), ("h", 3600, 72)):
+        if value / length < limit:
+            return f"{value / length:.0f} {unit}"
+    return f"{value / 86_400:.0f} days"
+
+
+def format_age(time: datetime | None, at: datetime) -> str:
+    """How long ago a time was."""
+    return "–" if time is None else format_duration(max(at - time, timedelta()))
+
+
+templates.filters["duration"] = format_duration
+templates.filters["age"] = format_age

@@ -1,0 +1,1 @@
+"""Review of results by people: the queue with its claims, corrections, and decisions."""

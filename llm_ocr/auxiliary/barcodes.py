@@ -98,7 +98,8 @@ def find_barcodes(
     """The barcodes of `symbologies` (all without any) on a page image, from top to bottom.
 
     `has_all` tells whether findings include every code that is expected; while it doesn't, regions
-    that may have a matrix code are read again, too. `places` are where a detector sees codes.
+    that may have a matrix code are read again, too. `places` are where a detector or a vision model
+    sees codes.
     """
     page = np.asarray(image.convert("L"))
     formats = [zxingcpp.barcode_format_from_str(name) for name in symbologies]

@@ -23,19 +23,14 @@ class BackEnd(StrEnum):
     VLM = "vlm"
 
 
-class _ExpectingOptions(BaseModel):
-    """What the pages of a type should have."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    expect: tuple[Expectation, ...] = ()
-
-
-class KindOptions(_ExpectingOptions):
+class KindOptions(BaseModel):
     """How a kind of finding is searched for, and what the pages of a type should have. `prompt` is
     for a vision model, in place of the built-in one; the form of its answer stays. `detector` is a
     folder, or NAME@ALIAS or NAME/VERSION of the registry."""
 
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    expect: tuple[Expectation, ...] = ()
     back_end: BackEnd = BackEnd.HEURISTICS
     prompt: str | None = None
     detector: Annotated[str, Field(min_length=1)] | None = None
@@ -51,13 +46,12 @@ class KindOptions(_ExpectingOptions):
         return self
 
 
-class BarcodeOptions(_ExpectingOptions):
+class BarcodeOptions(KindOptions):
     """Barcodes, of some symbologies only if these are given, which is faster. Those that a
-    `detector` sees, as that of KindOptions, are read with more effort."""
+    detector or a vision model sees are read with more effort."""
 
     symbologies: tuple[str, ...] = ()
     expect: tuple[BarcodeExpectation, ...] = ()
-    detector: Annotated[str, Field(min_length=1)] | None = None
 
     @field_validator("symbologies")
     @classmethod
@@ -87,37 +81,30 @@ class AuxiliaryOptions(BaseModel):
 
     def of(self, back_end: BackEnd) -> Mapping[FindingKind, KindOptions]:
         """The kinds that a back end searches for."""
-        drawn = {
-            FindingKind.STAMP: self.stamp,
-            FindingKind.DATE: self.date,
-            FindingKind.SIGNATURE: self.signature,
-        }
         return {
-            kind: options
-            for kind, options in drawn.items()
-            if options is not None and options.back_end is back_end
+            kind: options for kind, options in self._by_kind.items() if options.back_end is back_end
         }
 
     @property
     def detectors(self) -> list[str]:
         """The detectors that kinds name, each once."""
-        kinds = (self.barcode, self.date, self.signature, self.stamp)
-        named = [kind.detector for kind in kinds if kind is not None]
+        named = [options.detector for options in self._by_kind.values()]
         return list(dict.fromkeys(name for name in named if name is not None))
 
     @property
     def has_expectations(self) -> bool:
         """Whether any kind has something to expect."""
-        return any(options is not None and options.expect for options in self._by_kind.values())
+        return any(options.expect for options in self._by_kind.values())
 
     @property
-    def _by_kind(self) -> Mapping[FindingKind, _ExpectingOptions | None]:
-        return {
+    def _by_kind(self) -> Mapping[FindingKind, KindOptions]:
+        kinds = {
             FindingKind.BARCODE: self.barcode,
             FindingKind.DATE: self.date,
             FindingKind.SIGNATURE: self.signature,
             FindingKind.STAMP: self.stamp,
         }
+        return {kind: options for kind, options in kinds.items() if options is not None}
 
     def find_unmet(
         self, pages: Sequence[tuple[int, Sequence[AuxiliaryFinding]]]
@@ -126,6 +113,5 @@ class AuxiliaryOptions(BaseModel):
         return [
             unmet
             for kind, options in self._by_kind.items()
-            if options is not None
             for unmet in find_unmet(kind, options.expect, pages)
         ]

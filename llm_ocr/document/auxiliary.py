@@ -2,7 +2,7 @@
 
 import asyncio
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -139,14 +139,19 @@ class AuxiliaryItem:
         options = self._search.options
         detections = self._detect(scan)
         found: list[AuxiliaryFinding] = []
-        if options.barcode is not None:
-            found += self._find_barcodes(scan, options.barcode, detections)
-        if drawn := options.of(BackEnd.HEURISTICS):
-            found += self._find_drawn(scan, frozenset(drawn))
-        for kind, detected in options.of(BackEnd.ONNX).items():
-            found += self._read_detections(scan, kind, detections[detected.detector or ""])
         page_size = (self._page.width or scan.width, self._page.height or scan.height)
-        found += [_scale(finding, page_size, scan.size) for finding in said]
+        said = [_scale(finding, page_size, scan.size) for finding in said]
+        if options.barcode is not None:
+            seen = [finding for finding in said if finding.kind is FindingKind.BARCODE]
+            if options.barcode.detector is not None:
+                seen = _codes(*detections[options.barcode.detector])
+            found += self._find_barcodes(scan, options.barcode, seen)
+        if drawn := options.of(BackEnd.HEURISTICS).keys() - {FindingKind.BARCODE}:
+            found += self._find_drawn(scan, drawn)
+        for kind, detected in options.of(BackEnd.ONNX).items():
+            if kind is not FindingKind.BARCODE:
+                found += self._read_detections(scan, kind, detections[detected.detector or ""])
+        found += [finding for finding in said if finding.kind is not FindingKind.BARCODE]
         counts = dict.fromkeys(FindingKind, 0)
         placed: list[AuxiliaryFinding] = []
         for finding in found:
@@ -181,13 +186,13 @@ class AuxiliaryItem:
         return read_detections(scan, kind, detections, source, datetime.now(UTC).date())
 
     def _find_barcodes(
-        self,
-        scan: Image.Image,
-        options: BarcodeOptions,
-        detections: Mapping[str, tuple[str, list["Detection"]]],
+        self, scan: Image.Image, options: BarcodeOptions, seen: Sequence[AuxiliaryFinding]
     ) -> list[AuxiliaryFinding]:
+        """The codes that can be read, and of those that a detector or a model has `seen` the others
+        too."""
         # Imported on demand: it takes the extra service or cpu.
         from llm_ocr.auxiliary.barcodes import find_barcodes
+        from llm_ocr.auxiliary.unread_barcodes import find_unread
 
         expected = [
             expectation
@@ -202,28 +207,12 @@ class AuxiliaryItem:
                 for expectation in expected
             )
 
-        if options.detector is None:
-            return find_barcodes(scan, options.symbologies, has_all)
-        source, detected = detections[options.detector]
-        codes = [one for one in detected if one.kind is FindingKind.BARCODE]
-        boxes = [one.box for one in codes]
-        found = find_barcodes(scan, options.symbologies, has_all, boxes)
-        unread = [
-            AuxiliaryFinding(
-                kind=FindingKind.BARCODE,
-                value=None,
-                box=one.box,
-                confidence=round(one.probability, 3),
-                source=source,
-                problem="the barcode can't be read",
-            )
-            for one in codes
-            if not any(one.box.contains_center(finding.box) for finding in found)
-        ]
-        return [*found, *unread]
+        places = [one.box for one in seen if one.problem is None]
+        found = find_barcodes(scan, options.symbologies, has_all, places)
+        return [*found, *find_unread(seen, found, expected, options.symbologies)]
 
     def _find_drawn(
-        self, image: Image.Image, kinds: frozenset[FindingKind]
+        self, image: Image.Image, kinds: Collection[FindingKind]
     ) -> Iterator[AuxiliaryFinding]:
         """Stamps, their dates, and signatures."""
         # Imported on demand: they take the extra cpu.
@@ -260,6 +249,21 @@ class AuxiliaryItem:
             name=f"{name}-p{self._page.page_number}-{finding.kind.value}-{number}.jpg",
             jpeg=encode(scan.crop(to_pixels(around, scan.size, scan.size)), FIGURE_QUALITY),
         )
+
+
+def _codes(source: str, detections: Sequence["Detection"]) -> list[AuxiliaryFinding]:
+    """The barcodes that a detector sees."""
+    return [
+        AuxiliaryFinding(
+            kind=FindingKind.BARCODE,
+            value=None,
+            box=one.box,
+            confidence=round(one.probability, 3),
+            source=source,
+        )
+        for one in detections
+        if one.kind is FindingKind.BARCODE
+    ]
 
 
 def _scale(

@@ -40,6 +40,12 @@ _BOX = (
 )
 # `{unit}` stands for that of the model.
 PROMPTS: Mapping[FindingKind, str] = {
+    FindingKind.BARCODE: (
+        "List all barcodes and QR codes on this page. symbology is the kind of code, such as "
+        "EAN-13, Code 128, QR Code or Data Matrix, or null if you can't tell. text is what is "
+        "printed beside the code for people to read, exactly as it is printed, or null if nothing "
+        f"is; don't decode the code itself. {_BOX}"
+    ),
     FindingKind.STAMP: (
         "List all rubber stamps and postmarks on this page, in any color. text is what the stamp "
         f"says, from top to bottom, exactly as it is written. {_BOX}"
@@ -123,6 +129,8 @@ def _finding(
     box = box_from_grid(one.get("box") or (), grid, size)
     text = one.get("text")
     value = one.get("state") or "unsure" if kind is FindingKind.SIGNATURE else text
+    # What is printed beside a code may be its value; `find_unread` judges it.
+    value = None if kind is FindingKind.BARCODE else value
     return AuxiliaryFinding(
         kind=kind,
         value=value,
@@ -130,6 +138,7 @@ def _finding(
         confidence=confidence,
         source=source,
         text=text,
+        symbology=one.get("symbology"),
         problem=None if box else "the model gave no valid box; the box is that of the page",
     )
 
@@ -155,6 +164,8 @@ def _json_schema(kind: FindingKind) -> dict[str, Any]:
     }
     if kind is FindingKind.SIGNATURE:
         properties = {"state": {"type": "string", "enum": list(_STATES)}, **properties}
+    if kind is FindingKind.BARCODE:
+        properties = {"symbology": {"type": ["string", "null"]}, **properties}
     finding = {"type": "object", "properties": properties, "required": list(properties)}
     return {
         "type": "object",

@@ -14,7 +14,7 @@ from llm_ocr.engines.embedded.command import available_cores, check_installed
 from llm_ocr.engines.targets import EngineKind, EngineTarget, resolve_engine
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.parsing.loading import LoadedSchema, load_schema
-from llm_ocr.records import TextLayerUse
+from llm_ocr.records import FindingKind, TextLayerUse
 from llm_ocr.settings import Settings
 from llm_ocr.sources.render_pool import RenderLimits, RenderPool
 
@@ -76,7 +76,7 @@ def extract_step(
 def auxiliary_step(options: AuxiliaryOptions, pool: RenderPool) -> Auxiliary:
     """The step that searches pages for what the options name. Raises EngineNotInstalledError
     without the extra cpu, if it is needed."""
-    if options.of(BackEnd.HEURISTICS) or options.detectors:
+    if options.of(BackEnd.HEURISTICS).keys() - {FindingKind.BARCODE} or options.detectors:
         check_installed()
     return Auxiliary(AuxiliarySearch(options, pool))
 

@@ -54,7 +54,7 @@ steps:
 - step: auxiliary
   target: vision
   retries: {{limit: 0}}
-  barcode: {{}}
+  barcode: {{back_end: vlm, expect: [{{symbology: EAN-13, count: 1}}]}}
   date: {{back_end: vlm, expect: [{{pattern: '2024-03-12'}}]}}
   signature: {{back_end: vlm}}
   stamp: {{back_end: vlm, prompt: "Find every seal. Give the box in thousandths."}}
@@ -82,7 +82,7 @@ steps:
   retries: {limit: 0}
 - step: auxiliary
   retries: {limit: 0}
-  barcode: {detector: marks@production}
+  barcode: {back_end: onnx, detector: marks@production}
   date: {back_end: onnx, detector: marks@production}
   signature: {back_end: onnx, detector: marks@production}
   stamp: {back_end: onnx, detector: marks@production}
@@ -249,6 +249,11 @@ def test_boxes_are_read_in_the_unit_that_the_model_gives_them_in(
 def test_a_vision_model_finds_what_it_is_asked_for(service: Service, tmp_path: Path) -> None:
     seer = Seer(
         {
+            "barcode": findings(
+                {"symbology": "Code 128", "text": "DN-4711", "box": [150, 160, 500, 220]},
+                {"symbology": "ean-13", "text": "4 006381 333931", "box": [500, 500, 700, 550]},
+                {"symbology": "QR Code", "text": None, "box": [800, 800, 900, 870]},
+            ),
             "date": findings(
                 {"text": "12 MAR 2024", "box": [100, 100, 200, 150]},
                 {"text": "03/04/2024", "box": [300, 100, 400, 150]},
@@ -277,7 +282,19 @@ def test_a_vision_model_finds_what_it_is_asked_for(service: Service, tmp_path: P
     by_kind: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for finding in result["findings"]:
         by_kind[finding["kind"]].append(finding)
-    assert [code["value"] for code in by_kind["barcode"]] == ["DN-004711"]
+    # The first one can be read: what the model says of it doesn't count.
+    read, printed, unread = by_kind["barcode"]
+    assert (read["value"], read["source"], read["problem"]) == ("DN-004711", "zxing-cpp", None)
+    assert (printed["value"], printed["symbology"]) == ("4006381333931", "EAN-13")
+    assert (printed["source"], printed["problem"]) == (
+        "vlm seer",
+        "read by a model: only its check digit confirms it",
+    )
+    assert printed["box"] == pytest.approx(
+        [0.5 * page["width"], 0.5 * page["height"], 0.7 * page["width"], 0.55 * page["height"]]
+    )
+    assert (unread["symbology"], unread["value"]) == ("QR Code", None)
+    assert unread["problem"] == "the barcode can't be read"
     clear, ambiguous = by_kind["date"]
     assert clear["value"] == "2024-03-12"
     assert clear["box"] == pytest.approx(

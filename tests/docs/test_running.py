@@ -46,6 +46,7 @@ NOT_RUN = {
     ("google-cloud-run/README.md", ""): "run in tests/platforms/test_cloud_run_readme.py",
     ("hf-jobs/README.md", ""): "run in tests/platforms/test_hf_jobs_readme.py",
     ("docs/accuracy-results.md", ""): "needs other tools; tests/benchmarks/test_accuracy.py",
+    ("docs/reading-results.md", ""): "needs other documents; tests/benchmarks/reading",
     ("docs/accuracy.md", "python -m benchmarks"): "needs olmOCR-bench's scorer and Chromium",
     ("docs/aws-batch.md", ""): ACCOUNT,
     ("docs/cli.md", "llm-ocr launch PLATFORM"): ACCOUNT,

@@ -1,0 +1,1 @@
+"""How well documents are read: all sets in one table, comparison of two versions, ablation."""

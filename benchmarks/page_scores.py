@@ -82,7 +82,7 @@ def score_page(page: TruePage, said: str) -> PageScore:
         max(bag_of_words(one, text) for one in truths),
         max(character_accuracy(one, text) for one in truths),
         order.neighbors,
-        _is_clean(page, said),
+        is_clean(page, said),
         _headings(page, said),
         ruled,
         unruled,
@@ -117,7 +117,7 @@ def _said(page: TruePage, letterhead: bool, furniture: bool, inner: bool) -> Ite
             yield block.markdown
 
 
-def _is_clean(page: TruePage, said: str) -> bool | None:
+def is_clean(page: TruePage, said: str) -> bool | None:
     """Whether the page's furniture is out of its text."""
     furniture = [_folded(block.text) for block in page.blocks if not block.is_body]
     if not furniture:

@@ -36,7 +36,7 @@ def report(name: str, chance: random.Random, dark: bool = False) -> Page:
     sheet, writer = Sheet(drawn(chance, 1, dark=dark)), English.drawn(chance)
     number = chance.randint(2, 180)
     furniture(sheet, writer, number)
-    whole = _body(sheet)
+    whole = body_frame(sheet)
     notes = chance.choice((0, 0, 1, 2))
     top = notes_top(sheet, whole.bottom, notes)
     flow = Flow(sheet, [Frame(whole.x, whole.top, whole.wide, top)])
@@ -48,14 +48,14 @@ def report(name: str, chance: random.Random, dark: bool = False) -> Page:
     )
     thing = chance.choice(kinds)
     first = chance.randint(1, 6)
-    _section(flow, writer, first)
+    section(flow, writer, first)
     flow.paragraph(_with_mark(writer, MARKS[0], notes > 0))
     chance.choice((bullets, numbered))(flow, writer, chance.random() < 0.6)
     flow.paragraph(writer.sentences(2, 4))
     thing()
-    _section(flow, writer, first, 1)
+    section(flow, writer, first, 1)
     flow.paragraph(_with_mark(writer, MARKS[1], notes > 1))
-    _fill(flow, writer, [lambda: _section(flow, writer, first + 1)])
+    fill(flow, writer, [lambda: section(flow, writer, first + 1)])
     _notes(sheet, writer, Frame(whole.x, top, whole.wide, whole.bottom), notes)
     foot(sheet, writer, number)
     return sheet.page(name, "report", 1), sheet.pdf()
@@ -66,13 +66,13 @@ def paper(name: str, chance: random.Random, dark: bool = False) -> Page:
     sheet, writer = Sheet(drawn(chance, 2, dark=dark)), English.drawn(chance)
     number = chance.randint(1, 400)
     furniture(sheet, writer, number)
-    whole = _body(sheet)
+    whole = body_frame(sheet)
     top, first = whole.top, chance.randint(1, 5)
     if chance.random() < 0.6:
-        top = _front(sheet, writer, whole)
+        top = front_matter(sheet, writer, whole)
     if chance.random() < 0.65:
         break_at = top + (whole.bottom - top) * chance.uniform(0.3, 0.5)
-        _columns(sheet, writer, Frame(whole.x, top, whole.wide, break_at), 0, first)
+        text_columns(sheet, writer, Frame(whole.x, top, whole.wide, break_at), 0, first)
         across = Flow(sheet, [Frame(whole.x, break_at + 8, whole.wide, whole.bottom)])
         if chance.random() < 0.5:
             figure(across, writer, chance.uniform(100, 150))
@@ -80,7 +80,7 @@ def paper(name: str, chance: random.Random, dark: bool = False) -> Page:
             table(across, writer, rules_of(writer), chance.random() < 0.6, fills=True)
         top = across.y + 4
     below = Frame(whole.x, top, whole.wide, whole.bottom)
-    _columns(sheet, writer, below, chance.choice((0, 1, 2)), first + 2)
+    text_columns(sheet, writer, below, chance.choice((0, 1, 2)), first + 2)
     foot(sheet, writer, number)
     return sheet.page(name, "paper", 2), sheet.pdf()
 
@@ -90,7 +90,7 @@ def newsletter(name: str, chance: random.Random, dark: bool = False) -> Page:
     sheet, writer = Sheet(drawn(chance, 3, dark=dark)), English.drawn(chance)
     number = chance.randint(2, 40)
     furniture(sheet, writer, number)
-    whole = _body(sheet)
+    whole = body_frame(sheet)
     head = Flow(sheet, [whole])
     if chance.random() < 0.7:
         head.heading(writer.heading(), 1)
@@ -117,15 +117,15 @@ def statistics(name: str, chance: random.Random, dark: bool = False) -> Page:
     sheet, writer = Sheet(drawn(chance, columns, dark=dark)), English.drawn(chance)
     number = chance.randint(1, 90)
     furniture(sheet, writer, number)
-    flow = Flow(sheet, _frames(sheet, _body(sheet), columns))
+    flow = Flow(sheet, column_frames(sheet, body_frame(sheet), columns))
     first = chance.randint(1, 8)
-    _section(flow, writer, first)
+    section(flow, writer, first)
     for merged in chance.sample((True, True, False, False), 4):
         flow.paragraph(writer.sentences(1, 3))
         table(flow, writer, rules_of(writer), merged, fills=chance.random() < 0.5)
         if chance.random() < 0.4:
-            _section(flow, writer, first, chance.randint(1, 4))
-    _fill(flow, writer, [])
+            section(flow, writer, first, chance.randint(1, 4))
+    fill(flow, writer, [])
     foot(sheet, writer, number)
     return sheet.page(name, "statistics", columns), sheet.pdf()
 
@@ -137,20 +137,20 @@ def textbook(name: str, chance: random.Random, dark: bool = False) -> Page:
     writer = English.drawn(chance)
     number = chance.randint(10, 600)
     furniture(sheet, writer, number)
-    flow = Flow(sheet, _frames(sheet, _body(sheet), columns))
+    flow = Flow(sheet, column_frames(sheet, body_frame(sheet), columns))
     tongue = GREEK if greek else chance.choice(LATIN_TONGUES)
     first = chance.randint(1, 12)
-    _section(flow, writer, first)
+    section(flow, writer, first)
     flow.paragraph(writer.sentences(2, 4))
     bullets(flow, writer, True)
     dark_box(flow, writer, chance.randint(2, 3))
     flow.heading(chance.choice(tongue.headings), 2)
     for _ in range(chance.randint(2, 3)):
         flow.paragraph([tongue.sentence(chance) for _ in range(chance.randint(3, 5))])
-    _section(flow, writer, first, 1)
+    section(flow, writer, first, 1)
     flow.paragraph(writer.sentences(1, 2))
     numbered(flow, writer, chance.randint(1, 60), sentences=True)
-    _fill(flow, writer, [lambda: figure(flow, writer, chance.uniform(80, 120))])
+    fill(flow, writer, [lambda: figure(flow, writer, chance.uniform(80, 120))])
     foot(sheet, writer, number)
     return sheet.page(name, "textbook", columns), sheet.pdf()
 
@@ -165,13 +165,13 @@ LAYOUTS: dict[str, Callable[..., Page]] = {
 }
 
 
-def _body(sheet: Sheet) -> Frame:
+def body_frame(sheet: Sheet) -> Frame:
     """The page's place between the margins."""
     margin = sheet.style.margin
     return Frame(margin, margin + 8, sheet.width - 2 * margin, sheet.height - margin - 4)
 
 
-def _frames(sheet: Sheet, whole: Frame, number: int) -> list[Frame]:
+def column_frames(sheet: Sheet, whole: Frame, number: int) -> list[Frame]:
     """Columns with gutters, and a rule between them where the style has it."""
     gutter = sheet.style.gutter
     wide = (whole.wide - gutter * (number - 1)) / number
@@ -185,7 +185,7 @@ def _frames(sheet: Sheet, whole: Frame, number: int) -> list[Frame]:
     return frames
 
 
-def _section(flow: Flow, writer: English, first: int, below: int = 0) -> bool:
+def section(flow: Flow, writer: English, first: int, below: int = 0) -> bool:
     """A section's heading, or that of its subsection, with its number where the style has it."""
     form = flow.style.numbers
     number = f"{first}.{below}" if below else str(first)
@@ -193,7 +193,7 @@ def _section(flow: Flow, writer: English, first: int, below: int = 0) -> bool:
     return flow.heading(f"{form.format(number)} {text}" if form else text, 3 if below else 2)
 
 
-def _fill(flow: Flow, writer: English, once: Sequence[Callable[[], object]]) -> None:
+def fill(flow: Flow, writer: English, once: Sequence[Callable[[], object]]) -> None:
     """Paragraphs to the end of the last column, with what is to come once among them."""
     waiting = list(once)
     while flow.paragraph(writer.sentences(2, 6), emphasis=_emphasis(writer)):
@@ -213,7 +213,7 @@ def _with_mark(writer: English, mark: str, wanted: bool) -> list[str]:
     return marked(sentences, mark) if wanted else sentences
 
 
-def _front(sheet: Sheet, writer: English, whole: Frame) -> float:
+def front_matter(sheet: Sheet, writer: English, whole: Frame) -> float:
     """A paper's title, its authors and a summary across the page; returns where it ends."""
     flow = Flow(sheet, [whole])
     flow.heading(writer.title(), 1)
@@ -231,34 +231,34 @@ def _front(sheet: Sheet, writer: English, whole: Frame) -> float:
     return flow.y
 
 
-def _columns(sheet: Sheet, writer: English, place: Frame, notes: int, first: int) -> None:
+def text_columns(sheet: Sheet, writer: English, place: Frame, notes: int, first: int) -> None:
     """Sections, lists, and a small table or figure in columns; notes below the last."""
     chance = writer.chance
-    frames = _frames(sheet, place, 2)
+    frames = column_frames(sheet, place, 2)
     last = frames[-1]
     top = notes_top(sheet, last.bottom, notes)
     frames[-1] = Frame(last.x, last.top, last.wide, top)
     flow = Flow(sheet, frames)
     once: list[Callable[[], object]] = [
-        lambda: _section(flow, writer, first, 1),
+        lambda: section(flow, writer, first, 1),
         lambda: flow.paragraph(_with_mark(writer, MARKS[0], notes > 0)),
         lambda: numbered(flow, writer) if chance.random() < 0.5 else bullets(flow, writer, False),
         lambda: flow.paragraph(_with_mark(writer, MARKS[1], notes > 1)),
-        lambda: _section(flow, writer, first + 1),
+        lambda: section(flow, writer, first + 1),
     ]
     if place.bottom - place.top > 420:
         once.insert(2, lambda: figure(flow, writer, chance.uniform(85, 130)))
         once.insert(4, lambda: table(flow, writer, rules_of(writer), chance.random() < 0.3))
     if chance.random() < 0.6:
-        _section(flow, writer, first)
-    _fill(flow, writer, once)
+        section(flow, writer, first)
+    fill(flow, writer, once)
     _notes(sheet, writer, Frame(last.x, top, last.wide, last.bottom), notes)
 
 
 def _stories(sheet: Sheet, writer: English, place: Frame) -> None:
     """Three columns of short sections with a picture and a dark box."""
     chance = writer.chance
-    flow = Flow(sheet, _frames(sheet, place, 3))
+    flow = Flow(sheet, column_frames(sheet, place, 3))
     once: list[Callable[[], object]] = [
         lambda: flow.heading(writer.heading(), 3),
         lambda: figure(flow, writer, chance.uniform(75, 110)),
@@ -267,7 +267,7 @@ def _stories(sheet: Sheet, writer: English, place: Frame) -> None:
         lambda: dark_box(flow, writer, 2),
     ]
     chance.shuffle(once)
-    _fill(flow, writer, once[: chance.randint(2, 5)])
+    fill(flow, writer, once[: chance.randint(2, 5)])
 
 
 def _notes(sheet: Sheet, writer: English, frame: Frame, number: int) -> None:

@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.pages.documents import DOCUMENTS, joined
 from benchmarks.pages.fonts import register
 from benchmarks.pages.layouts import LAYOUTS
 from benchmarks.pages.scan import scanned, turned
@@ -12,6 +13,7 @@ from benchmarks.pages.truth import TruePage, write_page
 SEED, NUMBER = 7, 60
 DIGITAL, SCANNED, TURNED, DARK = "digital", "scanned", "turned", "dark"
 KINDS = (DIGITAL, SCANNED, TURNED, DARK)
+DOCUMENT, DOCUMENT_SCAN = "document", "document-scan"
 TURNS = (90, 180, 270)
 
 Page = tuple[TruePage, bytes]
@@ -27,6 +29,23 @@ def make(folder: Path, seed: int = SEED, number: int = NUMBER) -> dict[str, int]
         write_page(page, place)
         counts[kind] += 1
     return counts
+
+
+def make_documents(folder: Path, seed: int, number: int) -> None:
+    """Write so many documents of `DOCUMENTS`, each kind in turn, and the same as scans: NAME.pdf
+    with NAME_pgN.json for each page."""
+    register()
+    kinds = list(DOCUMENTS)
+    for k in range(number):
+        kind = kinds[k % len(kinds)]
+        name = f"{kind}-{k // len(kinds):02}"
+        clean = DOCUMENTS[kind](name, random.Random(f"{seed}/{name}"))
+        scans = [_scanned(page, pdf, page.name, seed) for page, pdf in clean]
+        for place, drawn in ((folder / DOCUMENT, clean), (folder / DOCUMENT_SCAN, scans)):
+            place.mkdir(parents=True, exist_ok=True)
+            (place / f"{name}.pdf").write_bytes(joined([pdf for _, pdf in drawn]))
+            for page, _ in drawn:
+                write_page(page, place)
 
 
 def pages(seed: int = SEED, number: int = NUMBER) -> Iterator[tuple[str, Page]]:

@@ -4,6 +4,7 @@
         [--documents FOLDER] [--seed S] [--pages N] [--input text-layer|images|both]
         [--sets NAME,NAME] [--json FILE] [--worst N] [--cache FILE]
     python -m benchmarks.reading --compare BEFORE.json AFTER.json
+    python -m benchmarks.reading --ablate [--only PATTERN] ...
 
 A document belongs to *develop* or *check* by a hash of its name. Look at the documents of the
 first; only score those of the second. Figures are sums over documents, with 95% intervals by
@@ -13,14 +14,17 @@ bootstrap over documents. docs/reading-results.md describes the formats of the f
 import argparse
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.pages.making import DIGITAL, SCANNED, SEED
+from benchmarks.pages.making import SEED
 from benchmarks.reading import generated, olmocr_bench, receipts, reviewed, tables
+from benchmarks.reading.ablation import ablate, find_rules, format_ablation
 from benchmarks.reading.comparison import compare, falls_on_check, format_comparison
 from benchmarks.reading.reader import Reader
 from benchmarks.reading.report import format_results, format_worst, read_results, write_results
-from benchmarks.reading.samples import SampleSet
+from benchmarks.reading.samples import SampleSet, limited
 from benchmarks.reading.scores import Results
 
 TEXT_LAYER, IMAGES, BOTH = "text-layer", "images", "both"
@@ -31,8 +35,11 @@ def main() -> int:
     if arguments.compare:
         before, after = map(read_results, arguments.compare)
         return _compare(before, after)
+    sets = sample_sets(arguments)
+    if arguments.ablate:
+        return _ablate(sets, arguments)
     reader, results = Reader(arguments.cache), {}
-    for samples in sample_sets(arguments):
+    for samples in sets:
         started = time.monotonic()
         results[samples.name] = reader.score(samples)
         seconds = time.monotonic() - started
@@ -52,6 +59,15 @@ def _compare(before: Results, after: Results) -> int:
     for change in falling:
         print(f"falls on check: {change.set_name}, {change.measure}")
     return 1 if falling else 0
+
+
+def _ablate(sets: Sequence[SampleSet], arguments: argparse.Namespace) -> int:
+    def report(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    base, without = ablate(sets, arguments.cache, find_rules(arguments.only), report)
+    print(format_ablation(base, without))
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -79,6 +95,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar=("BEFORE", "AFTER"),
         help="read nothing, compare two files of --json; exit code 1 if a measure falls on check",
     )
+    parser.add_argument("--ablate", action="store_true", help="read without each of the rules")
+    parser.add_argument(
+        "--only", help="rules to switch off, private ones, too: captions.*, *table*"
+    )
+    parser.add_argument("--limit", type=int, help="read at most so many documents of each set")
     return parser
 
 
@@ -94,21 +115,22 @@ def sample_sets(arguments: argparse.Namespace) -> list[SampleSet]:
         pdfs["documents"] = reviewed.load_samples(arguments.documents)
     found = []
     folder = arguments.out / f"seed-{arguments.seed}-{arguments.pages}"
-    drawn = {
-        kind: generated.load_samples(folder, kind, arguments.seed, arguments.pages)
-        for kind in (DIGITAL, SCANNED)
-    }
+    clean, scans = generated.load_samples(folder, arguments.seed, arguments.pages)
     if arguments.input != IMAGES:
         found += [SampleSet(name, samples, True) for name, samples in pdfs.items()]
-        found.append(SampleSet("generated", drawn[DIGITAL], True))
+        found.append(SampleSet("generated", clean, True))
     if arguments.input != TEXT_LAYER:
-        found += [SampleSet(f"{name}, images", samples, False) for name, samples in pdfs.items()]
-        found.append(SampleSet("generated, scans", drawn[SCANNED], False))
+        found += [SampleSet(f"{name} images", samples, False) for name, samples in pdfs.items()]
+        found.append(SampleSet("generated scans", scans, False))
         if arguments.receipts:
             samples = receipts.load_samples(arguments.receipts)
             found.append(SampleSet("receipts", samples, False, receipts.Receipt))
     chosen = None if arguments.sets is None else arguments.sets.split(",")
-    return [samples for samples in found if chosen is None or samples.name in chosen]
+    return [
+        replace(samples, samples=limited(samples.samples, arguments.limit))
+        for samples in found
+        if chosen is None or samples.name in chosen
+    ]
 
 
 if __name__ == "__main__":

@@ -1,46 +1,74 @@
-"""Pages of `benchmarks.pages`, drawn from a seed: their truth is known exactly."""
+"""Pages and documents of `benchmarks.pages`, drawn from a seed: their truth is known exactly."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.page_scores import PageScore, score_page
-from benchmarks.pages.making import make
+from benchmarks.page_scores import PageScore, is_clean, score_page
+from benchmarks.pages.making import (
+    DIGITAL,
+    DOCUMENT,
+    DOCUMENT_SCAN,
+    SCANNED,
+    make,
+    make_documents,
+)
 from benchmarks.pages.truth import TruePage, read_page
 from benchmarks.reading.reviewed import heading_ratios
 from benchmarks.reading.samples import Sample, body_markdown
 from benchmarks.reading.scores import Ratio
 from llm_ocr.records import DocumentResult
 
-# A page with less of its words, or of its order, is among the failures.
+# What is below this on a page is among its failures.
 WELL_READ = 0.97
+# For so many pages there is one document more.
+PAGES_A_DOCUMENT = 4
 
 
-def load_samples(folder: Path, kind: str, seed: int, number: int) -> list[Sample]:
-    """Pages of a kind of `benchmarks.pages`; they are drawn into `folder` once."""
+def load_samples(folder: Path, seed: int, number: int) -> tuple[list[Sample], list[Sample]]:
+    """Pages and documents with text layers, and the same as scans; they are drawn into `folder`
+    once."""
     whole = folder / "whole"
     if not whole.exists():
         make(folder, seed, number)
+        make_documents(folder, seed, number // PAGES_A_DOCUMENT)
         whole.touch()
+    clean, scans = (
+        [sample for kind in kinds for sample in _samples(folder / kind, seed)]
+        for kinds in ((DIGITAL, DOCUMENT), (SCANNED, DOCUMENT_SCAN))
+    )
+    return clean, scans
+
+
+def _samples(folder: Path, seed: int) -> list[Sample]:
+    """A document has NAME.json, or NAME_pgN.json for each page."""
     samples = []
-    for path in sorted((folder / kind).glob("*.json")):
-        name = f"{seed}/{path.stem}"
-        samples.append(
-            Sample(name, path.with_suffix(".pdf"), name, partial(score, read_page(path)))
-        )
+    for pdf in sorted(folder.glob("*.pdf")):
+        paths = sorted(folder.glob(f"{pdf.stem}_pg*.json")) or [pdf.with_suffix(".json")]
+        truths = [read_page(path) for path in paths]
+        name = f"{seed}/{pdf.stem}"
+        samples.append(Sample(name, pdf, name, partial(score, truths)))
     return samples
 
 
-def score(truth: TruePage, result: DocumentResult) -> tuple[Mapping[str, Ratio], Sequence[str]]:
-    said = body_markdown(result.pages[0]) if result.pages else ""
-    page = score_page(truth, said)
-    measures = {name: ratio for name, ratio in _measures(page).items() if ratio[1] > 0}
-    failures = [
-        f"{name} {part / whole:.2f}"
-        for name, (part, whole) in measures.items()
-        if part / whole < WELL_READ
-    ]
-    return measures, failures
+def score(
+    truths: Sequence[TruePage], result: DocumentResult
+) -> tuple[Mapping[str, Ratio], Sequence[str]]:
+    """Sums over pages. What recurs on the pages of a document is to be out of its text as a whole,
+    too."""
+    sums: dict[str, Ratio] = {}
+    failures = []
+    pages = {page.page_number: body_markdown(page) for page in result.pages}
+    for number, truth in enumerate(truths, 1):
+        measures = _measures(score_page(truth, pages.get(number, "")))
+        if len(truths) > 1:
+            measures["furniture out of document"] = _once(is_clean(truth, result.markdown))
+        for name, (part, whole) in measures.items():
+            before = sums.get(name, (0.0, 0.0))
+            sums[name] = before[0] + part, before[1] + whole
+            if part < WELL_READ * whole:
+                failures.append(f"page {number}: {name} {part / whole:.2f}")
+    return {name: ratio for name, ratio in sums.items() if ratio[1]}, failures
 
 
 def _measures(page: PageScore) -> dict[str, Ratio]:

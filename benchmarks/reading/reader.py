@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -27,12 +28,13 @@ from benchmarks.reading.samples import Sample, SampleSet
 from benchmarks.reading.scores import DocumentScore, is_check
 from llm_ocr.document import configure
 from llm_ocr.document.converter import Converter
+from llm_ocr.documents import Document
 from llm_ocr.engines.embedded import models
 from llm_ocr.engines.targets import EngineKind, EngineTarget
 from llm_ocr.records import Box, DocumentResult, ImagePolicy, Page, PageImage, TextLayerUse
 from llm_ocr.settings import EngineChoice, Settings
 from llm_ocr.sources.raster import Crop
-from llm_ocr.sources.render_pool import RenderPool
+from llm_ocr.sources.render_pool import DocumentInfo, RenderPool
 
 Array = npt.NDArray[np.float32]
 # A detector's map of probabilities is kept in steps of this size.
@@ -52,15 +54,14 @@ class Reader:
             _cache_rendering_and_models(Cache(cache))
 
     def score(
-        self, samples: SampleSet, on_document: Callable[[str], None] = lambda _: None
+        self, samples: SampleSet, before: Callable[[Sample], None] = lambda _: None
     ) -> list[DocumentScore]:
-        """Read and score all documents of a set."""
+        """Read and score all documents of a set; `before` is told of each."""
         with self._converter(samples) as converter, ThreadPoolExecutor(self._threads) as pool:
 
             def read(sample: Sample) -> DocumentScore:
-                score = _score(sample, converter.convert(sample.path))
-                on_document(sample.name)
-                return score
+                before(sample)
+                return _score(sample, converter.convert(sample.path))
 
             return list(pool.map(read, samples.samples))
 
@@ -151,38 +152,49 @@ class BestSteps:
         return self.sure
 
 
-def _cache_rendering_and_models(cache: Cache) -> None:
-    load, render = models.load, RenderPool.render
+def _cache_rendering_and_models(kept: Cache) -> None:
+    load, render, inspect = models.load, RenderPool.render, RenderPool.inspect
 
     def cached_load(path: Path, layers: Sequence[str] = ()) -> models.Model:
-        model = load(path, layers)
+        # Where all answers are known, no network is loaded.
+        model = cache(partial(load, path, layers))
         name = hashlib.sha256(f"{path.name} {layers}".encode()).digest()
 
         def run(batch: Array) -> list[Array]:
             key = _digest(name, str(batch.shape).encode(), np.ascontiguousarray(batch).tobytes())
-            outputs = cache.get(key)
+            outputs = kept.get(key)
             if outputs is None:
-                outputs = [_smaller(output) for output in model(batch)]
-                cache.put(key, outputs)
+                outputs = [_smaller(output) for output in model()(batch)]
+                kept.put(key, outputs)
             return [_restored(output) for output in outputs]
 
         return run
 
     # What the PDF itself gives depends on this code.
-    code = _digest(*(path.read_bytes() for path in sorted(PACKAGE.glob("sources/*.py"))))
+    files = [PACKAGE / "records.py", *sorted(PACKAGE.glob("sources/*.py"))]
+    code = _digest(*(path.read_bytes() for path in files))
 
     async def cached_render(pool: RenderPool, page: Page, policy: ImagePolicy) -> PageImage:
-        content = Path(unquote(urlsplit(page.document.source_uri).path)).read_bytes()
-        key = _digest(code, content, f"{page.number} {policy}".encode())
-        image = cache.get(key)
+        key = _digest(code, _content(page.document), f"{page.number} {policy}".encode())
+        image = kept.get(key)
         if image is None:
             image = await render(pool, page, policy)
-            cache.put(key, image)
+            kept.put(key, image)
         assert isinstance(image, PageImage)
         return image
 
+    async def cached_inspect(pool: RenderPool, document: Document) -> DocumentInfo:
+        key = _digest(code, _content(document))
+        info = kept.get(key)
+        if info is None:
+            info = await inspect(pool, document)
+            kept.put(key, info)
+        assert isinstance(info, DocumentInfo)
+        return info
+
     replace_everywhere(models.__name__, "load", cached_load)
     RenderPool.render = cached_render  # type: ignore[method-assign, assignment]
+    RenderPool.inspect = cached_inspect  # type: ignore[method-assign, assignment]
     RenderPool.crop = _no_crops  # type: ignore[assignment]
 
 
@@ -191,6 +203,10 @@ async def _no_crops(
 ) -> list[Crop]:
     """Figures are not looked at."""
     return [Crop(b"", 1, 1) for _ in boxes]
+
+
+def _content(document: Document) -> bytes:
+    return Path(unquote(urlsplit(document.source_uri).path)).read_bytes()
 
 
 def _digest(*parts: bytes) -> bytes:
@@ -210,7 +226,9 @@ def _smaller(output: Array) -> object:
     return output
 
 
-def _restored(kept: Any) -> Any:  # noqa: ANN401
-    if isinstance(kept, BestSteps):
-        return [kept]
-    return kept.astype(np.float32) * np.float32(HEAT_STEP) if kept.dtype == np.uint16 else kept
+def _restored(output: Any) -> Any:  # noqa: ANN401
+    if isinstance(output, BestSteps):
+        return [output]
+    if output.dtype == np.uint16:
+        return output.astype(np.float32) * np.float32(HEAT_STEP)
+    return output

@@ -1,5 +1,6 @@
 """The documents of a set: a file to read, and a function that scores what was read."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,13 @@ class SampleSet:
     samples: Sequence[Sample]
     text_layer: bool
     schema: type[BaseModel] | None = None
+
+
+def limited(samples: Sequence[Sample], count: int | None) -> Sequence[Sample]:
+    """So many samples, always the same ones for a count; all for None."""
+    by_hash = sorted(samples, key=lambda one: hashlib.sha256(one.name.encode()).digest()[::-1])
+    chosen = {one.name for one in by_hash[:count]}
+    return [one for one in samples if one.name in chosen]
 
 
 def body_markdown(page: PageResult) -> str:

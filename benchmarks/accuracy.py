@@ -35,7 +35,7 @@ from benchmarks.accuracy_engines import (
     read_pages,
 )
 from benchmarks.accuracy_results import BenchResult, Results, bench_result, page_scores
-from benchmarks.accuracy_tables import bars, show
+from benchmarks.accuracy_tables import show
 from benchmarks.pages.making import DARK, DIGITAL, KINDS, NUMBER, SCANNED, SEED, TURNED, make
 from benchmarks.pages.scan import as_images
 
@@ -70,9 +70,8 @@ def main() -> int:
     tests = arguments.bench / "tests.jsonl" if arguments.bench else None
     found = _scored(sets, results, out, tests)
     show(found)
-    verdicts = bars(found)
     if arguments.json:
-        arguments.json.write_text(json.dumps(found.as_json(verdicts), indent=1) + "\n")
+        arguments.json.write_text(json.dumps(found.as_json(), indent=1) + "\n")
     return 0
 
 

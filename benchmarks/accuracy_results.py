@@ -57,10 +57,9 @@ class Results:
         scores = [one for one in self.scores.get((engine, name), ()) if one.columns >= columns]
         return totals(scores) if scores else None
 
-    def as_json(self, bars: Sequence[Any]) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {
             "backend": self.backend,
-            "bars": [asdict(one) for one in bars],
             "sets": [
                 {"engine": engine, "set": name, "pages": [asdict(one) for one in scores]}
                 for (engine, name), scores in self.scores.items()

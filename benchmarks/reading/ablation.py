@@ -187,7 +187,7 @@ def ablate(
             report(f"{rule.name}: {type(error).__name__}")
             return
         without[rule.name] = {name: _replaced(base[name], found.get(name, ())) for name in base}
-        report(f"{rule.name}: {sum(map(len, names.values()))} documents")
+        report(format_ablation(base, {rule.name: without[rule.name]}).splitlines()[-1])
 
     with ThreadPoolExecutor(WORKERS) as pool:
         list(pool.map(read, acting))

@@ -2,13 +2,16 @@
 
 import re
 
+# 2, 2-1, 3.4, A-3, IV, B.
+_NUMBER = r"(?:[A-Z]{1,2}[-.–]?)?\d+(?:[-.–]\d+)*|[IVX]+|[A-Z]"
+_NUMBERED = rf"\s*(?:{_NUMBER})[a-z]?(?![^\W_])"
 _FIGURE = re.compile(
-    r"(fig(ure|\.)?|abb(ildung|\.)?|chart|photo|scheme|plate|map|图)\s*[\dIVX]", re.I
+    rf"(?i:fig(ure|\.)?|abb(ildung|\.)?|chart|photo|scheme|plate|map|图){_NUMBERED}"
 )
-_TABLE = re.compile(r"(tab(le|elle|leau|la|ella|\.)?|表)\s*[\dIVX]", re.I)
+_TABLE = re.compile(rf"(?i:tab(le|elle|leau|la|ella|\.)?|exhibit|表){_NUMBERED}")
 # A caption's number is followed by a mark or a capital; in a sentence a verb follows.
-_SENTENCE = re.compile(r"\w+\.?\s*[\dIVX]+[a-z]?\s+(?!and\b)[a-z]{2,}")
-_MARKED = re.compile(r"\w+\.?\s*[\dIVX]+[a-z]?\s*[.:|–—]\s+\S", re.I)
+_SENTENCE = re.compile(rf"\w+\.?\s*(?:{_NUMBER})[a-z]?\s+(?!and\b)[a-z]{{2,}}")
+_MARKED = re.compile(rf"\w+\.?\s*(?:{_NUMBER})[a-z]?\s*[.:|–—]\s+\S")
 
 
 def names_figure(text: str) -> bool:

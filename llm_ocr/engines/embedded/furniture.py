@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 
 from llm_ocr.engines.embedded.block import FOOTER, HEADER, PAGE_NUMBER, PageBlock, block_of
+from llm_ocr.engines.embedded.captions import begins_caption
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, area, hull, overlap, shared_rows
 from llm_ocr.engines.embedded.layout import Region
 from llm_ocr.engines.embedded.paragraphs import rows_of
@@ -19,7 +20,9 @@ SPOKEN = 6
 # From so much evidence on a row is furniture, or may be if the next one is.
 ENOUGH, SOME = 3, 0
 # Parts of a row that lie so many line heights apart have nothing to do with each other.
-APART = 2.5
+APART = 1.0
+# A row that is no further from the text than this, in heights of the text's lines, is a part of it.
+TOUCHING = 0.3
 
 _PAGED = re.compile(
     r"\W*(?:(?:page|seite)\s*\d{1,4}(?:\s*(?:of|/|von)\s*\d{1,4})?|\d{1,4}\s*(?:of|von)\s*\d{1,4})\W*",
@@ -29,12 +32,6 @@ _STAMP = re.compile(
     r"(page \d+|seite \d+|https?://\S+$|www\.\S+$|doi:|©|\(c\) |copyright\b|all rights reserved"
     r"|downloaded from|printed (on|from)\b|published by|this content downloaded|terms and cond"
     r"|confidential$|draft$|licensed (to|under)\b|available online|open access\b|arxiv:)",
-    re.IGNORECASE,
-)
-# What journals, books and reports print in their margins besides.
-_RUNNING = re.compile(
-    r"(\bvol(ume|\.)?\s*\d|\bissue\s+\d|\bno\.\s*\d+,|\bISSN\b|\bISBN\b|\bet al\.?$|\bwww\.\S+\.\w"
-    r"|^\[?ch(apter|\.)\s*[\dIVXLC]|^section\s+\d|\bpage \d+\b|\| *\d+$|^\d+ *\||^\d{1,4}\s{2,})",
     re.IGNORECASE,
 )
 # A list's item goes on from the page before.
@@ -94,7 +91,8 @@ def _outer(
     """The rows from the edge on that are furniture."""
     count = 0
     for k, row in enumerate(rows[:MOST_ROWS]):
-        if _called(row, regions) == "table" or _ITEM.match(_said(row)):
+        text = _said(row)
+        if _called(row, regions) == "table" or _ITEM.match(text) or begins_caption(text):
             break
         rect = hull(line.rect for line in row)
         margin = max(min(rect[3], height - rect[1]) / height, 0.0)
@@ -105,7 +103,7 @@ def _outer(
         if margin > ZONE or evidence < SOME:
             break
         # What lies between the edge and furniture is furniture too.
-        if evidence >= ENOUGH:
+        if evidence >= ENOUGH and (gap > TOUCHING * body or _is_numbered(row)):
             count = k + 1
     return [] if count == len(rows) else list(rows[:count])
 
@@ -115,18 +113,25 @@ def _evidence(row: list[OcrLine], gap: float, regions: Sequence[Region], body: f
     words = len(text.split())
     size = max(line.height for line in row)
     parts = _apart(row)
-    numbered = any(is_page_number(one) for one in (_said(parts[0]), _said(parts[-1])))
+    numbered = _is_numbered(row)
     called = _called(row, regions)
     score = 2 * numbered + 2 * any(_STAMP.match(_said(part)) for part in parts)
-    score += 2 * any(_RUNNING.search(_said(part)) for part in parts)
     score += 2 * (called in (HEADER, FOOTER)) - 2 * (called == "title") - (called == "text")
-    score += (gap > 0.8 * body) + (gap > 1.5 * body)
+    score += (gap > 0.8 * body) + (gap > 1.5 * body) + (gap > 3 * body)
     score += (size < 0.9 * body) + (len(parts) > 1)
-    score -= 2 * (size > 1.35 * body) + 2 * (_NOTE.match(text) is not None and not numbered)
-    marked = any(_STAMP.match(_said(part)) or _RUNNING.search(_said(part)) for part in parts)
+    score -= 2 * (size > 1.35 * body and called not in (HEADER, FOOTER)) + 2 * (
+        _NOTE.match(text) is not None and not numbered
+    )
+    marked = any(_STAMP.match(_said(part)) for part in parts)
     spoken = words >= SPOKEN and _SENTENCE.search(text) is not None
     score -= 2 * (words > MOST_WORDS) + 2 * (spoken and not marked)
     return score
+
+
+def _is_numbered(row: Sequence[OcrLine]) -> bool:
+    """Whether a page number stands at one end of a row, apart from its other text."""
+    parts = _apart(row)
+    return is_page_number(_said(parts[0])) or is_page_number(_said(parts[-1]))
 
 
 def _called(row: list[OcrLine], regions: Sequence[Region]) -> str | None:

@@ -35,6 +35,10 @@ LONGEST = 300
 # before or behind, which reaches the heads of left and of right pages. Below `SHORTEST` characters
 # two that differ are two.
 ALIKE, NEAR, SHORTEST = 0.85, 2, 8
+# A text that isn't labeled as a header or footer is one if it is the first or last text on so many
+# pages, at the same height.
+MIN_PAGES = 3
+EDGE_LABELS = frozenset({"text", "title", "sub_title"})
 
 
 class Furniture:
@@ -55,13 +59,30 @@ class Furniture:
             for blocks in pages.values()
         )
         self._counts = Counter(text for on_page in texts for text in on_page)
+        self._edges = {
+            number: [(one.text, one.box) for one in _outermost(blocks) if one.box]
+            for number, blocks in pages.items()
+        }
 
     def holds(self, block: Block, page: int) -> bool:
         """Whether a block of the page is a page number, or a header or footer that recurs."""
         if block.label not in FURNITURE_LABELS:
-            return False
+            return block.label in EDGE_LABELS and self._is_repeated_at_edge(block, page)
         text = _plain(block.text)
         return is_page_number(block.text) or self._counts[text] > 1 or self._is_near(text, page)
+
+    def _is_repeated_at_edge(self, block: Block, page: int) -> bool:
+        """Whether a text at the top or bottom of a page is there on other pages too, one of them
+        before it."""
+        text, box = block.text, block.box
+        if box is None or (text, box) not in self._edges[page]:
+            return False
+        others = [
+            number
+            for number, edge in self._edges.items()
+            if any(text == other and abs(box.y1 - at.y1) < box.y2 - box.y1 for other, at in edge)
+        ]
+        return len(others) >= MIN_PAGES and min(others) < page
 
     def _is_near(self, text: str, page: int) -> bool:
         """Whether a header or footer of a page nearby is alike."""
@@ -74,6 +95,16 @@ class Furniture:
             if number != page and SHORTEST <= len(other) <= LONGEST
         )
         return any(SequenceMatcher(None, text, other).ratio() >= ALIKE for other in others)
+
+
+def _outermost(blocks: Sequence[Block]) -> list[Block]:
+    """The first and the last text of a page, by height."""
+    texts = [one for one in blocks if one.box and one.text and one.label not in FURNITURE_LABELS]
+    if not texts:
+        return []
+    first = min(one.box.y2 for one in texts if one.box)
+    last = max(one.box.y1 for one in texts if one.box)
+    return [one for one in texts if one.box and (one.box.y1 < first or one.box.y2 > last)]
 
 
 def _plain(text: str) -> str:

@@ -19,6 +19,9 @@ MOST_ROWS, MOST_WORDS = 6, 30
 SPOKEN = 6
 # From so much evidence on a row is furniture, or may be if the next one is.
 ENOUGH, SOME = 3, 0
+# Text that is larger than the page's text by this is a title; or by this, if it is found to be a
+# header.
+LARGE, LARGE_HEADER = 1.35, 1.65
 # Parts of a row that lie so many line heights apart have nothing to do with each other.
 APART = 1.0
 # A row that is no further from the text than this, in heights of the text's lines, is a part of it.
@@ -119,9 +122,8 @@ def _evidence(row: list[OcrLine], gap: float, regions: Sequence[Region], body: f
     score += 2 * (called in (HEADER, FOOTER)) - 2 * (called == "title") - (called == "text")
     score += (gap > 0.8 * body) + (gap > 1.5 * body) + (gap > 3 * body)
     score += (size < 0.9 * body) + (len(parts) > 1)
-    score -= 2 * (size > 1.35 * body and called not in (HEADER, FOOTER)) + 2 * (
-        _NOTE.match(text) is not None and not numbered
-    )
+    score -= 3 * (size > (LARGE_HEADER if called in (HEADER, FOOTER) else LARGE) * body)
+    score -= 2 * (_NOTE.match(text) is not None and not numbered)
     marked = any(_STAMP.match(_said(part)) for part in parts)
     spoken = words >= SPOKEN and _SENTENCE.search(text) is not None
     score -= 2 * (words > MOST_WORDS) + 2 * (spoken and not marked)

@@ -24,7 +24,13 @@ def figures(lines: list[OcrLine], *seen: Region) -> list[Region]:
     return [one for one in found if one.label == "figure"]
 
 
-@pytest.mark.parametrize("said", ["Fig. 2. The water", "Figure 3: Water", "Abb. 1 Das Wasser"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("Fig. 2. The water", "Figure 3: Water", "Abb. 1 Das Wasser", "Figure 2-1 Water"),
+        *("Fig. A-3. The water", "Figure IV. Water", "Fig. 3.4a Water", "Figure S1: Water"),
+    ],
+)
 def test_labels_above_a_caption_are_a_figure_that_no_detector_saw(said: str) -> None:
     caption = line(said, LEFT, CAPTION_TOP)
     (figure,) = figures([*LABELS, caption])

@@ -80,3 +80,25 @@ def test_text_that_reaches_the_foot_of_the_page_stays() -> None:
 def test_the_end_of_a_form_beside_other_text_stays() -> None:
     form = [line("Currency", 30, 1170), line("Amount", 130, 1170), line("CHF", 30, 1195)]
     assert found(*form, line("Acceptance point", 200, 1220), text=body(bottom=1180)) == {}
+
+
+def test_a_page_number_before_a_running_title_is_no_notes_mark() -> None:
+    foot = line("28", 100, 1230), line("Control of access", 148, 1230)
+    assert found(*foot) == {"28": "page_number", "Control of access": "footer"}
+
+
+def test_a_caption_at_the_top_belongs_to_its_table() -> None:
+    caption = line("Table A-3. Rainfall by year", 100, 60, height=17)
+    region = Region("header", (90, 50, 900, 80), 0.9)
+    assert found(caption, regions=(region,), text=body(top=160)) == {}
+    title = line("Rainfall by year", 100, 60, height=17)
+    assert found(title, regions=(region,), text=body(top=160)) == {"Rainfall by year": "header"}
+
+
+def test_a_row_that_touches_the_text_is_a_part_of_it() -> None:
+    text = body(top=200, bottom=1240)
+    end = text[-1].rect[3]
+    region = Region("footer", (90, end, 900, end + 45), 0.9)
+    assert found(line("the last words", 100, end + 4, 17), regions=(region,), text=text) == {}
+    apart = line("the last words", 100, end + 20, 17)
+    assert found(apart, regions=(region,), text=text) == {"the last words": "footer"}

@@ -5,6 +5,7 @@ For pages whose text is known, of which only the layout is to be found: no serve
 
 import asyncio
 import base64
+import math
 import time
 
 from llm_ocr.engines.embedded.command import available_cores, check_installed
@@ -35,7 +36,8 @@ class InProcessEngine:
         answered = await readers.answer(parse_request(_body(request)))
         seconds = time.monotonic() - started
         extension = answered.extension or {}
-        return Answer(answered.text, "stop", 0, 0, seconds, 1, extension=extension)
+        likely = tuple((token, math.log(chance)) for token, chance in answered.tokens)
+        return Answer(answered.text, "stop", 0, 0, seconds, 1, likely, extension=extension)
 
 
 def _body(request: ChatRequest) -> dict[str, object]:

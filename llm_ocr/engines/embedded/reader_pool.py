@@ -27,7 +27,7 @@ class BadImageError(ValueError):
 @dataclass(frozen=True)
 class EngineRequest:
     """A request: the task, its prompt, an encoded image, the JSON Schema of the answer or the
-    choices that it is one of, and the page's text layer.
+    choices that it is one of, the page's text layer, and whether log-probabilities are wanted.
 
     Without an image there is a schema, and the page's text is in the prompt.
     """
@@ -38,14 +38,19 @@ class EngineRequest:
     schema: Mapping[str, Any] | None = None
     choices: Sequence[str] = ()
     text_layer: TextLayerInput | None = None
+    logprobs: bool = False
 
 
 @dataclass(frozen=True)
 class EngineResponse:
-    """The answer's text, and an extension that says how a page was read."""
+    """The answer's text, and an extension that says how a page was read.
+
+    `tokens` are the text in pieces with their probabilities (0..1), where these are known.
+    """
 
     text: str
     extension: Mapping[str, Any] | None = None
+    tokens: Sequence[tuple[str, float]] = ()
 
 
 class ReaderPool:
@@ -81,11 +86,15 @@ class ReaderPool:
 
     def _answer(self, request: EngineRequest) -> EngineResponse:
         if request.image is None:
-            return EngineResponse(guided_by_text(request.schema or {}, request.prompt))
+            answer = guided_by_text(request.schema or {}, request.prompt)
+            return EngineResponse(answer.text, tokens=answer.tokens)
         image = decode_image(request.image)
         reading = self._reader.read(image, request.text_layer)
         if request.schema is None and not request.choices and request.task is Task.DOCUMENT:
             return EngineResponse(to_grounding_markup(reading), extension(reading))
+        if request.schema is not None and not request.choices and request.task is not Task.DATA:
+            answer = guided_by_lines(request.schema, reading.lines)
+            return EngineResponse(answer.text, tokens=answer.tokens)
         return EngineResponse(self._about(request, reading.image, reading))
 
     @staticmethod
@@ -94,8 +103,6 @@ class ReaderPool:
             return classify(image, reading, request.choices)
         if request.task is Task.DATA:
             return data(image, reading)
-        if request.schema is not None:
-            return guided_by_lines(request.schema, reading.lines)
         if request.task is Task.FREE_OCR:
             return free_ocr(reading)
         if request.task is Task.FIGURE:

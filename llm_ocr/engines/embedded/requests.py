@@ -49,7 +49,8 @@ def parse_request(body: dict[str, Any]) -> EngineRequest:
     except ValueError as error:
         raise RefusedError(400, str(error)) from error
     image = images[0] if images else None
-    return EngineRequest(_task(body, prompt), prompt, image, schema, _choices(body), layer)
+    wants = body.get("logprobs") is True
+    return EngineRequest(_task(body, prompt), prompt, image, schema, _choices(body), layer, wants)
 
 
 def _task(body: dict[str, Any], prompt: str) -> Task:

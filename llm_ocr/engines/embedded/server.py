@@ -4,6 +4,7 @@ import logging
 import math
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -94,6 +95,9 @@ class Server:
         self._counters.generation_tokens += tokens
         self._counters.finished[reason] += 1
         message = {"role": "assistant", "content": text}
+        choice: dict[str, object] = {"index": 0, "message": message, "finish_reason": reason}
+        if asked.logprobs and answered.tokens:
+            choice["logprobs"] = {"content": logprobs(answered.tokens)}
         usage = {
             "prompt_tokens": read,
             "completion_tokens": tokens,
@@ -104,7 +108,7 @@ class Server:
             "object": "chat.completion",
             "created": int(time.time()),
             "model": self._model,
-            "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+            "choices": [choice],
             "usage": usage,
             **({EXTENSION: answered.extension} if answered.extension else {}),
         }
@@ -138,6 +142,11 @@ class Server:
             labels = f'{{finished_reason="{reason}",{name}}}'
             lines.append(f"vllm:request_success_total{labels} {count}")
         return web.Response(text="\n".join(lines) + "\n")
+
+
+def logprobs(tokens: Sequence[tuple[str, float]]) -> list[dict[str, object]]:
+    """Tokens with their natural log-probabilities, as the API returns them."""
+    return [{"token": token, "logprob": math.log(chance)} for token, chance in tokens]
 
 
 def _error(status: int, kind: str, message: str) -> web.Response:

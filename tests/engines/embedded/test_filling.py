@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
 
 from llm_ocr.engines.embedded.filling.answer import guided_by_text
+from llm_ocr.parsing.confidence import logprob_confidences
 from llm_ocr.parsing.loading import load_schema
 from llm_ocr.text.dates import dates_in
 from llm_ocr.text.normalize import normalized_words
@@ -111,6 +112,17 @@ async def test_a_number_has_the_decimals_that_stand_on_the_page(engine: str) -> 
     assert status == 200
     said = reply["choices"][0]["message"]["content"]
     assert said == '{"total": 2298.00, "vat": 0.50, "count": 3}'
+
+
+async def test_log_probabilities_are_returned_if_they_are_asked_for(engine: str) -> None:
+    body = request(schema_of(total=NUMBER), "<page>Total: EUR 2,298.00</page>")
+    _, silent = await post(engine, body)
+    assert "logprobs" not in silent["choices"][0]
+    _, reply = await post(engine, {**body, "logprobs": True})
+    choice = reply["choices"][0]
+    tokens = [(one["token"], one["logprob"]) for one in choice["logprobs"]["content"]]
+    found = logprob_confidences(choice["message"]["content"], tokens)
+    assert 0.5 < found["total"] < 1
 
 
 async def test_an_invoice_image_fills_the_built_in_schema(engine: str) -> None:
@@ -365,7 +377,7 @@ LINES = st.lists(
 def test_every_value_is_on_the_page(name: str, lines: list[list[tuple[str, str]]]) -> None:
     text = "\n".join("".join(word + gap for word, gap in line) for line in lines)
     schema = load_schema(name).json_schema
-    answer = json.loads(guided_by_text(schema, text))
+    answer = json.loads(guided_by_text(schema, text).text)
     jsonschema.validate(answer, schema)
     for value in values_in(answer):
         assert stands_in(value, text), value

@@ -2,12 +2,14 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from llm_ocr.engines.embedded.filling.fill import filled
-from llm_ocr.engines.embedded.filling.phrases import paper_of_lines, paper_of_text
+from llm_ocr.engines.embedded.filling.found import Found
+from llm_ocr.engines.embedded.filling.phrases import Paper, paper_of_lines, paper_of_text
 from llm_ocr.engines.embedded.geometry import OcrLine
 
 # Where a prompt has a page's text between its instructions: to the last end, for a page's own text
@@ -17,12 +19,28 @@ _NEXT_PAGE = re.compile(r"</(page|document)\s*>\s*<\1\b[^>]*>", re.IGNORECASE)
 _JSON_LINE = re.compile(r"^\s*\{.*\}\s*$", re.MULTILINE)
 
 
-def guided_by_lines(schema: Mapping[str, Any], lines: Sequence[OcrLine]) -> str:
+# What is not a value of the page is as it has to be.
+_CERTAIN = 1.0
+
+
+@dataclass(frozen=True)
+class GuidedAnswer:
+    """JSON in pieces, each with its probability (0..1): a piece that is a value has that of the
+    value."""
+
+    tokens: tuple[tuple[str, float], ...]
+
+    @property
+    def text(self) -> str:
+        return "".join(token for token, _ in self.tokens)
+
+
+def guided_by_lines(schema: Mapping[str, Any], lines: Sequence[OcrLine]) -> GuidedAnswer:
     """What the lines of an image have for a schema."""
-    return _said(filled(schema, paper_of_lines(lines)))
+    return _answer(schema, paper_of_lines(lines))
 
 
-def guided_by_text(schema: Mapping[str, Any], prompt: str) -> str:
+def guided_by_text(schema: Mapping[str, Any], prompt: str) -> GuidedAnswer:
     """What a page's text has for a schema.
 
     The text is what stands between the first `<page>` and the last `</page>`, or `<document>` and
@@ -31,17 +49,29 @@ def guided_by_text(schema: Mapping[str, Any], prompt: str) -> str:
     """
     inner = [_NEXT_PAGE.sub("\n\n", match[2]) for match in _PAGE.finditer(prompt)]
     text = "\n\n".join(inner) if inner else _JSON_LINE.sub("", prompt)
-    return _said(filled(schema, paper_of_text(text)))
+    return _answer(schema, paper_of_text(text))
 
 
-def _said(answer: object) -> str:
+def _answer(schema: Mapping[str, Any], paper: Paper) -> GuidedAnswer:
+    return GuidedAnswer(tuple(_tokens(filled(schema, paper))))
+
+
+def _tokens(answer: object) -> Iterator[tuple[str, float]]:
     """An answer as JSON; Decimals are numbers with all of their digits, which `json` would not
     write."""
     if isinstance(answer, Mapping):
-        pairs = (f"{json.dumps(key, ensure_ascii=False)}: {_said(answer[key])}" for key in answer)
-        return f"{{{', '.join(pairs)}}}"
-    if isinstance(answer, list | tuple):
-        return f"[{', '.join(map(_said, answer))}]"
-    if isinstance(answer, Decimal):
-        return f"{answer:f}"
-    return json.dumps(answer, ensure_ascii=False)
+        for k, (key, value) in enumerate(answer.items()):
+            yield f"{', ' if k else '{'}{json.dumps(key, ensure_ascii=False)}: ", _CERTAIN
+            yield from _tokens(value)
+        yield "}" if answer else "{}", _CERTAIN
+    elif isinstance(answer, list):
+        for k, value in enumerate(answer):
+            yield ", " if k else "[", _CERTAIN
+            yield from _tokens(value)
+        yield "]" if answer else "[]", _CERTAIN
+    elif isinstance(answer, Found):
+        value = answer.value
+        said = f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+        yield said, answer.probability
+    else:
+        yield json.dumps(answer, ensure_ascii=False), _CERTAIN

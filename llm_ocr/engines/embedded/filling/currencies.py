@@ -7,7 +7,11 @@ from collections.abc import Iterable, Iterator
 from llm_ocr.parsing.schema_fields import ScalarField, ValueKind
 from llm_ocr.text.currencies import CURRENCY_LETTERS, CURRENCY_SIGNS
 
+# ISO 4217, but for codes that are English words in capitals (ALL, TOP, TRY, CUP, PEN, MOP ...).
 CODES = (
+    *("MYR", "THB", "IDR", "PHP", "TWD", "VND", "AED", "SAR", "QAR", "KWD", "JOD", "OMR", "ILS"),
+    *("EGP", "NGN", "KES", "GHS", "TND", "PKR", "BDT", "LKR", "NPR", "RUB", "UAH", "KZT", "RON"),
+    *("BGN", "RSD", "ISK", "CLP", "COP", "ARS", "UYU", "CRC", "DOP", "GTQ", "BND", "KHR", "MVR"),
     *("EUR", "GBP", "USD", "CHF", "JPY", "SEK", "NOK", "DKK", "PLN", "CZK", "CAD", "AUD", "INR"),
     *("NZD", "HKD", "SGD", "ZAR", "BRL", "MXN", "CNY", "HUF", "KRW"),
 )

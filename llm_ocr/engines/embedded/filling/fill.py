@@ -5,18 +5,34 @@ is not found is null; a list of which nothing is found is empty.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from llm_ocr.engines.embedded.filling.candidates import (
+    FEWEST_ROWS,
+    Candidate,
+    best_of,
+    date_candidates,
+    total_candidates,
+)
 from llm_ocr.engines.embedded.filling.columns import Table, table_for
 from llm_ocr.engines.embedded.filling.currencies import page_currency
+from llm_ocr.engines.embedded.filling.found import Found, found
 from llm_ocr.engines.embedded.filling.labels import Label, Labels, labels_on
-from llm_ocr.engines.embedded.filling.numbers import Notation, notation_of
+from llm_ocr.engines.embedded.filling.numbers import Notation, notation_of, number
 from llm_ocr.engines.embedded.filling.owners import Owners
 from llm_ocr.engines.embedded.filling.pairs import Pair, pairs_on
 from llm_ocr.engines.embedded.filling.parties import HEAD, parties_on
 from llm_ocr.engines.embedded.filling.phrases import Paper
-from llm_ocr.engines.embedded.filling.roles import stand_ins
+from llm_ocr.engines.embedded.filling.roles import (
+    Role,
+    is_document_date,
+    is_document_total,
+    issuer_fields,
+    role_of_group,
+    stand_ins,
+)
 from llm_ocr.engines.embedded.filling.values import read
 from llm_ocr.parsing.schema_fields import (
     ArrayField,
@@ -28,8 +44,12 @@ from llm_ocr.parsing.schema_fields import (
 )
 from llm_ocr.text.normalize import normalized_words
 
-Values = dict[str, object]
+Values = dict[str, Found]
 
+# A value that is less likely to be right than this is left out.
+LEAST = 0.3
+# A choice that is likelier than this is taken even if a label says something else.
+CERTAIN = 0.9
 _DOCUMENT_TYPE = {
     normalized_words("document type"),
     normalized_words("type of document"),
@@ -37,64 +57,145 @@ _DOCUMENT_TYPE = {
 }
 
 
-def filled(schema: Mapping[str, Any], paper: Paper) -> dict[str, Any]:
-    """An object of the schema with what the page has for it."""
+def filled(schema: Mapping[str, Any], paper: Paper, least: float = LEAST) -> dict[str, Any]:
+    """An object of the schema with what the page has for it; its leaves are `Found` or None.
+
+    Values with a lower probability than `least` are left out.
+    """
+    page = page_of(paper, schema)
+    values = {
+        **page.party_values,
+        **_assigned(page),
+    }
+    values |= page.owners.contacts(page.leaves, values)
+    for leaf in page.leaves:
+        if leaf.path not in values and (one := _unlabeled(leaf, paper)) is not None:
+            values[leaf.path] = one
+    for leaf, choice in _chosen(page):
+        labeled = values.get(leaf.path)
+        if choice is not None and (
+            labeled is None or choice.probability >= min(CERTAIN, labeled.probability)
+        ):
+            values[leaf.path] = choice
+    sure = {path: one for path, one in values.items() if one.probability >= least}
+    lists = {
+        one.path: _listed(one, page.tables[one.path], paper, page.labels, page.notation)
+        for one in page.shape.arrays()
+    }
+    return {name: _built(node, sure, lists) for name, node in page.shape.fields.items()}
+
+
+@dataclass(frozen=True)
+class SchemaPage:
+    """A page and what a schema's fields have to do with it."""
+
+    paper: Paper
+    shape: ObjectField
+    notation: Notation
+    leaves: Sequence[ScalarField]
+    labels: Mapping[int, Sequence[Label]]
+    tables: Mapping[str, Table]
+    taken: frozenset[int]
+    owners: Owners
+    issuer: Mapping[str, ScalarField]
+    pairs: Sequence[Pair]
+
+    @property
+    def party_values(self) -> Values:
+        """The names and addresses of parties, by the paths of their fields."""
+        values: Values = {}
+        for party in self.owners.parties:
+            for name, value in party.values.items():
+                if party.group in self.owners.groups:
+                    values[f"{party.group.path}.{name}"] = value
+                elif role_of_group(party.group) is Role.ISSUER and name in self.issuer:
+                    values[self.issuer[name].path] = value
+        return values
+
+
+def page_of(paper: Paper, schema: Mapping[str, Any]) -> SchemaPage:
     shape, notation = schema_fields(schema), notation_of(paper.text)
     leaves, groups = list(shape.leaves()), list(shape.objects())
     labels = labels_on(paper, Labels([*leaves, *groups, *shape.arrays()]))
     tables = {one.path: table_for(paper, one, labels, notation) for one in shape.arrays()}
     taken = frozenset[int]().union(*(table.taken for table in tables.values()))
-    owners = _owners(paper, shape, labels, taken)
-    values: Values = {
-        f"{party.group.path}.{name}": value
-        for party in owners.parties
-        if party.group in groups
-        for name, value in party.values.items()
-    }
-    _assign(values, pairs_on(paper, labels, taken, notation), owners)
-    values |= owners.contacts(leaves, values)
-    for leaf in leaves:
-        if leaf.path not in values:
-            values[leaf.path] = _unlabeled(leaf, paper)
-    lists = {
-        one.path: _listed(one, tables[one.path], paper, labels, notation) for one in shape.arrays()
-    }
-    return {name: _built(node, values, lists) for name, node in shape.fields.items()}
+    issuer = issuer_fields([leaf for leaf in leaves if "." not in leaf.path])
+    owners = _owners(paper, shape, labels, taken, bool(issuer))
+    pairs = pairs_on(paper, labels, taken, notation)
+    return SchemaPage(paper, shape, notation, leaves, labels, tables, taken, owners, issuer, pairs)
+
+
+def date_choices(page: SchemaPage, leaf: ScalarField) -> list[Candidate]:
+    """The candidates for the date of a document."""
+    labeled = {pair.phrase.number: "other" for pair in page.pairs if pair.leaf.kind is leaf.kind}
+    labeled |= {pair.phrase.number: "own" for pair in page.pairs if pair.leaf is leaf}
+    return date_candidates(page.paper, page.notation, labeled)
+
+
+def total_choices(page: SchemaPage, leaf: ScalarField) -> list[Candidate]:
+    """The candidates for the total of a document."""
+    as_number = replace(leaf, kind=ValueKind.NUMBER)
+    own = [pair for pair in page.pairs if pair.leaf is leaf][:1]
+    values = [number(as_number, str(pair.value), page.notation) for pair in own]
+    return total_candidates(page.paper, page.notation, values, page.taken)
+
+
+def _chosen(page: SchemaPage) -> Iterator[tuple[ScalarField, Found | None]]:
+    """The fields that are the document's date and total, with the likeliest candidate."""
+    if len(page.paper.rows) < FEWEST_ROWS:
+        return
+    date = next(filter(is_document_date, page.leaves), None)
+    if date is not None:
+        yield date, best_of(date_choices(page, date), "date", as_text=date.kind is ValueKind.TEXT)
+    total = next(filter(is_document_total, page.leaves), None)
+    if total is not None:
+        yield (
+            total,
+            best_of(total_choices(page, total), "total", as_text=total.kind is ValueKind.TEXT),
+        )
 
 
 def _owners(
-    paper: Paper, shape: ObjectField, labels: Mapping[int, Sequence[Label]], taken: frozenset[int]
+    paper: Paper,
+    shape: ObjectField,
+    labels: Mapping[int, Sequence[Label]],
+    taken: frozenset[int],
+    has_flat_issuer: bool,
 ) -> Owners:
     leaves, groups = list(shape.leaves()), list(shape.objects())
-    others = stand_ins(leaves, groups)
+    others = stand_ins(leaves, groups, has_flat_issuer)
     if others:
         labels = labels_on(paper, Labels([*leaves, *groups, *shape.arrays(), *others]))
     parties = parties_on(paper, [*groups, *others], labels, taken)
     return Owners(paper, parties, groups, labels)
 
 
-def _assign(values: Values, pairs: Sequence[Pair], owners: Owners) -> None:
+def _assigned(page: SchemaPage) -> Values:
     """Each field gets its best pair, each pair one field."""
+    values = dict(page.party_values)
     used: set[tuple[int, int, str]] = set()
-    for pair in pairs:
+    for pair in page.pairs:
         key = (pair.label.number, pair.phrase.number, repr(pair.value))
-        if values.get(pair.leaf.path) is not None or key in used:
+        if pair.leaf.path in values or key in used:
             continue
-        if not owners.may_have(pair):
+        if not page.owners.may_have(pair):
             continue
-        values[pair.leaf.path] = pair.value
+        rivals = {repr(one.value) for one in page.pairs if one.leaf is pair.leaf}
+        values[pair.leaf.path] = found(pair.value, [pair.phrase], pair.evidence(len(rivals)))
         used.add(key)
+    return values
 
 
-def _unlabeled(leaf: ScalarField, paper: Paper) -> object:
+def _unlabeled(leaf: ScalarField, paper: Paper) -> Found | None:
     """What needs no label: a currency by its signs, a document's type by its title."""
     if leaf.names.has("currency", "wahrung"):
-        return page_currency(leaf, [phrase.text for phrase in paper.phrases])
+        code = page_currency(leaf, [phrase.text for phrase in paper.phrases])
+        return None if code is None else found(code, [], {"sign": 1.0})
     if leaf.kind is ValueKind.CHOICE and any(name in _DOCUMENT_TYPE for name in leaf.names.own):
         alone = [row[0] for row in paper.rows if len(row) == 1]
         titles = {normalized_words(one.text) for one in alone if one.rect[1] < _title_end(paper)}
         titled = [member for member in leaf.members if normalized_words(str(member)) in titles]
-        return titled[0] if len(titled) == 1 else None
+        return found(titled[0], [], {"sign": 1.0}) if len(titled) == 1 else None
     return None
 
 
@@ -119,7 +220,11 @@ def _listed(
             if label.field is listing:
                 texts = _enumerated(label, paper, labels)
                 values = [read(listing.item, text, notation) for text in texts]
-                return [value for value in values if value is not None]
+                return [
+                    found(value, [label.phrase], {"listed": 1.0})
+                    for value in values
+                    if value is not None
+                ]
     return []
 
 
@@ -139,8 +244,13 @@ def _enumerated(label: Label, paper: Paper, labels: Mapping[int, Sequence[Label]
     return [part.strip(" :-–*") for part in parts if part.strip(" :-–*")]
 
 
-def _item(group: ObjectField, found: Mapping[str, object]) -> dict[str, object]:
-    return {name: found.get(name, _empty(node)) for name, node in group.fields.items()}
+def _item(group: ObjectField, cells: Mapping[str, object]) -> dict[str, object]:
+    return {
+        name: found(cells[name], [], {"listed": 1.0})
+        if cells.get(name) is not None
+        else _empty(node)
+        for name, node in group.fields.items()
+    }
 
 
 def _empty(node: SchemaField) -> object:

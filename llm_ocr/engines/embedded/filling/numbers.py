@@ -65,6 +65,8 @@ _MOST_DIGITS = 6
 # Letters and no more digits than this may be a size: EU 42.
 _FEWEST_DIGITS = 4
 _CENTS = re.compile(r"[.,]\d{2}\)?-?$")
+# A short token right before an amount is a currency: RM12.50, THB40.00.
+_GLUED_CURRENCY = re.compile(r"(?<![^\W_])([^\W\d_]{1,4}\.?)(?=-?\d[\d.,]*[.,]\d{2}(?!\d))")
 _DASHES = re.compile(r"\s?[.,][-–—]{1,2}(?!\d)")
 # Capitals in front of digits: GB 312 4567 08.
 _LETTERED = re.compile(r"(?<![^\W_])([A-Z]{1,4})[ .:/-]{0,2}\d[\d ./-]*\d")
@@ -94,9 +96,15 @@ def notation_of(text: str) -> Notation:
     return Notation(told.commas > told.points, told.months_first > told.days_first, marked)
 
 
+def separated(text: str) -> str:
+    """The text with a space between an amount and a currency's letters before it: RM 12.50."""
+    return _GLUED_CURRENCY.sub(r"\1 ", text)
+
+
 def number(leaf: ScalarField, text: str, notation: Notation) -> Decimal | int | None:
     """The number that a text has for a field, with the decimals that it has there: of several the
     last one."""
+    text = separated(text)
     rate = is_rate(leaf)
     found = [
         one

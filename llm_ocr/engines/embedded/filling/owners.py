@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from llm_ocr.engines.embedded.filling.found import Found, found
 from llm_ocr.engines.embedded.filling.labels import Label
 from llm_ocr.engines.embedded.filling.pairs import Pair
 from llm_ocr.engines.embedded.filling.parties import LINE_GAP, ContactBlock
@@ -45,24 +46,28 @@ class Owners:
         return own in issuers if issuers else role is not Role.RECIPIENT
 
     def contacts(
-        self, leaves: Sequence[ScalarField], values: Mapping[str, object]
-    ) -> dict[str, str]:
+        self, leaves: Sequence[ScalarField], values: Mapping[str, Found]
+    ) -> dict[str, Found]:
         """E-mail addresses and IBANs that stand without a label."""
-        found: dict[str, str] = {}
+        contacts: dict[str, Found] = {}
         texts = [leaf for leaf in leaves if leaf.kind is ValueKind.TEXT]
         mails = [leaf for leaf in texts if is_email(leaf)]
         ibans = [leaf for leaf in texts if leaf.names.has("iban")]
         for some, pattern in ((mails, EMAIL), (ibans, IBAN)):
-            used = {values.get(leaf.path) for leaf in some}
-            missing = [leaf for leaf in some if values.get(leaf.path) is None]
+            used = {values[leaf.path].value for leaf in some if leaf.path in values}
+            missing = [leaf for leaf in some if leaf.path not in values]
             spots = [
                 (match.group(), phrase)
                 for phrase in self.paper.phrases
                 for match in pattern.finditer(phrase.text)
                 if match.group() not in used
             ]
-            found |= self._shared_out(missing, spots)
-        return found
+            phrases = {value: [phrase] for value, phrase in spots}
+            contacts |= {
+                path: found(value, phrases[value], {"contact": 1.0})
+                for path, value in self._shared_out(missing, spots).items()
+            }
+        return contacts
 
     def _role(self, leaf: ScalarField) -> Role:
         return role_of(leaf, self._around(leaf))

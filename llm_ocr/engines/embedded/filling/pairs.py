@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from llm_ocr.engines.embedded.filling.labels import Label
+from llm_ocr.engines.embedded.filling.labels import HINTS, OWN, Label
 from llm_ocr.engines.embedded.filling.numbers import Notation, is_marked, is_money, loose_words
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
 from llm_ocr.engines.embedded.filling.values import is_identifier, read
@@ -32,7 +32,7 @@ _PARTED = re.compile(r"^\s*[.)]?\s*[:#=]\s*")
 class Pair:
     """A value that a label was found for, how good a find it is, and the phrase that it is in.
 
-    `wording`: the label's words.
+    `wording`: the label's words. `place`: where the value is from its label.
     """
 
     leaf: ScalarField
@@ -41,6 +41,20 @@ class Pair:
     label: Phrase
     phrase: Phrase
     wording: Words
+    place: str
+    weight: float
+
+    def evidence(self, rivals: int) -> dict[str, float]:
+        """Features of the pair; `rivals` is how many values there are for its field."""
+        return {
+            self.place: 1.0,
+            "own wording": float(self.weight >= OWN),
+            "hint": float(self.weight <= HINTS),
+            "short wording": float(len("".join(self.wording)) < 5),
+            "rivals": min(1.0, (rivals - 1) / 3),
+            f"{self.leaf.kind}": 1.0,
+            "bare amount": float(_is_bare(self)),
+        }
 
 
 def pairs_on(
@@ -80,7 +94,16 @@ def _of_label(
     sure = label.weight + min(label.length, 30) / 100
     behind = _behind(label, leaf, notation)
     if behind is not None:
-        yield Pair(leaf, behind, BEHIND * sure, label.phrase, label.phrase, label.wording)
+        yield Pair(
+            leaf,
+            behind,
+            BEHIND * sure,
+            label.phrase,
+            label.phrase,
+            label.wording,
+            "behind",
+            label.weight,
+        )
         return
     if not has_value_elsewhere(label):
         return
@@ -92,13 +115,17 @@ def _of_label(
         # Sums stand at the end of a row, behind what they are reckoned from.
         sums = [one for one in beside if is_money(leaf) and is_marked(one[1].text)]
         value, phrase = (sums or beside)[-1 if leaf.kind is ValueKind.NUMBER else 0]
-        yield Pair(leaf, value, BESIDE * sure, label.phrase, phrase, label.wording)
+        yield Pair(
+            leaf, value, BESIDE * sure, label.phrase, phrase, label.wording, "beside", label.weight
+        )
     below = _in_column(paper, label.phrase, ends) or paper.below(label.phrase, REACH)
     open_to = [one for one in below if one.number not in taken]
     for value, phrase in islice(_values(open_to, label, leaf, ends, notation), 1):
         aligned = _in_strip(paper, label.phrase, ends)
         score = BESIDE + 0.2 if aligned else BELOW
-        yield Pair(leaf, value, score * sure, label.phrase, phrase, label.wording)
+        yield Pair(
+            leaf, value, score * sure, label.phrase, phrase, label.wording, "below", label.weight
+        )
 
 
 def _behind(label: Label, leaf: ScalarField, notation: Notation) -> object:

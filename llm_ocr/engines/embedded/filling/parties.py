@@ -4,7 +4,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from llm_ocr.engines.embedded.filling.found import Found, found
 from llm_ocr.engines.embedded.filling.labels import Label
+from llm_ocr.engines.embedded.filling.letterhead import issuer_on
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
 from llm_ocr.engines.embedded.filling.roles import ISSUER, RECIPIENT
 from llm_ocr.engines.embedded.geometry import Rect, hull
@@ -24,25 +26,16 @@ _PLACE = re.compile(
     r"|\b(?:[A-Z]{1,2}-)?\d{4,5}\s+[A-ZÄÖÜ][^\W\d_]{2,}"  # most of Europe
     r"|\b[A-Z]{2}\s+\d{5}(?:-\d{4})?\b"  # United States
 )
-_LEGAL = re.compile(
-    r"\b(ltd|limited|llc|inc|plc|gmbh|ag|kg|ohg|gbr|ug|e\.?\s?v|s\.?a|sarl|bv|co)\b\.?", re.I
-)
 _CONTACT = re.compile(r"@|www\.|https?:|^\W*(tel|phone|fax|mobil|e-?mail|web)\w*\W", re.I)
 _DOTS = re.compile(r"\s*[·•|]\s*|\s+[-–—]\s+|,\s+")
-TITLES = frozenset(
-    normalized_words(
-        "invoice rechnung receipt quittung bill statement kontoauszug order purchase bestellung "
-        "tax sales copy original page seite credit note gutschrift"
-    )
-)
 
 
 @dataclass(frozen=True)
 class ContactBlock:
-    """A group's name and address, and where they stand."""
+    """A group's name and address with their probabilities, and where they stand."""
 
     group: ObjectField
-    values: Mapping[str, str]
+    values: Mapping[str, Found]
     region: Rect
     phrases: frozenset[int]
 
@@ -59,18 +52,18 @@ def parties_on(
     address that is left.
     """
     wanted = [group for group in groups if _leaf(group, NAME) or _leaf(group, ADDRESS)]
-    found: list[ContactBlock] = []
+    parties: list[ContactBlock] = []
     for group in wanted:
         party = _labeled(paper, group, labels, taken)
-        found += [] if party is None else [party]
+        parties += [] if party is None else [party]
     for roles, seek in ((ISSUER, _issuer), (RECIPIENT, _recipient)):
         for group in wanted:
-            missing = all(party.group is not group for party in found)
+            missing = all(party.group is not group for party in parties)
             if missing and group.names.has(*roles):
-                used = taken.union(*(party.phrases for party in found))
-                lines = seek(paper, labels, used)
-                found += [_party(group, lines)] if lines else []
-    return found
+                used = taken.union(*(party.phrases for party in parties))
+                party = seek(paper, group, labels, used)
+                parties += [] if party is None else [party]
+    return parties
 
 
 def _leaf(group: ObjectField, words: tuple[str, ...]) -> str | None:
@@ -85,14 +78,16 @@ class _Line:
     phrase: Phrase
 
 
-def _party(group: ObjectField, lines: Sequence[_Line]) -> ContactBlock:
+def _party(group: ObjectField, lines: Sequence[_Line], source: str) -> ContactBlock:
     name, address = _leaf(group, NAME), _leaf(group, ADDRESS)
-    values: dict[str, str] = {}
+    values: dict[str, Found] = {}
     rest = list(lines)
     if name is not None:
-        values[name] = rest.pop(0).text
+        first = rest.pop(0)
+        values[name] = found(first.text, [first.phrase], {source: 1.0})
     if address is not None and rest:
-        values[address] = ", ".join(line.text.strip(" ,;") for line in rest)
+        text = ", ".join(line.text.strip(" ,;") for line in rest)
+        values[address] = found(text, [line.phrase for line in rest], {source: 1.0})
     phrases = [line.phrase for line in lines]
     numbers = frozenset(phrase.number for phrase in phrases)
     return ContactBlock(group, values, hull(phrase.rect for phrase in phrases), numbers)
@@ -106,7 +101,7 @@ def _labeled(
             if label.field is group and phrase.number not in taken:
                 lines = _under(paper, label, {*labels, *taken})
                 if lines and re.search(r"[^\W\d_]{2}", lines[0].text):
-                    return _party(group, lines)
+                    return _party(group, lines, "labeled party")
     return None
 
 
@@ -157,62 +152,51 @@ def _aligned(paper: Paper, above: Phrase, start: Phrase) -> Iterator[Phrase]:
 
 
 def _issuer(
-    paper: Paper, labels: Mapping[int, Sequence[Label]], used: frozenset[int]
-) -> list[_Line]:
-    """The letterhead: the name that stands out at the top, and the first address that is its."""
-    top, bottom = paper.edges[1], paper.edges[3]
-    limit = top + HEAD * (bottom - top)
-    heads = [
-        phrase
-        for phrase in paper.phrases
-        if phrase.rect[1] < limit and phrase.number not in used and _is_name(phrase, labels)
-    ]
-    if not heads:
-        return []
-    first = max(
-        heads,
-        key=lambda one: (
-            _LEGAL.search(one.text) is not None,
-            round(one.height / paper.height, 1),
-            -one.number,
-        ),
-    )
-    tallest = max(heads, key=lambda one: (one.height, -one.number))
-    name = tallest if tallest.height > 1.25 * paper.height else first
-    return [_Line(name.text, name), *_its_address(paper, name, labels, used)]
+    paper: Paper,
+    group: ObjectField,
+    labels: Mapping[int, Sequence[Label]],
+    used: frozenset[int],
+) -> ContactBlock | None:
+    """The letterhead; its address may also be in one line with the name, above the recipient."""
+    issuer = issuer_on(paper, used)
+    if issuer.name is None:
+        return None
+    name, address = _leaf(group, NAME), _leaf(group, ADDRESS)
+    values: dict[str, Found] = {}
+    phrases = [phrase for line in issuer.name_lines for phrase in line.phrases]
+    if name is not None:
+        values[name] = issuer.name
+    sender = _sender_line(paper, str(issuer.name.value))
+    if address is not None and sender is not None:
+        parts, phrase = sender
+        values[address] = found(", ".join(parts), [phrase], {"labeled party": 1.0})
+        phrases.append(phrase)
+    elif address is not None and issuer.address is not None:
+        in_one_line = issuer.address_in_one_line or issuer.address
+        values[address] = issuer.address if group.path.startswith(" ") else in_one_line
+        phrases += [phrase for line in issuer.address_lines for phrase in line.phrases]
+    numbers = frozenset(phrase.number for phrase in phrases)
+    return ContactBlock(group, values, hull(phrase.rect for phrase in phrases), numbers)
 
 
-def _is_name(phrase: Phrase, labels: Mapping[int, Sequence[Label]]) -> bool:
-    words = normalized_words(phrase.text)
-    plain = phrase.number not in labels and not TITLES.intersection(words)
-    letters = sum(char.isalpha() for char in phrase.text) > 0.6 * len(phrase.text.replace(" ", ""))
-    return plain and letters and not _CONTACT.search(phrase.text) and not _PLACE.search(phrase.text)
-
-
-def _its_address(
-    paper: Paper, name: Phrase, labels: Mapping[int, Sequence[Label]], used: frozenset[int]
-) -> list[_Line]:
-    """The line with the name again and the address behind it, or the block around the first
-    postal code."""
-    letters = "".join(normalized_words(name.text))
+def _sender_line(paper: Paper, name: str) -> tuple[list[str], Phrase] | None:
+    """The line with a name and, behind it, the address: what a letter's window shows above the
+    recipient."""
+    letters = "".join(normalized_words(name))
     for phrase in paper.phrases:
-        parts = _DOTS.split(phrase.text)
-        own = "".join(normalized_words(parts[0])) == letters
-        if own and len(parts) > 1 and _PLACE.search(phrase.text):
-            return [_Line(part, phrase) for part in parts[1:] if part]
-    for phrase in paper.phrases:
-        if phrase.number in used or phrase.number in labels or not _PLACE.search(phrase.text):
-            continue
-        if phrase.rect[1] > paper.edges[1] + HEAD * (paper.edges[3] - paper.edges[1]):
-            break
-        above = [line for line in _block_above(paper, phrase, labels) if line.phrase is not name]
-        return [*above, _Line(phrase.text, phrase)]
-    return []
+        parts = [part for part in _DOTS.split(phrase.text) if part]
+        is_sender = len(parts) > 1 and "".join(normalized_words(parts[0])) == letters
+        if is_sender and _PLACE.search(phrase.text):
+            return parts[1:], phrase
+    return None
 
 
 def _recipient(
-    paper: Paper, labels: Mapping[int, Sequence[Label]], used: frozenset[int]
-) -> list[_Line]:
+    paper: Paper,
+    group: ObjectField,
+    labels: Mapping[int, Sequence[Label]],
+    used: frozenset[int],
+) -> ContactBlock | None:
     """The first block in the upper half that ends in a postal code, as in a letter's window."""
     limit = paper.edges[1] + UPPER * (paper.edges[3] - paper.edges[1])
     for phrase in paper.phrases:
@@ -221,8 +205,8 @@ def _recipient(
         if _PLACE.search(phrase.text) and len(_DOTS.split(phrase.text)) < 3:
             above = _block_above(paper, phrase, labels)
             if above:
-                return [*above, _Line(phrase.text, phrase)]
-    return []
+                return _party(group, [*above, _Line(phrase.text, phrase)], "recipient")
+    return None
 
 
 def _block_above(paper: Paper, last: Phrase, labels: Mapping[int, Sequence[Label]]) -> list[_Line]:

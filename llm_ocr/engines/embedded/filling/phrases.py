@@ -27,12 +27,16 @@ LONG_ENOUGH = 6.0
 
 @dataclass(frozen=True)
 class Phrase:
-    """A text on a page that was laid straight; `number` tells it from all others."""
+    """A text on a page that was laid straight; `number` tells it from all others.
+
+    `score` is the recognizer's confidence in its line (0..1).
+    """
 
     number: int
     text: str
     rect: Rect
     row: int = 0
+    score: float = 1.0
 
     @property
     def height(self) -> float:
@@ -90,7 +94,7 @@ def paper_of_lines(lines: Sequence[OcrLine]) -> Paper:
     """The phrases of lines that were read on an image."""
     straight = _Straightener(lines)
     found = [
-        (part.text, straight(part.rect))
+        _Part(part.text, straight(part.rect), line.score)
         for line in lines
         for part in _parts(line)
         if part.text.strip()
@@ -100,7 +104,7 @@ def paper_of_lines(lines: Sequence[OcrLine]) -> Paper:
 
 def paper_of_text(text: str) -> Paper:
     """The phrases of a page's text, Markdown or HTML: cells, and pieces of lines with wide gaps."""
-    found: list[tuple[str, Rect]] = []
+    found: list[_Part] = []
     at = 0
     for is_table, piece in split_at_tables(text):
         lines = piece.splitlines()
@@ -127,10 +131,10 @@ def _plain(line: str) -> str:
     return re.sub(r"^\s{0,3}#{1,6}\s+|\*\*|__|</?center>", "", line)
 
 
-def _placed(text: str, x: float, row: int) -> tuple[str, Rect]:
+def _placed(text: str, x: float, row: int) -> "_Part":
     one_line = " ".join(text.split())
     y = row * DOWN
-    return one_line, (x, y, x + ACROSS * len(one_line), y + 0.8 * DOWN)
+    return _Part(one_line, (x, y, x + ACROSS * len(one_line), y + 0.8 * DOWN))
 
 
 def _parts(line: OcrLine) -> Iterator["_Part"]:
@@ -156,6 +160,7 @@ def _parts(line: OcrLine) -> Iterator["_Part"]:
 class _Part:
     text: str
     rect: Rect
+    score: float = 1.0
 
 
 class _Straightener:
@@ -184,24 +189,25 @@ class _Straightener:
         return rect[0], rect[1] - down, rect[2], rect[3] - down
 
 
-def _in_rows(found: Sequence[tuple[str, Rect]]) -> Paper:
+def _in_rows(found: Sequence[_Part]) -> Paper:
     """Phrases whose middles are within half of a line's height are of one row."""
-    rows: list[list[tuple[str, Rect]]] = []
-    for text, rect in sorted(found, key=lambda one: one[1][1] + one[1][3]):
+    rows: list[list[_Part]] = []
+    for part in sorted(found, key=lambda one: one.rect[1] + one.rect[3]):
+        rect = part.rect
         middle = (rect[1] + rect[3]) / 2
         if rows:
-            others = [(one[1] + one[3]) / 2 for _, one in rows[-1]]
-            height = min(rect[3] - rect[1], *(one[3] - one[1] for _, one in rows[-1]))
+            others = [(one.rect[1] + one.rect[3]) / 2 for one in rows[-1]]
+            height = min(rect[3] - rect[1], *(one.rect[3] - one.rect[1] for one in rows[-1]))
             if middle - statistics.mean(others) < 0.5 * height:
-                rows[-1].append((text, rect))
+                rows[-1].append(part)
                 continue
-        rows.append([(text, rect)])
+        rows.append([part])
     number = 0
     paper: list[tuple[Phrase, ...]] = []
     for k, row in enumerate(rows):
         phrases = []
-        for text, rect in sorted(row, key=lambda one: one[1][0]):
-            phrases.append(Phrase(number, text.strip(), rect, k))
+        for part in sorted(row, key=lambda one: one.rect[0]):
+            phrases.append(Phrase(number, part.text.strip(), part.rect, k, part.score))
             number += 1
         paper.append(tuple(phrases))
     return Paper(tuple(paper))

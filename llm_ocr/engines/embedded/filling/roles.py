@@ -24,9 +24,9 @@ _VAGUE = frozenset(normalized_words("bill bank company store shop"))
 # Words that leave open whose a value is.
 OPEN = frozenset(
     normalized_words(
-        "email e mail address iban bic phone telephone tel telefon mobile fax number no nr nummer "
-        "id vat tax ust idnr reg registration name adresse anschrift contact kontakt account bank "
-        "main general"
+        "email e mail address iban bic phone telephone tel telefon mobile fax number no nr "
+        "nummer id vat tax ust idnr reg registration name adresse anschrift contact kontakt "
+        "account bank main general"
     )
 )
 # Groups that are the one person that a page is about.
@@ -36,6 +36,18 @@ _ANYONE = frozenset(
     )
 )
 _BESIDE = frozenset(normalized_words("to from by party details info data contact address"))
+_ADDRESS = frozenset(normalized_words("address adresse anschrift"))
+_DATES = frozenset(
+    normalized_words("date datum rechnungsdatum belegdatum kaufdatum fecha data issued")
+)
+_TOTALS = frozenset(normalized_words("total gesamt gesamtbetrag summe gesamtsumme endbetrag"))
+_SUMS = frozenset(normalized_words("amount grand gross sum price value to pay paid payable due"))
+_DOCUMENT = frozenset(
+    normalized_words(
+        "invoice receipt bill document purchase transaction issue of the rechnung beleg billing "
+        "sale"
+    )
+)
 # A word that begins like one of a role is of it, if it is long: Kundennummer.
 _LONG = 5
 
@@ -81,15 +93,48 @@ def says(wording: Iterable[str], role: Role) -> bool:
     return any(word in known or word.startswith(long) for word in wording)
 
 
-def stand_ins(leaves: Sequence[ScalarField], groups: Sequence[ObjectField]) -> list[ObjectField]:
+def stand_ins(
+    leaves: Sequence[ScalarField], groups: Sequence[ObjectField], has_flat_issuer: bool
+) -> list[ObjectField]:
     """The issuer and the recipient where a schema asks for values of the one or the other, but not
-    for both with their names: what is the one's is not the other's."""
+    for both with their names: what is the one's is not the other's.
+
+    `has_flat_issuer`: the schema has the issuer's name or address without a group for them.
+    """
     around = {leaf.path: [one for one in groups if is_in(leaf, one)] for leaf in leaves}
     roles = {role_of(leaf, around[leaf.path]) for leaf in leaves}
-    if not roles & _WORDS.keys():
-        return []
     named = {role_of_group(group) for group in groups if _has_name(group)}
+    if not roles & _WORDS.keys() and not has_flat_issuer:
+        return []
     return [_stand_in(role) for role in _WORDS if role not in named]
+
+
+def issuer_fields(leaves: Sequence[ScalarField]) -> dict[str, ScalarField]:
+    """The fields of a flat schema that are the issuer's `name` and `address`."""
+    found: dict[str, ScalarField] = {}
+    for leaf in leaves:
+        if leaf.kind is not ValueKind.TEXT or not leaf.names.own:
+            continue
+        words = {*leaf.names.own[0]}
+        if words <= ISSUER | {"name"} and words & ISSUER:
+            found.setdefault("name", leaf)
+        elif words <= ISSUER | _ADDRESS and words & _ADDRESS:
+            found.setdefault("address", leaf)
+    return found
+
+
+def is_document_date(leaf: ScalarField) -> bool:
+    """Whether a field is the date of the document itself, by its name."""
+    words = {*leaf.names.own[0]} if leaf.names.own else set()
+    known = leaf.kind in (ValueKind.DATE, ValueKind.TEXT)
+    return known and bool(words & _DATES) and words <= _DATES | _DOCUMENT
+
+
+def is_document_total(leaf: ScalarField) -> bool:
+    """Whether a field is what a document's amounts come to, by its name."""
+    words = {*leaf.names.own[0]} if leaf.names.own else set()
+    known = leaf.kind in (ValueKind.NUMBER, ValueKind.TEXT)
+    return known and bool(words & _TOTALS) and words <= _TOTALS | _DOCUMENT | _SUMS
 
 
 def is_in(leaf: ScalarField, group: ObjectField) -> bool:

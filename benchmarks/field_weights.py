@@ -1,0 +1,458 @@
+"""Learn the weights of key-value extraction: `python -m benchmarks.field_weights`.
+
+From generated pages, and from receipts below `--receipts` (img/, key/ as SROIE has them) if they
+are given; written to `llm_ocr/engines/embedded/filling/field_weights.py`.
+"""
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from rapidfuzz import fuzz
+
+from benchmarks.letterheads import Generator
+from benchmarks.reading.receipts import is_same
+from benchmarks.receipts import Receipt, plain, read_receipts
+from llm_ocr.engines.embedded.filling import field_weights
+from llm_ocr.engines.embedded.filling.candidates import NONE, Candidate
+from llm_ocr.engines.embedded.filling.fill import date_choices, filled, page_of, total_choices
+from llm_ocr.engines.embedded.filling.found import Found, reading_features
+from llm_ocr.engines.embedded.filling.letterhead import (
+    FIRST,
+    FOLLOWING,
+    STATES,
+    HeadLine,
+    features_of,
+    head_lines,
+    joined_address,
+    joined_name,
+)
+from llm_ocr.engines.embedded.filling.phrases import Paper, paper_of_lines
+
+Floats = npt.NDArray[np.float64]
+PAGES, STEPS, RATE = 1500, 300, 0.1
+# Receipts count this many times as much as generated pages.
+WEIGHT = 6.0
+OUT = Path(field_weights.__file__)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A page with the true values of fields, and how much it counts."""
+
+    paper: Paper
+    fields: Mapping[str, str]
+    weight: float = 1.0
+
+
+def examples(seed: int, pages: int, receipts: Iterable[Receipt]) -> list[Example]:
+    generator = Generator(seed)
+    found = []
+    for _ in range(pages):
+        page = generator.page()
+        found.append(Example(paper_of_lines(page.lines), page.fields))
+    for receipt in receipts:
+        found.append(Example(paper_of_lines(receipt.lines), receipt.fields, WEIGHT))
+    return found
+
+
+def learn_letterhead(found: Sequence[Example]) -> dict[str, object]:
+    """The weights of the CRF, by gradient ascent on its log-likelihood (Adam, L2)."""
+    data = []
+    for one in found:
+        lines = head_lines(one.paper)
+        path = _path(lines, one.fields)
+        if path:
+            data.append((features_of(one.paper, lines), path, one.weight))
+    print(f"letterheads: {len(data)} of {len(found)}")
+    keys = sorted({key for features, _, _ in data for line in features for key in line})
+    plain_keys = [key for key in keys if key[0] != ">"]
+    move_keys = ["bias", *(key for key in keys if key[0] == ">")]
+    longest = max(len(path) for _, path, _ in data)
+    edges = [(STATES.index(a), STATES.index(b)) for a in STATES for b in FOLLOWING[a]]
+    inputs = np.zeros((len(data), longest, len(plain_keys)))
+    moves = np.zeros((len(data), longest, len(move_keys)))
+    mask = np.zeros((len(data), longest), dtype=bool)
+    paths = np.zeros((len(data), longest), dtype=int)
+    weights = np.array([weight for _, _, weight in data])
+    plain_at = {key: k for k, key in enumerate(plain_keys)}
+    move_at = {key: k for k, key in enumerate(move_keys)}
+    for n, (features, path, _) in enumerate(data):
+        for t, line in enumerate(features):
+            mask[n, t], paths[n, t] = True, STATES.index(path[t])
+            moves[n, t, 0] = 1.0
+            for key, value in line.items():
+                if key[0] == ">":
+                    moves[n, t, move_at[key]] = value
+                else:
+                    inputs[n, t, plain_at[key]] = value
+    state_weights = np.zeros((len(STATES), len(plain_keys)))
+    move_weights = np.zeros((len(edges), len(move_keys)))
+    learned = [STATES.index("name"), STATES.index("address")]
+    steps = _Adam([state_weights, move_weights])
+    total = weights.sum()
+    for step in range(STEPS):
+        gradient_states, gradient_moves, loss = _gradients(
+            inputs, moves, mask, paths, weights, state_weights, move_weights, edges
+        )
+        zero = np.ones(len(STATES), dtype=bool)
+        zero[learned] = False
+        gradient_states[zero] = 0
+        steps.step(
+            [
+                gradient_states / total - 3e-4 * state_weights,
+                gradient_moves / total - 3e-4 * move_weights,
+            ]
+        )
+        if step % 100 == 99:
+            print(f"  step {step + 1}: log-likelihood {loss / total:.4f}")
+    return {
+        "NAME": dict(zip(plain_keys, state_weights[learned[0]], strict=True)),
+        "ADDRESS": dict(zip(plain_keys, state_weights[learned[1]], strict=True)),
+        "TRANSITIONS": {
+            f"{STATES[a]} > {STATES[b]}": dict(zip(move_keys, move_weights[k], strict=True))
+            for k, (a, b) in enumerate(edges)
+        },
+    }
+
+
+class _Adam:
+    """Gradient ascent with momentum, on arrays in place."""
+
+    def __init__(self, arrays: Sequence[Floats]) -> None:
+        self._arrays = arrays
+        self._first = [np.zeros_like(one) for one in arrays]
+        self._second = [np.zeros_like(one) for one in arrays]
+        self._count = 0
+
+    def step(self, gradients: Sequence[Floats]) -> None:
+        self._count += 1
+        rate = RATE * min(1.0, 2.0 - 2.0 * self._count / STEPS)
+        for k, gradient in enumerate(gradients):
+            self._first[k] = 0.9 * self._first[k] + 0.1 * gradient
+            self._second[k] = 0.999 * self._second[k] + 0.001 * gradient**2
+            first = self._first[k] / (1 - 0.9**self._count)
+            second = self._second[k] / (1 - 0.999**self._count)
+            self._arrays[k][...] += rate * first / (np.sqrt(second) + 1e-8)
+
+
+def _gradients(
+    lines: Floats,
+    moves: Floats,
+    mask: npt.NDArray[np.bool_],
+    paths: npt.NDArray[np.int_],
+    weights: Floats,
+    state_weights: Floats,
+    move_weights: Floats,
+    edges: Sequence[tuple[int, int]],
+) -> tuple[Floats, Floats, float]:
+    """Observed minus expected features of all sequences, and their log-likelihood."""
+    count, length, _ = lines.shape
+    states = lines @ state_weights.T
+    first = [STATES.index(state) for state in FIRST]
+    barred = [k for k in range(len(STATES)) if k not in first]
+    states[:, 0, barred] = -1e9
+    scores = np.full((count, length, len(STATES), len(STATES)), -1e9)
+    for k, (a, b) in enumerate(edges):
+        scores[:, :, a, b] = moves @ move_weights[k]
+    alpha, beta = np.zeros_like(states), np.zeros_like(states)
+    alpha[:, 0] = states[:, 0]
+    for t in range(1, length):
+        reached = (
+            np.logaddexp.reduce(alpha[:, t - 1, :, None] + scores[:, t], axis=1) + states[:, t]
+        )
+        alpha[:, t] = np.where(mask[:, t, None], reached, alpha[:, t - 1])
+    for t in range(length - 2, -1, -1):
+        ahead = (states[:, t + 1] + beta[:, t + 1])[:, None, :]
+        reached = np.logaddexp.reduce(scores[:, t + 1] + ahead, axis=2)
+        beta[:, t] = np.where(mask[:, t + 1, None], reached, 0.0)
+    partition = np.logaddexp.reduce(alpha[:, -1], axis=1)
+    at = np.arange(count)
+    score = states[at, 0, paths[:, 0]]
+    expected = np.exp(alpha + beta - partition[:, None, None]) * mask[:, :, None]
+    observed = np.eye(len(STATES))[paths] * mask[:, :, None]
+    difference = (observed - expected) * weights[:, None, None]
+    gradient_states = np.einsum("nts,ntf->sf", difference, lines)
+    gradient_moves = np.zeros_like(move_weights)
+    for k, (a, b) in enumerate(edges):
+        chance = np.exp(
+            np.minimum(
+                0.0,
+                alpha[:, :-1, a] + scores[:, 1:, a, b] + states[:, 1:, b] + beta[:, 1:, b]
+                - partition[:, None],
+            )
+        )  # fmt: skip
+        seen = (paths[:, :-1] == a) & (paths[:, 1:] == b)
+        part = (seen - chance) * mask[:, 1:] * weights[:, None]
+        gradient_moves[k] = np.einsum("nt,ntf->f", part, moves[:, 1:])
+    for t in range(1, length):
+        step = states[at, t, paths[:, t]] + scores[at, t, paths[:, t - 1], paths[:, t]]
+        score = score + np.where(mask[:, t], step, 0.0)
+    return gradient_states, gradient_moves, float(((score - partition) * weights).sum())
+
+
+def _path(lines: Sequence[HeadLine], fields: Mapping[str, str]) -> list[str] | None:
+    """The true state of each line; None where the truth is not found in the lines."""
+    name = _run(lines, fields.get("company", ""), joined_name, 0, 4)
+    if name is None:
+        return None
+    path = ["before"] * name[0] + ["name"] * (name[1] - name[0])
+    if not fields.get("address") or "sender line" in fields:
+        return path + ["after"] * (len(lines) - len(path))
+    address = _run(lines, fields["address"], joined_address, name[1], 6)
+    if address is None:
+        return None
+    path += ["between"] * (address[0] - len(path)) + ["address"] * (address[1] - address[0])
+    return path + ["after"] * (len(lines) - len(path))
+
+
+def _run(
+    lines: Sequence[HeadLine], truth: str, joined: object, start: int, most: int
+) -> tuple[int, int] | None:
+    """The lines that are most alike to a text, at least 85%."""
+    assert callable(joined)
+    best, at = 85.0, None
+    for first in range(start, len(lines)):
+        for end in range(first + 1, min(len(lines), first + most) + 1):
+            alike = fuzz.ratio(plain(joined(lines[first:end])), plain(truth))
+            if alike > best:
+                best, at = alike, (first, end)
+    return at
+
+
+def learn_choice(
+    found: Sequence[tuple[Sequence[Candidate], int, float]], name: str
+) -> dict[str, float]:
+    """The weights of a softmax over candidates; the index of the right one, -1 for none."""
+    keys = sorted({key for some, _, _ in found for one in some for key in one.features})
+    most = max(len(some) for some, _, _ in found) + 1
+    data = np.zeros((len(found), most, len(keys) + 1))
+    open_to = np.full((len(found), most), -1e9)
+    right = np.zeros((len(found), most))
+    counts = np.array([weight for _, _, weight in found])
+    index = {key: k for k, key in enumerate(keys)}
+    for n, (some, k, _) in enumerate(found):
+        for m, one in enumerate(some):
+            open_to[n, m] = 0.0
+            for key, value in one.features.items():
+                data[n, m, index[key]] = value
+        open_to[n, -1] = 0.0
+        data[n, -1, -1] = 1.0
+        right[n, k] = 1.0
+    weights = np.zeros(len(keys) + 1)
+    steps = _Adam([weights])
+    for _ in range(STEPS):
+        scores = data @ weights + open_to
+        chances = np.exp(scores - scores.max(axis=1, keepdims=True))
+        chances /= chances.sum(axis=1, keepdims=True)
+        gradient = np.einsum("nm,nmf->f", (right - chances) * counts[:, None], data)
+        steps.step([gradient / counts.sum() - 5e-4 * weights])
+    hit = (chances.argmax(axis=1) == right.argmax(axis=1)).mean()
+    print(f"{name}: {len(found)} pages, {hit:.3f} right")
+    return dict(zip([*keys, NONE], weights, strict=True))
+
+
+TEXT: dict[str, object] = {"type": ["string", "null"]}
+NUMBER: dict[str, object] = {"type": ["number", "null"]}
+DATE: dict[str, object] = {"type": ["string", "null"], "format": "date"}
+PARTY = {"type": "object", "properties": {"name": TEXT, "address": TEXT}}
+FLAT: dict[str, object] = {
+    "type": "object",
+    "properties": {"company": TEXT, "address": TEXT, "date": DATE, "total": NUMBER},
+}
+NESTED: dict[str, object] = {
+    "type": "object",
+    "properties": {
+        "invoice_number": TEXT,
+        "date": DATE,
+        "due_date": DATE,
+        "seller": PARTY,
+        "buyer": PARTY,
+        "subtotal": NUMBER,
+        "vat": NUMBER,
+        "total": NUMBER,
+        "currency": TEXT,
+        "lines": {"type": "array", "items": {
+            "type": "object",
+            "properties": {"description": TEXT, "quantity": NUMBER, "amount": NUMBER},
+        }},
+    },
+}  # fmt: skip
+# Paths of the schemas -> fields of a page.
+SAME = {"seller.name": "company", "seller.address": "address"}
+
+
+def choices(found: Sequence[Example], name: str) -> list[tuple[Sequence[Candidate], int, float]]:
+    """The candidates for a page's date or total, and which is right; pages whose true value is no
+    candidate count as without one."""
+    data: list[tuple[Sequence[Candidate], int, float]] = []
+    for one in found:
+        truth = one.fields.get(name)
+        for schema in (FLAT, NESTED):
+            page = page_of(one.paper, schema)
+            leaf = next(leaf for leaf in page.leaves if leaf.path == name)
+            some = (date_choices if name == "date" else total_choices)(page, leaf)
+            if not some:
+                continue
+            right = [k for k, one in enumerate(some) if truth and is_same(name, one.value, truth)]
+            data.append((some, right[0] if right else -1, one.weight))
+    return data
+
+
+def leaves_of(answer: object, path: str = "") -> Iterator[tuple[str, Found]]:
+    """The values of an answer with their paths."""
+    if isinstance(answer, Mapping):
+        for name, inner in answer.items():
+            yield from leaves_of(inner, f"{path}.{name}" if path else name)
+    elif isinstance(answer, list):
+        for k, inner in enumerate(answer):
+            yield from leaves_of(inner, f"{path}.{k}")
+    elif isinstance(answer, Found):
+        yield path, answer
+
+
+def is_value_right(path: str, value: object, fields: Mapping[str, str]) -> bool | None:
+    """Whether a value is right; None for a field that the truth does not tell about."""
+    path = SAME.get(path, path)
+    name = path.rpartition(".")[2]
+    if name in ("description", "quantity"):
+        return None
+    if name == "currency":
+        return value == fields[name] if name in fields else None
+    kind = {"due_date": "date"}.get(path, path)
+    if name in ("amount", "subtotal", "vat"):
+        kind = "total"
+    return path in fields and is_same(kind, value, fields[path])
+
+
+def learn_evidence(found: Sequence[Example]) -> dict[str, float]:
+    """The weights of each kind of evidence, by logistic regression on what was filled."""
+    data: list[tuple[Mapping[str, float], bool]] = []
+    for one in found:
+        for schema in (FLAT, NESTED):
+            for path, value in leaves_of(filled(schema, one.paper, least=0.0)):
+                right = is_value_right(path, value.value, one.fields)
+                if right is not None:
+                    data.append((value.evidence, right))
+    return _logistic(data, {})
+
+
+def learn_reading(receipts: Iterable[Receipt]) -> dict[str, float]:
+    """The weights of the recognizer's doubt, on values that were found: are all characters
+    right?"""
+    data = []
+    for receipt in receipts:
+        paper = paper_of_lines(receipt.lines)
+        page = page_of(paper, FLAT)
+        for name, some in (
+            ("date", date_choices(page, page.leaves[2])),
+            ("total", total_choices(page, page.leaves[3])),
+        ):
+            right = [one for one in some if is_same(name, one.value, receipt.fields[name])]
+            one = (right or some)[:1]
+            data += [(reading_features(one[0].value, [one[0].phrase]), bool(right))] if one else []
+        lines = head_lines(paper)
+        for field, joined in (("company", joined_name), ("address", joined_address)):
+            run = _run(lines, receipt.fields.get(field, ""), joined, 0, 6)
+            if run is not None:
+                part = lines[slice(*run)]
+                phrases = [phrase for line in part for phrase in line.phrases]
+                text = joined(part)
+                is_exact = is_same(field, text, receipt.fields[field])
+                data.append((reading_features(text, phrases), is_exact))
+    return _logistic(data, {"bias": EXACT})
+
+
+# The log-odds that text that needed no recognizer is as printed.
+EXACT = 6.0
+
+
+def _logistic(
+    data: Sequence[tuple[Mapping[str, float], bool]], fixed: Mapping[str, float]
+) -> dict[str, float]:
+    """Logistic regression (L2); weights in `fixed` are not learned."""
+    keys = sorted({"bias"} | {key for features, _ in data for key in features})
+    inputs = np.array([[features.get(key, 0.0) for key in keys] for features, _ in data])
+    inputs[:, keys.index("bias")] = 1.0
+    right = np.array([float(one) for _, one in data])
+    weights = np.array([fixed.get(key, 0.0) for key in keys])
+    is_free = np.array([key not in fixed for key in keys])
+    steps = _Adam([weights])
+    for _ in range(STEPS):
+        chances = 1 / (1 + np.exp(-(inputs @ weights)))
+        gradient = inputs.T @ (right - chances) - 0.5 * weights
+        steps.step([np.where(is_free, gradient, 0.0) / len(data)])
+    loss = -np.log(np.where(right > 0, chances, 1 - chances) + 1e-12).mean()
+    print(f"logistic: {len(data)} values, {right.mean():.3f} right, loss {loss:.3f}")
+    return dict(zip(keys, weights, strict=True))
+
+
+TITLES = {
+    "NAME": "CRF: weights of a line's features for being of the issuer's name.",
+    "ADDRESS": "CRF: for being of the issuer's address.",
+    "TRANSITIONS": "CRF: weights of moving from one state to the next line's.",
+    "DATE": "Softmax over the dates of a page.",
+    "TOTAL": "Softmax over the amounts of a page.",
+    "EVIDENCE": "Logistic regression: the log-odds that a value is the one that is meant.",
+    "READING": "Logistic regression: the log-odds that all characters of a value are right.",
+}
+
+
+def write(tables: Mapping[str, Mapping[str, object]], path: Path) -> None:
+    """Write the tables as Python; weights near zero are left out."""
+    parts = ['"""Weights of key-value extraction, learned by `benchmarks/field_weights.py`."""\n']
+    for name, title in TITLES.items():
+        kind = "dict[str, dict[str, float]]" if name == "TRANSITIONS" else "dict[str, float]"
+        rounded = {
+            key: {k: r for k, v in value.items() if (r := round(float(v), 2))}
+            if isinstance(value, Mapping)
+            else round(float(str(value)), 2)
+            for key, value in tables[name].items()
+        }
+        kept = {key: value for key, value in rounded.items() if value}
+        body = json.dumps(kept, indent=4, ensure_ascii=False)
+        parts.append(f"# {title}\n{name}: {kind} = {body}")
+    path.write_text("\n".join(parts) + "\n", "utf-8")
+
+
+def use(name: str, table: Mapping[str, object]) -> None:
+    """Let the engine in this process use a table."""
+    current = getattr(field_weights, name)
+    current.clear()
+    current.update(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pages", type=int, default=PAGES, help=f"generated pages ({PAGES})")
+    parser.add_argument(
+        "--receipts", type=Path, help="folder of receipts, of which develop is used"
+    )
+    parser.add_argument("--cache", type=Path, help="file that keeps what OCR read of the receipts")
+    parser.add_argument("--out", type=Path, default=OUT)
+    options = parser.parse_args()
+    receipts = [
+        receipt
+        for receipt in (read_receipts(options.receipts, options.cache) if options.receipts else ())
+        if not receipt.is_check
+    ]
+    found = examples(options.seed, options.pages, receipts)
+    tables: dict[str, Mapping[str, object]] = dict(learn_letterhead(found))  # type: ignore[arg-type]
+    for name in ("date", "total"):
+        tables[name.upper()] = learn_choice(choices(found, name), name)
+    tables["READING"] = learn_reading(receipts) if receipts else dict(field_weights.READING)
+    for name, table in tables.items():
+        use(name, table)
+    # Others than the weights were learned from, of which too much would be right.
+    fresh = examples(options.seed + 1, options.pages // 2, ())
+    tables["EVIDENCE"] = learn_evidence(fresh)
+    write(tables, options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Who issued a document: name and address of the letterhead, without labels."""
+
+import pytest
+
+from tests.engines.embedded.filling.asking import TEXT, ask, ask_tokens, group
+
+BODY = """
+Receipt no: 00417
+Date: 03/05/2024
+
+Paper clips        2.50
+Envelopes          7.50
+TOTAL             10.00
+CASH              10.00
+Thank you
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "company", "address"),
+    [
+        (
+            "KEDAI BUKU MERANTI SDN BHD (481927-K)\nNO 12, JALAN SETIA 3/4,\nTAMAN SETIA,\n"
+            "43000 KAJANG, SELANGOR\nTEL : 03-8733 1942\nGST ID : 000481726354",
+            "KEDAI BUKU MERANTI SDN BHD",
+            "NO 12, JALAN SETIA 3/4, TAMAN SETIA, 43000 KAJANG, SELANGOR",
+        ),
+        (
+            "Harlow Hardware Inc.\n1420 Cedar Ave, Suite 200\nDayton, OH 45402\n(937) 555-0142",
+            "Harlow Hardware Inc.",
+            "1420 Cedar Ave, Suite 200 Dayton, OH 45402",
+        ),
+        (
+            "Gasthaus Lindner GmbH\nMühlenstraße 7\n34117 Kassel\nTel: 0561 774120",
+            "Gasthaus Lindner GmbH",
+            "Mühlenstraße 7 34117 Kassel",
+        ),
+        (
+            "WELCOME TO OUR STORE\nLIBRERIA MORALES S.L.\n(B-48219365)\nCalle Mayor, 14\n"
+            "28013 Madrid\nNIF: B48219365",
+            "LIBRERIA MORALES S.L.",
+            "Calle Mayor, 14 28013 Madrid",
+        ),
+    ],
+)
+def test_a_flat_schema_gets_the_issuer(head: str, company: str, address: str) -> None:
+    found = ask(head + "\n" + BODY, company=TEXT, address=TEXT)
+    assert found == {"company": company, "address": address}
+
+
+def test_a_group_gets_the_issuer_with_the_address_in_one_line() -> None:
+    head = "Gasthaus Lindner GmbH\nMühlenstraße 7\n34117 Kassel\nTel: 0561 774120\n"
+    party = group(name=TEXT, address=TEXT)
+    assert ask(head + BODY, merchant=party) == {
+        "name": "Gasthaus Lindner GmbH",
+        "address": "Mühlenstraße 7, 34117 Kassel",
+    }
+
+
+def test_the_address_of_the_recipient_is_not_the_issuers() -> None:
+    text = "Harlow Hardware Inc.\n\nBill to\nJane Doe\n88 Elm St\nBoise, ID 83702\n" + BODY
+    assert ask(text, company=TEXT, address=TEXT) == {
+        "company": "Harlow Hardware Inc.",
+        "address": None,
+    }
+
+
+def test_a_sender_line_above_the_recipient_has_the_address() -> None:
+    text = (
+        "Lindner Messtechnik GmbH\nSensoren und mehr\n\n\n"
+        "Lindner Messtechnik GmbH · Mühlenstraße 7 · 34117 Kassel\nPraxis Dr. Voss\n"
+        "Lange Gasse 11\n90403 Nürnberg\n" + BODY
+    )
+    party = group(name=TEXT, address=TEXT)
+    assert ask(text, seller=party)["address"] == "Mühlenstraße 7, 34117 Kassel"
+
+
+def test_a_name_that_stands_among_others_is_less_likely() -> None:
+    clear = "Gasthaus Lindner GmbH\nMühlenstraße 7\n34117 Kassel\nTel: 0561 774120\n"
+    vague = "Lindner\nMeridian\nWork in progress\n"
+    likely, unlikely = (
+        ask_tokens(head + BODY, company=TEXT).get("company", 0.0) for head in (clear, vague)
+    )
+    assert likely > 0.9
+    assert unlikely < likely

@@ -49,8 +49,8 @@ def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
         (results(0.9, 0.4), True),
         (results(0.1, 0.7), False),
         (results(0.9, 0.5), False),
-        # Half of the documents rise by more than all fall.
-        (results(0.9, 0.49, noise=0.03), False),
+        # Half of the documents fall by 0.01, and the others rise by nearly as much.
+        (results(0.9, 0.49, noise=0.018), False),
     ],
 )
 def test_only_a_fall_on_check_beyond_noise_counts(

@@ -17,6 +17,9 @@ CLOSE, CLOSE_IN_REGION = 0.7, 1.6
 ALIKE = 1.33
 # Parts of one row are no further apart than this, in line heights; a gutter is wider.
 SAME_ROW = 1.3
+# A line is compared with so many of a group's last lines: a justified line of a narrow column may
+# have several parts, with gaps as wide as those between columns.
+WINDOW = 8
 
 
 @dataclass(frozen=True)
@@ -74,10 +77,12 @@ def close_together(lines: Sequence[OcrLine], closeness: float) -> list[list[OcrL
             group
             for group in reversed(found)
             if (
-                any(_beside(other, line) for other in group[-4:])
-                or any(_follows(other, line, closeness) for other in group[-3:])
+                any(_beside(other, line) for other in group[-WINDOW:])
+                or any(_follows(other, line, closeness) for other in group[-WINDOW:])
             )
-            and not any(gutter.divides(other, line) for gutter in between for other in group[-4:])
+            and not any(
+                gutter.divides(other, line) for gutter in between for other in group[-WINDOW:]
+            )
         )
         group = next(fitting, None)
         if group is None:

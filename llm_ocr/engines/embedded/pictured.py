@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from llm_ocr.engines.embedded.captions import names_figure, names_table
-from llm_ocr.engines.embedded.geometry import OcrLine, Rect, area, hull, overlap
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, apart, area, hull, overlap
 from llm_ocr.engines.embedded.grouping import CLOSE, close_together
 from llm_ocr.engines.embedded.gutters import words_in
 from llm_ocr.engines.embedded.layout import Region
@@ -21,6 +21,8 @@ from llm_ocr.engines.embedded.recognize import Image
 # Regions are called figures only above this share of the page, and not above the other one when
 # there is text to read on it: a whole handwritten page looks like one figure to the detector.
 SMALLEST, LARGEST = 0.01, 0.7
+# Images no further apart than this, in pixels of the page, are parts of one.
+TOUCHING = 2.0
 # A figure that is as large as this with so many words holds what the page says.
 LARGE, PROSE_WORDS = 0.25, 40
 # Prose that a figure ends with, or begins with, is cut off it.
@@ -112,8 +114,14 @@ def inside(line: OcrLine, rects: Sequence[Rect]) -> bool:
 
 
 def _images(pictures: Sequence[Rect], page: float) -> list[Rect]:
-    """The images that may be figures; a larger one is the page's ground."""
-    return [rect for rect in pictures if SMALLEST * page <= area(rect) < LARGEST * page]
+    """The images that may be figures, those that touch each other being one: backgrounds are often
+    cut in strips. A larger one is the page's background."""
+    joined: list[Rect] = []
+    for picture in pictures:
+        touching = [one for one in joined if apart(one, picture) <= TOUCHING]
+        joined = [one for one in joined if one not in touching]
+        joined.append(hull((picture, *touching)))
+    return [rect for rect in joined if SMALLEST * page <= area(rect) < LARGEST * page]
 
 
 def _merged(rects: Sequence[Rect]) -> list[Rect]:

@@ -67,3 +67,16 @@ def test_labels_with_their_values_are_no_figure(lines: list[OcrLine], labels: se
     blocks = page_blocks([*lines, *text], [figure], 1000, 1300)
     above = [one for one in blocks if one.rect[1] < 900]
     assert {one.label for one in above} == labels
+
+
+def test_text_over_a_background_that_is_cut_in_strips_is_text() -> None:
+    slide = [line(text, 200, 260 + 200 * k) for k, text in enumerate(("Costs", "Risks", "Plans"))]
+    strips = [(0.0, 325.0 * k, 1000.0, 325.0 * (k + 1)) for k in range(4)]
+    blocks = page_blocks(slide, [], 1000, 1300, strips)
+    assert {one for block in blocks for one in block.lines} == {*slide}
+    assert all(block.label != "image" for block in blocks)
+    # Two images with a gap between them are two pictures.
+    photos = [(100.0, 700.0, 500.0, 1000.0), (510.0, 700.0, 910.0, 1000.0)]
+    text = column([FLOOD] * 6, 100, 200)
+    drawn = [one for one in page_blocks(text, [], 1000, 1300, photos) if one.label == "image"]
+    assert [one.rect for one in drawn] == photos

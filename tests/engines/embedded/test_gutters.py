@@ -62,9 +62,9 @@ def test_columns_of_prose_that_the_detector_calls_a_table_are_text() -> None:
 
 def test_the_parts_of_a_justified_line_are_of_its_column() -> None:
     parts, x = [], LEFT
-    for text in ("look", "at", "the", "experimental"):
+    for word in ("look", "at", "the", "experimental"):
         # Without ascenders the top is lower, so that this part comes last.
-        parts.append(line(text, x, TOP + 3 * PITCH + (text == "at")))
+        parts.append(line(word, x, TOP + 3 * PITCH + (word == "at")))
         x = parts[-1].rect[2] + 1.5 * HEIGHT
     text = [*column([FLOOD] * 3, LEFT, TOP), *parts, *column([FLOOD] * 2, LEFT, TOP + 4 * PITCH)]
     (found,) = close_together(text, CLOSE)

@@ -163,12 +163,16 @@ def _is_table(run: Sequence[_Row], is_captioned: bool) -> bool:
 
 
 def _is_of_values(rows: Sequence[_Row]) -> bool:
-    """Whether rows are a label each and its value, as on a bill: 12 March, or £12.50."""
+    """Whether rows are a label each and its value, as on a bill: 12 March, or £12.50; or, below
+    heads for both, a range each and its number: 20-29, 0.265."""
     if any(len(row.parts) != 2 for row in rows):
         return False
     numbered = [[_DIGIT.search(part.text) is not None for part in row.parts] for row in rows]
-    labels = sum(not label for label, _ in numbered)
-    return all(value for _, value in numbered) and labels >= LABELED_ROWS * len(rows)
+    headed = not any(numbered[0])
+    values = numbered[headed:]
+    labels = sum(not label for label, _ in values)
+    numbers = headed and all(words_in(part) == 0 for row in rows[1:] for part in row.parts)
+    return all(value for _, value in values) and (numbers or labels >= LABELED_ROWS * len(values))
 
 
 def _has_mate(part: OcrLine, row: _Row, rows: Sequence[_Row]) -> bool:

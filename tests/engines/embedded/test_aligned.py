@@ -52,6 +52,13 @@ def test_labels_with_their_numbers_are_a_table_without_a_caption() -> None:
     assert tables(rows(dated, (LEFT, 400.0), TOP)) == [], "no labels"
 
 
+def test_ranges_with_their_numbers_are_a_table_below_heads_for_both() -> None:
+    body = [("20-29", "0.265"), ("30-39", "0.205"), ("40-49", "0.148"), ("50+", "0.382")]
+    table = rows([("Age group", "Proportion"), *body], PLACES[:2], TOP)
+    assert tables(table) == [around(table)]
+    assert tables(rows(body, PLACES[:2], TOP)) == []
+
+
 def test_a_table_takes_the_place_of_the_text_around_it_and_in_it() -> None:
     table = rows(STATIONS, PLACES, TOP)
     x1, y1, x2, y2 = around(table)

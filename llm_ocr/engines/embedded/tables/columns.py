@@ -21,6 +21,8 @@ FEW = 0.7
 # A column of fewer cells of its own than this share of the rows is none.
 IDLE = 0.12
 SIGNS = frozenset({"±", "×", "+/-", "/"})
+# A bullet belongs to the text after it, no further than this in heights.
+BULLETS, BULLET_GAP = frozenset("•●○◦▪■□►·"), 3.0
 # Of the rows with words on both sides of a gap so many leave it wide.
 WIDE = 0.3
 
@@ -77,7 +79,7 @@ def _soft_gaps(rows: Sequence[GridRow], height: float, hard: Sequence[float]) ->
     for row, cells in zip(rows, phrases, strict=True):
         # With many rows single words show the gaps better: a wide cell hides those of the others.
         marks = _glued(row.words, height) if len(full) >= 6 else cells
-        weight = _weight(cells, usual, right - left)
+        weight = _weight(cells, usual, (left, right), 0.5 * height)
         cover += weight * _covered([mark.rect for mark in marks], left, len(cover))
     allowed = max(0.5, 0.15 * len(full)) if len(full) >= 5 else 0.5
     narrowest = (0.3 if len(full) >= 8 else 0.45) * height
@@ -86,11 +88,13 @@ def _soft_gaps(rows: Sequence[GridRow], height: float, hard: Sequence[float]) ->
     return [x for x in middles if _is_wide(rows, x, least)]
 
 
-def _weight(cells: Sequence[Word], usual: float, width: float) -> float:
+def _weight(cells: Sequence[Word], usual: float, table: tuple[float, float], near: float) -> float:
     """How much a row tells of the columns: little if it has fewer cells than others have, for
-    these may span columns; a lone narrow cell spans none."""
+    these may span columns; a lone narrow cell spans none unless it is in the table's middle."""
     if len(cells) == 1:
-        return float(cells[0].rect[2] - cells[0].rect[0] < 0.3 * width)
+        (left, right), (x1, _, x2, _) = table, cells[0].rect
+        is_centered = abs(x1 + x2 - left - right) < 2 * near
+        return float(x2 - x1 < 0.3 * (right - left) and not is_centered)
     return 1.0 if len(cells) > FEW * usual else 0.15
 
 
@@ -210,6 +214,8 @@ def _belongs(
 
 def _is_glue(last: Word, word: Word, gap: float, height: float) -> bool:
     """Whether a sign belongs to the number beside it."""
+    if last.text in BULLETS:
+        return gap < BULLET_GAP * height
     return last.text == "$" or (gap < 0.9 * height and bool({last.text, word.text} & SIGNS))
 
 

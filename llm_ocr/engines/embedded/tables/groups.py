@@ -17,7 +17,11 @@ def without_lone_labels(rows: list[TextRow]) -> tuple[list[TextRow], list[tuple[
     kept: list[TextRow] = []
     labels: list[tuple[float, Cell]] = []
     for k, row in enumerate(rows):
-        gaps = [abs(rows[n].middle - row.middle) for n in (k - 1, k + 1) if 0 <= n < len(rows)]
+        gaps = [
+            abs(rows[n].middle - row.middle)
+            for n in (k - 1, k + 1)
+            if 0 <= n < len(rows) and len(rows[n].cells) > 1 and rows[n].band == row.band
+        ]
         is_lone = len(row.cells) == 1 and row.cells[0].first == row.cells[0].last == 0
         between = len(gaps) == 2 and max(gaps) < 0.75 * pitch
         if is_lone and between:
@@ -74,8 +78,9 @@ def _parts(middles: Sequence[float], labels: Sequence[float]) -> list[tuple[int,
 
 
 def hang_by_rules(rows: list[TextRow], opened: Sequence[bool]) -> bool:
-    """Gives a first cell all rows that no rule parts it from; `opened[k]` is whether the rule
-    above band k + 1 leaves the first column out. False if that doesn't fit the rows."""
+    """Gives a first cell all rows that no rule parts it from, unless each has one of its own;
+    `opened[k]` is whether the rule above band k + 1 leaves the first column out. False if that
+    doesn't fit the rows."""
     if [row.band for row in rows] != sorted({row.band for row in rows}):
         return False
     runs: list[list[TextRow]] = []
@@ -86,7 +91,8 @@ def hang_by_rules(rows: list[TextRow], opened: Sequence[bool]) -> bool:
             runs.append([row])
     for run in runs:
         first = [cell for row in run for cell in row.cells if cell.first == 0]
-        if len(run) < 2 or any(cell.last > 0 for cell in first):
+        has_own = len(first) == len(run) > 2
+        if len(run) < 2 or has_own or any(cell.last > 0 for cell in first):
             continue
         words = [word for cell in first for word in cell.words]
         for row in run:

@@ -20,7 +20,7 @@ Extent = tuple[float, float]
 def head_rows(rows: Sequence[Sequence[Cell]], bands: Sequence[int]) -> int:
     """How many rows are heads: those above the first rule where a table has only a few, else those
     above the first row with numbers; one if there is no telling."""
-    numbered = _first_numbered(rows)
+    numbered = first_numbered(rows)
     inner = sorted(set(bands))
     if 2 <= len(inner) <= max(3, len(rows) // 3):
         above = bands.index(inner[1])
@@ -29,7 +29,7 @@ def head_rows(rows: Sequence[Sequence[Cell]], bands: Sequence[int]) -> int:
     return numbered if numbered is not None and 1 <= numbered <= MOST_HEADS else 1
 
 
-def _first_numbered(rows: Sequence[Sequence[Cell]]) -> int | None:
+def first_numbered(rows: Sequence[Sequence[Cell]]) -> int | None:
     for k, row in enumerate(rows):
         cells = [cell for cell in row if cell.words]
         numbers = sum(is_number(cell.text) for cell in cells)
@@ -118,6 +118,7 @@ def spread(
 ) -> None:
     """Heads that stand over several columns get them: by the rule beneath, or by their middle."""
     extents = _extents(rows[heads:], columns)
+    _spread_titles(rows, heads, columns, height)
     for k in range(heads):
         row = rows[k]
         below = rows[k + 1] if k + 1 < heads else None
@@ -133,6 +134,15 @@ def spread(
                 found = _by_middle(cell, below, extents, (left, right), height)
             if found is not None and left <= found[0] <= found[1] <= right:
                 cell.first, cell.last = found
+
+
+def _spread_titles(rows: Sequence[TextRow], heads: int, columns: int, height: float) -> None:
+    """Lone cells in the middle of a table, below its heads, stand over all of its columns."""
+    left, right = min(row.rect[0] for row in rows), max(row.rect[2] for row in rows)
+    for row in rows[heads:]:
+        (x1, _, x2, _), lone = row.rect, row.cells[0]
+        if len(row.cells) == 1 and x1 > left + height and abs(x1 + x2 - left - right) < height:
+            lone.first, lone.last = 0, columns - 1
 
 
 def _extents(rows: Sequence[TextRow], columns: int) -> list[Extent | None]:

@@ -1,5 +1,6 @@
 """Words and rules of a table -> its grid."""
 
+import re
 import statistics
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,7 +13,7 @@ from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.engines.embedded.tables.columns import column_gaps, row_cells
 from llm_ocr.engines.embedded.tables.grid import Cell, Grid, as_html, usual_height
 from llm_ocr.engines.embedded.tables.groups import hang, hang_by_rules, without_lone_labels
-from llm_ocr.engines.embedded.tables.heads import head_rows, in_levels, spread
+from llm_ocr.engines.embedded.tables.heads import first_numbered, head_rows, in_levels, spread
 from llm_ocr.engines.embedded.tables.hidden import behind_words
 from llm_ocr.engines.embedded.tables.lattice import HELD, Lattice, lattice_grid
 from llm_ocr.engines.embedded.tables.prose import is_prose
@@ -39,6 +40,8 @@ FEW_ROWS, MANY_LINES = 4, 3
 # So does one of which more than this share of the rows has numbers one below the other in a cell;
 # columns, one with numbers side by side.
 STACKED, PARTED = 0.1, 0.4
+# Dots that lead from a label to its value.
+_LEADER = re.compile(r"[.·…_]{3,}")
 
 
 def table_html(lines: Sequence[OcrLine], image: Image | None = None) -> str | None:
@@ -46,9 +49,12 @@ def table_html(lines: Sequence[OcrLine], image: Image | None = None) -> str | No
 
     `image` is the page (height x width x 3, BGR) in whose pixels the lines are.
     """
-    if sum(len(line.words) for line in lines) < FEWEST_WORDS:
+    if not lines:
         return None
     words, image = _upright(lines, image)
+    words = [word for word in words if not _LEADER.fullmatch(word.text)]
+    if len(words) < FEWEST_WORDS:
+        return None
     height = usual_height(words)
     is_exact = all(line.is_exact for line in lines)
     rules = NO_RULES if image is None else _rules_around(image, words, height, is_exact)
@@ -176,7 +182,8 @@ def _built(
     first = [row for row in found if row.band == found[0].band]
     levels = in_levels(first, rules.across, height) if len(first) < len(found) else None
     found, labels = without_lone_labels(found[len(first) :] if levels else found)
-    merged = [*(levels or ()), *table_rows(found, height)]
+    lines = 0 if levels else first_numbered([row.cells for row in found]) or 0
+    merged = [*(levels or ()), *table_rows(found, height, lines)]
     cells: list[list[Cell]] = [row.cells for row in merged]
     heads = max(head_rows(cells, [row.band for row in merged]), len(levels or ()))
     spread(merged, heads, columns, rules.across, height)

@@ -14,10 +14,17 @@ _YEAR = re.compile(r"(19|20)\d\d")
 # Rows of text closer than this, in heights of a word, may be of one cell; below it they are
 # closer than rows of a table usually are.
 TIGHT, CLOSER = 1.75, 0.85
-# From so many rows between rules on, the rules part the table's rows.
-FEWEST_BANDS = 3
-# Of a band's places so many have text if it holds rows that no rule parts.
-FULL = 0.75
+# From so many rows between rules on, the rules part the table's rows, unless more than this share
+# of what is between them holds several.
+FEWEST_BANDS, MOST_FULL = 3, 0.25
+# Closer than this share of the least distance of two lines in one column, lines are of cells beside
+# each other.
+BESIDE = 0.7
+# Lines of a head are no further apart than rows, and have an edge or the middle in common, in
+# heights of a word.
+HEAD, SAME_EDGE = 1.1, 0.4
+# Rules part a head into no more levels than this; what has more above its numbers is no head.
+MOST_LEVELS = 2
 
 
 @dataclass
@@ -41,22 +48,38 @@ def is_year(text: str) -> bool:
     return _YEAR.fullmatch(text.strip()) is not None
 
 
-def table_rows(rows: Sequence[TextRow], height: float) -> list[TextRow]:
-    """Rows of text put together where they are lines of the same cells."""
+def table_rows(rows: Sequence[TextRow], height: float, heads: int) -> list[TextRow]:
+    """Rows of text put together where they are lines of the same cells; the first `heads` stand
+    above all numbers."""
     bands: dict[int, list[TextRow]] = {}
     for row in rows:
         bands.setdefault(row.band, []).append(row)
-    by_rules = len(bands) >= FEWEST_BANDS and not any(
-        _has_rows(band) for band in list(bands.values())[1:]
-    )
-    usual = _usual_pitch(rows)
+    full = [_has_rows(band) for band in list(bands.values())[1:]]
+    by_rules = len(bands) >= FEWEST_BANDS and sum(full) <= MOST_FULL * len(full)
+    pitches = _Pitches(_usual_pitch(rows), _least_pitch(rows), height)
+    if heads and rows[heads].band > rows[0].band + MOST_LEVELS:
+        heads = 0
+    head = rows[heads - 1].middle if heads else float("-inf")
+    # Where a rule parts a head from its body, its lines are those of one row or of several levels.
+    body = rows[heads].band if heads and rows[heads - 1].band < rows[heads].band else 0
     merged: list[TextRow] = []
-    for band in bands.values():
-        if by_rules and not _has_rows(band):
-            merged.append(_as_one(band))
+    for k, band in enumerate(bands.values()):
+        if band[0].band < body or (by_rules and (k == 0 or not _has_rows(band))):
+            merged += _joined_lines(band)
         else:
-            merged += _with_continuations(band, height, usual)
+            merged += _with_continuations(band, pitches, head)
     return merged
+
+
+def _joined_lines(lines: Sequence[TextRow]) -> list[TextRow]:
+    """Lines as one row, or several where a line has cells of its own below a cell over them."""
+    rows: list[TextRow] = []
+    for line in lines:
+        if rows and _fits(rows[-1], line):
+            rows[-1] = _as_one([rows[-1], line])
+        else:
+            rows.append(line)
+    return rows
 
 
 def _has_rows(band: Sequence[TextRow]) -> bool:
@@ -65,10 +88,16 @@ def _has_rows(band: Sequence[TextRow]) -> bool:
     for row in band:
         for cell in row.cells:
             columns.setdefault(cell.first, []).append(cell.text)
-    if any(sum(is_number(text) for text in texts) > 1 for texts in columns.values()):
-        return True
-    places = len(columns) * len(band)
-    return len(band) > 2 and sum(len(row.cells) for row in band) >= FULL * places > FULL * len(band)
+    return any(sum(is_number(text) for text in texts) > 1 for texts in columns.values())
+
+
+def _fits(row: TextRow, line: TextRow) -> bool:
+    """Whether no cell of either stands over several cells of the other."""
+    return all(
+        sum(one.first <= cell.last and cell.first <= one.last for one in other.cells) < 2
+        for this, other in ((row, line), (line, row))
+        for cell in this.cells
+    )
 
 
 def _as_one(rows: Sequence[TextRow]) -> TextRow:
@@ -91,6 +120,16 @@ def joined(cells: list[Cell], cell: Cell) -> list[Cell]:
     return [*(one for one in cells if one not in same), Cell(first, last, words)]
 
 
+@dataclass(frozen=True)
+class _Pitches:
+    """Distances of a table's lines, in pixels: usually from one row to the next, at least from one
+    line to the next in a column; and the height of a usual word."""
+
+    usual: float
+    least: float
+    height: float
+
+
 def _usual_pitch(rows: Sequence[TextRow]) -> float:
     """How far a row with a first cell is from the one above."""
     pitches = [below.middle - above.middle for above, below in pairwise(rows) if _starts(below)]
@@ -101,11 +140,27 @@ def _starts(row: TextRow) -> bool:
     return len(row.cells) > 1 or row.cells[0].first == 0
 
 
-def _with_continuations(rows: Sequence[TextRow], height: float, usual: float) -> list[TextRow]:
+def _least_pitch(rows: Sequence[TextRow]) -> float:
+    last: dict[int, float] = {}
+    pitches = []
+    for row in rows:
+        for cell in row.cells:
+            if cell.first in last:
+                pitches.append(row.middle - last[cell.first])
+            last[cell.first] = row.middle
+    return min(pitches, default=0.0)
+
+
+def _with_continuations(rows: Sequence[TextRow], pitches: _Pitches, head: float) -> list[TextRow]:
+    """Rows of text that no rules part; down to `head` they are of the table's head."""
     merged: list[TextRow] = []
     above: TextRow | None = None
     for row in rows:
-        if merged and above is not None and _goes_on(merged[-1], above, row, height, usual):
+        if above is not None and (
+            _is_beside(merged[-1], above, row, pitches)
+            or _goes_on(merged[-1], above, row, pitches)
+            or (row.middle <= head and _is_of_head(merged[-1], above, row, pitches))
+        ):
             merged[-1] = _as_one([merged[-1], row])
         else:
             merged.append(row)
@@ -113,7 +168,37 @@ def _with_continuations(rows: Sequence[TextRow], height: float, usual: float) ->
     return merged
 
 
-def _goes_on(whole: TextRow, above: TextRow, row: TextRow, height: float, usual: float) -> bool:
+def _is_beside(whole: TextRow, above: TextRow, row: TextRow, pitches: _Pitches) -> bool:
+    """Whether a line stands beside a label of several lines, between two of them."""
+    labels = [one.cells[0] for one in (whole, row) if len(one.cells) == 1]
+    return (
+        row.middle - above.middle < BESIDE * pitches.least
+        and len(labels) > 0
+        and not any(is_number(label.text) for label in labels)
+        and _fits(whole, row)
+    )
+
+
+def _is_of_head(whole: TextRow, above: TextRow, row: TextRow, pitches: _Pitches) -> bool:
+    """Whether a line without numbers goes on with heads above it."""
+    return (
+        row.middle - above.middle < HEAD * pitches.usual
+        and not any(is_number(cell.text) for cell in row.cells)
+        and _fits(whole, row)
+        and all(_is_aligned(cell, above, SAME_EDGE * pitches.height) for cell in row.cells)
+    )
+
+
+def _is_aligned(cell: Cell, above: TextRow, near: float) -> bool:
+    """Whether an edge, or the middle, of a cell is below that of one above."""
+    left, _, right, _ = cell.rect
+    return any(
+        min(abs(left - x1), abs(right - x2), abs(left + right - x1 - x2) / 2) < near
+        for x1, _, x2, _ in (one.rect for one in above.cells)
+    )
+
+
+def _goes_on(whole: TextRow, above: TextRow, row: TextRow, pitches: _Pitches) -> bool:
     """Whether a row only has more text for cells of the one above, close below it."""
     pitch = row.middle - above.middle
     held = {cell.first: cell for cell in whole.cells}
@@ -126,9 +211,9 @@ def _goes_on(whole: TextRow, above: TextRow, row: TextRow, height: float, usual:
         return False
     if len(row.cells) >= len(whole.cells) or len(whole.cells) < 2:
         return False
-    if len(row.cells) == 1 and pitch < 0.8 * usual:
+    if len(row.cells) == 1 and pitch < 0.8 * pitches.usual:
         return True
-    if pitch > TIGHT * height or row.cells[0].first == 0:
+    if pitch > TIGHT * pitches.height or row.cells[0].first == 0:
         return False
     lower = all(cell.text[:1].islower() or cell.text[:1] in "(&/" for cell in row.cells)
-    return lower or pitch < CLOSER * usual
+    return lower or pitch < CLOSER * pitches.usual

@@ -165,6 +165,44 @@ def test_columns_of_numbers_that_no_rule_parts_are_read_by_their_gaps() -> None:
     assert read == [[("", text) for text in row] for row in texts]
 
 
+def test_lines_between_rules_are_one_row_though_others_hold_several() -> None:
+    lines = [line("Site", 40, 30), line("name", 40, 60), line("What was seen", 260, 45)]
+    lines.append(line("Depth", 560, 45))
+    seen = (("Alder", "Low water in the", "dry summer"), ("Basin", "Ice until the", "end of May"))
+    for y, (site, first, second) in zip((110, 190), seen, strict=True):
+        lines += [line(site, 40, y), line(first, 260, y), line(second, 260, y + 30)]
+        lines.append(line("2.5", 560, y))
+    lines += [line("Canal", 40, 270), line("Nothing", 260, 270), line("3.5", 560, 270)]
+    for site, y in (("Delta", 330), ("Estuary", 360)):
+        lines += [line(site, 40, y), line("7.5", 560, y)]
+    image = np.full((420, 700, 3), 255, dtype=np.uint8)
+    for y in (20, 95, 175, 255, 315, 395):
+        image[y : y + 2, 30:660] = 0
+    found = [[text for _, text in row] for row in cells(table_html(lines, image))]
+    assert found == [
+        ["Site name", "What was seen", "Depth"],
+        ["Alder", "Low water in the dry summer", "2.5"],
+        ["Basin", "Ice until the end of May", "2.5"],
+        ["Canal", "Nothing", "3.5"],
+        ["Delta", "", "7.5"],
+        ["Estuary", "", "7.5"],
+    ]
+
+
+def test_labels_that_no_rules_part_keep_their_rows() -> None:
+    places, count = (40, 160, 340), 6
+    lines = [line(text, x, 30) for text, x in zip(("Cost", "Total", "Share"), places, strict=True)]
+    for k in range(1, count):
+        texts = (f"Item {'abcdef'[k]}", f"{k}1.5", f"{k}2.5")
+        lines += [line(text, x, 30 + 40 * k) for text, x in zip(texts, places, strict=True)]
+    image = np.full((320, 560, 3), 255, dtype=np.uint8)
+    for k in range(count + 1):
+        y = 20 + 40 * k
+        image[y : y + 2, 120:480] = 0
+    found = [[text for _, text in row] for row in cells(table_html(lines, image))]
+    assert found[1:] == [[f"Item {'abcdef'[k]}", f"{k}1.5", f"{k}2.5"] for k in range(1, count)]
+
+
 def test_two_columns_of_prose_and_a_list_are_no_tables() -> None:
     left = "the flood of that year was the highest since"
     right = "records had been kept and it took the bridge"

@@ -118,6 +118,57 @@ def test_a_lone_cell_at_a_rows_distance_is_a_row() -> None:
     assert row_texts(table_html(grid(*rows))) == rows
 
 
+def test_numbers_beside_a_label_of_two_lines_are_of_its_row() -> None:
+    lines = grid(("Measure", "2001", "2002"), ("Income", "17", "18"), pitch=60)
+    for y, first, second in ((120, "Years lost", "to illness"), (180, "Activity", "index")):
+        lines += [phrase(first, 0, y), phrase(second, 0, y + 24)]
+        lines += [phrase(text, x, y + 12) for text, x in (("7.1", COLUMN), ("6.9", 2 * COLUMN))]
+    assert row_texts(table_html(lines)) == [
+        ["Measure", "2001", "2002"],
+        ["Income", "17", "18"],
+        ["Years lost to illness", "7.1", "6.9"],
+        ["Activity index", "7.1", "6.9"],
+    ]
+
+
+def test_lines_of_a_head_below_each_other_are_one_cell() -> None:
+    heads = ("Item", "Number", "Percent"), ("Format", "Of Items", "Of Items")
+    body = ("Total", "135", "100"), ("Open", "61", "45"), ("Closed", "74", "55")
+    assert row_texts(table_html(grid(*heads, *body, pitch=30))) == [
+        ["Item Format", "Number Of Items", "Percent Of Items"],
+        *map(list, body),
+    ]
+
+
+def test_a_label_in_the_middle_stands_over_all_columns() -> None:
+    rows = [("Series", "Share", "Weight", "Total"), ("Ferries", "17", "18", "19")]
+    lines = grid(*rows, ("", "", "", ""), ("Canals", "27", "28", "29"), ("Floods", "3", "4", "5"))
+    right = max(line.rect[2] for line in lines)
+    label = "Reliable districts"
+    table = table_html([*lines, phrase(label, (right - LETTER * len(label)) / 2, 80)])
+    assert table is not None
+    assert f'<tr><td colspan="4">{label}</td></tr>' in table
+    assert row_texts(table)[3] == ["Canals", "27", "28", "29"]
+
+
+def test_bullets_belong_to_the_text_after_them() -> None:
+    lines = grid(("Property", "Reason"), ("Range", ""), ("Recall", ""), ("Order", ""))
+    for k, reason in enumerate(("High percent", "Short period", "Both ends")):
+        y = 40 * (k + 1)
+        lines += [phrase("•", COLUMN, y), phrase(reason, COLUMN + 40, y)]
+    assert row_texts(table_html(lines))[1:] == [
+        ["Range", "• High percent"],
+        ["Recall", "• Short period"],
+        ["Order", "• Both ends"],
+    ]
+
+
+def test_dots_that_lead_to_a_value_are_no_text() -> None:
+    rows = [["Proportion", "Size"], ["0.99", "800"], ["0.95", "160"], ["0.90", "80"]]
+    lines = grid(*rows) + [phrase("........", 70, 40 * k) for k in (1, 2, 3)]
+    assert row_texts(table_html(lines)) == rows
+
+
 def test_words_without_columns_are_no_table() -> None:
     prose = ["The quick brown fox jumps over", "the lazy dog and then it", "rests a while under"]
     assert table_html([phrase(text, 0, 30 * k) for k, text in enumerate(prose)]) is None

@@ -36,9 +36,9 @@ LONGEST = 300
 # two that differ are two.
 ALIKE, NEAR, SHORTEST = 0.85, 2, 8
 # A text that isn't labeled as a header or footer is one if it is the first or last text on so many
-# pages, at the same height.
+# pages, at the same height. Titles are kept: several forms may be in one file.
 MIN_PAGES = 3
-EDGE_LABELS = frozenset({"text", "title", "sub_title"})
+EDGE_LABELS = frozenset({"text", "sub_title"})
 
 
 class Furniture:

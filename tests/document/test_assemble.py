@@ -230,28 +230,32 @@ async def test_recurring_headers_are_removed_despite_misreading_or_numbering() -
 
 async def test_text_at_the_top_of_three_pages_is_kept_on_the_first() -> None:
     def form(number: int, top: int = 20) -> Row:
-        title = block("title", "# Application for a license", (50, top, 500, top + 30))
-        return page(number, title, block("text", f"Part {number}: said.", (50, 200, 500, 400)))
+        head = block("sub_title", "## Application for a license", (50, top, 500, top + 30))
+        return page(number, head, block("text", f"Part {number}: said.", (50, 200, 500, 400)))
 
     document = await assemble_rows(pages=[form(1), form(2), form(3), form(4, top=90)])
     said = document["markdown"]
-    assert said.index("# Application") < said.index("Part 1: said.")
+    assert said.index("## Application") < said.index("Part 1: said.")
     between = said[said.index("Part 1: said.") : said.index("Part 4: said.")]
     assert between.count("Application") == 1, "only at another height it is repeated"
     assert between.index("Application") > between.index("Part 3: said.")
 
 
-async def test_text_at_the_top_of_two_pages_is_repeated() -> None:
-    pages = [
+@pytest.mark.parametrize(("label", "pages"), [("sub_title", 2), ("title", 5)])
+async def test_heading_of_two_pages_and_title_of_any_number_are_kept(
+    label: str, pages: int
+) -> None:
+    marks = "#" if label == "title" else "##"
+    read = [
         page(
             k,
-            block("title", "# Invoice number one", (50, 20, 500, 50)),
+            block(label, f"{marks} Invoice", (50, 20, 500, 50)),
             block("text", f"Item {k}.", (50, 200, 500, 400)),
         )
-        for k in (1, 2)
+        for k in range(1, pages + 1)
     ]
-    document = await assemble_rows(pages=pages)
-    assert document["markdown"].count("Invoice") == 2
+    document = await assemble_rows(pages=read)
+    assert document["markdown"].count(f"{marks} Invoice") == pages
 
 
 async def test_paragraph_continues_past_a_footer_that_is_text() -> None:

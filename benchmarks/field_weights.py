@@ -20,7 +20,6 @@ from benchmarks.receipts import Receipt, plain, read_receipts
 from llm_ocr.engines.embedded.filling import field_weights
 from llm_ocr.engines.embedded.filling.candidates import NONE, Candidate
 from llm_ocr.engines.embedded.filling.fill import date_choices, filled, page_of, total_choices
-from llm_ocr.engines.embedded.filling.found import Found, reading_features
 from llm_ocr.engines.embedded.filling.letterhead import (
     FIRST,
     FOLLOWING,
@@ -32,6 +31,7 @@ from llm_ocr.engines.embedded.filling.letterhead import (
     joined_name,
 )
 from llm_ocr.engines.embedded.filling.phrases import Paper, paper_of_lines
+from llm_ocr.engines.embedded.filling.rated_values import RatedValue, reading_features
 
 Floats = npt.NDArray[np.float64]
 PAGES, STEPS, RATE = 1500, 300, 0.1
@@ -303,7 +303,7 @@ def choices(found: Sequence[Example], name: str) -> list[tuple[Sequence[Candidat
     return data
 
 
-def leaves_of(answer: object, path: str = "") -> Iterator[tuple[str, Found]]:
+def leaves_of(answer: object, path: str = "") -> Iterator[tuple[str, RatedValue]]:
     """The values of an answer with their paths."""
     if isinstance(answer, Mapping):
         for name, inner in answer.items():
@@ -311,7 +311,7 @@ def leaves_of(answer: object, path: str = "") -> Iterator[tuple[str, Found]]:
     elif isinstance(answer, list):
         for k, inner in enumerate(answer):
             yield from leaves_of(inner, f"{path}.{k}")
-    elif isinstance(answer, Found):
+    elif isinstance(answer, RatedValue):
         yield path, answer
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from benchmarks.field_weights import FLAT, NESTED, Example, examples, is_value_right, leaves_of
 from benchmarks.receipts import FIELDS, read_receipts
 from llm_ocr.engines.embedded.filling.fill import filled
-from llm_ocr.engines.embedded.filling.found import Found
 from llm_ocr.engines.embedded.filling.phrases import paper_of_lines
+from llm_ocr.engines.embedded.filling.rated_values import RatedValue
 from llm_ocr.parsing.loading import load_schema
 
 # Paths of the built-in receipt schema -> fields of SROIE.
@@ -75,7 +75,7 @@ class Scores:
         counts = self.fields[_kind(name)]
         true_name = {"seller.name": "company", "seller.address": "address"}.get(name, name)
         counts.true += bool(truth.get(true_name))
-        if isinstance(value, Found):
+        if isinstance(value, RatedValue):
             right = bool(is_value_right(name, value.value, truth))
             counts.given += 1
             counts.right += right

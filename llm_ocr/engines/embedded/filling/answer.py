@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from llm_ocr.engines.embedded.filling.fill import filled
-from llm_ocr.engines.embedded.filling.found import Found
 from llm_ocr.engines.embedded.filling.phrases import Paper, paper_of_lines, paper_of_text
+from llm_ocr.engines.embedded.filling.rated_values import RatedValue
 from llm_ocr.engines.embedded.geometry import OcrLine
 
 # Where a prompt has a page's text between its instructions: to the last end, for a page's own text
@@ -69,7 +69,7 @@ def _tokens(answer: object) -> Iterator[tuple[str, float]]:
             yield ", " if k else "[", _CERTAIN
             yield from _tokens(value)
         yield "]" if answer else "[]", _CERTAIN
-    elif isinstance(answer, Found):
+    elif isinstance(answer, RatedValue):
         value = answer.value
         said = f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
         yield said, answer.probability

@@ -14,9 +14,9 @@ from decimal import Decimal
 from itertools import islice
 
 from llm_ocr.engines.embedded.filling.field_weights import DATE, TOTAL
-from llm_ocr.engines.embedded.filling.found import Found, found
 from llm_ocr.engines.embedded.filling.numbers import Notation, separated
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
+from llm_ocr.engines.embedded.filling.rated_values import RatedValue, rate_value
 from llm_ocr.text.dates import dates_in
 from llm_ocr.text.normalize import normalized_words
 from llm_ocr.text.notation import resolve_dates, resolve_numbers
@@ -97,7 +97,7 @@ class Candidate:
     features: Mapping[str, float]
 
 
-def best_of(candidates: Sequence[Candidate], name: str, *, as_text: bool) -> Found | None:
+def best_of(candidates: Sequence[Candidate], name: str, *, as_text: bool) -> RatedValue | None:
     """The likeliest of some candidates for "date" or "total", or its text; None if none is
     likelier."""
     if not candidates:
@@ -109,7 +109,7 @@ def best_of(candidates: Sequence[Candidate], name: str, *, as_text: bool) -> Fou
     chance = min(MOST, max(1 - MOST, chances[k]))
     given = {f"chosen {name}": math.log(chance / (1 - chance)), f"is {name}": 1.0}
     value = candidates[k].printed if as_text else candidates[k].value
-    return found(value, [candidates[k].phrase], given)
+    return rate_value(value, [candidates[k].phrase], given)
 
 
 def probabilities(candidates: Sequence[Candidate], weights: Mapping[str, float]) -> list[float]:

@@ -18,13 +18,13 @@ from llm_ocr.engines.embedded.filling.candidates import (
 )
 from llm_ocr.engines.embedded.filling.columns import Table, table_for
 from llm_ocr.engines.embedded.filling.currencies import page_currency
-from llm_ocr.engines.embedded.filling.found import Found, found
 from llm_ocr.engines.embedded.filling.labels import Label, Labels, labels_on
 from llm_ocr.engines.embedded.filling.numbers import Notation, notation_of, number
 from llm_ocr.engines.embedded.filling.owners import Owners
 from llm_ocr.engines.embedded.filling.pairs import Pair, pairs_on
 from llm_ocr.engines.embedded.filling.parties import HEAD, parties_on
 from llm_ocr.engines.embedded.filling.phrases import Paper
+from llm_ocr.engines.embedded.filling.rated_values import RatedValue, rate_value
 from llm_ocr.engines.embedded.filling.roles import (
     Role,
     is_document_date,
@@ -44,7 +44,7 @@ from llm_ocr.parsing.schema_fields import (
 )
 from llm_ocr.text.normalize import normalized_words
 
-Values = dict[str, Found]
+Values = dict[str, RatedValue]
 
 # A value that is less likely to be right than this is left out.
 LEAST = 0.3
@@ -58,7 +58,7 @@ _DOCUMENT_TYPE = {
 
 
 def filled(schema: Mapping[str, Any], paper: Paper, least: float = LEAST) -> dict[str, Any]:
-    """An object of the schema with what the page has for it; its leaves are `Found` or None.
+    """An object of the schema with what the page has for it; its leaves are `RatedValue` or None.
 
     Values with a lower probability than `least` are left out.
     """
@@ -140,7 +140,7 @@ def total_choices(page: SchemaPage, leaf: ScalarField) -> list[Candidate]:
     return total_candidates(page.paper, page.notation, values, page.taken)
 
 
-def _chosen(page: SchemaPage) -> Iterator[tuple[ScalarField, Found | None]]:
+def _chosen(page: SchemaPage) -> Iterator[tuple[ScalarField, RatedValue | None]]:
     """The fields that are the document's date and total, with the likeliest candidate."""
     if len(page.paper.rows) < FEWEST_ROWS:
         return
@@ -181,21 +181,21 @@ def _assigned(page: SchemaPage) -> Values:
         if not page.owners.may_have(pair):
             continue
         rivals = {repr(one.value) for one in page.pairs if one.leaf is pair.leaf}
-        values[pair.leaf.path] = found(pair.value, [pair.phrase], pair.evidence(len(rivals)))
+        values[pair.leaf.path] = rate_value(pair.value, [pair.phrase], pair.evidence(len(rivals)))
         used.add(key)
     return values
 
 
-def _unlabeled(leaf: ScalarField, paper: Paper) -> Found | None:
+def _unlabeled(leaf: ScalarField, paper: Paper) -> RatedValue | None:
     """What needs no label: a currency by its signs, a document's type by its title."""
     if leaf.names.has("currency", "wahrung"):
         code = page_currency(leaf, [phrase.text for phrase in paper.phrases])
-        return None if code is None else found(code, [], {"sign": 1.0})
+        return None if code is None else rate_value(code, [], {"sign": 1.0})
     if leaf.kind is ValueKind.CHOICE and any(name in _DOCUMENT_TYPE for name in leaf.names.own):
         alone = [row[0] for row in paper.rows if len(row) == 1]
         titles = {normalized_words(one.text) for one in alone if one.rect[1] < _title_end(paper)}
         titled = [member for member in leaf.members if normalized_words(str(member)) in titles]
-        return found(titled[0], [], {"sign": 1.0}) if len(titled) == 1 else None
+        return rate_value(titled[0], [], {"sign": 1.0}) if len(titled) == 1 else None
     return None
 
 
@@ -221,7 +221,7 @@ def _listed(
                 texts = _enumerated(label, paper, labels)
                 values = [read(listing.item, text, notation) for text in texts]
                 return [
-                    found(value, [label.phrase], {"listed": 1.0})
+                    rate_value(value, [label.phrase], {"listed": 1.0})
                     for value in values
                     if value is not None
                 ]
@@ -246,7 +246,7 @@ def _enumerated(label: Label, paper: Paper, labels: Mapping[int, Sequence[Label]
 
 def _item(group: ObjectField, cells: Mapping[str, object]) -> dict[str, object]:
     return {
-        name: found(cells[name], [], {"listed": 1.0})
+        name: rate_value(cells[name], [], {"listed": 1.0})
         if cells.get(name) is not None
         else _empty(node)
         for name, node in group.fields.items()

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from llm_ocr.engines.embedded.filling.field_weights import ADDRESS, NAME, TRANSITIONS
-from llm_ocr.engines.embedded.filling.found import Found, found
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
+from llm_ocr.engines.embedded.filling.rated_values import RatedValue, rate_value
 from llm_ocr.engines.embedded.filling.wording import is_known_label
 from llm_ocr.engines.embedded.geometry import Rect, hull
 from llm_ocr.text.dates import dates_in
@@ -162,9 +162,9 @@ class HeadLine:
 class Issuer:
     """The name and address of who issued a document, and the lines that they are in."""
 
-    name: Found | None = None
-    address: Found | None = None
-    address_in_one_line: Found | None = None
+    name: RatedValue | None = None
+    address: RatedValue | None = None
+    address_in_one_line: RatedValue | None = None
     name_lines: tuple[HeadLine, ...] = ()
     address_lines: tuple[HeadLine, ...] = ()
 
@@ -195,12 +195,12 @@ def issuer_on(paper: Paper, used: frozenset[int] = frozenset()) -> Issuer:
 
 def _found(
     text: str, lines: Sequence[HeadLine], scores: "LineScores", path: Sequence[str], state: str
-) -> Found | None:
+) -> RatedValue | None:
     if not text:
         return None
     phrases = [phrase for line in lines for phrase in line.phrases]
     chance = min(MOST, max(1 - MOST, _probability_of(scores, path, state)))
-    return found(
+    return rate_value(
         text, phrases, {f"letterhead {state}": math.log(chance / (1 - chance)), f"is {state}": 1.0}
     )
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from llm_ocr.engines.embedded.filling.found import Found, found
 from llm_ocr.engines.embedded.filling.labels import Label
 from llm_ocr.engines.embedded.filling.pairs import Pair
 from llm_ocr.engines.embedded.filling.parties import LINE_GAP, ContactBlock
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
+from llm_ocr.engines.embedded.filling.rated_values import RatedValue, rate_value
 from llm_ocr.engines.embedded.filling.roles import OPEN, Role, is_in, role_of, role_of_group, says
 from llm_ocr.engines.embedded.filling.values import EMAIL, IBAN, is_email
 from llm_ocr.engines.embedded.geometry import Rect
@@ -46,10 +46,10 @@ class Owners:
         return own in issuers if issuers else role is not Role.RECIPIENT
 
     def contacts(
-        self, leaves: Sequence[ScalarField], values: Mapping[str, Found]
-    ) -> dict[str, Found]:
+        self, leaves: Sequence[ScalarField], values: Mapping[str, RatedValue]
+    ) -> dict[str, RatedValue]:
         """E-mail addresses and IBANs that stand without a label."""
-        contacts: dict[str, Found] = {}
+        contacts: dict[str, RatedValue] = {}
         texts = [leaf for leaf in leaves if leaf.kind is ValueKind.TEXT]
         mails = [leaf for leaf in texts if is_email(leaf)]
         ibans = [leaf for leaf in texts if leaf.names.has("iban")]
@@ -64,7 +64,7 @@ class Owners:
             ]
             phrases = {value: [phrase] for value, phrase in spots}
             contacts |= {
-                path: found(value, phrases[value], {"contact": 1.0})
+                path: rate_value(value, phrases[value], {"contact": 1.0})
                 for path, value in self._shared_out(missing, spots).items()
             }
         return contacts

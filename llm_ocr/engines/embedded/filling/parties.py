@@ -4,10 +4,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from llm_ocr.engines.embedded.filling.found import Found, found
 from llm_ocr.engines.embedded.filling.labels import Label
 from llm_ocr.engines.embedded.filling.letterhead import issuer_on
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
+from llm_ocr.engines.embedded.filling.rated_values import RatedValue, rate_value
 from llm_ocr.engines.embedded.filling.roles import ISSUER, RECIPIENT
 from llm_ocr.engines.embedded.geometry import Rect, hull
 from llm_ocr.parsing.schema_fields import ObjectField, ScalarField
@@ -35,7 +35,7 @@ class ContactBlock:
     """A group's name and address with their probabilities, and where they stand."""
 
     group: ObjectField
-    values: Mapping[str, Found]
+    values: Mapping[str, RatedValue]
     region: Rect
     phrases: frozenset[int]
 
@@ -80,14 +80,14 @@ class _Line:
 
 def _party(group: ObjectField, lines: Sequence[_Line], source: str) -> ContactBlock:
     name, address = _leaf(group, NAME), _leaf(group, ADDRESS)
-    values: dict[str, Found] = {}
+    values: dict[str, RatedValue] = {}
     rest = list(lines)
     if name is not None:
         first = rest.pop(0)
-        values[name] = found(first.text, [first.phrase], {source: 1.0})
+        values[name] = rate_value(first.text, [first.phrase], {source: 1.0})
     if address is not None and rest:
         text = ", ".join(line.text.strip(" ,;") for line in rest)
-        values[address] = found(text, [line.phrase for line in rest], {source: 1.0})
+        values[address] = rate_value(text, [line.phrase for line in rest], {source: 1.0})
     phrases = [line.phrase for line in lines]
     numbers = frozenset(phrase.number for phrase in phrases)
     return ContactBlock(group, values, hull(phrase.rect for phrase in phrases), numbers)
@@ -162,14 +162,14 @@ def _issuer(
     if issuer.name is None:
         return None
     name, address = _leaf(group, NAME), _leaf(group, ADDRESS)
-    values: dict[str, Found] = {}
+    values: dict[str, RatedValue] = {}
     phrases = [phrase for line in issuer.name_lines for phrase in line.phrases]
     if name is not None:
         values[name] = issuer.name
     sender = _sender_line(paper, str(issuer.name.value))
     if address is not None and sender is not None:
         parts, phrase = sender
-        values[address] = found(", ".join(parts), [phrase], {"labeled party": 1.0})
+        values[address] = rate_value(", ".join(parts), [phrase], {"labeled party": 1.0})
         phrases.append(phrase)
     elif address is not None and issuer.address is not None:
         in_one_line = issuer.address_in_one_line or issuer.address

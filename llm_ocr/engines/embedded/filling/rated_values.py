@@ -14,7 +14,7 @@ from llm_ocr.engines.embedded.filling.phrases import Phrase
 
 
 @dataclass(frozen=True)
-class Found:
+class RatedValue:
     """A value, the probability (0..1) that it is the right one, and the evidence for it."""
 
     value: object
@@ -22,15 +22,17 @@ class Found:
     evidence: Mapping[str, float]
 
 
-def found(value: object, phrases: Sequence[Phrase], evidence: Mapping[str, float]) -> Found:
-    """A value found in some phrases by some evidence."""
+def rate_value(
+    value: object, phrases: Sequence[Phrase], evidence: Mapping[str, float]
+) -> RatedValue:
+    """A value in some phrases, with the probability that the evidence for it gives it."""
     score = EVIDENCE.get("bias", 0.0) + sum(
         EVIDENCE.get(key, 0.0) * number for key, number in evidence.items()
     )
-    return Found(value, read_right(value, phrases) / (1 + math.exp(-score)), evidence)
+    return RatedValue(value, reading_probability(value, phrases) / (1 + math.exp(-score)), evidence)
 
 
-def read_right(value: object, phrases: Sequence[Phrase]) -> float:
+def reading_probability(value: object, phrases: Sequence[Phrase]) -> float:
     """The probability (0..1) that all characters of a value were read right."""
     given = reading_features(value, phrases)
     return 1 / (1 + math.exp(-sum(READING.get(key, 0.0) * one for key, one in given.items())))

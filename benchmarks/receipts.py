@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks.reading.scores import is_check
 from llm_ocr.engines.embedded.geometry import OcrLine
-from llm_ocr.engines.embedded.reader_pool import decode_image
-from llm_ocr.engines.embedded.reading import Reader
+from llm_ocr.engines.embedded.reader import Reader
+from llm_ocr.engines.embedded.serving.reader_pool import decode_image
 
 FIELDS = ("company", "address", "date", "total")
 

@@ -22,7 +22,7 @@ from rich.console import Console
 
 from llm_ocr.batch.interruption import CancellationToken, run_until_stopped
 from llm_ocr.document.configure import render_pool
-from llm_ocr.engines.embedded.command import EMBEDDED
+from llm_ocr.engines.embedded.serving.command import EMBEDDED
 from llm_ocr.evaluation.predictions import open_predictions
 from llm_ocr.evaluation.proposals import Proposal
 from llm_ocr.evaluation.reporters.text import render

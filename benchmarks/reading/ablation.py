@@ -35,16 +35,14 @@ from benchmarks.reading.report import format_estimate, format_table, half
 from benchmarks.reading.samples import Sample, SampleSet
 from benchmarks.reading.scores import DocumentScore, Estimate, Results, estimate_difference
 from llm_ocr.engines import embedded
-from llm_ocr.engines.embedded.reader_pool import EngineRequest, EngineResponse, ReaderPool
+from llm_ocr.engines.embedded.serving.reader_pool import EngineRequest, EngineResponse, ReaderPool
 
 PREFIX = f"{embedded.__name__}."
-# Rooms that hold no rules of reading: the protocol, the networks, plain geometry.
-OTHERS = frozenset(
-    {
-        *("__main__", "command", "in_process", "models", "reader_pool", "requests", "server"),
-        *("answer", "block", "decode", "describe", "detect", "figures", "geometry", "recognize"),
-        *("text_layer_input", "words"),
-    }
+# What holds no rules of reading: the protocol, the networks, plain geometry.
+OTHERS = (
+    *("__main__", "answer", "block", "figure_tasks.*", "geometry", "models", "page", "reader"),
+    *("serving.*", "words.boxes", "words.decode", "words.detect", "words.recognize"),
+    "words.text_layer_input",
 )
 LISTS = (list, tuple, set, frozenset, dict)
 COLLECTIONS = (
@@ -87,7 +85,7 @@ def _no_furniture(lines: Sequence[object], *_: object) -> object:
     return [], list(lines)
 
 
-EXTRA = (Rule(f"{PREFIX}furniture", "furniture", NOTHING, _no_furniture),)
+EXTRA = (Rule(f"{PREFIX}regions.furniture", "furniture", NOTHING, _no_furniture),)
 
 
 def find_rules(pattern: str | None = None) -> list[Rule]:
@@ -99,7 +97,7 @@ def find_rules(pattern: str | None = None) -> list[Rule]:
     found = [rule for rule in EXTRA if hasattr(_module(rule.module), rule.function)]
     known = {(rule.module, rule.function) for rule in found}
     for info in pkgutil.walk_packages(embedded.__path__, PREFIX):
-        if info.name.removeprefix(PREFIX).split(".")[0] in OTHERS:
+        if any(fnmatch(info.name.removeprefix(PREFIX), other) for other in OTHERS):
             continue
         for name, function in vars(_module(info.name)).items():
             is_own = inspect.isfunction(function) and function.__module__ == info.name

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llm_ocr.engines.embedded.geometry import Rect
-from llm_ocr.engines.embedded.recognize import Recognizer
+from llm_ocr.engines.embedded.words.recognize import Recognizer
 from llm_ocr.records import AuxiliaryFinding, Box, FindingKind
 from llm_ocr.text.dates import dates_in
 

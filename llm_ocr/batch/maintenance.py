@@ -16,7 +16,7 @@ from llm_ocr.batch.retry import RetryStage, open_retry, wanted_pages
 from llm_ocr.batch.stage_runner import RunContext
 from llm_ocr.batch.worker import Worker
 from llm_ocr.document.configure import step_target
-from llm_ocr.engines.embedded.command import EMBEDDED
+from llm_ocr.engines.embedded.serving.command import EMBEDDED
 from llm_ocr.messages import ProblemCode
 from llm_ocr.models.catalog import profile_named
 from llm_ocr.report.summary import Summary

@@ -12,7 +12,7 @@ from llm_ocr.document.items import AskModel
 from llm_ocr.document.markdown import page_markdown
 from llm_ocr.document.mending import mended_from
 from llm_ocr.documents import Document
-from llm_ocr.engines.embedded.command import EMBEDDED
+from llm_ocr.engines.embedded.serving.command import EMBEDDED
 from llm_ocr.inference.engine_extension import WRONG_TEXT_LAYER_NOTE, stored_text_layer
 from llm_ocr.inference.model_item import FIRST_RUNG, STATUS_BY_ISSUE, ModelResult, Usage
 from llm_ocr.inference.quality import (

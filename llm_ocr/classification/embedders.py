@@ -20,7 +20,7 @@ from PIL import Image
 from llm_ocr.classification.descriptors import DESCRIPTOR_VERSION, Array, describe_layout
 from llm_ocr.classification.onnx_embedder import OnnxEmbedder
 from llm_ocr.classification.options import ClassifierError
-from llm_ocr.engines.embedded.command import is_installed, missing
+from llm_ocr.engines.embedded.serving.command import is_installed, missing
 
 if TYPE_CHECKING:
     from llm_ocr.engines.embedded.models import Model
@@ -62,7 +62,7 @@ class BackboneEmbedder:
     @staticmethod
     def _embed(image: Image.Image) -> Array:
         # Takes onnxruntime, which only comes with the extra cpu.
-        from llm_ocr.engines.embedded.layout import INPUT_HEIGHT, INPUT_WIDTH, as_batch
+        from llm_ocr.engines.embedded.regions.layout import INPUT_HEIGHT, INPUT_WIDTH, as_batch
 
         # Without colors, and averaged to the size: the vector doesn't depend on how it was scanned.
         gray = image.convert("L").resize((INPUT_WIDTH, INPUT_HEIGHT), Image.Resampling.BILINEAR)
@@ -193,16 +193,16 @@ def open_encoder(folder: Path) -> OnnxEmbedder:
 
 @cache
 def _load_backbone() -> "Model":
-    from llm_ocr.engines.embedded.layout import MODEL_FILE
     from llm_ocr.engines.embedded.models import in_wheel, load
+    from llm_ocr.engines.embedded.regions.layout import MODEL_FILE
 
     return load(in_wheel(*MODEL_FILE), [LAYER])
 
 
 @cache
 def _detector_digest() -> str:
-    from llm_ocr.engines.embedded.layout import MODEL_FILE
     from llm_ocr.engines.embedded.models import in_wheel
+    from llm_ocr.engines.embedded.regions.layout import MODEL_FILE
 
     return sha256(in_wheel(*MODEL_FILE).read_bytes()).hexdigest()[:12]
 

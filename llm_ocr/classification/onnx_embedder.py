@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from llm_ocr.classification.descriptors import Array
 from llm_ocr.classification.options import ClassifierError
-from llm_ocr.engines.embedded.command import is_installed, missing
+from llm_ocr.engines.embedded.serving.command import is_installed, missing
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

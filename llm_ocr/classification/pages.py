@@ -17,13 +17,13 @@ from llm_ocr.classification.descriptors import TOP_SHARE, PageInput, join_top
 from llm_ocr.classification.embedders import Embedder
 from llm_ocr.classification.options import ClassifierError
 from llm_ocr.documents import Document
-from llm_ocr.engines.embedded.command import available_cores
+from llm_ocr.engines.embedded.serving.command import available_cores
 from llm_ocr.records import ImagePolicy, Page, PageError
 from llm_ocr.sources.inputs import NoInputError, list_documents
 from llm_ocr.sources.render_pool import RenderPool
 
 if TYPE_CHECKING:
-    from llm_ocr.engines.embedded.recognize import Recognizer
+    from llm_ocr.engines.embedded.words.recognize import Recognizer
 
 # Pages are rendered at about the size at which models read them: A4 at 110 dpi.
 POLICY = ImagePolicy(longest_side=1280)
@@ -160,8 +160,8 @@ def read_top(image: Image.Image) -> str:
 @cache
 def _recognizer() -> "Recognizer":
     # Loads the models of the extra cpu.
-    from llm_ocr.engines.embedded.command import check_installed
-    from llm_ocr.engines.embedded.recognize import Recognizer
+    from llm_ocr.engines.embedded.serving.command import check_installed
+    from llm_ocr.engines.embedded.words.recognize import Recognizer
 
     check_installed()
     return Recognizer()

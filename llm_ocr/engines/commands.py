@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llm_ocr.engines.check import Finding, check
-from llm_ocr.engines.embedded.command import embedded_command
+from llm_ocr.engines.embedded.serving.command import embedded_command
 from llm_ocr.engines.gpu import find_gpus
 from llm_ocr.engines.pool import EnginePool
 from llm_ocr.engines.session import Notify

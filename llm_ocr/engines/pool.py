@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from llm_ocr.engines.embedded.command import is_installed
+from llm_ocr.engines.embedded.serving.command import is_installed
 from llm_ocr.engines.session import SERVER_READY_SECONDS, EngineSession, Notify, Observe
 from llm_ocr.engines.targets import EMBEDDED_TARGET, EngineKind, EngineTarget
 from llm_ocr.inference.model_item import ModelRef

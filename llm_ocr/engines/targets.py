@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from llm_ocr.engines.embedded.command import EMBEDDED, check_installed, embedded_command
+from llm_ocr.engines.embedded.serving.command import EMBEDDED, check_installed, embedded_command
 from llm_ocr.engines.gpu import Gpu, find_gpus, visible_gpus_environment
 from llm_ocr.engines.launch import EngineCommand
 from llm_ocr.engines.vllm import (

@@ -19,7 +19,7 @@ from rich.console import Console, Group
 
 from llm_ocr import load_pages, run
 from llm_ocr.batch import events
-from llm_ocr.engines.embedded.command import EMBEDDED
+from llm_ocr.engines.embedded.serving.command import EMBEDDED
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR, GRID
 from llm_ocr.report.status import read_status, render_status
 from llm_ocr.report.summary import render_summary

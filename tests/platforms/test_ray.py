@@ -19,7 +19,7 @@ import pytest
 from aiohttp import web
 
 from llm_ocr import load_descriptions, load_documents, load_figures, load_pages, run
-from llm_ocr.engines.embedded.command import MODEL_NAME
+from llm_ocr.engines.embedded.serving.command import MODEL_NAME
 from llm_ocr.report.status import read_status
 from llm_ocr.storage.store import open_store
 from tests import documents

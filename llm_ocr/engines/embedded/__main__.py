@@ -7,7 +7,7 @@ import signal
 import sys
 from importlib.util import find_spec
 
-from llm_ocr.engines.embedded.command import (
+from llm_ocr.engines.embedded.serving.command import (
     MODEL_NAME,
     NOT_INSTALLED,
     available_cores,
@@ -53,8 +53,8 @@ async def _serve(host: str, port: int, threads: int, model: str) -> None:
     import cv2
     from aiohttp import web
 
-    from llm_ocr.engines.embedded.reader_pool import ReaderPool
-    from llm_ocr.engines.embedded.server import Server
+    from llm_ocr.engines.embedded.serving.reader_pool import ReaderPool
+    from llm_ocr.engines.embedded.serving.server import Server
 
     # Pages are read in threads that nothing can stop: the process ends around them.
     for number in (signal.SIGTERM, signal.SIGINT):

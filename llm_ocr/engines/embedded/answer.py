@@ -4,13 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llm_ocr.engines.embedded.block import FURNITURE, PageBlock
-from llm_ocr.engines.embedded.doubt import doubtful
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect
-from llm_ocr.engines.embedded.levels import levels
-from llm_ocr.engines.embedded.paragraphs import as_markdown, is_list, paragraphs
-from llm_ocr.engines.embedded.reading import Reading
-from llm_ocr.engines.embedded.recognize import Image
-from llm_ocr.engines.embedded.tables import table_html
+from llm_ocr.engines.embedded.page import OcrPage
+from llm_ocr.engines.embedded.structure.heading_levels import levels
+from llm_ocr.engines.embedded.structure.paragraphs import as_markdown, is_list, paragraphs
+from llm_ocr.engines.embedded.words.doubt import doubtful
 from llm_ocr.text.markdown import escape_inline, escape_markdown, format_heading
 
 GRID = 999
@@ -25,49 +23,48 @@ class SerializedBlock:
     text: str
 
 
-def to_grounding_markup(reading: Reading) -> str:
+def to_grounding_markup(page: OcrPage) -> str:
     """Blocks with labels and boxes on a grid of 0..999."""
     pieces = []
-    for one in serialize(reading):
-        corners = ", ".join(str(value) for value in _on_grid(one.rect, reading))
+    for one in serialize(page):
+        corners = ", ".join(str(value) for value in _on_grid(one.rect, page))
         tag = f"<|ref|>{one.label}<|/ref|><|det|>[[{corners}]]<|/det|>\n"
         pieces.append(f"{tag}{one.text}\n" if one.text else tag)
     return "\n".join(pieces)
 
 
-def extension(reading: Reading) -> dict[str, object]:
+def extension(page: OcrPage) -> dict[str, object]:
     """The answer's extension: confidences of blocks and lines and which lines are likely misread,
     boxes of lines that can't be read, the image's rotation, and how its text layer was used."""
-    frame, lines = reading.frame, _in_order(reading)
+    frame, lines = page.frame, _in_order(page)
     beside: dict[str, object] = {
-        "turned": reading.turned,
-        "confidences": [_confidence(block.lines) for block in reading.blocks],
+        "turned": page.rotation,
+        "confidences": [_confidence(block.lines) for block in page.blocks],
         "lines": [
-            [line.text, round(line.score, 3), doubt, *_rounded(frame.back(line.rect))]
+            [line.text, round(line.score, 3), doubt, *_round(frame.back(line.rect))]
             for line, doubt in zip(lines, doubtful(lines), strict=True)
         ],
     }
-    if reading.unread:
-        beside["unread"] = [_rounded(frame.back(rect)) for rect in reading.unread]
-    if reading.held is not None:
-        held = reading.held
+    if page.unread:
+        beside["unread"] = [_round(frame.back(rect)) for rect in page.unread]
+    if page.text_layer is not None:
         beside["text_layer"] = {
-            "used": held.is_used,
-            "agreement": held.agreement,
-            "mended": held.mended,
-            "added": held.added,
+            "used": page.text_layer.is_used,
+            "agreement": page.text_layer.agreement,
+            "mended": page.text_layer.mended,
+            "added": page.text_layer.added,
         }
     return beside
 
 
-def _in_order(reading: Reading) -> list[OcrLine]:
+def _in_order(page: OcrPage) -> list[OcrLine]:
     """The lines as they are read; then those in figures."""
-    read = [line for block in reading.blocks for line in block.lines if not line.vertical]
+    read = [line for block in page.blocks for line in block.lines if not line.vertical]
     known = {id(line) for line in read}
-    return [*read, *(line for line in reading.lines if id(line) not in known)]
+    return [*read, *(line for line in page.lines if id(line) not in known)]
 
 
-def _rounded(rect: Rect) -> list[float]:
+def _round(rect: Rect) -> list[float]:
     return [round(value, 1) for value in rect]
 
 
@@ -78,22 +75,22 @@ def _confidence(lines: Sequence[OcrLine]) -> float | None:
     return round(whole / length, 3) if length else None
 
 
-def free_ocr(reading: Reading) -> str:
+def free_ocr(page: OcrPage) -> str:
     """The text alone, in reading order."""
-    return "\n\n".join(one.text for one in serialize(reading) if one.text)
+    return "\n\n".join(one.text for one in serialize(page) if one.text)
 
 
-def serialize(reading: Reading) -> list[SerializedBlock]:
+def serialize(page: OcrPage) -> list[SerializedBlock]:
     """The blocks with their text, headings with as many # as their level."""
-    depths = levels(reading.blocks)
-    return [_said(block, depths.get(k, 0), reading.image) for k, block in enumerate(reading.blocks)]
+    depths = levels(page.blocks)
+    return [_serialize_block(block, depths.get(k, 0)) for k, block in enumerate(page.blocks)]
 
 
-def _said(block: PageBlock, level: int, image: Image) -> SerializedBlock:
+def _serialize_block(block: PageBlock, level: int) -> SerializedBlock:
     if block.label == "image":
         return SerializedBlock("image", block.rect, "")
-    if block.label == "table" and (table := table_html(block.lines, image)):
-        return SerializedBlock("table", block.rect, table)
+    if block.html is not None:
+        return SerializedBlock("table", block.rect, block.html)
     found = paragraphs(block.lines)
     line = " ".join(one.text for one in found)
     if level:
@@ -107,9 +104,9 @@ def _said(block: PageBlock, level: int, image: Image) -> SerializedBlock:
     return SerializedBlock(label, block.rect, as_markdown(found))
 
 
-def _on_grid(rect: Rect, reading: Reading) -> list[int]:
+def _on_grid(rect: Rect, page: OcrPage) -> list[int]:
     """A rectangle of the upright page on the grid over the image, once that is turned upright."""
-    frame = reading.frame
+    frame = page.frame
     sides = (frame.width, frame.height) * 2
     return [
         min(GRID, max(0, round(value / side * GRID)))

@@ -11,11 +11,13 @@ FURNITURE = frozenset({HEADER, FOOTER, PAGE_NUMBER})
 
 @dataclass(frozen=True)
 class PageBlock:
-    """A part of the page: its label, its lines (none for a figure), where it stands."""
+    """A part of the page: its label, its lines (none for a figure), where it stands; of a table,
+    its HTML, if its cells could be told apart."""
 
     label: str
     lines: tuple[OcrLine, ...]
     rect: Rect
+    html: str | None = None
 
     @property
     def text(self) -> str:

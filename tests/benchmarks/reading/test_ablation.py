@@ -23,21 +23,21 @@ def variants(name: str) -> dict[str, Rule]:
 def test_rules_are_found_by_their_types() -> None:
     assert len(find_rules()) > 40
     assert {rule.name for rule in find_rules()} < {rule.name for rule in find_rules("*")}
-    decisions = variants("paragraphs.is_list")
+    decisions = variants("structure.paragraphs.is_list")
     assert decisions["= False"].off(()) is False
     assert decisions["= True"].off(()) is True
-    (regions,) = variants("layout.with_ruled_tables").values()
+    (regions,) = variants("regions.layout.with_ruled_tables").values()
     assert regions.off(("a", "b"), ()) == ["a", "b"]
-    (found,) = variants("furniture.furniture").values()
+    (found,) = variants("regions.furniture.furniture").values()
     assert found.off(("a", "b"), (), 3) == ([], ["a", "b"])
-    (nothing,) = variants("gutters.gutters").values()
+    (nothing,) = variants("regions.gutters.gutters").values()
     assert not nothing.off(("a",))
 
 
 def test_functions_of_the_networks_and_the_protocol_are_no_rules() -> None:
     rooms = {rule.module.removeprefix(PREFIX) for rule in find_rules("*")}
-    assert "furniture" in rooms
-    assert not rooms & {"server", "requests", "models", "recognize"}
+    assert "regions.furniture" in rooms
+    assert not rooms & {"serving.server", "serving.requests", "models", "words.recognize"}
 
 
 def test_function_is_replaced_where_it_is_imported_and_restored() -> None:
@@ -104,8 +104,8 @@ def test_two_pages_are_read_compared_and_read_without_a_rule(tmp_path: Path) -> 
     assert (tmp_path / "a.json").read_text() == (tmp_path / "b.json").read_text()
     same = run("--compare", tmp_path / "a.json", tmp_path / "b.json")
     assert "falls" not in same.stdout
-    without = run("--ablate", "--only", "furniture.furniture*")
-    (row,) = (line for line in without.stdout.splitlines() if "furniture.furniture" in line)
+    without = run("--ablate", "--only", "regions.furniture.furniture*")
+    (row,) = (line for line in without.stdout.splitlines() if "regions.furniture.furniture" in line)
     cells = [cell.strip() for cell in row.split("|")[1:-1]]
     assert sum(map(int, cells[1].split(" + "))) == 2
     assert "+" in cells[2] + cells[3]

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-from llm_ocr.engines.embedded.command import embedded_command
+from llm_ocr.engines.embedded.serving.command import embedded_command
 from llm_ocr.engines.launch import Engine
 
 

@@ -2,7 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
-from llm_ocr.engines.embedded.geometry import OcrLine, Word
+import numpy as np
+
+from llm_ocr.engines.embedded.block import PageBlock
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word
+from llm_ocr.engines.embedded.regions.layout import Region
+from llm_ocr.engines.embedded.regions.page_regions import page_regions
+from llm_ocr.engines.embedded.structure.blocks import page_blocks
 
 LETTER, SPACE, HEIGHT, PITCH = 9, 6, 20, 26
 # As wide as each other: 372 pixels.
@@ -32,3 +38,16 @@ def rows(texts: Sequence[Sequence[str]], places: Sequence[float], y: float) -> l
         for text, x in zip(row, places, strict=True)
         if text
     ]
+
+
+def labeled_blocks(
+    lines: Sequence[OcrLine],
+    regions: Sequence[Region],
+    width: int,
+    height: int,
+    pictures: Sequence[Rect] = (),
+) -> list[PageBlock]:
+    """The blocks of a page on which something is drawn everywhere."""
+    squares = (np.indices((height, width)) // 30).sum(axis=0) % 2
+    image = np.repeat(squares[:, :, None] * 255, 3, axis=2).astype(np.uint8)
+    return page_blocks(page_regions(lines, regions, image, pictures))

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, typical_height
-from llm_ocr.engines.embedded.recognize import Image
-from llm_ocr.engines.embedded.tables.hidden import behind_words
 from llm_ocr.engines.embedded.tables.lattice import Lattice, merged_places
+from llm_ocr.engines.embedded.tables.occluded_rules import behind_words
 from llm_ocr.engines.embedded.tables.rules import Rule, Rules, rules_in
+from llm_ocr.engines.embedded.words.recognize import Image
 
 # A table has so many cells with text and such a share of cells with text; of its places so many
 # are cells of their own: forms and frames have fewer, and a chart's grid has none.

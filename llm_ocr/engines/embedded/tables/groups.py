@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.tables.grid import Cell
-from llm_ocr.engines.embedded.tables.wraps import TextRow
+from llm_ocr.engines.embedded.tables.multiline_rows import TextRow
 
 # How far a label may be off from the middle of its rows, as a share of their distance.
 OFF = 0.3

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.tables.grid import Cell
+from llm_ocr.engines.embedded.tables.multiline_rows import TextRow, is_number, is_year, joined
 from llm_ocr.engines.embedded.tables.rules import Rule
-from llm_ocr.engines.embedded.tables.wraps import TextRow, is_number, is_year, joined
 
 MOST_HEADS = 4
 # How far a head's middle may be off from that of its columns: in heights, or as a share of theirs.

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from llm_ocr.engines.embedded.tables.grid import Cell
-from llm_ocr.engines.embedded.tables.wraps import is_number
+from llm_ocr.engines.embedded.tables.multiline_rows import is_number
 
 # A cell with so many words is running text; a table has fewer of these than this share.
 RUNNING, MOST_RUNNING = 6, 0.6

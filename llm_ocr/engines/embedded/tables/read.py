@@ -9,13 +9,13 @@ import cv2
 import numpy as np
 
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, hull
-from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.engines.embedded.tables.columns import column_gaps, row_cells
 from llm_ocr.engines.embedded.tables.grid import Cell, Grid, as_html, usual_height
 from llm_ocr.engines.embedded.tables.groups import hang, hang_by_rules, without_lone_labels
 from llm_ocr.engines.embedded.tables.heads import first_numbered, head_rows, in_levels, spread
-from llm_ocr.engines.embedded.tables.hidden import behind_words
 from llm_ocr.engines.embedded.tables.lattice import HELD, Lattice, lattice_grid
+from llm_ocr.engines.embedded.tables.multiline_rows import TextRow, is_number, table_rows
+from llm_ocr.engines.embedded.tables.occluded_rules import behind_words
 from llm_ocr.engines.embedded.tables.prose import is_prose
 from llm_ocr.engines.embedded.tables.rows import text_rows
 from llm_ocr.engines.embedded.tables.rules import (
@@ -26,7 +26,7 @@ from llm_ocr.engines.embedded.tables.rules import (
     positions,
     rules_in,
 )
-from llm_ocr.engines.embedded.tables.wraps import TextRow, is_number, table_rows
+from llm_ocr.engines.embedded.words.recognize import Image
 
 FEWEST_WORDS = 4
 # Slopes from here on are turned upright; a rule is one of the table's from this share of its

@@ -8,9 +8,9 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from llm_ocr.engines.embedded.detect import Image, on_light_paper
 from llm_ocr.engines.embedded.geometry import Rect
 from llm_ocr.engines.embedded.tables.grounds import as_on_paper, edges_across, ground_of
+from llm_ocr.engines.embedded.words.detect import Image, on_light_paper
 
 # How much wider than its letters a word's rectangle may be, in heights, and of its height how much
 # is the size of its letters, where the recognizer gave it.

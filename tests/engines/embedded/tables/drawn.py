@@ -13,7 +13,7 @@ from reportlab.pdfbase.pdfmetrics import stringWidth
 from reportlab.pdfgen.canvas import Canvas
 
 from llm_ocr.engines.embedded.geometry import OcrLine, Word, hull
-from llm_ocr.engines.embedded.recognize import Image
+from llm_ocr.engines.embedded.words.recognize import Image
 
 DPI = 150
 SCALE = DPI / 72

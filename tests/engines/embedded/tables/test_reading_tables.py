@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word
-from llm_ocr.engines.embedded.recognize import Image
 from llm_ocr.engines.embedded.tables import ruled_areas, table_html
 from llm_ocr.engines.embedded.tables.rules import rules_in
+from llm_ocr.engines.embedded.words.recognize import Image
 from tests.engines.embedded.tables.drawn import (
     ALL,
     Cell,

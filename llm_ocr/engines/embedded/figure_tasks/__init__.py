@@ -1,0 +1,1 @@
+"""Figures: captions, descriptions, classes, data."""

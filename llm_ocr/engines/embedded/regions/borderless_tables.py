@@ -1,0 +1,231 @@
+"""Tables that the detector missed, by how lines stand: rows of several parts below each other."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from llm_ocr.engines.embedded.geometry import (
+    OcrLine,
+    Rect,
+    area,
+    hull,
+    overlap,
+    shared_columns,
+    typical_height,
+)
+from llm_ocr.engines.embedded.regions.captions import names_table
+from llm_ocr.engines.embedded.regions.figures import inside
+from llm_ocr.engines.embedded.regions.gutters import Gutter, gutters, words_in
+from llm_ocr.engines.embedded.regions.layout import Region
+from llm_ocr.engines.embedded.regions.text_columns import SAME_ROW, is_prose
+from llm_ocr.engines.embedded.words.rows import rows_of
+
+# Rows of a table follow each other within so many line heights; a caption is as near.
+FOLLOWING = 1.8
+# A table has so many rows of several parts; without a caption, of at least three parts, of which
+# this share is numbers, or of a label and its value.
+CAPTIONED_ROWS, ROWS, PARTS, NUMBERS = 3, 4, 3, 0.3
+# So many of the parts stand below those of other rows, and edges are the same up to this.
+ALIGNED, SAME_EDGE = 0.7, 0.7
+# A row of one part within a table has no more words, and more than this share of the parts have
+# more only in columns of text.
+LABEL_WORDS, WORDY = 4, 0.5
+# A column of labels has one for so many of its table's rows, and is no further from it, in heights.
+LABELED, FAR = 0.6, 15.0
+# What a table covers so much of, or what holds so much of a table, is no region of text.
+COVERED = 0.7
+# Of labels with their values so many have no number themselves.
+LABELED_ROWS = 0.6
+_DIGIT = re.compile(r"\d")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Lines side by side, with no gutter between them."""
+
+    parts: tuple[OcrLine, ...]
+    rect: Rect
+
+    @property
+    def is_wide(self) -> bool:
+        return len(self.parts) > 1
+
+    @property
+    def is_label(self) -> bool:
+        return words_in(self.parts[0]) <= LABEL_WORDS
+
+
+def with_aligned_tables(regions: Sequence[Region], lines: Sequence[OcrLine]) -> list[Region]:
+    """Regions with those of such tables, in place of regions of text around them or in them."""
+    known = [region.rect for region in regions if region.label in ("table", "figure")]
+    free = [line for line in lines if not inside(line, known)]
+    found = _areas(free) if free else []
+    kept = [
+        region
+        for region in regions
+        if region.label in ("table", "figure")
+        or not any(
+            overlap(region.rect, one) > COVERED * _smaller(region.rect, one) for one in found
+        )
+    ]
+    return [*kept, *(Region("table", one, 1.0) for one in found)]
+
+
+def _smaller(one: Rect, other: Rect) -> float:
+    return min(area(one), area(other))
+
+
+def _areas(lines: Sequence[OcrLine]) -> list[Rect]:
+    height = typical_height(lines)
+    found = []
+    for run in _runs(_rows(lines, gutters(lines)), height):
+        inner = [line for row in run for line in row.parts]
+        if _is_table(run, _has_caption(run, lines, height)) and not is_prose(inner):
+            found.append(hull(line.rect for line in inner))
+    return found
+
+
+def _rows(lines: Sequence[OcrLine], between: Sequence[Gutter]) -> list[_Row]:
+    found: list[_Row] = []
+    for row in rows_of(lines):
+        parts = [row[0]]
+        for left, right in pairwise(row):
+            if any(gutter.divides(left, right) for gutter in between):
+                found.append(_row(parts))
+                parts = []
+            parts.append(right)
+        found.append(_row(parts))
+    return found
+
+
+def _row(lines: Sequence[OcrLine]) -> _Row:
+    """Lines that stand close are one part, which its first line stands for where edges count."""
+    rect = hull(line.rect for line in lines)
+    gaps = [right.rect[0] - left.rect[2] for left, right in pairwise(lines)]
+    limit = SAME_ROW * lines[0].height
+    return _Row(tuple(lines) if any(gap > limit for gap in gaps) else (lines[0],), rect)
+
+
+def _runs(rows: Sequence[_Row], height: float) -> list[list[_Row]]:
+    """Rows that follow each other, from one of several parts to another."""
+    runs: list[list[_Row]] = []
+    for row in rows:
+        home = next((run for run in reversed(runs) if _follows(run, row, height)), None)
+        if home is not None:
+            home.append(row)
+        elif row.is_wide:
+            runs.append([row])
+    return [_to_last_wide(run) for run in runs]
+
+
+def _follows(run: Sequence[_Row], row: _Row, height: float) -> bool:
+    last = run[-1]
+    if not (last.is_wide or last.is_label):
+        return False
+    narrower = min(last.rect[2] - last.rect[0], row.rect[2] - row.rect[0])
+    whole = hull(one.rect for one in run)
+    return (
+        row.rect[1] - last.rect[3] < FOLLOWING * height
+        and shared_columns(whole, row.rect) > 0.5 * narrower
+        and row.rect[0] > whole[0] - 3 * height
+    )
+
+
+def _to_last_wide(run: Sequence[_Row]) -> list[_Row]:
+    last = max(k for k, row in enumerate(run) if row.is_wide)
+    return [row for row in run[: last + 1] if row.is_wide or row.is_label]
+
+
+def _has_caption(run: Sequence[_Row], lines: Sequence[OcrLine], height: float) -> bool:
+    x1, y1, x2, y2 = hull(row.rect for row in run)
+    return any(
+        names_table(line.text)
+        and min(abs(y1 - line.rect[3]), abs(line.rect[1] - y2)) < FOLLOWING * height
+        and shared_columns((x1, y1, x2, y2), line.rect) > 0
+        for line in lines
+    )
+
+
+def _is_table(run: Sequence[_Row], is_captioned: bool) -> bool:
+    wide = [row for row in run if row.is_wide]
+    parts = [part for row in wide for part in row.parts]
+    wordy = sum(words_in(part) > LABEL_WORDS for part in parts)
+    fewest = CAPTIONED_ROWS if is_captioned or _is_of_values(wide) else ROWS
+    if len(wide) < fewest or wordy > WORDY * len(parts):
+        return False
+    if not is_captioned and not _is_of_values(wide):
+        numbers = sum(words_in(part) == 0 for part in parts)
+        if len(parts) < PARTS * len(wide) or numbers < NUMBERS * len(parts):
+            return False
+    below = sum(_has_mate(part, row, wide) for row in wide for part in row.parts)
+    return below >= ALIGNED * len(parts)
+
+
+def _is_of_values(rows: Sequence[_Row]) -> bool:
+    """Whether rows are a label each and its value, as on a bill: 12 March, or £12.50; or, below
+    heads for both, a range each and its number: 20-29, 0.265."""
+    if any(len(row.parts) != 2 for row in rows):
+        return False
+    numbered = [[_DIGIT.search(part.text) is not None for part in row.parts] for row in rows]
+    headed = not any(numbered[0])
+    values = numbered[headed:]
+    labels = sum(not label for label, _ in values)
+    numbers = headed and all(words_in(part) == 0 for row in rows[1:] for part in row.parts)
+    return all(value for _, value in values) and (numbers or labels >= LABELED_ROWS * len(values))
+
+
+def _has_mate(part: OcrLine, row: _Row, rows: Sequence[_Row]) -> bool:
+    """Whether an edge, or the middle, of a part is one in half of the other rows too."""
+    others = [one for one in rows if one is not row]
+    mates = sum(any(_in_line(part, other) for other in one.parts) for one in others)
+    return mates >= 0.5 * len(others)
+
+
+def with_head_row(table: Rect, lines: Sequence[OcrLine]) -> Rect:
+    """A table with the row right above it, if its parts stand above the table's columns: the
+    detector often leaves a head out."""
+    inner = [line for line in lines if inside(line, [table])]
+    over = [
+        line
+        for line in lines
+        if line not in inner
+        and line.rect[0] > table[0] - line.height
+        and line.rect[2] < table[2] + line.height
+        and -0.5 * line.height < table[1] - line.rect[3] < line.height
+    ]
+    labels = [line for line in over if words_in(line) <= LABEL_WORDS]
+    headed = [line for line in labels if any(_in_line(line, one) for one in inner)]
+    if len(over) < 2 or len(labels) < len(over) or len(headed) < ALIGNED * len(over):
+        return table
+    return hull((table, *(line.rect for line in over)))
+
+
+def with_label_column(table: Rect, lines: Sequence[OcrLine]) -> Rect:
+    """A table with the column of short texts left of it, one for most of its rows: the detector
+    often leaves one out that stands far from the others."""
+    rows = rows_of([line for line in lines if inside(line, [table])])
+    beside = [
+        line
+        for line in lines
+        if table[1] - line.height < line.middle < table[3] + line.height
+        and -0.3 * line.height < table[0] - line.rect[2] < FAR * line.height
+    ]
+    labels = [line for line in beside if words_in(line) <= LABEL_WORDS]
+    labeled = [
+        row
+        for row in rows
+        if any(abs(row[0].middle - one.middle) < 0.5 * one.height for one in labels)
+    ]
+    if not labels or len(labels) < len(beside) or len(labeled) < LABELED * len(rows):
+        return table
+    aligned = [line for line in labels if _in_line(line, labels[-1])]
+    if len(aligned) < ALIGNED * len(labels):
+        return table
+    return hull((table, *(line.rect for line in labels)))
+
+
+def _in_line(part: OcrLine, other: OcrLine) -> bool:
+    near = SAME_EDGE * part.height
+    (left, _, right, _), (start, _, end, _) = part.rect, other.rect
+    return min(abs(left - start), abs(right - end), abs(left + right - start - end) / 2) < near

@@ -1,0 +1,168 @@
+"""Running headers, footers and page numbers: the outermost rows of a page, one by one, as long as
+there is evidence that they are no text."""
+
+import re
+from collections.abc import Sequence
+
+from llm_ocr.engines.embedded.block import FOOTER, HEADER, PAGE_NUMBER, PageBlock, block_of
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, area, hull, overlap, shared_rows
+from llm_ocr.engines.embedded.regions.captions import begins_caption
+from llm_ocr.engines.embedded.regions.layout import Region
+from llm_ocr.engines.embedded.words.rows import rows_of
+from llm_ocr.text.numbers import is_page_number
+
+# The margins in which furniture is looked for, and those in which hardly anything else stands:
+# shares of the page's height.
+ZONE, DEEP = 0.125, 0.06
+MOST_ROWS, MOST_WORDS = 6, 30
+# So many words with a stop behind them are a sentence.
+SPOKEN = 6
+# From so much evidence on a row is furniture, or may be if the next one is.
+ENOUGH, SOME = 3, 0
+# Text that is larger than the page's text by this is a title; or by this, if it is found to be a
+# header.
+LARGE, LARGE_HEADER = 1.35, 1.65
+# Parts of a row that lie so many line heights apart have nothing to do with each other.
+APART = 1.0
+# A row that is no further from the text than this, in heights of the text's lines, is a part of it.
+TOUCHING = 0.3
+
+_PAGED = re.compile(
+    r"\W*(?:(?:page|seite)\s*\d{1,4}(?:\s*(?:of|/|von)\s*\d{1,4})?|\d{1,4}\s*(?:of|von)\s*\d{1,4})\W*",
+    re.IGNORECASE,
+)
+_STAMP = re.compile(
+    r"(page \d+|seite \d+|https?://\S+$|www\.\S+$|doi:|©|\(c\) |copyright\b|all rights reserved"
+    r"|downloaded from|printed (on|from)\b|published by|this content downloaded|terms and cond"
+    r"|confidential$|draft$|licensed (to|under)\b|available online|open access\b|arxiv:)",
+    re.IGNORECASE,
+)
+# A list's item goes on from the page before.
+_ITEM = re.compile(r"\(?[a-z]\)\s+[^\W\d_]{2}")
+_NOTE = re.compile(r"([*†‡§¶¹²³⁴-⁹]|\(?\d{1,2}\)?[.)]?\s+[^\W\d_])")
+_SENTENCE = re.compile(r"[^\W\d_]{2,}[.!?]$")
+
+
+def furniture(
+    lines: Sequence[OcrLine], regions: Sequence[Region], height: int
+) -> tuple[list[PageBlock], list[OcrLine]]:
+    """The furniture of a page of `height` pixels, and the lines that are none."""
+    rows = rows_of(lines)
+    body = _body(lines)
+    figures = [one.rect for one in regions if one.label in ("figure", "table")]
+    top = _outer(rows, regions, figures, height, body)
+    # A heading with nothing below it is none.
+    headless = [one for one in regions if one.label != "title"]
+    bottom = _outer(rows[len(top) :][::-1], headless, figures, height, body)
+    blocks = [block for row in top for block in _parts(row, HEADER)]
+    blocks += [block for row in reversed(bottom) for block in _parts(row, FOOTER)]
+    inner = rows[len(top) : len(rows) - len(bottom)]
+    paged = [row for row in inner if _says_its_page(row, regions, height)]
+    blocks += [block_of(PAGE_NUMBER, row) for row in paged]
+    return blocks, [line for row in inner if row not in paged for line in row]
+
+
+def _says_its_page(row: Sequence[OcrLine], regions: Sequence[Region], height: int) -> bool:
+    """Whether a row in a margin says `Page 4 of 6`, whatever is printed beyond it."""
+    rect = hull(line.rect for line in row)
+    margin = min(rect[3], height - rect[1]) / height
+    return (
+        margin < ZONE
+        and _PAGED.fullmatch(_said(row)) is not None
+        and _called(list(row), regions) != "table"
+    )
+
+
+def _body(lines: Sequence[OcrLine]) -> float:
+    """The height that most of the text has."""
+    sizes = sorted((line.height, len(line.text)) for line in lines)
+    half = sum(length for _, length in sizes) / 2
+    for size, length in sizes:
+        half -= length
+        if half <= 0:
+            return size
+    return 1.0
+
+
+def _outer(
+    rows: Sequence[list[OcrLine]],
+    regions: Sequence[Region],
+    figures: Sequence[Rect],
+    height: int,
+    body: float,
+) -> list[list[OcrLine]]:
+    """The rows from the edge on that are furniture."""
+    count = 0
+    for k, row in enumerate(rows[:MOST_ROWS]):
+        text = _said(row)
+        if _called(row, regions) == "table" or _ITEM.match(text) or begins_caption(text):
+            break
+        rect = hull(line.rect for line in row)
+        margin = max(min(rect[3], height - rect[1]) / height, 0.0)
+        inner = [hull(line.rect for line in one) for one in rows[k + 1 :][:3]]
+        beside = [one for one in figures if shared_rows(rect, one) < 0.3 * body]
+        gap = min((-shared_rows(rect, other) for other in (*inner, *beside)), default=10 * body)
+        evidence = _evidence(row, gap, regions, body) + (margin < DEEP)
+        if margin > ZONE or evidence < SOME:
+            break
+        # What lies between the edge and furniture is furniture too.
+        if evidence >= ENOUGH and (gap > TOUCHING * body or _is_numbered(row)):
+            count = k + 1
+    return [] if count == len(rows) else list(rows[:count])
+
+
+def _evidence(row: list[OcrLine], gap: float, regions: Sequence[Region], body: float) -> int:
+    text = " ".join(line.text.strip() for line in row)
+    words = len(text.split())
+    size = max(line.height for line in row)
+    parts = _apart(row)
+    numbered = _is_numbered(row)
+    called = _called(row, regions)
+    score = 2 * numbered + 2 * any(_STAMP.match(_said(part)) for part in parts)
+    score += 2 * (called in (HEADER, FOOTER)) - 2 * (called == "title") - (called == "text")
+    score += (gap > 0.8 * body) + (gap > 1.5 * body) + (gap > 3 * body)
+    score += (size < 0.9 * body) + (len(parts) > 1)
+    score -= 3 * (size > (LARGE_HEADER if called in (HEADER, FOOTER) else LARGE) * body)
+    score -= 2 * (_NOTE.match(text) is not None and not numbered)
+    marked = any(_STAMP.match(_said(part)) for part in parts)
+    spoken = words >= SPOKEN and _SENTENCE.search(text) is not None
+    score -= 2 * (words > MOST_WORDS) + 2 * (spoken and not marked)
+    return score
+
+
+def _is_numbered(row: Sequence[OcrLine]) -> bool:
+    """Whether a page number stands at one end of a row, apart from its other text."""
+    parts = _apart(row)
+    return is_page_number(_said(parts[0])) or is_page_number(_said(parts[-1]))
+
+
+def _called(row: list[OcrLine], regions: Sequence[Region]) -> str | None:
+    """What the detector calls most of a row; a header of many rows is a letterhead."""
+    for region in regions:
+        shared = sum(overlap(line.rect, region.rect) for line in row)
+        tall = region.rect[3] - region.rect[1] > 4 * max(line.height for line in row)
+        if shared > 0.4 * sum(area(line.rect) for line in row):
+            return None if tall and region.label in (HEADER, FOOTER) else region.label
+    return None
+
+
+def _apart(row: Sequence[OcrLine]) -> list[list[OcrLine]]:
+    """A row's lines, those that lie far apart each for itself."""
+    parts: list[list[OcrLine]] = []
+    for line in row:
+        if parts and line.rect[0] - parts[-1][-1].rect[2] < APART * line.height:
+            parts[-1].append(line)
+        else:
+            parts.append([line])
+    return parts
+
+
+def _said(lines: Sequence[OcrLine]) -> str:
+    return " ".join(line.text.strip() for line in lines)
+
+
+def _parts(row: Sequence[OcrLine], label: str) -> list[PageBlock]:
+    return [
+        block_of(PAGE_NUMBER if is_page_number(_said(part)) else label, part)
+        for part in _apart(row)
+    ]

@@ -1,0 +1,134 @@
+"""What stands on a page: furniture, tables, figures, and running text with its regions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llm_ocr.engines.embedded.block import PageBlock, block_of
+from llm_ocr.engines.embedded.geometry import (
+    OcrLine,
+    Rect,
+    area,
+    hull,
+    overlap,
+    shared_columns,
+    shared_rows,
+    typical_height,
+)
+from llm_ocr.engines.embedded.regions.borderless_tables import (
+    with_aligned_tables,
+    with_head_row,
+    with_label_column,
+)
+from llm_ocr.engines.embedded.regions.captioned_figures import with_captioned_figures
+from llm_ocr.engines.embedded.regions.captions import begins_caption, names_table
+from llm_ocr.engines.embedded.regions.figures import (
+    SMALLEST,
+    figures,
+    inside,
+    is_drawn,
+    with_tables,
+)
+from llm_ocr.engines.embedded.regions.furniture import furniture
+from llm_ocr.engines.embedded.regions.layout import Region
+from llm_ocr.engines.embedded.regions.text_columns import is_prose
+from llm_ocr.engines.embedded.words.recognize import Image
+from llm_ocr.engines.embedded.words.rows import rows_of
+
+# A caption's second row is longer than this share of its table's width.
+CAPTION = 0.5
+# A column of row labels is so high, as shares of its table's height.
+SIDE = (0.6, 1.15)
+
+
+@dataclass(frozen=True)
+class PageRegions:
+    """The parts of a page that is `height` pixels high: each line is in one of them.
+
+    `lines` are those of running text, `text` what the layout model says of where they stand;
+    `body` is the usual height of all lines.
+    """
+
+    height: int
+    body: float = 1.0
+    furniture: Sequence[PageBlock] = ()
+    tables: Sequence[PageBlock] = ()
+    figures: Sequence[Rect] = ()
+    lines: Sequence[OcrLine] = ()
+    text: Sequence[Region] = ()
+
+
+def page_regions(
+    lines: Sequence[OcrLine],
+    regions: Sequence[Region],
+    image: Image,
+    pictures: Sequence[Rect] = (),
+) -> PageRegions:
+    """What the layout model found on an image (height x width x 3, BGR), corrected by how the lines
+    stand; `pictures` are images that the page is known to have."""
+    height, width = image.shape[:2]
+    if not lines:
+        return PageRegions(height, figures=_pictures(regions, width, height))
+    body = typical_height(lines)
+    regions = with_tables(regions, lines, width * height)
+    margins, free = furniture(lines, regions, height)
+    regions = with_captioned_figures(with_aligned_tables(regions, free), free)
+    drawn = figures(regions, pictures, free, width * height)
+    whole = [*(one.rect for one in regions if one.label == "figure"), *pictures]
+    drawn = [rect for rect in drawn if is_drawn(image, rect, whole)]
+    free = [line for line in free if not inside(line, drawn)]
+    tables, free = _tables(regions, free, body)
+    return PageRegions(height, body, margins, tables, drawn, free, regions)
+
+
+def _pictures(regions: Sequence[Region], width: int, height: int) -> list[Rect]:
+    """A page without text: its figures, or the page as one if something is on it."""
+    found = [one.rect for one in regions if one.label in ("figure", "table")]
+    return [rect for rect in found if area(rect) > SMALLEST * width * height]
+
+
+def _tables(
+    regions: Sequence[Region], lines: Sequence[OcrLine], body: float
+) -> tuple[list[PageBlock], list[OcrLine]]:
+    """Blocks of the table regions, and the lines outside of them."""
+    areas = [region.rect for region in regions if region.label == "table"]
+    others = [
+        one
+        for one in regions
+        if one.label not in ("table", "figure")
+        and not is_prose([line for line in lines if inside(line, [one.rect])])
+    ]
+    areas = [with_label_column(_with_side_column(rect, others, body), lines) for rect in areas]
+    areas = [with_head_row(rect, lines) for rect in areas]
+    free = list(lines)
+    tables: list[PageBlock] = []
+    for rect in areas:
+        inner = [line for line in free if overlap(line.rect, rect) > 0.5 * area(line.rect)]
+        inner = _without_caption(inner, rect)
+        if len(inner) >= 4 and not is_prose(inner):
+            tables.append(block_of("table", inner))
+            free = [line for line in free if line not in inner]
+    return tables, free
+
+
+def _without_caption(lines: Sequence[OcrLine], table: Rect) -> list[OcrLine]:
+    """A table's lines, less the caption above its first row."""
+    rows = rows_of(lines)
+    count = 0
+    while count < len(rows) and len(rows[count]) == 1:
+        (line,) = rows[count]
+        is_long = line.rect[2] - line.rect[0] > CAPTION * (table[2] - table[0])
+        if not (is_long if count else names_table(line.text) and begins_caption(line.text)):
+            break
+        count += 1
+    return [line for row in rows[count:] for line in row]
+
+
+def _with_side_column(table: Rect, others: Sequence[Region], body: float) -> Rect:
+    """A table grown by regions beside it: a column of row labels is often taken for text."""
+    for other in others:
+        tall = other.rect[3] - other.rect[1]
+        beside = shared_rows(other.rect, table) > 0.75 * tall
+        near = 0 <= -shared_columns(other.rect, table) < 3 * body
+        if beside and near and SIDE[0] < tall / (table[3] - table[1]) < SIDE[1]:
+            table = hull((table, other.rect))
+    return table

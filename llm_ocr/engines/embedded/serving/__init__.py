@@ -1,0 +1,1 @@
+"""The chat API: requests, the server, and how both are started."""

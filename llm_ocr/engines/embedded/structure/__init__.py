@@ -1,0 +1,1 @@
+"""Stage 4: blocks with their labels, in reading order."""

@@ -1,0 +1,151 @@
+"""Lines of running text -> the groups that become blocks."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from llm_ocr.engines.embedded.geometry import OcrLine, area, overlap
+from llm_ocr.engines.embedded.regions.layout import Region
+from llm_ocr.engines.embedded.regions.text_columns import CLOSE, SAME_ROW, close_together, follows
+from llm_ocr.engines.embedded.words.rows import rows_of
+
+# Of a line at least this share lies in the region that it is counted to.
+HELD = 0.45
+# Of one region lines may be further apart than elsewhere, as a share of their height.
+CLOSE_IN_REGION = 1.6
+
+
+@dataclass(frozen=True)
+class LineGroup:
+    """Lines that belong together, and what the detector calls them ("" where it found none)."""
+
+    label: str
+    lines: list[OcrLine]
+
+
+def groups(regions: Sequence[Region], lines: Sequence[OcrLine]) -> list[LineGroup]:
+    """Every line in one group: by the detector's regions, where these are of one column, and else
+    by how close the lines are."""
+    held: dict[int, list[OcrLine]] = {}
+    free: list[OcrLine] = []
+    for line in lines:
+        k = _region_of(line, regions)
+        if k is None:
+            free.append(line)
+        else:
+            held.setdefault(k, []).append(line)
+    found = [
+        LineGroup(regions[k].label, part)
+        for k, inner in held.items()
+        for part in _one_column_each(inner)
+    ]
+    found += [LineGroup("", part) for part in close_together(free, CLOSE)]
+    return [part for group in _rejoined(found) for part in _heads_apart(group)]
+
+
+def _region_of(line: OcrLine, regions: Sequence[Region]) -> int | None:
+    shares = [
+        (overlap(line.rect, region.rect) / max(1.0, area(line.rect)), region.score, k)
+        for k, region in enumerate(regions)
+        if region.label not in ("figure", "table")
+    ]
+    share, _, k = max(shares, default=(0.0, 0.0, 0))
+    return k if share > HELD else None
+
+
+def _one_column_each(lines: list[OcrLine]) -> list[list[OcrLine]]:
+    """A region's lines, in several groups where columns stand side by side in it."""
+    rows = rows_of(lines)
+    apart = [row for row in rows if any(_is_gutter(*two) for two in pairwise(row))]
+    if len(apart) < 2 or _gutter_of(apart) is None:
+        return [lines]
+    return close_together(lines, CLOSE_IN_REGION)
+
+
+def _is_gutter(left: OcrLine, right: OcrLine) -> bool:
+    return right.rect[0] - left.rect[2] > SAME_ROW * min(left.height, right.height)
+
+
+def _heads_apart(group: LineGroup) -> list[LineGroup]:
+    """A group, rows in bold or of another size being groups of their own: the detector often puts
+    a heading and its text into one region."""
+    parts: list[list[OcrLine]] = []
+    for row in rows_of(group.lines):
+        if parts and _alike(parts[-1], row):
+            parts[-1].extend(row)
+        else:
+            parts.append(list(row))
+    if len(parts) < 2 or not _is_headed(parts):
+        return [group]
+    return [LineGroup("text" if group.label == "title" else group.label, part) for part in parts]
+
+
+def _alike(above: Sequence[OcrLine], row: Sequence[OcrLine]) -> bool:
+    if any(line.is_exact for line in row):
+        ratio = row[0].height / above[-1].height
+        return all(line.bold for line in row) == above[-1].bold and 1 / 1.15 < ratio < 1.15
+    return 1 / 1.3 < max(line.height for line in row) / above[-1].height < 1.3
+
+
+def _is_headed(parts: Sequence[Sequence[OcrLine]]) -> bool:
+    """Whether there are few parts: one head or two, each of a few short lines, and no more."""
+    heads = sum(
+        len(part) <= 3 and sum(len(line.text) for line in part) < 120 for part in parts[:-1]
+    )
+    return len(parts) <= 4 and heads >= len(parts) // 2
+
+
+def _gutter_of(rows: Sequence[Sequence[OcrLine]]) -> float | None:
+    """Where all of the rows with several parts have a gap, if most of those parts are no bullets
+    or numbers."""
+    start = max(row[0].rect[2] for row in rows)
+    end = min(row[-1].rect[0] for row in rows)
+    if start >= end or sum(len(row[0].text) > 6 for row in rows) < 0.6 * len(rows):
+        return None
+    return (start + end) / 2
+
+
+def _rejoined(found: list[LineGroup]) -> list[LineGroup]:
+    """Groups with stray lines of running text put where they go on: the detector often draws a
+    region a line too small."""
+    joined: list[LineGroup] = []
+    for group in sorted(found, key=lambda one: min(line.rect[1] for line in one.lines)):
+        home = next((one for one in joined if _goes_on(one, group)), None)
+        if home is None:
+            joined.append(group)
+        else:
+            home.lines.extend(group.lines)
+    return joined
+
+
+def _goes_on(home: LineGroup, group: LineGroup) -> bool:
+    """Whether one of two groups is a line or two, right below or above the other's prose."""
+    if home.label not in ("", "text", "reference") or group.label not in ("", "text", "reference"):
+        return False
+    if min(len(home.lines), len(group.lines)) > 2 or _may_head(home, group):
+        return False
+    last = max(home.lines, key=lambda line: line.rect[3])
+    first = min(group.lines, key=lambda line: line.rect[1])
+    lines = [*home.lines, *group.lines]
+    height = statistics.median(line.height for line in lines)
+    left, right = (min(line.rect[0] for line in one.lines) for one in (home, group))
+    few, many = sorted((home.lines, group.lines), key=len)
+    inner = min(line.rect[0] for line in few) > min(line.rect[0] for line in many) - 0.6 * height
+    ends = max(line.rect[2] for line in few) < max(line.rect[2] for line in many) + 1.5 * height
+    return (
+        abs(left - right) < 1.5 * height
+        and inner
+        and ends
+        and follows(last, first, 0.9)
+        and 1 / 1.2 < first.height / last.height < 1.2
+    )
+
+
+def _may_head(home: LineGroup, group: LineGroup) -> bool:
+    """Whether one line above others is so short that it may be their heading."""
+    if len(home.lines) > 1:
+        return False
+    wide = max(line.rect[2] - line.rect[0] for line in group.lines)
+    line = home.lines[0]
+    return line.rect[2] - line.rect[0] < 0.75 * wide

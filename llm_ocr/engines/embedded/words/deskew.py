@@ -1,0 +1,118 @@
+"""How a page lies on an image: quarter turns and skew, made good, and the way back."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from llm_ocr.engines.embedded.geometry import Rect
+from llm_ocr.engines.embedded.models import Array
+from llm_ocr.engines.embedded.words.detect import Image, Strip
+
+# Only strips at least this many times as long as high say which way the page lies.
+TELLING = 3.0
+# A page lies on its side if its tall strips are this many times as long as its wide ones together.
+SIDEWAYS, FEWEST_TALL = 3.0, 2
+# Skew in degrees: less is left alone, more is no scanner's doing. A strip is sure to about one
+# degree, n of them together to 1 / n. So much of the text must agree so nearly.
+LEAST_SKEW, ONE_STRIP, MOST_SKEW = 0.15, 1.0, 5.0
+AGREEING, NEAR = 0.6, 0.6
+FEWEST_SKEWED = 3
+
+
+@dataclass(frozen=True)
+class DeskewTransform:
+    """How a page was made upright: `turned` degrees clockwise (0, 90, 180 or 270), which made the
+    image `width` x `height`, then `skew` degrees counterclockwise about its middle.
+
+    All points are of the image as turned, or of the upright page, which is as large.
+    """
+
+    width: int
+    height: int
+    turned: int = 0
+    skew: float = 0.0
+
+    def applied(self, image: Image) -> Image:
+        """The image, which is turned already, without its skew."""
+        if not self.skew:
+            return image
+        upright: Any = cv2.warpAffine(
+            image,
+            self._matrix()[:2],
+            self._size,
+            flags=cv2.INTER_LINEAR,
+            borderMode=cv2.BORDER_REPLICATE,
+        )
+        made: Image = upright
+        return made
+
+    def forth(self, points: Array) -> Array:
+        """Points (n x 2) of the image, on the upright page."""
+        return _mapped(self._matrix(), points)
+
+    def back(self, rect: Rect) -> Rect:
+        """The rectangle on the image that holds one of the upright page."""
+        if not self.skew:
+            return rect
+        x1, y1, x2, y2 = rect
+        corners = np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], dtype=np.float32)
+        points = _mapped(np.asarray(np.linalg.inv(self._matrix()), np.float64), corners)
+        points = np.clip(points, 0, np.array(self._size))
+        (left, top), (right, bottom) = points.min(axis=0).tolist(), points.max(axis=0).tolist()
+        return left, top, right, bottom
+
+    @property
+    def _size(self) -> tuple[int, int]:
+        return self.width, self.height
+
+    def _matrix(self) -> npt.NDArray[np.float64]:
+        """From the image to the upright page (3 x 3)."""
+        x, y = self.width / 2, self.height / 2
+        cos, sin = math.cos(math.radians(self.skew)), math.sin(math.radians(self.skew))
+        straighten = np.array([[cos, sin, 0], [-sin, cos, 0], [0, 0, 1]])
+        whole: npt.NDArray[np.float64] = _moved(x, y) @ straighten @ _moved(-x, -y)
+        return whole
+
+
+def quarter_turned(image: Image, degrees: int) -> Image:
+    """An image turned clockwise by 0, 90, 180 or 270 degrees."""
+    return np.ascontiguousarray(np.rot90(image, -degrees // 90))
+
+
+def _moved(x: float, y: float) -> npt.NDArray[np.float64]:
+    return np.array([[1, 0, x], [0, 1, y], [0, 0, 1]], dtype=np.float64)
+
+
+def _mapped(matrix: npt.NDArray[np.float64], points: Array) -> Array:
+    mapped: Array = (points @ matrix[:2, :2].T + matrix[:2, 2]).astype(np.float32)
+    return mapped
+
+
+def lies_on_its_side(strips: Sequence[Strip]) -> bool:
+    """Whether nearly all of the text runs up or down."""
+    tall = [one.height for one in strips if one.height > TELLING * one.width]
+    wide = [one.width for one in strips if one.width > TELLING * one.height]
+    return len(tall) >= min(FEWEST_TALL, max(1, len(strips))) and sum(tall) > SIDEWAYS * sum(wide)
+
+
+def skew_of(strips: Sequence[Strip]) -> float:
+    """The degrees by which the text sinks to the right; 0 where it hardly does, or disagrees."""
+    telling = [one for one in strips if one.width > TELLING * one.height]
+    if len(telling) < FEWEST_SKEWED:
+        return 0.0
+    angles = np.array([math.degrees(math.atan(one.slope)) for one in telling])
+    # The longer a strip is, the surer is its angle: short ones seem to lie level.
+    weights = np.array([one.width for one in telling]) ** 2
+    order = np.argsort(angles)
+    reached = np.cumsum(weights[order])
+    middle = float(angles[order][np.searchsorted(reached, reached[-1] / 2)])
+    agree = np.abs(angles - middle) < NEAR
+    skew = float(np.average(angles[agree], weights=weights[agree] ** 2))
+    least = LEAST_SKEW + ONE_STRIP / len(telling)
+    agreeing = float(weights[agree].sum() / reached[-1])
+    return skew if least <= abs(skew) <= MOST_SKEW and agreeing >= AGREEING else 0.0

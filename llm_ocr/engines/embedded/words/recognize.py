@@ -1,0 +1,242 @@
+"""Lines of text on an image: PP-OCRv6's two models, from the wheel of rapidocr."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import cv2
+import numpy as np
+
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word
+from llm_ocr.engines.embedded.models import Model, characters, in_wheel, load
+from llm_ocr.engines.embedded.words.boxes import Ink, explained, ink_of, spans
+from llm_ocr.engines.embedded.words.decode import Read, decoded
+from llm_ocr.engines.embedded.words.deskew import (
+    TELLING,
+    DeskewTransform,
+    lies_on_its_side,
+    quarter_turned,
+    skew_of,
+)
+from llm_ocr.engines.embedded.words.detect import Detector, Strip
+from llm_ocr.engines.embedded.words.detect import Image as Image
+
+# The recognizer's input: strips of this height, no narrower than this, in steps of this width.
+HEIGHT, NARROWEST, STEP = 48, 64, 8
+# Strips are squeezed by this factor: 6% less work, and as many characters right.
+SQUEEZED = 0.9
+# Strips are shrunk with care from this factor on.
+SHRINKS = 1.6
+# Ink that may stay unexplained, as specks and rules do, at no cost.
+MOSTLY = 0.9
+# What is read with less confidence is no text of a script that the recognizer knows.
+MIN_SCORE = 0.5
+# What can't be read is a line of text if it is so high, in pixels, and so long, in heights.
+LOWEST, WORDS_LONG = 8.0, 4.0
+# A page is turned only if some lines are read with this confidence turned, and with so much less
+# as it was sent.
+SURE, WORSE = 0.8, 0.12
+PROBES, PROBE_LENGTH = 5, 16
+# A tall strip holds one character, which is read as it stands, up to this height in widths.
+ONE_CHARACTER = 3.0
+
+
+@dataclass(frozen=True)
+class RecognizedPage:
+    """An upright page and its lines, in no particular order, with how it became upright.
+
+    `unread` are where text stands that can't be read: it is of a script that the recognizer doesn't
+    know, or too faint.
+    """
+
+    image: Image
+    lines: list[OcrLine]
+    frame: DeskewTransform
+    unread: Sequence[Rect] = ()
+
+
+@dataclass(frozen=True)
+class _Strung:
+    """What was read in a strip."""
+
+    strip: Strip
+    read: list[Read]
+    ink: Ink
+
+    @cached_property
+    def score(self) -> float:
+        """How probable its characters are, less what they leave unexplained of the ink."""
+        sure = [one.score for one in self.read if not one.text.isspace()]
+        if not sure:
+            return 0.0
+        share = explained(self.read, self.ink.columns, HEIGHT)
+        return statistics.fmean(sure) * min(1.0, share / MOSTLY)
+
+    @property
+    def text(self) -> str:
+        return "".join(one.text for one in self.read)
+
+    @property
+    def is_read(self) -> bool:
+        return self.score >= MIN_SCORE and bool(self.text.strip())
+
+    @property
+    def is_line(self) -> bool:
+        """Whether the strip has the shape of a line of some words: smaller ones are marks."""
+        low, long = sorted((self.strip.width, self.strip.height))
+        return low >= LOWEST and long >= WORDS_LONG * low
+
+
+class Recognizer:
+    """Finds and reads the lines of an image; may be used by several threads at once."""
+
+    def __init__(self) -> None:
+        path = in_wheel("rapidocr", "models", "PP-OCRv6_rec_small.onnx")
+        self._detector = Detector()
+        self._model: Model = load(path)
+        self._characters = ("", *characters(path), " ")
+
+    def page(self, image: Image) -> RecognizedPage:
+        """The page on an image (height x width x 3, BGR) that may be turned or askew."""
+        strips = self._detector.strips(image)
+        turned, known = self._turned(image, strips)
+        if turned:
+            # Short lines are not found where they stand on their side or their head.
+            image = quarter_turned(image, turned)
+            strips, known = self._detector.strips(image), {}
+        height, width = image.shape[:2]
+        frame = DeskewTransform(width, height, turned, skew_of(strips))
+        if frame.skew:
+            strips = [strip.along(math.tan(math.radians(frame.skew))) for strip in strips]
+            known = {k: replace(one, strip=strips[k]) for k, one in known.items()}
+        read = self._strung(image, strips, known)
+        lines = [_line(one, frame) for one in read if one.is_read]
+        unread = [
+            _part(one.strip, frame, 0.0, 1.0) for one in read if not one.is_read and one.is_line
+        ]
+        return RecognizedPage(frame.applied(image), lines, frame, unread)
+
+    def lines(self, image: Image) -> list[OcrLine]:
+        """The lines on an upright image (height x width x 3, BGR), in no particular order."""
+        height, width = image.shape[:2]
+        read = self._strung(image, self._detector.strips(image), {})
+        return [_line(one, DeskewTransform(width, height)) for one in read if one.is_read]
+
+    def texts(self, crops: Sequence[Image]) -> list[tuple[str, float]]:
+        """What each of some images of one line says, with its confidence (0..1)."""
+        read = [self._read(crop, _whole(crop)) for crop in crops]
+        return [(one.text, one.score) for one in read]
+
+    def _turned(self, image: Image, strips: Sequence[Strip]) -> tuple[int, dict[int, _Strung]]:
+        """How many degrees clockwise make the page upright, and what was read to know it."""
+        sideways = lies_on_its_side(strips)
+        probes = _probes(strips, sideways)
+        as_sent = {k: self._read(image, strips[k].quarter_turned(int(sideways))) for k in probes}
+        if not probes or (not sideways and _sureness(as_sent) >= SURE):
+            return 0, as_sent
+        other = {
+            k: self._read(image, strips[k].quarter_turned(3 if sideways else 2)) for k in probes
+        }
+        one_way, other_way = _sureness(as_sent), _sureness(other)
+        if max(one_way, other_way) < SURE or abs(one_way - other_way) < WORSE:
+            return 0, {} if sideways else as_sent
+        if one_way > other_way:
+            return (270 if sideways else 0), as_sent
+        return (90 if sideways else 180), other
+
+    def _read(self, image: Image, strip: Strip) -> _Strung:
+        crop = _crop(image, strip)
+        width = crop.shape[1]
+        # A character alone is taken for another without the gray beside it that training had.
+        batch = np.zeros((1, 3, HEIGHT, max(NARROWEST, width)), np.float32)
+        batch[0, :, :, :width] = (crop.astype(np.float32) / 127.5 - 1).transpose(2, 0, 1)
+        read = decoded(self._model(batch)[0][0], self._characters)
+        wider = batch.shape[3] / width
+        read = [replace(one, place=min(1.0, one.place * wider)) for one in read]
+        return _Strung(strip, read, ink_of(crop))
+
+    def _strung(
+        self, image: Image, strips: Sequence[Strip], known: dict[int, _Strung]
+    ) -> list[_Strung]:
+        return [known.get(k) or self._best(image, strip) for k, strip in enumerate(strips)]
+
+    def _best(self, image: Image, strip: Strip) -> _Strung:
+        """A strip as it is read with the most confidence: text may run up or down in tall ones."""
+        if not strip.is_tall:
+            return self._read(image, strip)
+        best = _Strung(strip, [], Ink(np.zeros(0, bool), 0.0))
+        if strip.height < ONE_CHARACTER * strip.width:
+            best = self._read(image, strip)
+            if best.score >= SURE and len(best.text) == 1:
+                return best
+        for turns in (3, 1):
+            if best.score < SURE or len(best.text) == 1:
+                best = max(best, self._read(image, strip.quarter_turned(turns)), key=_believed)
+        return best
+
+
+def _believed(one: _Strung) -> float:
+    """How far a reading is believed: single characters look alike from every side."""
+    return one.score if len(one.text) > 1 else one.score - 0.2
+
+
+def _whole(image: Image) -> Strip:
+    height, width = image.shape[:2]
+    return Strip(np.array([(0, 0), (width, 0), (width, height), (0, height)], dtype=np.float32))
+
+
+def _probes(strips: Sequence[Strip], sideways: bool) -> list[int]:
+    """Some of the longest strips, from all over the page."""
+    lengths = [
+        one.height / max(1.0, one.width) if sideways else one.width / max(1.0, one.height)
+        for one in strips
+    ]
+    least = max(TELLING, min(PROBE_LENGTH, max(lengths, default=0.0)) / 2)
+    long = [k for k, length in enumerate(lengths) if length >= least]
+    step = max(1.0, len(long) / PROBES)
+    return [long[int(k * step)] for k in range(min(PROBES, len(long)))]
+
+
+def _sureness(read: dict[int, _Strung]) -> float:
+    return statistics.fmean(one.score for one in read.values())
+
+
+def _crop(image: Image, strip: Strip) -> Image:
+    """A strip's pixels, lying, in the height that the recognizer takes."""
+    wide = SQUEEZED * HEIGHT * strip.width / max(1.0, strip.height)
+    width = max(STEP, round(wide / STEP + 0.5) * STEP)
+    factor = max(1.0, strip.height / HEIGHT)
+    factor = factor if factor > SHRINKS else 1.0
+    size = int(width * factor), int(HEIGHT * factor)
+    onto = np.array([(0, 0), (size[0], 0), (0, size[1])], dtype=np.float32)
+    matrix = cv2.getAffineTransform(strip.corners[[0, 1, 3]], onto)
+    crop: Any = cv2.warpAffine(
+        image, matrix, size, flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
+    )
+    if factor > 1.0:
+        crop = cv2.resize(crop, (width, HEIGHT), interpolation=cv2.INTER_AREA)
+    lying: Image = crop
+    return lying
+
+
+def _line(one: _Strung, frame: DeskewTransform) -> OcrLine:
+    parts = spans(one.read, one.ink.columns, HEIGHT)
+    words = tuple(Word(_part(one.strip, frame, part.begin, part.end), part.text) for part in parts)
+    begin, end = frame.forth(one.strip.corners[:2])
+    runs, sinks = (end - begin).tolist()
+    vertical = abs(sinks) > abs(runs)
+    slope = 0.0 if vertical or runs <= 0 else sinks / runs
+    text = " ".join(part.text for part in parts)
+    return OcrLine(text, words, one.score, slope, one.ink.thickness, vertical=vertical)
+
+
+def _part(strip: Strip, frame: DeskewTransform, begin: float, end: float) -> Rect:
+    """The upright rectangle around a part of a strip, given as shares of its width."""
+    top, bottom = strip.corners[[0, 1]], strip.corners[[3, 2]]
+    shares = np.array([[1 - begin, begin], [1 - end, end]], dtype=np.float32)
+    points = frame.forth(np.concatenate([shares @ top, shares @ bottom]))
+    (x1, y1), (x2, y2) = points.min(axis=0).tolist(), points.max(axis=0).tolist()
+    return x1, y1, x2, y2

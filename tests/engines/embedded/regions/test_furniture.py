@@ -1,0 +1,104 @@
+from llm_ocr.engines.embedded.geometry import OcrLine, Word
+from llm_ocr.engines.embedded.regions.furniture import furniture
+from llm_ocr.engines.embedded.regions.layout import Region
+
+HEIGHT = 1300
+
+
+def line(text: str, x: float, y: float, height: float = 20.0) -> OcrLine:
+    return OcrLine(text, (Word((x, y, x + 0.5 * height * len(text), y + height), text),), 0.9)
+
+
+def body(top: float = 200, bottom: float = 1100) -> list[OcrLine]:
+    count = int((bottom - top) / 26)
+    text = "a line of the text that the page is there for, and goes on"
+    return [line(text, 100, top + 26 * k) for k in range(count)]
+
+
+def found(
+    *edge: OcrLine, regions: tuple[Region, ...] = (), text: list[OcrLine] | None = None
+) -> dict[str, str]:
+    """What is furniture, with its labels, beside a page's text."""
+    blocks, rest = furniture([*edge, *(body() if text is None else text)], regions, HEIGHT)
+    assert len(rest) + sum(len(block.lines) for block in blocks) == len(edge) + len(
+        body() if text is None else text
+    )
+    return {block.text: block.label for block in blocks}
+
+
+def test_a_row_of_parts_with_a_number_is_a_header_even_close_above_the_text() -> None:
+    row = line("400", 100, 120), line("BRITISH HUSBANDRY", 400, 120), line("[Ch. XIX.", 800, 120)
+    assert found(*row, text=body(top=150)) == {
+        "400": "page_number",
+        "BRITISH HUSBANDRY": "header",
+        "[Ch. XIX.": "header",
+    }
+
+
+def test_rows_between_furniture_and_the_edge_are_furniture() -> None:
+    stamp = line("Downloaded from http://example.org/ on July 12", 300, 20)
+    assert found(stamp, line("Advocacy in Action", 100, 45), line("447", 900, 45)) == {
+        "Downloaded from http://example.org/ on July 12": "header",
+        "Advocacy in Action": "header",
+        "447": "page_number",
+    }
+
+
+def test_a_title_at_the_top_and_a_note_at_the_foot_are_none() -> None:
+    title = line("How rivers rise", 100, 60, height=40)
+    note = line("* Doncaster Report, p. 8.", 100, 1200)
+    assert found(title, note) == {}
+
+
+def test_an_item_below_a_header_goes_on_from_the_page_before() -> None:
+    head = line("Form 101-02", 100, 40), line("Initial issue", 800, 40)
+    item = line("b) Was a conviction recorded?", 100, 90), line("Yes", 800, 90)
+    region = Region("header", (90, 20, 900, 115), 0.9)
+    kept = {"Form 101-02": "header", "Initial issue": "header"}
+    assert found(*head, *item, regions=(region,)) == kept
+    issued = line("Issued in March", 100, 90), item[1]
+    assert found(*head, *issued, regions=(region,)) == {
+        **kept,
+        "Issued in March": "header",
+        "Yes": "header",
+    }
+
+
+def test_a_letterhead_of_many_rows_is_none() -> None:
+    head = [
+        line(text, 100, 30 + 26 * k)
+        for k, text in enumerate(["A Ltd.", "Main St 1", "Bristol", "Tel. 645"])
+    ]
+    region = Region("header", (90, 20, 400, 140), 0.9)
+    assert found(*head, regions=(region,), text=body(top=145)) == {}
+
+
+def test_text_that_reaches_the_foot_of_the_page_stays() -> None:
+    assert found(text=body(top=200, bottom=1290)) == {}
+
+
+def test_the_end_of_a_form_beside_other_text_stays() -> None:
+    form = [line("Currency", 30, 1170), line("Amount", 130, 1170), line("CHF", 30, 1195)]
+    assert found(*form, line("Acceptance point", 200, 1220), text=body(bottom=1180)) == {}
+
+
+def test_a_page_number_before_a_running_title_is_no_notes_mark() -> None:
+    foot = line("28", 100, 1230), line("Control of access", 148, 1230)
+    assert found(*foot) == {"28": "page_number", "Control of access": "footer"}
+
+
+def test_a_caption_at_the_top_belongs_to_its_table() -> None:
+    caption = line("Table A-3. Rainfall by year", 100, 60, height=17)
+    region = Region("header", (90, 50, 900, 80), 0.9)
+    assert found(caption, regions=(region,), text=body(top=160)) == {}
+    title = line("Rainfall by year", 100, 60, height=17)
+    assert found(title, regions=(region,), text=body(top=160)) == {"Rainfall by year": "header"}
+
+
+def test_a_row_that_touches_the_text_is_a_part_of_it() -> None:
+    text = body(top=200, bottom=1240)
+    end = text[-1].rect[3]
+    region = Region("footer", (90, end, 900, end + 45), 0.9)
+    assert found(line("the last words", 100, end + 4, 17), regions=(region,), text=text) == {}
+    apart = line("the last words", 100, end + 20, 17)
+    assert found(apart, regions=(region,), text=text) == {"the last words": "footer"}

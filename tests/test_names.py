@@ -16,8 +16,8 @@ PARTICIPLE = re.compile(
     r"|stuck|taken|taught|thought|told|torn|understood|won|worn|written"
 )
 NOUNS_AND_VERBS = frozenset({"embed", "exceed", "feed", "need", "proceed", "seed", "speed"})
-# The embedded engine's functions are renamed with its own rework.
-NOT_YET_RENAMED = "engines/embedded"
+# Key-value extraction's functions are renamed with its own rework.
+NOT_YET_RENAMED = "engines/embedded/filling"
 BRITISH = re.compile(
     r"colour|centre(?!d)|behaviour|honour|favour|neighbour|grey|licence|catalogue|artefact|judgement"
     r"|labell|modell|analys(?:e|ing)\b"

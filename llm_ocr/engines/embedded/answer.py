@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from llm_ocr.engines.embedded.block import FURNITURE, PageBlock
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect
 from llm_ocr.engines.embedded.page import OcrPage
-from llm_ocr.engines.embedded.structure.heading_levels import levels
+from llm_ocr.engines.embedded.structure.heading_levels import heading_levels
 from llm_ocr.engines.embedded.structure.paragraphs import as_markdown, is_list, paragraphs
-from llm_ocr.engines.embedded.words.doubt import doubtful
+from llm_ocr.engines.embedded.words.doubt import low_confidence
 from llm_ocr.text.markdown import escape_inline, escape_markdown, format_heading
 
 GRID = 999
@@ -42,7 +42,7 @@ def extension(page: OcrPage) -> dict[str, object]:
         "confidences": [_confidence(block.lines) for block in page.blocks],
         "lines": [
             [line.text, round(line.score, 3), doubt, *_round(frame.back(line.rect))]
-            for line, doubt in zip(lines, doubtful(lines), strict=True)
+            for line, doubt in zip(lines, low_confidence(lines), strict=True)
         ],
     }
     if page.unread:
@@ -82,7 +82,7 @@ def free_ocr(page: OcrPage) -> str:
 
 def serialize(page: OcrPage) -> list[SerializedBlock]:
     """The blocks with their text, headings with as many # as their level."""
-    depths = levels(page.blocks)
+    depths = heading_levels(page.blocks)
     return [_serialize_block(block, depths.get(k, 0)) for k, block in enumerate(page.blocks)]
 
 

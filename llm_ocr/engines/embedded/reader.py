@@ -37,16 +37,16 @@ class Reader:
         if float(cv2.meanStdDev(image)[1].max()) < BLANK_DEVIATION:
             return OcrPage(image, DeskewTransform(width, height))
         if text_layer is None:
-            return self._recognized(image)
+            return self._read_image(image)
         regions = self._layout.regions(image)
         figures = [one.rect for one in regions if one.label == "figure"]
         verified = verify_text_layer(image, text_layer, figures, self._recognizer)
         if not verified.is_used:
-            return replace(self._recognized(image), text_layer=verified)
+            return replace(self._read_image(image), text_layer=verified)
         words = RecognizedPage(image, verified.lines, DeskewTransform(width, height))
         return replace(read_page(words, regions, text_layer.pictures), text_layer=verified)
 
-    def _recognized(self, image: Image) -> OcrPage:
+    def _read_image(self, image: Image) -> OcrPage:
         words = self._recognizer.page(image)
         return read_page(words, self._layout.regions(words.image))
 

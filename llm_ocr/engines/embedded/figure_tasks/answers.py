@@ -3,20 +3,24 @@
 from collections.abc import Mapping, Sequence
 
 from llm_ocr.engines.embedded.figure_tasks.bars import bar_chart
-from llm_ocr.engines.embedded.figure_tasks.describe import legible, looks_like
-from llm_ocr.engines.embedded.figure_tasks.figure_classifier import Kind, kind_of, table_rows
+from llm_ocr.engines.embedded.figure_tasks.description import legible, looks_like
+from llm_ocr.engines.embedded.figure_tasks.figure_classifier import (
+    FigureClass,
+    classify_figure,
+    table_rows,
+)
 from llm_ocr.engines.embedded.page import OcrPage
 from llm_ocr.engines.embedded.words.recognize import Image
 from llm_ocr.parsing.figure_data import TABLE, FigureData
 
 # Names that a user's classes may have for a kind.
-NAMES: Mapping[Kind, frozenset[str]] = {
-    Kind.CHART: frozenset({"chart", "charts", "graph", "plot"}),
-    Kind.TABLE: frozenset({"table", "tables"}),
-    Kind.DIAGRAM: frozenset({"diagram", "diagrams", "drawing", "schematic"}),
-    Kind.PHOTO: frozenset({"photo", "photos", "photograph", "picture"}),
-    Kind.LOGO: frozenset({"logo", "logos", "icon"}),
-    Kind.OTHER: frozenset({"other", "others", "none", "unknown"}),
+NAMES: Mapping[FigureClass, frozenset[str]] = {
+    FigureClass.CHART: frozenset({"chart", "charts", "graph", "plot"}),
+    FigureClass.TABLE: frozenset({"table", "tables"}),
+    FigureClass.DIAGRAM: frozenset({"diagram", "diagrams", "drawing", "schematic"}),
+    FigureClass.PHOTO: frozenset({"photo", "photos", "photograph", "picture"}),
+    FigureClass.LOGO: frozenset({"logo", "logos", "icon"}),
+    FigureClass.OTHER: frozenset({"other", "others", "none", "unknown"}),
 }
 LONGEST_CAPTION = 110
 
@@ -35,8 +39,8 @@ def caption(image: Image, page: OcrPage) -> str:
 
 def classify(image: Image, page: OcrPage, classes: Sequence[str]) -> str:
     """The class that is the picture's kind, or the one for all else; nothing without either."""
-    kind = kind_of(image, page)
-    for wanted in (kind, Kind.OTHER):
+    kind = classify_figure(image, page)
+    for wanted in (kind, FigureClass.OTHER):
         for one in classes:
             if one.strip().casefold() in NAMES[wanted]:
                 return one
@@ -48,7 +52,7 @@ def data(image: Image, page: OcrPage) -> str:
     chart = bar_chart(image, page.lines)
     if chart is not None:
         return chart.as_json()
-    rows = table_rows(page) if kind_of(image, page) is Kind.TABLE else None
+    rows = table_rows(page) if classify_figure(image, page) is FigureClass.TABLE else None
     if rows is None:
         return ""
     cells = tuple(tuple(cell or None for cell in row) for row in rows[1:])

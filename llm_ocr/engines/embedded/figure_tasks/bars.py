@@ -55,7 +55,7 @@ def bar_chart(image: Image, lines: Sequence[OcrLine]) -> FigureData | None:
 def _bars(image: Image, lines: Sequence[OcrLine]) -> list[Rect]:
     """Filled rectangles of one width on one line, from left to right."""
     height, width = image.shape[:2]
-    mask = _inked(image)
+    mask = _ink_mask(image)
     for word in (word for line in lines for word in line.words):
         x1, y1, x2, y2 = (int(value) for value in word.rect)
         inside = mask[max(0, y1) : y2, max(0, x1) : x2]
@@ -73,7 +73,7 @@ def _bars(image: Image, lines: Sequence[OcrLine]) -> list[Rect]:
     return sorted(_on_one_line(rects, LEVEL * height))
 
 
-def _inked(image: Image) -> npt.NDArray[np.uint8]:
+def _ink_mask(image: Image) -> npt.NDArray[np.uint8]:
     edge = np.concatenate([image[0], image[-1], image[:, 0], image[:, -1]])
     background = np.median(edge, axis=0)
     inked: npt.NDArray[np.uint8] = (np.abs(image - background).max(axis=2) > INKED).view(np.uint8)

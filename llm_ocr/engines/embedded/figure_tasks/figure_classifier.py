@@ -42,7 +42,7 @@ _PLAIN = re.compile(r"[-$€£]?\d+(?:\.\d+)?[%kKM]?")
 _TICK = re.compile(r"[-+$€£]?\d[\d.,]*[%kKM]?")
 
 
-class Kind(StrEnum):
+class FigureClass(StrEnum):
     """What `kind_of` tells apart."""
 
     CHART = "chart"
@@ -53,28 +53,28 @@ class Kind(StrEnum):
     OTHER = "other"
 
 
-def kind_of(image: Image, page: OcrPage) -> Kind:
+def classify_figure(image: Image, page: OcrPage) -> FigureClass:
     """The kind of an image (height x width x 3, BGR) on which `reading` was read."""
     small = cv2.resize(image, (SMALL, SMALL), interpolation=cv2.INTER_AREA)
-    flat = flat_share(small)
+    flat = flat_color_ratio(small)
     if flat < SHADED:
-        return Kind.PHOTO
+        return FigureClass.PHOTO
     across, down = _long_lines(image)
     if bar_chart(image, page.lines) is not None:
-        return Kind.CHART
+        return FigureClass.CHART
     if table_rows(page) and (across + down >= 4 or _is_called_table(page)):
-        return Kind.TABLE
-    if (_axis(page.lines) and across and down) or (_scaled(page.lines) and across + down):
-        return Kind.CHART
+        return FigureClass.TABLE
+    if (_axis(page.lines) and across and down) or (_has_scale(page.lines) and across + down):
+        return FigureClass.CHART
     words = sum(len(line.text.split()) for line in page.lines)
     if flat > FLAT and words <= LOGO_WORDS and not across + down:
-        return Kind.LOGO if _colors(small) <= LOGO_COLORS else Kind.OTHER
+        return FigureClass.LOGO if _colors(small) <= LOGO_COLORS else FigureClass.OTHER
     if flat > FLAT and (across + down or words > LOGO_WORDS):
-        return Kind.DIAGRAM
-    return Kind.OTHER
+        return FigureClass.DIAGRAM
+    return FigureClass.OTHER
 
 
-def flat_share(image: npt.NDArray[Any]) -> float:
+def flat_color_ratio(image: npt.NDArray[Any]) -> float:
     """The share of pixels that are just like their neighbor: drawings are flat, photos are not."""
     gray = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY).astype(np.int16)
     steps = np.maximum(np.abs(np.diff(gray, axis=1))[:-1], np.abs(np.diff(gray, axis=0))[:, :-1])
@@ -155,7 +155,7 @@ def _axis(lines: Sequence[OcrLine]) -> bool:
     return False
 
 
-def _scaled(lines: Sequence[OcrLine]) -> bool:
+def _has_scale(lines: Sequence[OcrLine]) -> bool:
     """Whether numbers one below the other, with one left or right edge, are a scale."""
     numbers = [line for line in lines if _PLAIN.fullmatch(line.text.strip())]
     return any(

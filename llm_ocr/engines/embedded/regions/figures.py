@@ -46,7 +46,7 @@ def figures(
     """The figures of a page of `page` pixels in all."""
     found: list[Rect] = []
     drawn = [region.rect for region in regions if region.label == "figure"]
-    for whole in _merged([*drawn, *_images(pictures, page)]):
+    for whole in _merge([*drawn, *_images(pictures, page)]):
         rect = _without_columns(whole, [line for line in lines if inside(line, [whole])])
         share = area(rect) / page
         if share < SMALLEST:
@@ -124,7 +124,7 @@ def _images(pictures: Sequence[Rect], page: float) -> list[Rect]:
     return [rect for rect in joined if SMALLEST * page <= area(rect) < LARGEST * page]
 
 
-def _merged(rects: Sequence[Rect]) -> list[Rect]:
+def _merge(rects: Sequence[Rect]) -> list[Rect]:
     """Rectangles none of which lies by half in another: what does is one with it."""
     merged: list[Rect] = []
     for rect in sorted(rects, key=area, reverse=True):

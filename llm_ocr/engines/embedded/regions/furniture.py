@@ -68,8 +68,8 @@ def _says_its_page(row: Sequence[OcrLine], regions: Sequence[Region], height: in
     margin = min(rect[3], height - rect[1]) / height
     return (
         margin < ZONE
-        and _PAGED.fullmatch(_said(row)) is not None
-        and _called(list(row), regions) != "table"
+        and _PAGED.fullmatch(_text_of(row)) is not None
+        and _detected_label(list(row), regions) != "table"
     )
 
 
@@ -94,8 +94,8 @@ def _outer(
     """The rows from the edge on that are furniture."""
     count = 0
     for k, row in enumerate(rows[:MOST_ROWS]):
-        text = _said(row)
-        if _called(row, regions) == "table" or _ITEM.match(text) or begins_caption(text):
+        text = _text_of(row)
+        if _detected_label(row, regions) == "table" or _ITEM.match(text) or begins_caption(text):
             break
         rect = hull(line.rect for line in row)
         margin = max(min(rect[3], height - rect[1]) / height, 0.0)
@@ -117,14 +117,14 @@ def _evidence(row: list[OcrLine], gap: float, regions: Sequence[Region], body: f
     size = max(line.height for line in row)
     parts = _apart(row)
     numbered = _is_numbered(row)
-    called = _called(row, regions)
-    score = 2 * numbered + 2 * any(_STAMP.match(_said(part)) for part in parts)
+    called = _detected_label(row, regions)
+    score = 2 * numbered + 2 * any(_STAMP.match(_text_of(part)) for part in parts)
     score += 2 * (called in (HEADER, FOOTER)) - 2 * (called == "title") - (called == "text")
     score += (gap > 0.8 * body) + (gap > 1.5 * body) + (gap > 3 * body)
     score += (size < 0.9 * body) + (len(parts) > 1)
     score -= 3 * (size > (LARGE_HEADER if called in (HEADER, FOOTER) else LARGE) * body)
     score -= 2 * (_NOTE.match(text) is not None and not numbered)
-    marked = any(_STAMP.match(_said(part)) for part in parts)
+    marked = any(_STAMP.match(_text_of(part)) for part in parts)
     spoken = words >= SPOKEN and _SENTENCE.search(text) is not None
     score -= 2 * (words > MOST_WORDS) + 2 * (spoken and not marked)
     return score
@@ -133,10 +133,10 @@ def _evidence(row: list[OcrLine], gap: float, regions: Sequence[Region], body: f
 def _is_numbered(row: Sequence[OcrLine]) -> bool:
     """Whether a page number stands at one end of a row, apart from its other text."""
     parts = _apart(row)
-    return is_page_number(_said(parts[0])) or is_page_number(_said(parts[-1]))
+    return is_page_number(_text_of(parts[0])) or is_page_number(_text_of(parts[-1]))
 
 
-def _called(row: list[OcrLine], regions: Sequence[Region]) -> str | None:
+def _detected_label(row: list[OcrLine], regions: Sequence[Region]) -> str | None:
     """What the detector calls most of a row; a header of many rows is a letterhead."""
     for region in regions:
         shared = sum(overlap(line.rect, region.rect) for line in row)
@@ -157,12 +157,12 @@ def _apart(row: Sequence[OcrLine]) -> list[list[OcrLine]]:
     return parts
 
 
-def _said(lines: Sequence[OcrLine]) -> str:
+def _text_of(lines: Sequence[OcrLine]) -> str:
     return " ".join(line.text.strip() for line in lines)
 
 
 def _parts(row: Sequence[OcrLine], label: str) -> list[PageBlock]:
     return [
-        block_of(PAGE_NUMBER if is_page_number(_said(part)) else label, part)
+        block_of(PAGE_NUMBER if is_page_number(_text_of(part)) else label, part)
         for part in _apart(row)
     ]

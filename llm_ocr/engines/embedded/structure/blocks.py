@@ -5,7 +5,7 @@ import re
 from llm_ocr.engines.embedded.block import PageBlock, block_of
 from llm_ocr.engines.embedded.regions.page_regions import PageRegions
 from llm_ocr.engines.embedded.structure.grouping import groups
-from llm_ocr.engines.embedded.structure.labels import LABELS, labeled
+from llm_ocr.engines.embedded.structure.labels import LABELS, assign_labels
 
 
 def page_blocks(page: PageRegions) -> list[PageBlock]:
@@ -15,4 +15,4 @@ def page_blocks(page: PageRegions) -> list[PageBlock]:
     drawn = [PageBlock("image", (), rect) for rect in page.figures]
     blocks = [*page.furniture, *text, *page.tables, *drawn]
     blocks = [one for one in blocks if not one.lines or re.search(r"\w", one.text)]
-    return labeled(blocks, page.body, page.height)
+    return assign_labels(blocks, page.body, page.height)

@@ -41,7 +41,7 @@ def groups(regions: Sequence[Region], lines: Sequence[OcrLine]) -> list[LineGrou
         for part in _one_column_each(inner)
     ]
     found += [LineGroup("", part) for part in close_together(free, CLOSE)]
-    return [part for group in _rejoined(found) for part in _heads_apart(group)]
+    return [part for group in _rejoin(found) for part in _heads_apart(group)]
 
 
 def _region_of(line: OcrLine, regions: Sequence[Region]) -> int | None:
@@ -106,7 +106,7 @@ def _gutter_of(rows: Sequence[Sequence[OcrLine]]) -> float | None:
     return (start + end) / 2
 
 
-def _rejoined(found: list[LineGroup]) -> list[LineGroup]:
+def _rejoin(found: list[LineGroup]) -> list[LineGroup]:
     """Groups with stray lines of running text put where they go on: the detector often draws a
     region a line too small."""
     joined: list[LineGroup] = []

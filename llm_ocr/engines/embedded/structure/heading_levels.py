@@ -15,7 +15,7 @@ TITLE, FIRST_TITLE = 1.75, 1.3
 _NUMBERED = re.compile(r"(\d{1,2}(?:\.\d{1,2}){0,3}\.?)\s+[^\W\d_]")
 
 
-def levels(blocks: Sequence[PageBlock]) -> Mapping[int, int]:
+def heading_levels(blocks: Sequence[PageBlock]) -> Mapping[int, int]:
     """The levels (1 is the page's title) of a page's headings, by their places among `blocks`."""
     heads = [k for k, block in enumerate(blocks) if block.label == "title"]
     if not heads:

@@ -31,7 +31,7 @@ _FORMULA = re.compile(r"[=≈≤≥∇∫∑√]")
 _ITEM = re.compile(r"[•▪◦●‣\-–*]\s|\(?[a-z\d]{1,2}[.)]\s")
 
 
-def labeled(blocks: Sequence[PageBlock], body: float, height: int) -> list[PageBlock]:
+def assign_labels(blocks: Sequence[PageBlock], body: float, height: int) -> list[PageBlock]:
     """A page's blocks, those that are called text or by the detector's words with their labels."""
     drawn = [block.rect for block in blocks if block.label == "image"]
     named = [

@@ -46,11 +46,11 @@ def paragraphs(lines: Sequence[OcrLine]) -> list[Paragraph]:
         if starts_one or not found:
             found.append(Paragraph(text, (row[0].rect[0] - left) / height))
         else:
-            found[-1] = replace(found[-1], text=joined(found[-1].text, text))
+            found[-1] = replace(found[-1], text=join_lines(found[-1].text, text))
     return found
 
 
-def joined(before: str, after: str) -> str:
+def join_lines(before: str, after: str) -> str:
     """Two lines of one paragraph as one."""
     if before.endswith("\u00ad"):
         return before[:-1] + after

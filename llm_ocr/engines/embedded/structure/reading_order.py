@@ -94,7 +94,7 @@ def reading_order(rects: Sequence[Rect], heads: Collection[int] = ()) -> list[in
     if len(rects) > MAX_BLOCKS:
         return _by_rows(rects, places)
     bands = _cards(rects, places, heads)
-    return [k for band in bands for k in _ordered(rects, band, 0, frozenset(heads))]
+    return [k for band in bands for k in _xy_cut(rects, band, 0, frozenset(heads))]
 
 
 def _cards(rects: Sequence[Rect], places: list[int], heads: Collection[int]) -> list[list[int]]:
@@ -122,7 +122,7 @@ def _by_rows(rects: Sequence[Rect], places: list[int]) -> list[int]:
     return sorted(places, key=lambda k: (round(rects[k][1] / 6), rects[k][0]))
 
 
-def _ordered(
+def _xy_cut(
     rects: Sequence[Rect], places: list[int], depth: int, heads: frozenset[int]
 ) -> list[int]:
     if len(places) <= 1 or depth > MAX_DEPTH:
@@ -132,9 +132,9 @@ def _ordered(
         above = [k for k in places if k != divider and rects[k][3] <= rects[divider][1] + SLACK]
         below = [k for k in places if k != divider and k not in above]
         return [
-            *_ordered(rects, above, depth + 1, heads),
+            *_xy_cut(rects, above, depth + 1, heads),
             divider,
-            *_ordered(rects, below, depth + 1, heads),
+            *_xy_cut(rects, below, depth + 1, heads),
         ]
     gutter = _gutter(rects, places)
     if gutter is None:
@@ -220,12 +220,12 @@ def _split(rects: Sequence[Rect], places: list[int], x: float) -> _Gutter:
 
 
 def _gain(rects: Sequence[Rect], gutter: _Gutter) -> float:
-    beside = _shared(rects, gutter.left, gutter.right)
-    across = _shared(rects, gutter.crossing, [*gutter.left, *gutter.right])
+    beside = _shared_height(rects, gutter.left, gutter.right)
+    across = _shared_height(rects, gutter.crossing, [*gutter.left, *gutter.right])
     return beside - 1.2 * across
 
 
-def _shared(rects: Sequence[Rect], some: list[int], others: list[int]) -> float:
+def _shared_height(rects: Sequence[Rect], some: list[int], others: list[int]) -> float:
     """The height that each of `some` shares with the one beside it, in all."""
     if not some or not others:
         return 0.0
@@ -249,7 +249,7 @@ def _by_columns(
     for (top, bottom), divider in zip(pairwise(limits), [*crossing, None], strict=True):
         for side in (gutter.left, gutter.right):
             part = [k for k in side if top <= middle(k) < bottom]
-            ordered += _ordered(rects, part, depth + 1, heads)
+            ordered += _xy_cut(rects, part, depth + 1, heads)
         if divider is not None:
             ordered.append(divider)
     return ordered

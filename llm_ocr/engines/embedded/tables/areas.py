@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, typical_height
 from llm_ocr.engines.embedded.tables.lattice import Lattice, merged_places
-from llm_ocr.engines.embedded.tables.occluded_rules import behind_words
-from llm_ocr.engines.embedded.tables.rules import Rule, Rules, rules_in
+from llm_ocr.engines.embedded.tables.occluded_rules import occluded_rules
+from llm_ocr.engines.embedded.tables.rules import Rules, RulingLine, rules_in
 from llm_ocr.engines.embedded.words.recognize import Image
 
 # A table has so many cells with text and such a share of cells with text; of its places so many
@@ -29,21 +29,21 @@ def ruled_areas(image: Image, lines: Sequence[OcrLine]) -> list[Rect]:
     rules = rules_in(image, page, boxes, height, is_exact=is_exact)
     if not rules.down or len(rules.across) + len(rules.down) > MOST_RULES:
         return []
-    rules = behind_words(rules, height)
+    rules = occluded_rules(rules, height)
     return [
         (lattice.x[0], lattice.y[0], lattice.x[-1], lattice.y[-1])
-        for part in _connected(rules, 0.35 * height)
+        for part in _components(rules, 0.35 * height)
         if (lattice := Lattice(part, height)).is_closed and _is_table(lattice, words)
     ]
 
 
-def _connected(rules: Rules, near: float) -> list[Rules]:
+def _components(rules: Rules, near: float) -> list[Rules]:
     """Rules that touch each other, directly or by others, together."""
     left = list(rules.across)
     free = list(rules.down)
     parts: list[Rules] = []
     while free:
-        down, across, reached = [free.pop()], list[Rule](), True
+        down, across, reached = [free.pop()], list[RulingLine](), True
         while reached:
             new = [one for one in left if any(_touch(one, other, near) for other in down)]
             left = [one for one in left if one not in new]
@@ -57,7 +57,7 @@ def _connected(rules: Rules, near: float) -> list[Rules]:
     return parts
 
 
-def _touch(across: Rule, down: Rule, near: float) -> bool:
+def _touch(across: RulingLine, down: RulingLine, near: float) -> bool:
     return (
         across.start - near <= down.at <= across.end + near
         and down.start - near <= across.at <= down.end + near

@@ -68,7 +68,7 @@ def _has_text_beside(rows: Sequence[GridRow], gap: float, hard: Sequence[float])
 def _soft_gaps(rows: Sequence[GridRow], height: float, hard: Sequence[float]) -> list[float]:
     phrases = [
         [Word(hull(word.rect for word in group), "") for group in groups]
-        for groups in (_grouped(row.words, height, (), hard) for row in rows)
+        for groups in (_group(row.words, height, (), hard) for row in rows)
     ]
     full = [cells for cells in phrases if len(cells) > 1]
     if not full:
@@ -78,9 +78,9 @@ def _soft_gaps(rows: Sequence[GridRow], height: float, hard: Sequence[float]) ->
     cover = np.zeros(int((right - left) / STEP) + 2)
     for row, cells in zip(rows, phrases, strict=True):
         # With many rows single words show the gaps better: a wide cell hides those of the others.
-        marks = _glued(row.words, height) if len(full) >= 6 else cells
+        marks = _glue(row.words, height) if len(full) >= 6 else cells
         weight = _weight(cells, usual, (left, right), 0.5 * height)
-        cover += weight * _covered([mark.rect for mark in marks], left, len(cover))
+        cover += weight * _coverage([mark.rect for mark in marks], left, len(cover))
     allowed = max(0.5, 0.15 * len(full)) if len(full) >= 5 else 0.5
     narrowest = (0.3 if len(full) >= 8 else 0.45) * height
     middles = (left + STEP * at for at in _low_runs(cover, allowed, narrowest / STEP))
@@ -129,7 +129,7 @@ def _gap_widths(rows: Sequence[GridRow], x: float) -> list[float]:
     return gaps
 
 
-def _covered(rects: Sequence[Rect], left: float, size: int) -> npt.NDArray[np.bool_]:
+def _coverage(rects: Sequence[Rect], left: float, size: int) -> npt.NDArray[np.bool_]:
     mask = np.zeros(size, dtype=bool)
     for rect in rects:
         mask[int((rect[0] - left) / STEP) : int((rect[2] - left) / STEP) + 1] = True
@@ -159,7 +159,7 @@ def row_cells(
 ) -> list[Cell]:
     """The row's phrases with the columns that they lie in, none of them twice."""
     cells: list[Cell] = []
-    for words in _parted(_grouped(row.words, height, gaps, hard), gaps):
+    for words in _split(_group(row.words, height, gaps, hard), gaps):
         first, last = _columns(hull(word.rect for word in words), gaps, height)
         if cells and first <= cells[-1].last:
             before = cells[-1]
@@ -173,7 +173,7 @@ def row_cells(
     return cells
 
 
-def _parted(groups: Sequence[list[Word]], gaps: Sequence[float]) -> list[list[Word]]:
+def _split(groups: Sequence[list[Word]], gaps: Sequence[float]) -> list[list[Word]]:
     """Groups, but those with just one word a column, three or slanted ones, as these words."""
     parted: list[list[Word]] = []
     for words in groups:
@@ -186,7 +186,7 @@ def _parted(groups: Sequence[list[Word]], gaps: Sequence[float]) -> list[list[Wo
     return parted
 
 
-def _grouped(
+def _group(
     words: Sequence[Word], height: float, gaps: Sequence[float], hard: Sequence[float]
 ) -> list[list[Word]]:
     groups: list[list[Word]] = []
@@ -219,7 +219,7 @@ def _is_glue(last: Word, word: Word, gap: float, height: float) -> bool:
     return last.text == "$" or (gap < 0.9 * height and bool({last.text, word.text} & SIGNS))
 
 
-def _glued(words: Sequence[Word], height: float) -> list[Word]:
+def _glue(words: Sequence[Word], height: float) -> list[Word]:
     """Words, those that a sign ties together as one."""
     glued: list[Word] = []
     for word in words:

@@ -36,7 +36,7 @@ def _pitch(rows: Sequence[TextRow]) -> float:
     return statistics.median([b.middle - a.middle for a, b in pairwise(full)] or [0.0])
 
 
-def hang(rows: list[TextRow], labels: Sequence[tuple[float, Cell]], heads: int) -> bool:
+def assign_rowspans(rows: list[TextRow], labels: Sequence[tuple[float, Cell]], heads: int) -> bool:
     """Gives labels that each stand at the middle of some rows these rows; False if they don't."""
     body = rows[heads:]
     named = [
@@ -77,7 +77,7 @@ def _parts(middles: Sequence[float], labels: Sequence[float]) -> list[tuple[int,
     return parts if start == len(middles) else None
 
 
-def hang_by_rules(rows: list[TextRow], opened: Sequence[bool]) -> bool:
+def assign_rowspans_by_rules(rows: list[TextRow], opened: Sequence[bool]) -> bool:
     """Gives a first cell all rows that no rule parts it from, unless each has one of its own;
     `opened[k]` is whether the rule above band k + 1 leaves the first column out. False if that
     doesn't fit the rows."""

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.tables.grid import Cell
-from llm_ocr.engines.embedded.tables.multiline_rows import TextRow, is_number, is_year, joined
-from llm_ocr.engines.embedded.tables.rules import Rule
+from llm_ocr.engines.embedded.tables.multiline_rows import TextRow, is_number, is_year, join_rows
+from llm_ocr.engines.embedded.tables.rules import RulingLine
 
 MOST_HEADS = 4
 # How far a head's middle may be off from that of its columns: in heights, or as a share of theirs.
@@ -43,7 +43,7 @@ def first_numbered(rows: Sequence[Sequence[Cell]]) -> int | None:
 
 
 def in_levels(
-    rows: Sequence[TextRow], rules: Sequence[Rule], height: float
+    rows: Sequence[TextRow], rules: Sequence[RulingLine], height: float
 ) -> tuple[TextRow, TextRow] | None:
     """A table's head, given as its rows of text, in two levels: what stands over a short rule, and
     what hangs below it. None without a rule over several columns between its rows.
@@ -68,12 +68,12 @@ def in_levels(
     for cell in cells:
         span = next((one for one in spans if _covers(one[0], cell, height)), None)
         if span is None:
-            beside = joined(beside, cell)
+            beside = join_rows(beside, cell)
         elif _middle(cell) > span[0].at:
-            lower = joined(lower, cell)
+            lower = join_rows(lower, cell)
         else:
             columns = [one.first for one in span[1]], [one.last for one in span[1]]
-            upper = joined(upper, Cell(min(columns[0]), max(columns[1]), cell.words))
+            upper = join_rows(upper, Cell(min(columns[0]), max(columns[1]), cell.words))
     for cell in beside:
         tops = [(word.rect[1] + word.rect[3]) / 2 for word in cell.words]
         is_both = min(tops) < y + OFF_LEVEL * height and max(tops) > y - OFF_LEVEL * height
@@ -87,7 +87,7 @@ def in_levels(
     return TextRow(rows[0].middle, levels[0], band), TextRow(rows[-1].middle, levels[1], band)
 
 
-def _under(rule: Rule, cells: Sequence[Cell], height: float) -> list[Cell]:
+def _under(rule: RulingLine, cells: Sequence[Cell], height: float) -> list[Cell]:
     """The cells that hang below a rule, if they are of several columns."""
     found = [
         cell
@@ -97,14 +97,14 @@ def _under(rule: Rule, cells: Sequence[Cell], height: float) -> list[Cell]:
     return found if len({cell.first for cell in found}) > 1 else []
 
 
-def _stands_over(rule: Rule, cells: Sequence[Cell], height: float) -> bool:
+def _stands_over(rule: RulingLine, cells: Sequence[Cell], height: float) -> bool:
     """Whether there is a cell on a rule, and the rule goes through none."""
     covered = [_middle(cell) - rule.at for cell in cells if _covers(rule, cell, height)]
     through = any(abs(off) < OFF_LEVEL * height for off in covered)
     return not through and any(off < 0 for off in covered)
 
 
-def _covers(rule: Rule, cell: Cell, height: float) -> bool:
+def _covers(rule: RulingLine, cell: Cell, height: float) -> bool:
     x1, _, x2, _ = cell.rect
     return rule.start - height < x1 and x2 < rule.end + height
 
@@ -113,8 +113,8 @@ def _middle(cell: Cell) -> float:
     return (cell.rect[1] + cell.rect[3]) / 2
 
 
-def spread(
-    rows: Sequence[TextRow], heads: int, columns: int, rules: Sequence[Rule], height: float
+def header_colspans(
+    rows: Sequence[TextRow], heads: int, columns: int, rules: Sequence[RulingLine], height: float
 ) -> None:
     """Heads that stand over several columns get them: by the rule beneath, or by their middle."""
     extents = _extents(rows[heads:], columns)
@@ -162,7 +162,7 @@ def _extents(rows: Sequence[TextRow], columns: int) -> list[Extent | None]:
 def _by_rule(
     cell: Cell,
     below: TextRow | None,
-    rules: Sequence[Rule],
+    rules: Sequence[RulingLine],
     extents: Sequence[Extent | None],
     height: float,
 ) -> tuple[int, int] | None:

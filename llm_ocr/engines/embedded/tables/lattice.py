@@ -6,7 +6,13 @@ from itertools import pairwise
 from llm_ocr.engines.embedded.geometry import Word
 from llm_ocr.engines.embedded.tables.grid import Cell, Grid
 from llm_ocr.engines.embedded.tables.rows import text_rows
-from llm_ocr.engines.embedded.tables.rules import Rule, Rules, covered, merged, positions
+from llm_ocr.engines.embedded.tables.rules import (
+    Rules,
+    RulingLine,
+    coverage,
+    merge_lines,
+    positions,
+)
 
 # Of a side so much must be drawn for it to part two cells.
 DRAWN = 0.6
@@ -24,8 +30,8 @@ class Lattice:
     def __init__(self, rules: Rules, height: float) -> None:
         self.near = 0.35 * height
         # What doesn't go from one line to another is no side of a cell, but an underline.
-        across = _ending_at(rules.across, merged(rules.down, self.near), height)
-        down = _ending_at(rules.down, merged(across, self.near), height)
+        across = _ending_at(rules.across, merge_lines(rules.down, self.near), height)
+        down = _ending_at(rules.down, merge_lines(across, self.near), height)
         self.x = positions(down, self.near)
         self.y = positions(across, self.near)
         self._rules = Rules(tuple(across), tuple(down))
@@ -36,15 +42,15 @@ class Lattice:
         columns, rows = len(self.x) - 1, len(self.y) - 1
         if columns < 1 or rows < 1 or columns * rows < 2:
             return False
-        return self._framed() and self._inner_share() >= CLOSED
+        return self._with_frame() and self._inner_share() >= CLOSED
 
-    def _framed(self) -> bool:
+    def _with_frame(self) -> bool:
         left, right = (
-            covered(self._rules.down, x, self.y[0], self.y[-1], self.near)
+            coverage(self._rules.down, x, self.y[0], self.y[-1], self.near)
             for x in (self.x[0], self.x[-1])
         )
         top, bottom = (
-            covered(self._rules.across, y, self.x[0], self.x[-1], self.near)
+            coverage(self._rules.across, y, self.x[0], self.x[-1], self.near)
             for y in (self.y[0], self.y[-1])
         )
         return min(left, right, top, bottom) > DRAWN
@@ -58,12 +64,12 @@ class Lattice:
     def parts_columns(self, row: int, column: int) -> bool:
         """Whether a rule is drawn on the left of a place."""
         top, bottom = self.y[row], self.y[row + 1]
-        return covered(self._rules.down, self.x[column], top, bottom, self.near) > DRAWN
+        return coverage(self._rules.down, self.x[column], top, bottom, self.near) > DRAWN
 
     def parts_rows(self, row: int, column: int) -> bool:
         """Whether a rule is drawn above a place."""
         left, right = self.x[column], self.x[column + 1]
-        return covered(self._rules.across, self.y[row], left, right, self.near) > DRAWN
+        return coverage(self._rules.across, self.y[row], left, right, self.near) > DRAWN
 
     def place(self, word: Word) -> Place | None:
         """The place that a word's middle is in, None outside of the frame."""
@@ -72,7 +78,9 @@ class Lattice:
         return None if row is None or column is None else (row, column)
 
 
-def _ending_at(rules: Sequence[Rule], lines: Sequence[Rule], height: float) -> list[Rule]:
+def _ending_at(
+    rules: Sequence[RulingLine], lines: Sequence[RulingLine], height: float
+) -> list[RulingLine]:
     """The rules that go from one of some lines to another, where these reach them: a letter right
     above a rule is often taken for a part of it, and a caption above a frame for a rule."""
     near, short, out = 0.35 * height, FALLS_SHORT * height, STANDS_OUT * height

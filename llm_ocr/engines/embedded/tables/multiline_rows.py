@@ -104,12 +104,12 @@ def _as_one(rows: Sequence[TextRow]) -> TextRow:
     cells: list[Cell] = []
     for row in rows:
         for cell in row.cells:
-            cells = joined(cells, cell)
+            cells = join_rows(cells, cell)
     middle = statistics.mean(row.middle for row in rows)
     return TextRow(middle, sorted(cells, key=lambda cell: cell.first), rows[0].band)
 
 
-def joined(cells: list[Cell], cell: Cell) -> list[Cell]:
+def join_rows(cells: list[Cell], cell: Cell) -> list[Cell]:
     """Some cells and one more; those that share a column with it become one with it."""
     same = [one for one in cells if one.first <= cell.last and cell.first <= one.last]
     first, last = (

@@ -11,18 +11,27 @@ import numpy as np
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, hull
 from llm_ocr.engines.embedded.tables.columns import column_gaps, row_cells
 from llm_ocr.engines.embedded.tables.grid import Cell, Grid, as_html, usual_height
-from llm_ocr.engines.embedded.tables.groups import hang, hang_by_rules, without_lone_labels
-from llm_ocr.engines.embedded.tables.heads import first_numbered, head_rows, in_levels, spread
+from llm_ocr.engines.embedded.tables.groups import (
+    assign_rowspans,
+    assign_rowspans_by_rules,
+    without_lone_labels,
+)
+from llm_ocr.engines.embedded.tables.heads import (
+    first_numbered,
+    head_rows,
+    header_colspans,
+    in_levels,
+)
 from llm_ocr.engines.embedded.tables.lattice import HELD, Lattice, lattice_grid
 from llm_ocr.engines.embedded.tables.multiline_rows import TextRow, is_number, table_rows
-from llm_ocr.engines.embedded.tables.occluded_rules import behind_words
+from llm_ocr.engines.embedded.tables.occluded_rules import occluded_rules
 from llm_ocr.engines.embedded.tables.prose import is_prose
 from llm_ocr.engines.embedded.tables.rows import text_rows
 from llm_ocr.engines.embedded.tables.rules import (
     LETTERS,
     NO_RULES,
     Rules,
-    covered,
+    coverage,
     positions,
     rules_in,
 )
@@ -58,7 +67,7 @@ def table_html(lines: Sequence[OcrLine], image: Image | None = None) -> str | No
     height = usual_height(words)
     is_exact = all(line.is_exact for line in lines)
     rules = NO_RULES if image is None else _rules_around(image, words, height, is_exact)
-    grid = _closed(words, rules, height) or _open(
+    grid = _close(words, rules, height) or _open(
         words, rules, height, height if is_exact else LETTERS * height
     )
     return None if grid is None else as_html(grid)
@@ -90,10 +99,10 @@ def _rules_around(image: Image, words: Sequence[Word], height: float, is_exact: 
     around = (x1 - 2.5 * height, y1 - 1.2 * height, x2 + 2.5 * height, y2 + 1.2 * height)
     boxes = [word.rect for word in words]
     found = rules_in(image, around, boxes, height, is_exact=is_exact)
-    return behind_words(found, height)
+    return occluded_rules(found, height)
 
 
-def _closed(words: Sequence[Word], rules: Rules, height: float) -> Grid | None:
+def _close(words: Sequence[Word], rules: Rules, height: float) -> Grid | None:
     """The grid of a table with rules around all cells; None if rules are missing."""
     lattice = Lattice(rules, height)
     if not lattice.is_closed:
@@ -165,7 +174,7 @@ def _open(words: Sequence[Word], rules: Rules, height: float, letters: float) ->
     ):
         return None
     opened = _open_edges(rules, bands, (around[0], gaps[0]), 0.35 * height)
-    return _built(found, len(gaps) + 1, rules, height, opened)
+    return _build(found, len(gaps) + 1, rules, height, opened)
 
 
 def _open_edges(
@@ -173,10 +182,10 @@ def _open_edges(
 ) -> list[bool]:
     """For each rule between rows, whether it leaves the first column out."""
     across = [*rules.across, *rules.edges]
-    return [covered(across, y, *stretch, near) < LEFT_OUT for y in bands]
+    return [coverage(across, y, *stretch, near) < LEFT_OUT for y in bands]
 
 
-def _built(
+def _build(
     found: list[TextRow], columns: int, rules: Rules, height: float, opened: Sequence[bool]
 ) -> Grid:
     first = [row for row in found if row.band == found[0].band]
@@ -186,10 +195,10 @@ def _built(
     merged = [*(levels or ()), *table_rows(found, height, lines)]
     cells: list[list[Cell]] = [row.cells for row in merged]
     heads = max(head_rows(cells, [row.band for row in merged]), len(levels or ()))
-    spread(merged, heads, columns, rules.across, height)
-    if any(opened) and not labels and hang_by_rules(merged, opened):
+    header_colspans(merged, heads, columns, rules.across, height)
+    if any(opened) and not labels and assign_rowspans_by_rules(merged, opened):
         return Grid([row.cells for row in merged], columns, heads)
-    if not hang(merged, labels, heads) and labels:
+    if not assign_rowspans(merged, labels, heads) and labels:
         merged = _with_labels(merged, labels)
     return Grid([row.cells for row in merged], columns, heads)
 
@@ -207,7 +216,7 @@ def _column_rules(rules: Rules, around: Rect, height: float) -> list[float]:
         x
         for x in positions(rules.down, near)
         if around[0] + near < x < around[2] - near
-        and covered(rules.down, x, around[1], around[3], near) > COLUMN_RULE
+        and coverage(rules.down, x, around[1], around[3], near) > COLUMN_RULE
     ]
 
 
@@ -218,7 +227,7 @@ def _row_rules(rules: Rules, around: Rect, height: float) -> list[float]:
     return [
         y
         for y in positions(across, near)
-        if around[1] < y < around[3] and covered(across, y, around[0], around[2], near) > ROW_RULE
+        if around[1] < y < around[3] and coverage(across, y, around[0], around[2], near) > ROW_RULE
     ]
 
 

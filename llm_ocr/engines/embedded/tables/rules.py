@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from llm_ocr.engines.embedded.geometry import Rect
 from llm_ocr.engines.embedded.tables.grounds import as_on_paper, edges_across, ground_of
-from llm_ocr.engines.embedded.words.detect import Image, on_light_paper
+from llm_ocr.engines.embedded.words.detect import Image, normalize_background
 
 # How much wider than its letters a word's rectangle may be, in heights, and of its height how much
 # is the size of its letters, where the recognizer gave it.
@@ -36,7 +36,7 @@ Box = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
-class Rule:
+class RulingLine:
     """A line: where it is across its length, and where it starts and ends along it."""
 
     at: float
@@ -57,10 +57,10 @@ class Rules:
     but go through cells that stand over several.
     """
 
-    across: tuple[Rule, ...] = ()
-    down: tuple[Rule, ...] = ()
+    across: tuple[RulingLine, ...] = ()
+    down: tuple[RulingLine, ...] = ()
     letters: tuple[Rect, ...] = ()
-    edges: tuple[Rule, ...] = ()
+    edges: tuple[RulingLine, ...] = ()
 
 
 NO_RULES = Rules()
@@ -77,7 +77,7 @@ def rules_in(
     crop = image[top : int(rect[3]) + 1, left : int(rect[2]) + 1]
     if min(crop.shape[:2]) < 4:
         return NO_RULES
-    gray = on_light_paper(np.asarray(cv2.cvtColor(crop, cv2.COLOR_BGR2GRAY), dtype=np.uint8))
+    gray = normalize_background(np.asarray(cv2.cvtColor(crop, cv2.COLOR_BGR2GRAY), dtype=np.uint8))
     scale = 1.0
     if height >= LARGE:
         scale = 0.5
@@ -99,7 +99,7 @@ def rules_in(
         or (rule.length >= SHORTEST_DOWN * height and not _goes_through(rule, words))
     ]
     across = frame.rules(flat, at=1, along=0)
-    placed = tuple(frame.placed(box) for box in letters)
+    placed = tuple(frame.to_page(box) for box in letters)
     return Rules(tuple(across), tuple(down), placed, tuple(frame.edges(ground, tall)))
 
 
@@ -118,7 +118,7 @@ def _letters(gray: Mask, box: Box) -> Box:
     return x1, y1 + top, x2, y1 + bottom
 
 
-def _goes_through(rule: Rule, words: Sequence[Rect]) -> bool:
+def _goes_through(rule: RulingLine, words: Sequence[Rect]) -> bool:
     """Whether a rule down goes through words: it may be the stems of letters below each other."""
     boxes = np.array(words, dtype=np.float64).reshape(-1, 4)
     inside = (boxes[:, 0] <= rule.at) & (rule.at <= boxes[:, 2])
@@ -144,32 +144,32 @@ class _Frame:
             found.append((left, top, right, bottom))
         return found
 
-    def placed(self, box: Box) -> Rect:
+    def to_page(self, box: Box) -> Rect:
         """A box of the crop, on the page."""
         left, top, right, bottom = (side / self.scale for side in box)
         return left + self.left, top + self.top, right + self.left, bottom + self.top
 
-    def share(self, dark: Mask, down: Rule) -> float:
+    def share(self, dark: Mask, down: RulingLine) -> float:
         """How much of a rule down is dark (0..1)."""
         at = round((down.at - self.left) * self.scale)
         ends = (down.start - self.top, down.end - self.top)
         start, end = (round(place * self.scale) for place in ends)
         return float(dark[start:end, max(0, at - 1) : at + 2].max(axis=1).mean())
 
-    def edges(self, ground: Mask, height: float) -> Iterable[Rule]:
+    def edges(self, ground: Mask, height: float) -> Iterable[RulingLine]:
         """Edges across of the crop's grounds, on the page."""
         for y, start, end in edges_across(ground, height):
             x1, x2 = start / self.scale + self.left, end / self.scale + self.left
-            yield Rule(y / self.scale + self.top, x1, x2)
+            yield RulingLine(y / self.scale + self.top, x1, x2)
 
-    def rules(self, mask: Mask, *, at: int, along: int) -> Iterable[Rule]:
+    def rules(self, mask: Mask, *, at: int, along: int) -> Iterable[RulingLine]:
         found: Any = cv2.connectedComponentsWithStats(mask)
         origin = self.left, self.top
         for stats, center in zip(found[2][1:], found[3][1:], strict=True):
             if stats[2 + at] <= 2 * THICKEST:
                 start = float(stats[along] / self.scale + origin[along])
                 end = start + float(stats[2 + along] / self.scale)
-                yield Rule(float(center[at] / self.scale + origin[at]), start, end)
+                yield RulingLine(float(center[at] / self.scale + origin[at]), start, end)
 
 
 def _dark(gray: Mask, axis: int) -> Mask:
@@ -206,16 +206,16 @@ def _long(
     return np.asarray(opened)
 
 
-def merged(rules: Iterable[Rule], near: float) -> list[Rule]:
+def merge_lines(rules: Iterable[RulingLine], near: float) -> list[RulingLine]:
     """Rules close to each other as one: at their mean, weighed by length, from end to end."""
-    groups: list[list[Rule]] = []
+    groups: list[list[RulingLine]] = []
     for rule in sorted(rules, key=lambda rule: rule.at):
         if groups and rule.at - groups[-1][-1].at < near:
             groups[-1].append(rule)
         else:
             groups.append([rule])
     return [
-        Rule(
+        RulingLine(
             sum(rule.at * rule.length for rule in group) / sum(rule.length for rule in group),
             min(rule.start for rule in group),
             max(rule.end for rule in group),
@@ -224,12 +224,14 @@ def merged(rules: Iterable[Rule], near: float) -> list[Rule]:
     ]
 
 
-def positions(rules: Iterable[Rule], near: float) -> list[float]:
+def positions(rules: Iterable[RulingLine], near: float) -> list[float]:
     """Where rules are, those close to each other as one."""
-    return [rule.at for rule in merged(rules, near)]
+    return [rule.at for rule in merge_lines(rules, near)]
 
 
-def covered(rules: Iterable[Rule], at: float, start: float, end: float, near: float) -> float:
+def coverage(
+    rules: Iterable[RulingLine], at: float, start: float, end: float, near: float
+) -> float:
     """The share of a stretch that rules at a position run along (0..1)."""
     pieces = sorted(
         (max(start, rule.start), min(end, rule.end)) for rule in rules if abs(rule.at - at) < near

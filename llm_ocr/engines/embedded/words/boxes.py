@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from llm_ocr.engines.embedded.words.decode import Read
+from llm_ocr.engines.embedded.words.decode import CharPrediction
 from llm_ocr.engines.embedded.words.detect import Image
 
 Columns = npt.NDArray[np.bool_]
@@ -23,7 +23,7 @@ IS_SPACE, REACH = 0.33, 0.45
 
 
 @dataclass(frozen=True)
-class Ink:
+class InkMask:
     """What is written in a strip: the columns that have some, and how many pixels its strokes are
     thick."""
 
@@ -40,7 +40,7 @@ class Span:
     end: float
 
 
-def spans(read: Sequence[Read], inked: Columns, height: int) -> list[Span]:
+def spans(read: Sequence[CharPrediction], inked: Columns, height: int) -> list[Span]:
     """The words of a strip `height` pixels high, of which some columns are inked."""
     width = len(inked)
     pitch = _pitch(read) * width
@@ -66,7 +66,7 @@ def spans(read: Sequence[Read], inked: Columns, height: int) -> list[Span]:
     return found
 
 
-def explained(read: Sequence[Read], inked: Columns, height: int) -> float:
+def is_covered(read: Sequence[CharPrediction], inked: Columns, height: int) -> float:
     """The share of the ink that the characters account for.
 
     Letters of a script that the recognizer never saw are passed over, with what it knows beside
@@ -83,7 +83,7 @@ def explained(read: Sequence[Read], inked: Columns, height: int) -> float:
     return float((inked & near).sum() / inked.sum())
 
 
-def ink_of(crop: Image) -> Ink:
+def ink_mask(crop: Image) -> InkMask:
     """What is written in a strip, whether it is darker or lighter than the paper."""
     gray = cv2.cvtColor(crop, cv2.COLOR_BGR2GRAY)
     # Not of the rows above and below: a cell's own ground may be what the letters stand on.
@@ -95,10 +95,10 @@ def ink_of(crop: Image) -> Ink:
     inside = int(cv2.erode(marked, np.ones((3, 3), np.uint8)).sum())
     whole = int(marked.sum())
     columns = np.asarray(marked.any(axis=0), dtype=np.bool_)
-    return Ink(columns, 2 * whole / max(1, whole - inside))
+    return InkMask(columns, 2 * whole / max(1, whole - inside))
 
 
-def _pitch(read: Sequence[Read]) -> float:
+def _pitch(read: Sequence[CharPrediction]) -> float:
     """How far a character is from the next, mostly, as a share of the strip."""
     steps = [after.place - before.place for before, after in pairwise(read)]
     return statistics.median(steps) if steps else 1.0

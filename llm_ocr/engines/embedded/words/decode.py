@@ -12,7 +12,7 @@ NOTHING = 0
 
 
 @dataclass(frozen=True)
-class Read:
+class CharPrediction:
     """A character, its probability (0..1) and the middle of its place, as a share of the strip."""
 
     text: str
@@ -20,7 +20,7 @@ class Read:
     place: float
 
 
-def decoded(steps: Array, characters: Sequence[str]) -> list[Read]:
+def decode_steps(steps: Array, characters: Sequence[str]) -> list[CharPrediction]:
     """The characters of one strip, given the probabilities of its steps (steps x classes).
 
     What neighboring steps agree on is one character; two alike have nothing between them.
@@ -34,5 +34,5 @@ def decoded(steps: Array, characters: Sequence[str]) -> list[Read]:
         one = int(best[begin])
         if one != NOTHING:
             middle = (begin + end) / 2 / len(best)
-            read.append(Read(characters[one], float(sure[begin:end].max()), middle))
+            read.append(CharPrediction(characters[one], float(sure[begin:end].max()), middle))
     return read

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from llm_ocr.engines.embedded.geometry import Rect
 from llm_ocr.engines.embedded.models import Array
-from llm_ocr.engines.embedded.words.detect import Image, Strip
+from llm_ocr.engines.embedded.words.detect import Image, TextBox
 
 # Only strips at least this many times as long as high say which way the page lies.
 TELLING = 3.0
@@ -37,7 +37,7 @@ class DeskewTransform:
     turned: int = 0
     skew: float = 0.0
 
-    def applied(self, image: Image) -> Image:
+    def deskew(self, image: Image) -> Image:
         """The image, which is turned already, without its skew."""
         if not self.skew:
             return image
@@ -53,7 +53,7 @@ class DeskewTransform:
 
     def forth(self, points: Array) -> Array:
         """Points (n x 2) of the image, on the upright page."""
-        return _mapped(self._matrix(), points)
+        return _map(self._matrix(), points)
 
     def back(self, rect: Rect) -> Rect:
         """The rectangle on the image that holds one of the upright page."""
@@ -61,7 +61,7 @@ class DeskewTransform:
             return rect
         x1, y1, x2, y2 = rect
         corners = np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], dtype=np.float32)
-        points = _mapped(np.asarray(np.linalg.inv(self._matrix()), np.float64), corners)
+        points = _map(np.asarray(np.linalg.inv(self._matrix()), np.float64), corners)
         points = np.clip(points, 0, np.array(self._size))
         (left, top), (right, bottom) = points.min(axis=0).tolist(), points.max(axis=0).tolist()
         return left, top, right, bottom
@@ -75,32 +75,32 @@ class DeskewTransform:
         x, y = self.width / 2, self.height / 2
         cos, sin = math.cos(math.radians(self.skew)), math.sin(math.radians(self.skew))
         straighten = np.array([[cos, sin, 0], [-sin, cos, 0], [0, 0, 1]])
-        whole: npt.NDArray[np.float64] = _moved(x, y) @ straighten @ _moved(-x, -y)
+        whole: npt.NDArray[np.float64] = _move(x, y) @ straighten @ _move(-x, -y)
         return whole
 
 
-def quarter_turned(image: Image, degrees: int) -> Image:
+def rotate_image(image: Image, degrees: int) -> Image:
     """An image turned clockwise by 0, 90, 180 or 270 degrees."""
     return np.ascontiguousarray(np.rot90(image, -degrees // 90))
 
 
-def _moved(x: float, y: float) -> npt.NDArray[np.float64]:
+def _move(x: float, y: float) -> npt.NDArray[np.float64]:
     return np.array([[1, 0, x], [0, 1, y], [0, 0, 1]], dtype=np.float64)
 
 
-def _mapped(matrix: npt.NDArray[np.float64], points: Array) -> Array:
+def _map(matrix: npt.NDArray[np.float64], points: Array) -> Array:
     mapped: Array = (points @ matrix[:2, :2].T + matrix[:2, 2]).astype(np.float32)
     return mapped
 
 
-def lies_on_its_side(strips: Sequence[Strip]) -> bool:
+def is_sideways(strips: Sequence[TextBox]) -> bool:
     """Whether nearly all of the text runs up or down."""
     tall = [one.height for one in strips if one.height > TELLING * one.width]
     wide = [one.width for one in strips if one.width > TELLING * one.height]
     return len(tall) >= min(FEWEST_TALL, max(1, len(strips))) and sum(tall) > SIDEWAYS * sum(wide)
 
 
-def skew_of(strips: Sequence[Strip]) -> float:
+def skew_of(strips: Sequence[TextBox]) -> float:
     """The degrees by which the text sinks to the right; 0 where it hardly does, or disagrees."""
     telling = [one for one in strips if one.width > TELLING * one.height]
     if len(telling) < FEWEST_SKEWED:

@@ -36,7 +36,7 @@ SURE_LENGTH, ASLANT_LENGTH, ASLANT = 7.0, 2.0, 0.09
 
 
 @dataclass(frozen=True)
-class Strip:
+class TextBox:
     """A line's place: its corners, clockwise from where its text begins at the top (4 x 2).
 
     `core` are points around the core that the detector marked (n x 2).
@@ -63,11 +63,11 @@ class Strip:
     def is_tall(self) -> bool:
         return self.height > UPRIGHT * self.width
 
-    def quarter_turned(self, turns: int) -> "Strip":
+    def rotate(self, turns: int) -> "TextBox":
         """The same place, its text beginning `turns` corners further on."""
-        return Strip(np.roll(self.corners, -turns, axis=0), self.core)
+        return TextBox(np.roll(self.corners, -turns, axis=0), self.core)
 
-    def along(self, slope: float) -> "Strip":
+    def along(self, slope: float) -> "TextBox":
         """The same place with its sides along lines that sink by `slope`, unless it is long enough
         to know better, or clearly lies otherwise. A short strip's own slope is a guess."""
         across, down = self.corners[1] - self.corners[0]
@@ -83,7 +83,7 @@ class Strip:
         out = _growth(width, height) / 2
         (x1, y1), (x2, y2) = begin - out, end + out
         corners = np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], dtype=np.float32)
-        return Strip(corners @ axes, self.core)
+        return TextBox(corners @ axes, self.core)
 
 
 class Detector:
@@ -92,19 +92,19 @@ class Detector:
     def __init__(self, model: Model | None = None) -> None:
         self._model = model or load(in_wheel("rapidocr", "models", "PP-OCRv6_det_small.onnx"))
 
-    def strips(self, image: Image) -> list[Strip]:
+    def strips(self, image: Image) -> list[TextBox]:
         """Places of lines on an image (height x width x 3, BGR), in no particular order.
 
         Each begins at the corner that is at the left and top of the image.
         """
-        strips = self._found(image, LONGEST_SIDE)
+        strips = self._detect(image, LONGEST_SIDE)
         longest = max(image.shape[:2])
         lows = [min(strip.width, strip.height) for strip in strips]
         if strips and longest > LONGEST_SIDE and _is_tiny(lows, LONGEST_SIDE / longest):
-            return self._found(image, LARGER_SIDE)
+            return self._detect(image, LARGER_SIDE)
         return strips
 
-    def _found(self, image: Image, longest_side: int) -> list[Strip]:
+    def _detect(self, image: Image, longest_side: int) -> list[TextBox]:
         height, width = image.shape[:2]
         shrink = min(1.0, longest_side / max(height, width))
         size = [max(STEP, round(side * shrink / STEP) * STEP) for side in (width, height)]
@@ -114,12 +114,12 @@ class Detector:
         scale = np.array([width / size[0], height / size[1]], dtype=np.float32)
         limit = np.array([width, height], dtype=np.float32)
         return [
-            Strip(np.clip(corners * scale, 0, limit), core * scale)
+            TextBox(np.clip(corners * scale, 0, limit), core * scale)
             for corners, core in _rectangles(heat)
         ]
 
 
-def on_light_paper(image: Image) -> Image:
+def normalize_background(image: Image) -> Image:
     """An image whose paper is dark with its colors turned round, and any other as it is."""
     return image if np.median(image[::4, ::4]) > DARK else np.asarray(255 - image, np.uint8)
 

@@ -11,7 +11,7 @@ ALONE, AMONG, AROUND = 0.85, 0.99, 0.97
 NEAREST = 4
 
 
-def doubtful(lines: Sequence[OcrLine]) -> list[bool]:
+def low_confidence(lines: Sequence[OcrLine]) -> list[bool]:
     """For each line of a page whether it may well be misread. What a page was set with is not."""
     read = [line for line in lines if line.score < 1 or not line.is_exact]
     known = {id(line) for line in read}

@@ -12,16 +12,16 @@ import numpy as np
 
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word
 from llm_ocr.engines.embedded.models import Model, characters, in_wheel, load
-from llm_ocr.engines.embedded.words.boxes import Ink, explained, ink_of, spans
-from llm_ocr.engines.embedded.words.decode import Read, decoded
+from llm_ocr.engines.embedded.words.boxes import InkMask, ink_mask, is_covered, spans
+from llm_ocr.engines.embedded.words.decode import CharPrediction, decode_steps
 from llm_ocr.engines.embedded.words.deskew import (
     TELLING,
     DeskewTransform,
-    lies_on_its_side,
-    quarter_turned,
+    is_sideways,
+    rotate_image,
     skew_of,
 )
-from llm_ocr.engines.embedded.words.detect import Detector, Strip
+from llm_ocr.engines.embedded.words.detect import Detector, TextBox
 from llm_ocr.engines.embedded.words.detect import Image as Image
 
 # The recognizer's input: strips of this height, no narrower than this, in steps of this width.
@@ -59,12 +59,12 @@ class RecognizedPage:
 
 
 @dataclass(frozen=True)
-class _Strung:
+class LineRecognition:
     """What was read in a strip."""
 
-    strip: Strip
-    read: list[Read]
-    ink: Ink
+    strip: TextBox
+    read: list[CharPrediction]
+    ink: InkMask
 
     @cached_property
     def score(self) -> float:
@@ -72,7 +72,7 @@ class _Strung:
         sure = [one.score for one in self.read if not one.text.isspace()]
         if not sure:
             return 0.0
-        share = explained(self.read, self.ink.columns, HEIGHT)
+        share = is_covered(self.read, self.ink.columns, HEIGHT)
         return statistics.fmean(sure) * min(1.0, share / MOSTLY)
 
     @property
@@ -102,10 +102,10 @@ class Recognizer:
     def page(self, image: Image) -> RecognizedPage:
         """The page on an image (height x width x 3, BGR) that may be turned or askew."""
         strips = self._detector.strips(image)
-        turned, known = self._turned(image, strips)
+        turned, known = self._rotation(image, strips)
         if turned:
             # Short lines are not found where they stand on their side or their head.
-            image = quarter_turned(image, turned)
+            image = rotate_image(image, turned)
             strips, known = self._detector.strips(image), {}
         height, width = image.shape[:2]
         frame = DeskewTransform(width, height, turned, skew_of(strips))
@@ -117,7 +117,7 @@ class Recognizer:
         unread = [
             _part(one.strip, frame, 0.0, 1.0) for one in read if not one.is_read and one.is_line
         ]
-        return RecognizedPage(frame.applied(image), lines, frame, unread)
+        return RecognizedPage(frame.deskew(image), lines, frame, unread)
 
     def lines(self, image: Image) -> list[OcrLine]:
         """The lines on an upright image (height x width x 3, BGR), in no particular order."""
@@ -130,16 +130,16 @@ class Recognizer:
         read = [self._read(crop, _whole(crop)) for crop in crops]
         return [(one.text, one.score) for one in read]
 
-    def _turned(self, image: Image, strips: Sequence[Strip]) -> tuple[int, dict[int, _Strung]]:
+    def _rotation(
+        self, image: Image, strips: Sequence[TextBox]
+    ) -> tuple[int, dict[int, LineRecognition]]:
         """How many degrees clockwise make the page upright, and what was read to know it."""
-        sideways = lies_on_its_side(strips)
+        sideways = is_sideways(strips)
         probes = _probes(strips, sideways)
-        as_sent = {k: self._read(image, strips[k].quarter_turned(int(sideways))) for k in probes}
+        as_sent = {k: self._read(image, strips[k].rotate(int(sideways))) for k in probes}
         if not probes or (not sideways and _sureness(as_sent) >= SURE):
             return 0, as_sent
-        other = {
-            k: self._read(image, strips[k].quarter_turned(3 if sideways else 2)) for k in probes
-        }
+        other = {k: self._read(image, strips[k].rotate(3 if sideways else 2)) for k in probes}
         one_way, other_way = _sureness(as_sent), _sureness(other)
         if max(one_way, other_way) < SURE or abs(one_way - other_way) < WORSE:
             return 0, {} if sideways else as_sent
@@ -147,48 +147,48 @@ class Recognizer:
             return (270 if sideways else 0), as_sent
         return (90 if sideways else 180), other
 
-    def _read(self, image: Image, strip: Strip) -> _Strung:
+    def _read(self, image: Image, strip: TextBox) -> LineRecognition:
         crop = _crop(image, strip)
         width = crop.shape[1]
         # A character alone is taken for another without the gray beside it that training had.
         batch = np.zeros((1, 3, HEIGHT, max(NARROWEST, width)), np.float32)
         batch[0, :, :, :width] = (crop.astype(np.float32) / 127.5 - 1).transpose(2, 0, 1)
-        read = decoded(self._model(batch)[0][0], self._characters)
+        read = decode_steps(self._model(batch)[0][0], self._characters)
         wider = batch.shape[3] / width
         read = [replace(one, place=min(1.0, one.place * wider)) for one in read]
-        return _Strung(strip, read, ink_of(crop))
+        return LineRecognition(strip, read, ink_mask(crop))
 
     def _strung(
-        self, image: Image, strips: Sequence[Strip], known: dict[int, _Strung]
-    ) -> list[_Strung]:
+        self, image: Image, strips: Sequence[TextBox], known: dict[int, LineRecognition]
+    ) -> list[LineRecognition]:
         return [known.get(k) or self._best(image, strip) for k, strip in enumerate(strips)]
 
-    def _best(self, image: Image, strip: Strip) -> _Strung:
+    def _best(self, image: Image, strip: TextBox) -> LineRecognition:
         """A strip as it is read with the most confidence: text may run up or down in tall ones."""
         if not strip.is_tall:
             return self._read(image, strip)
-        best = _Strung(strip, [], Ink(np.zeros(0, bool), 0.0))
+        best = LineRecognition(strip, [], InkMask(np.zeros(0, bool), 0.0))
         if strip.height < ONE_CHARACTER * strip.width:
             best = self._read(image, strip)
             if best.score >= SURE and len(best.text) == 1:
                 return best
         for turns in (3, 1):
             if best.score < SURE or len(best.text) == 1:
-                best = max(best, self._read(image, strip.quarter_turned(turns)), key=_believed)
+                best = max(best, self._read(image, strip.rotate(turns)), key=_plausibility)
         return best
 
 
-def _believed(one: _Strung) -> float:
+def _plausibility(one: LineRecognition) -> float:
     """How far a reading is believed: single characters look alike from every side."""
     return one.score if len(one.text) > 1 else one.score - 0.2
 
 
-def _whole(image: Image) -> Strip:
+def _whole(image: Image) -> TextBox:
     height, width = image.shape[:2]
-    return Strip(np.array([(0, 0), (width, 0), (width, height), (0, height)], dtype=np.float32))
+    return TextBox(np.array([(0, 0), (width, 0), (width, height), (0, height)], dtype=np.float32))
 
 
-def _probes(strips: Sequence[Strip], sideways: bool) -> list[int]:
+def _probes(strips: Sequence[TextBox], sideways: bool) -> list[int]:
     """Some of the longest strips, from all over the page."""
     lengths = [
         one.height / max(1.0, one.width) if sideways else one.width / max(1.0, one.height)
@@ -200,11 +200,11 @@ def _probes(strips: Sequence[Strip], sideways: bool) -> list[int]:
     return [long[int(k * step)] for k in range(min(PROBES, len(long)))]
 
 
-def _sureness(read: dict[int, _Strung]) -> float:
+def _sureness(read: dict[int, LineRecognition]) -> float:
     return statistics.fmean(one.score for one in read.values())
 
 
-def _crop(image: Image, strip: Strip) -> Image:
+def _crop(image: Image, strip: TextBox) -> Image:
     """A strip's pixels, lying, in the height that the recognizer takes."""
     wide = SQUEEZED * HEIGHT * strip.width / max(1.0, strip.height)
     width = max(STEP, round(wide / STEP + 0.5) * STEP)
@@ -222,7 +222,7 @@ def _crop(image: Image, strip: Strip) -> Image:
     return lying
 
 
-def _line(one: _Strung, frame: DeskewTransform) -> OcrLine:
+def _line(one: LineRecognition, frame: DeskewTransform) -> OcrLine:
     parts = spans(one.read, one.ink.columns, HEIGHT)
     words = tuple(Word(_part(one.strip, frame, part.begin, part.end), part.text) for part in parts)
     begin, end = frame.forth(one.strip.corners[:2])
@@ -233,7 +233,7 @@ def _line(one: _Strung, frame: DeskewTransform) -> OcrLine:
     return OcrLine(text, words, one.score, slope, one.ink.thickness, vertical=vertical)
 
 
-def _part(strip: Strip, frame: DeskewTransform, begin: float, end: float) -> Rect:
+def _part(strip: TextBox, frame: DeskewTransform, begin: float, end: float) -> Rect:
     """The upright rectangle around a part of a strip, given as shares of its width."""
     top, bottom = strip.corners[[0, 1]], strip.corners[[3, 2]]
     shares = np.array([[1 - begin, begin], [1 - end, end]], dtype=np.float32)

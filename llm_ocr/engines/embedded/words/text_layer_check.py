@@ -16,8 +16,8 @@ from llm_ocr.engines.embedded.words.text_layer_input import TextLayerInput
 from llm_ocr.sources.text_layer_quality import garbled_share
 
 # Lines that are read again to see whether the layer says what the page shows.
-WITNESSES = 4
-# A witness begins a line: it has about so many characters (what is longer only takes longer to
+SAMPLES = 4
+# A sample begins a line: it has about so many characters (what is longer only takes longer to
 # read), is so high in pixels, and was read with this confidence.
 SHORTEST, LONG_ENOUGH, LOWEST, CONFIDENT = 12, 30, 8.0, 0.8
 # Broken layers agreed 0.20 to 0.22 with what was read, good ones 0.85 and more.
@@ -78,7 +78,7 @@ def verify_text_layer(
         # What another program read of a picture is as sure as what is read of it here.
         sure = statistics.fmean(one.score for one in read)
         lines = [replace(line, score=sure) for line in lines]
-    lines, mended = _mended(image, lines, recognizer) if given.verify else (lines, 0)
+    lines, mended = _mend(image, lines, recognizer) if given.verify else (lines, 0)
     added = _missing(image, lines, figures, recognizer) if given.verify else []
     return VerifiedTextLayer([*lines, *added], True, agreement, mended, len(added))
 
@@ -107,12 +107,12 @@ def _read_again(image: Image, lines: Sequence[OcrLine], recognizer: Texts) -> li
     """A few lines from all over the page."""
     lying = [line for line in lines if line.height > LOWEST and not line.vertical]
     fit = [line for line in lying if _is_known(_beginning(line).text)]
-    if len(fit) > WITNESSES:
-        step = (len(fit) - 1) / (WITNESSES - 1)
-        fit = [fit[int(k * step)] for k in range(WITNESSES)]
-    witnesses = [_beginning(line) for line in fit]
-    read = recognizer.texts([_crop(image, one.rect) for one in witnesses])
-    return [_ReadAgain(one.text, *said) for one, said in zip(witnesses, read, strict=True)]
+    if len(fit) > SAMPLES:
+        step = (len(fit) - 1) / (SAMPLES - 1)
+        fit = [fit[int(k * step)] for k in range(SAMPLES)]
+    samples = [_beginning(line) for line in fit]
+    read = recognizer.texts([_crop(image, one.rect) for one in samples])
+    return [_ReadAgain(one.text, *said) for one, said in zip(samples, read, strict=True)]
 
 
 def _agreement(read: Sequence[_ReadAgain]) -> float | None:
@@ -130,7 +130,7 @@ def _is_pictured(image: Image, pictures: Sequence[Rect]) -> bool:
 
 
 def _beginning(line: OcrLine) -> Word:
-    """A line's first words, as many as make a witness."""
+    """A line's first words, as many as make a sample."""
     taken: list[Word] = []
     for word in line.words:
         taken.append(word)
@@ -149,7 +149,7 @@ def _likeness(held: str, read: str) -> float:
     return SequenceMatcher(None, one, other, autojunk=False).ratio()
 
 
-def _mended(image: Image, lines: Sequence[OcrLine], recognizer: Texts) -> tuple[list[OcrLine], int]:
+def _mend(image: Image, lines: Sequence[OcrLine], recognizer: Texts) -> tuple[list[OcrLine], int]:
     """Lines whose characters are partly no text, or not what the page shows, read anew."""
     bad = [
         k for k, line in enumerate(lines) if _is_rubbish(line.text) or _PATCHED.search(line.text)
@@ -200,7 +200,7 @@ def _missing(
     """What can be read where neither the layer nor a figure is: text in pictures, outlines."""
     whole = image.shape[0] * image.shape[1]
     figures = [rect for rect in figures if area(rect) < LARGE_FIGURE * whole]
-    rects = [_grown(line.rect, 3.0) for line in lines]
+    rects = [_grow(line.rect, 3.0) for line in lines]
     if not _has_strays(image, [*rects, *figures]):
         return []
     masked = image.copy()
@@ -234,5 +234,5 @@ def _paint_over(image: Image, rect: Rect) -> None:
         inside[:] = np.median(edge, axis=0)
 
 
-def _grown(rect: Rect, by: float) -> Rect:
+def _grow(rect: Rect, by: float) -> Rect:
     return rect[0] - by, rect[1] - by, rect[2] + by, rect[3] + by

@@ -3,7 +3,7 @@
 from llm_ocr.engines.embedded.block import PageBlock
 from llm_ocr.engines.embedded.geometry import OcrLine, Word
 from llm_ocr.engines.embedded.regions.layout import Region
-from llm_ocr.engines.embedded.structure.heading_levels import levels
+from llm_ocr.engines.embedded.structure.heading_levels import heading_levels
 from tests.engines.embedded.written import labeled_blocks
 
 WIDTH, HEIGHT = 1000, 1300
@@ -127,7 +127,7 @@ def test_levels_of_headings() -> None:
     lines = prose(400, 20)
     body = PageBlock("text", tuple(lines), (100, 400, 900, 920))
     page = [heading("A title", 40), body, heading("Part", 28), body, heading("2.1 Rivers", 28)]
-    assert levels(page) == {0: 1, 2: 2, 4: 3}
+    assert heading_levels(page) == {0: 1, 2: 2, 4: 3}
     # Without a title, sections are of the second level.
-    assert levels([heading("Part", 28), body, heading("Other", 28)]) == {0: 2, 2: 2}
-    assert levels([body]) == {}
+    assert heading_levels([heading("Part", 28), body, heading("Other", 28)]) == {0: 2, 2: 2}
+    assert heading_levels([body]) == {}

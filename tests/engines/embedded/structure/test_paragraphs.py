@@ -7,7 +7,7 @@ from llm_ocr.engines.embedded.structure.paragraphs import (
     Paragraph,
     as_markdown,
     is_list,
-    joined,
+    join_lines,
     paragraphs,
 )
 from llm_ocr.engines.embedded.words.rows import rows_of
@@ -71,7 +71,7 @@ def test_a_ragged_line_without_an_end_goes_on() -> None:
     ],
 )
 def test_lines_are_joined(before: str, after: str, whole: str) -> None:
-    assert joined(before, after) == whole
+    assert join_lines(before, after) == whole
 
 
 def test_each_bullet_is_an_item_and_its_further_lines_are_in_it() -> None:

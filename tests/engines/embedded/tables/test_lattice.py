@@ -3,7 +3,7 @@
 import pytest
 
 from llm_ocr.engines.embedded.tables.lattice import Lattice
-from llm_ocr.engines.embedded.tables.rules import Rule, Rules
+from llm_ocr.engines.embedded.tables.rules import Rules, RulingLine
 
 HEIGHT = 20.0
 ROWS, COLUMNS = (100.0, 140.0, 180.0), (0.0, 200.0, 400.0)
@@ -22,9 +22,13 @@ ROWS, COLUMNS = (100.0, 140.0, 180.0), (0.0, 200.0, 400.0)
 )
 def test_a_rule_down_may_stand_out_a_little_above_the_grid(starts: float, is_side: bool) -> None:
     """As it does where a letter stands right above it."""
-    across = tuple(Rule(y, 0, 400) for y in ROWS)
+    across = tuple(RulingLine(y, 0, 400) for y in ROWS)
     first, middle, last = COLUMNS
-    down = (Rule(first, 100, 180), Rule(middle, starts, 180), Rule(last, 100, 180))
+    down = (
+        RulingLine(first, 100, 180),
+        RulingLine(middle, starts, 180),
+        RulingLine(last, 100, 180),
+    )
     lattice = Lattice(Rules(across, down), HEIGHT)
     assert lattice.x == [x for x in COLUMNS if is_side or x != middle]
     assert lattice.is_closed
@@ -32,8 +36,8 @@ def test_a_rule_down_may_stand_out_a_little_above_the_grid(starts: float, is_sid
 
 def test_what_no_rule_down_reaches_is_none_of_the_grid() -> None:
     """A caption's letters right above a frame look like a rule from one line to another."""
-    caption = Rule(ROWS[0] - 0.7 * HEIGHT, 200, 400)
-    across = (caption, *(Rule(y, 0, 400) for y in ROWS))
-    lattice = Lattice(Rules(across, tuple(Rule(x, 100, 180) for x in COLUMNS)), HEIGHT)
+    caption = RulingLine(ROWS[0] - 0.7 * HEIGHT, 200, 400)
+    across = (caption, *(RulingLine(y, 0, 400) for y in ROWS))
+    lattice = Lattice(Rules(across, tuple(RulingLine(x, 100, 180) for x in COLUMNS)), HEIGHT)
     assert lattice.y == list(ROWS)
     assert lattice.is_closed

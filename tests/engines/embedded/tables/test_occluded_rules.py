@@ -1,32 +1,32 @@
 """Rules across that words' rectangles hide, as on a scan with little room in its rows."""
 
-from llm_ocr.engines.embedded.tables.occluded_rules import behind_words
-from llm_ocr.engines.embedded.tables.rules import Rule, Rules
+from llm_ocr.engines.embedded.tables.occluded_rules import occluded_rules
+from llm_ocr.engines.embedded.tables.rules import Rules, RulingLine
 
 HEIGHT = 20.0
 # One of another table, further down the page, comes first.
-DOWN = (Rule(112, 300, 500), Rule(100, 0, 200), Rule(500, 0, 200))
+DOWN = (RulingLine(112, 300, 500), RulingLine(100, 0, 200), RulingLine(500, 0, 200))
 
 
-def across(pieces: list[Rule], words: list[tuple[float, float]]) -> tuple[Rule, ...]:
+def across(pieces: list[RulingLine], words: list[tuple[float, float]]) -> tuple[RulingLine, ...]:
     """What becomes of pieces of a rule at 100 with words on it, from one place to another."""
     boxes = [(start, 85.0, end, 105.0) for start, end in words]
-    return behind_words(Rules(tuple(pieces), DOWN, tuple(boxes)), HEIGHT).across
+    return occluded_rules(Rules(tuple(pieces), DOWN, tuple(boxes)), HEIGHT).across
 
 
 def test_a_rule_goes_on_behind_words_to_its_next_piece_and_to_the_rules_down() -> None:
-    pieces = [Rule(100, 180, 300), Rule(101, 380, 440)]
+    pieces = [RulingLine(100, 180, 300), RulingLine(101, 380, 440)]
     words = [(104.0, 182.0), (298.0, 384.0), (438.0, 496.0)]
-    assert across(pieces, words) == (Rule(100, 100, 500),)
+    assert across(pieces, words) == (RulingLine(100, 100, 500),)
 
 
 def test_a_rule_ends_where_nothing_hides_it() -> None:
-    pieces = [Rule(100, 180, 300), Rule(100, 380, 440)]
+    pieces = [RulingLine(100, 180, 300), RulingLine(100, 380, 440)]
     assert across(pieces, []) == tuple(pieces[::-1])
     # Behind a word too short for the gap as much of it would be seen.
     assert across(pieces, [(320.0, 350.0)]) == tuple(pieces[::-1])
 
 
 def test_strokes_of_words_are_no_rules_to_go_on() -> None:
-    strokes = [Rule(100, 180, 215), Rule(100, 320, 350)]
+    strokes = [RulingLine(100, 180, 215), RulingLine(100, 320, 350)]
     assert set(across(strokes, [(104.0, 496.0)])) == set(strokes)

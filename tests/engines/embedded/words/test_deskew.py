@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
 
-from llm_ocr.engines.embedded.words.deskew import DeskewTransform, lies_on_its_side, skew_of
-from llm_ocr.engines.embedded.words.detect import Strip
+from llm_ocr.engines.embedded.words.deskew import DeskewTransform, is_sideways, skew_of
+from llm_ocr.engines.embedded.words.detect import TextBox
 from llm_ocr.models.deepseek_ocr import parse
 from llm_ocr.records import Block, Box
 from tests.engines.embedded.running import running_engine
@@ -116,15 +116,15 @@ def test_pixels_move_where_points_do(skew: float) -> None:
     image = np.zeros((200, 300, 3), np.uint8)
     image[40:50, 200:210] = 255
     frame = DeskewTransform(300, 200, skew=skew)
-    rows, columns = np.nonzero(frame.applied(image)[:, :, 0] > 127)
+    rows, columns = np.nonzero(frame.deskew(image)[:, :, 0] > 127)
     [(x, y)] = frame.forth(np.array([(205, 45)], dtype=np.float32)).tolist()
     assert (columns.mean() + 0.5, rows.mean() + 0.5) == pytest.approx((x, y), abs=0.6)
 
 
-def strip(x: float, y: float, width: float, height: float, slope: float = 0.0) -> Strip:
+def strip(x: float, y: float, width: float, height: float, slope: float = 0.0) -> TextBox:
     sunk = y + slope * width
     corners = [(x, y), (x + width, sunk), (x + width, sunk + height), (x, y + height)]
-    return Strip(np.array(corners, dtype=np.float32))
+    return TextBox(np.array(corners, dtype=np.float32))
 
 
 def test_skew_is_what_most_of_the_text_has() -> None:
@@ -144,7 +144,7 @@ def test_skew_is_what_most_of_the_text_has() -> None:
 def test_a_few_tall_strips_among_wide_ones_are_a_chart_and_no_turned_page() -> None:
     tall = [strip(40 * k, 100, 20, 300) for k in range(4)]
     wide = [strip(300, 50 * k, 400, 30) for k in range(8)]
-    assert lies_on_its_side(tall)
-    assert not lies_on_its_side([*tall, *wide])
-    assert not lies_on_its_side([tall[0], *wide[:1]])
-    assert not lies_on_its_side([])
+    assert is_sideways(tall)
+    assert not is_sideways([*tall, *wide])
+    assert not is_sideways([tall[0], *wide[:1]])
+    assert not is_sideways([])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from llm_ocr.engines.embedded.models import Array
-from llm_ocr.engines.embedded.words.detect import Detector, Strip
+from llm_ocr.engines.embedded.words.detect import Detector, TextBox
 
 
 class Drawn:
@@ -47,13 +47,13 @@ def test_a_strip_is_the_line_that_the_model_saw_on_the_image_as_it_is() -> None:
     assert strip.slope == pytest.approx(0, abs=0.001)
 
 
-def sloped(width: float, degrees: float) -> Strip:
+def sloped(width: float, degrees: float) -> TextBox:
     """A strip that is told to lie level, around a core of 20 pixels' height that does not."""
     cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     box = np.array([(0, 0), (width, 0), (width, 20), (0, 20)], np.float32)
     core = (box @ np.array([(cos, sin), (-sin, cos)], np.float32)).astype(np.float32)
     (x1, y1), (x2, y2) = core.min(axis=0), core.max(axis=0)
-    return Strip(np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], np.float32), core)
+    return TextBox(np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], np.float32), core)
 
 
 @pytest.mark.parametrize("width", [30, 120])

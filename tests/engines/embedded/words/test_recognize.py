@@ -7,7 +7,7 @@ from PIL import Image, ImageDraw, ImageFont
 from llm_ocr.engines.embedded.geometry import OcrLine, Word
 from llm_ocr.engines.embedded.page import OcrPage
 from llm_ocr.engines.embedded.reader import Reader
-from llm_ocr.engines.embedded.words.doubt import doubtful
+from llm_ocr.engines.embedded.words.doubt import low_confidence
 from llm_ocr.engines.embedded.words.recognize import Image as Pixels
 
 SAID = ("The gauge at the bridge was read", "on every Sunday of the year", "by two old keepers.")
@@ -38,7 +38,7 @@ def texts(reading: OcrPage) -> list[str]:
 def test_light_text_on_dark_is_read(reader: Reader, ink: str, paper: str) -> None:
     reading = reader.read(pixels(written(ink, paper)))
     assert texts(reading) == list(SAID)
-    assert not any(doubtful(reading.lines))
+    assert not any(low_confidence(reading.lines))
 
 
 def test_a_dark_band_is_read_beside_light_paper(reader: Reader) -> None:
@@ -155,7 +155,7 @@ def test_a_script_that_it_does_not_know_is_not_read(reader: Reader) -> None:
             draw.line(points, fill="black", width=3)
     reading = reader.read(pixels(image))
     assert reading.rotation == 0
-    assert all(doubtful(reading.lines))
+    assert all(low_confidence(reading.lines))
     assert sum(len(line.text) for line in reading.lines) < 0.5 * 5 * 28
 
 
@@ -176,10 +176,10 @@ def line(y: float, score: float, x: float = 100, is_exact: bool = False) -> OcrL
 def test_a_line_is_doubtful_by_itself_or_with_its_neighbors() -> None:
     print_ = [line(50 * k, 0.998) for k in range(6)]
     scrawl = [line(1000 + 50 * k, 0.94) for k in range(6)]
-    assert doubtful([*print_, *scrawl]) == [False] * 6 + [True] * 6
+    assert low_confidence([*print_, *scrawl]) == [False] * 6 + [True] * 6
     # One line of print that is a little worse than the others is still print.
-    assert doubtful([*print_, line(300, 0.96)]) == [False] * 7
-    assert doubtful([*print_, line(300, 0.7)])[-1]
-    assert not any(doubtful([line(0, 1.0, is_exact=True), line(50, 0.9), line(100, 0.9)])[:1])
+    assert low_confidence([*print_, line(300, 0.96)]) == [False] * 7
+    assert low_confidence([*print_, line(300, 0.7)])[-1]
+    assert not any(low_confidence([line(0, 1.0, is_exact=True), line(50, 0.9), line(100, 0.9)])[:1])
     # A layer that another program laid over a scan.
-    assert doubtful([line(0, 0.5, is_exact=True)])[0]
+    assert low_confidence([line(0, 0.5, is_exact=True)])[0]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import cv2
 
-from llm_ocr.engines.embedded.figure_tasks.figure_classifier import flat_share
+from llm_ocr.engines.embedded.figure_tasks.figure_classifier import flat_color_ratio
 from llm_ocr.engines.embedded.geometry import OcrLine, area
 from llm_ocr.engines.embedded.page import OcrPage
-from llm_ocr.engines.embedded.words.doubt import doubtful
+from llm_ocr.engines.embedded.words.doubt import low_confidence
 from llm_ocr.engines.embedded.words.recognize import Image
 from llm_ocr.text.markdown import escape_inline
 
@@ -32,7 +32,7 @@ def description(image: Image, page: OcrPage) -> str:
 def legible(lines: Sequence[OcrLine]) -> list[OcrLine]:
     """Lines, row by row, that are read with confidence: what looks like letters in a photograph is
     none most of the time."""
-    sure = [line for line, doubt in zip(lines, doubtful(lines), strict=True) if not doubt]
+    sure = [line for line, doubt in zip(lines, low_confidence(lines), strict=True) if not doubt]
     return sorted(sure, key=lambda line: (round(line.middle / 12), line.rect[0]))
 
 
@@ -44,7 +44,7 @@ def looks_like(image: Image, page: OcrPage) -> str:
     text = sum(area(line.rect) for line in page.lines) / (page.width * page.height)
     if any(block.label == "table" for block in page.blocks) and text > 0.1:
         return "Picture that looks like a table"
-    flat = flat_share(small)
+    flat = flat_color_ratio(small)
     if text > 0.3:
         return "Picture that is mostly text"
     if flat > 0.6:

@@ -39,7 +39,7 @@ def run_module(
     *arguments: object,
     env: Mapping[str, str] | None = None,
     cwd: Path | str | None = None,
-    timeout: float = 120,
+    timeout: float = 300,
 ) -> "subprocess.CompletedProcess[str]":
     """A module's `python -m`, to its end; raises subprocess.TimeoutExpired."""
     words = [str(one) for one in arguments]

@@ -44,6 +44,8 @@ def spans(read: Sequence[CharPrediction], inked: Columns, height: int) -> list[S
     """The words of a strip `height` pixels high, of which some columns are inked."""
     width = len(inked)
     pitch = _pitch(read) * width
+    # Two characters are as far apart as they are, with a space between them or not.
+    widest = max(IS_SPACE * height, pitch if len(read) > 2 else 0.0)
     found: list[Span] = []
     text, begin, last = "", 0.0, 0.0
     open_gap = True
@@ -54,7 +56,7 @@ def spans(read: Sequence[CharPrediction], inked: Columns, height: int) -> list[S
             continue
         if text:
             end, start = _gap(inked, last, at)
-            if open_gap or start - end > max(IS_SPACE * height, pitch):
+            if open_gap or start - end > widest:
                 found.append(Span(text, begin / width, end / width))
                 text, begin = "", start
         else:

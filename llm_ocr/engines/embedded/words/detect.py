@@ -13,6 +13,8 @@ import numpy.typing as npt
 from llm_ocr.engines.embedded.models import Array, Model, in_wheel, load
 
 Image = npt.NDArray[np.uint8]
+# Middle, size, angle in degrees, as OpenCV has it.
+_RotatedRect = tuple[Sequence[float], Sequence[float], float]
 
 # The longest side that is searched, and what both sides must be multiples of. Where half of the
 # lines found are lower than this in pixels there are more, too small to be seen: a larger image is
@@ -23,6 +25,9 @@ TINY, LARGER_SIDE = 13.0, 1920
 DARK = 100
 # A pixel is text from this probability on, and a line is one if its pixels have this on average.
 IS_TEXT, IS_LINE = 0.3, 0.5
+# A core so many times as long as high may have a bump: up to this share of its length is off its
+# middle by more than the other share of its height.
+BUMPED_LENGTH, BUMPED_SHARE, BUMP = 6.0, 0.2, 0.25
 # The detector marks the core of a line. Its whole is the core, moved outwards on all sides by
 # this share of area / perimeter.
 GROWN = 1.6
@@ -135,7 +140,7 @@ def _rectangles(heat: Array) -> list[tuple[Array, Array]]:
     outlines, _ = cv2.findContours(mask, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
     found = []
     for outline in outlines[:MOST_LINES]:
-        middle, (width, height), angle = cv2.minAreaRect(outline)
+        middle, (width, height), angle = _without_bumps(outline)
         if min(width, height) < SMALLEST_CORE:
             continue
         if _mean_inside(heat, cv2.boxPoints((middle, (width, height), angle))) < IS_LINE:
@@ -146,6 +151,42 @@ def _rectangles(heat: Array) -> list[tuple[Array, Array]]:
             core = cv2.convexHull(outline)[:, 0].astype(np.float32)
             found.append((_from_left_top(grown), core))
     return found
+
+
+def _without_bumps(outline: npt.NDArray[Any]) -> _RotatedRect:
+    """The smallest rectangle around an outline: middle, size and angle in degrees.
+
+    A footnote mark sticks out of its line. The rectangle around both would be askew, and cut off
+    the line's letters, so a bump on a short part of a long line doesn't count.
+    """
+    middle, (width, height), angle = around = cv2.minAreaRect(outline)
+    if width < height:
+        width, height, angle = height, width, angle + 90
+    if width < BUMPED_LENGTH * height:
+        return around
+    x, y, *size = cv2.boundingRect(outline)
+    inside = np.zeros(size[::-1], np.uint8)
+    cv2.fillPoly(inside, [outline - (x, y)], 1)
+    ahead = np.array([math.cos(math.radians(angle)), math.sin(math.radians(angle))])
+    down = np.array([-ahead[1], ahead[0]])
+    points = np.argwhere(inside)[:, ::-1] + (x, y) - middle
+    columns = np.round(points @ ahead + width / 2).astype(int).clip(0)
+    top, bottom = np.full((2, columns.max() + 1), np.nan)
+    np.fmin.at(top, columns, points @ down)
+    np.fmax.at(bottom, columns, points @ down)
+    at = np.flatnonzero(np.isfinite(top))
+    centers, thickness = (top + bottom)[at] / 2, float(np.median((bottom - top)[at])) + 1
+    half = len(at) // 2
+    run = np.median(at[half:]) - np.median(at[:half])
+    slope = float((np.median(centers[half:]) - np.median(centers[:half])) / run)
+    level = centers - slope * at
+    begin = float(np.median(level))
+    bumped = float((np.abs(level - begin) > BUMP * thickness).mean())
+    if height < (1 + BUMP) * thickness or bumped > BUMPED_SHARE:
+        return around
+    sunk = begin + slope * width / 2
+    center = np.array(middle) + sunk * down
+    return tuple(center), (width, thickness), angle + math.degrees(math.atan(slope))
 
 
 def _growth(width: float, height: float) -> float:

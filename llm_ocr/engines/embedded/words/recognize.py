@@ -1,6 +1,7 @@
 """Lines of text on an image: PP-OCRv6's two models, from the wheel of rapidocr."""
 
 import math
+import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, typical_height
 from llm_ocr.engines.embedded.models import Model, characters, in_wheel, load
 from llm_ocr.engines.embedded.words.boxes import InkMask, ink_mask, is_covered, spans
 from llm_ocr.engines.embedded.words.decode import CharPrediction, decode_steps
@@ -23,6 +24,7 @@ from llm_ocr.engines.embedded.words.deskew import (
 )
 from llm_ocr.engines.embedded.words.detect import Detector, TextBox
 from llm_ocr.engines.embedded.words.detect import Image as Image
+from llm_ocr.engines.embedded.words.isolated_marks import dash_text, find_isolated_marks
 
 # The recognizer's input: strips of this height, no narrower than this, in steps of this width.
 HEIGHT, NARROWEST, STEP = 48, 64, 8
@@ -40,6 +42,10 @@ LOWEST, WORDS_LONG = 8.0, 4.0
 # as it was sent.
 SURE, WORSE = 0.8, 0.12
 PROBES, PROBE_LENGTH = 5, 16
+# What a character outside of all lines is read with.
+SURE_ALONE = 0.9
+# What a dash alone is read as; on a page with other Chinese characters it is one.
+HAN_DASH, _HAN = "\u4e00", re.compile("[\u3040-\u9fff]")
 # A tall strip holds one character, which is read as it stands, up to this height in widths.
 ONE_CHARACTER = 3.0
 
@@ -60,11 +66,12 @@ class RecognizedPage:
 
 @dataclass(frozen=True)
 class LineRecognition:
-    """What was read in a strip."""
+    """What was read in a strip, and the bullet in front of it."""
 
     strip: TextBox
     read: list[CharPrediction]
     ink: InkMask
+    bullet: Word | None = None
 
     @cached_property
     def score(self) -> float:
@@ -113,7 +120,17 @@ class Recognizer:
             strips = [strip.along(math.tan(math.radians(frame.skew))) for strip in strips]
             known = {k: replace(one, strip=strips[k]) for k, one in known.items()}
         read = self._strung(image, strips, known)
+        read = [one for one in read if one.is_read or one.is_line]
+        strips = [one.strip for one in read]
+        marks = find_isolated_marks(image, strips, math.tan(math.radians(frame.skew)))
+        for k, bullet in marks.bullets:
+            read[k] = replace(read[k], bullet=bullet)
+        alone = [self._read(image, strip) for strip in marks.characters]
+        read += [one for one in alone if one.score >= SURE_ALONE]
         lines = [_line(one, frame) for one in read if one.is_read]
+        lines += [_dash(strip, text, frame) for strip, text in marks.dashes]
+        if not any(_HAN.search(line.text.strip(HAN_DASH)) for line in lines):
+            lines = [_with_dash(line, unit=typical_height(lines)) for line in lines]
         unread = [
             _part(one.strip, frame, 0.0, 1.0) for one in read if not one.is_read and one.is_line
         ]
@@ -225,11 +242,15 @@ def _crop(image: Image, strip: TextBox) -> Image:
 def _line(one: LineRecognition, frame: DeskewTransform) -> OcrLine:
     parts = spans(one.read, one.ink.columns, HEIGHT)
     words = tuple(Word(_part(one.strip, frame, part.begin, part.end), part.text) for part in parts)
+    if one.bullet is not None:
+        # It is as high as its line, which would seem lower otherwise.
+        (x1, _, x2, _), (_, y1, _, y2) = _upright(one.bullet.rect, frame), words[0].rect
+        words = (Word((x1, y1, x2, y2), one.bullet.text), *words)
     begin, end = frame.forth(one.strip.corners[:2])
     runs, sinks = (end - begin).tolist()
     vertical = abs(sinks) > abs(runs)
     slope = 0.0 if vertical or runs <= 0 else sinks / runs
-    text = " ".join(part.text for part in parts)
+    text = " ".join(word.text for word in words)
     return OcrLine(text, words, one.score, slope, one.ink.thickness, vertical=vertical)
 
 
@@ -240,3 +261,20 @@ def _part(strip: TextBox, frame: DeskewTransform, begin: float, end: float) -> R
     points = frame.forth(np.concatenate([shares @ top, shares @ bottom]))
     (x1, y1), (x2, y2) = points.min(axis=0).tolist(), points.max(axis=0).tolist()
     return x1, y1, x2, y2
+
+
+def _upright(rect: Rect, frame: DeskewTransform) -> Rect:
+    x1, y1, x2, y2 = rect
+    corners = np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], np.float32)
+    return _part(TextBox(corners), frame, 0.0, 1.0)
+
+
+def _dash(strip: TextBox, text: str, frame: DeskewTransform) -> OcrLine:
+    return OcrLine(text, (Word(_part(strip, frame, 0.0, 1.0), text),), SURE_ALONE)
+
+
+def _with_dash(line: OcrLine, unit: float) -> OcrLine:
+    if line.text != HAN_DASH:
+        return line
+    text = dash_text((line.rect[2] - line.rect[0]) / unit)
+    return replace(line, text=text, words=(Word(line.rect, text),))

@@ -84,3 +84,11 @@ def test_steps_that_agree_are_one_character() -> None:
     assert "".join(one.text for one in found) == "llo"
     assert [one.score for one in found] == pytest.approx([0.8, 0.7, 0.9])
     assert [one.place for one in found] == pytest.approx([2 / 8, 4.5 / 8, 6 / 8])
+
+
+def test_two_characters_far_apart_are_two_words() -> None:
+    ink = inked((20, 30), (55, 67))
+    assert [one.text for one in spans(read(a=25, b=61), ink, HEIGHT)] == ["a", "b"]
+    assert [one.text for one in spans(read(a=25, b=46), inked((20, 30), (40, 52)), HEIGHT)] == [
+        "ab"
+    ]

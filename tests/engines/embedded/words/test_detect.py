@@ -71,3 +71,25 @@ def test_a_strip_that_is_long_or_lies_otherwise_on_purpose_stays() -> None:
     assert sloped(300, 0.0).along(math.tan(math.radians(3.0))).slope == 0, "a warped page's"
     assert sloped(120, 0.0).along(math.tan(math.radians(12.0))).slope == 0
     assert sloped(30, 0.0).along(math.tan(math.radians(12.0))).slope > 0.2, "too short to tell"
+
+
+class WithMark:
+    """A model that sees a long line with a footnote mark that sticks out of one of its ends."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def __call__(self, batch: Array) -> list[Array]:
+        heat = np.zeros((1, 1, *batch.shape[2:]), np.float32)
+        heat[0, 0, 300:310, 100:700] = 0.9
+        heat[0, 0, 288:310, self.left : self.left + 20] = 0.9
+        return [heat]
+
+
+@pytest.mark.parametrize("left", [80, 700])
+def test_a_line_with_a_footnote_mark_is_level_and_no_higher(left: int) -> None:
+    [strip] = Detector(WithMark(left)).strips(np.zeros((640, 960, 3), np.uint8))
+    assert strip.slope == pytest.approx(0, abs=0.002)
+    assert strip.height == pytest.approx(11 + 1.6 * 11, abs=1)
+    assert strip.width == pytest.approx(620 + 1.6 * 10, abs=4)
+    assert strip.corners.mean(axis=0)[1] == pytest.approx(305, abs=1.5)

@@ -17,6 +17,7 @@ from benchmarks.pages.truth import TruePage, read_page
 from benchmarks.reading.reviewed import heading_ratios
 from benchmarks.reading.samples import Sample, body_markdown
 from benchmarks.reading.scores import Ratio
+from llm_ocr.evaluation.headings import score_headings
 from llm_ocr.records import DocumentResult
 
 # What is below this on a page is among its failures.
@@ -68,6 +69,9 @@ def score(
             sums[name] = before[0] + part, before[1] + whole
             if part < WELL_READ * whole:
                 failures.append(f"page {number}: {name} {part / whole:.2f}")
+    if len(truths) > 1:
+        found = score_headings("\n\n".join(truth.markdown for truth in truths), result.markdown)
+        sums["heading levels"] = float(found.same_level), float(found.matched)
     return {name: ratio for name, ratio in sums.items() if ratio[1]}, failures
 
 

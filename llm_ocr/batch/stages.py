@@ -45,7 +45,7 @@ ReadShard = Callable[[str, str, Sequence[str] | None], Iterator[Row]]
 # Page columns that later stages read; page images only where a model is shown them.
 PAGE_COLUMNS = [
     *("page_id", "doc_id", "source_uri", "name", "content_hash", "metadata", "page_number"),
-    *("width", "height", "markdown", "blocks", "status", "error_code", "error"),
+    *("width", "height", "markdown", "blocks", "lines", "status", "error_code", "error"),
 ]
 FIGURE_COLUMNS = ["figure_id", "page_id", "doc_id", "name"]
 DESCRIPTION_COLUMNS = ["figure_id", "task", "text", "data"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from llm_ocr.document.figures import captions_of, figure_blocks
+from llm_ocr.document.heading_levels import document_heading_levels, with_level
 from llm_ocr.document.items import AskModel
 from llm_ocr.document.markdown import block_markdown, caption_markdown, figure_markdown
 from llm_ocr.document.page_joining import BlockKind, MarkdownBlock, join_pages
@@ -160,8 +161,9 @@ class DocumentItem:
 
     async def result(self, answer: ModelResult | None, usage: Usage) -> AssembledDocument:
         furniture = Furniture({page.page_number: page.blocks for page in self.pages})
+        levels = document_heading_levels(self.pages)
         markdown = join_pages(
-            page_markdown_blocks(page, self.texts, furniture) for page in self.pages
+            page_markdown_blocks(page, self.texts, furniture, levels) for page in self.pages
         )
         return self._document(markdown, *document_status(self.pages))
 
@@ -209,9 +211,13 @@ def document_status(pages: Sequence[PageResult]) -> tuple[PageStatus, PageError 
 
 
 def page_markdown_blocks(
-    page: PageResult, texts: Mapping[str, FigureText], furniture: Furniture
+    page: PageResult,
+    texts: Mapping[str, FigureText],
+    furniture: Furniture,
+    levels: Mapping[tuple[int, int], int],
 ) -> list[MarkdownBlock]:
-    """A page's anchor, then its blocks in reading order, the document's furniture left out."""
+    """A page's anchor, then its blocks in reading order, the document's furniture left out;
+    `levels` are those of headings by page number and place."""
     pieces = [MarkdownBlock(BlockKind.ANCHOR, f'<a id="page-{page.page_number}"></a>')]
     if page.status is PageStatus.FAILED:
         why = str(page.error or page.outcome.error_code).replace("--", "- -")
@@ -228,7 +234,10 @@ def page_markdown_blocks(
             pieces.append(MarkdownBlock(BlockKind.FLOAT, markdown))
         is_furniture = furniture.holds(block, page.page_number)
         if block.text and k not in owners.values() and not is_furniture:
-            pieces.append(MarkdownBlock(_kind(block), block_markdown(block), block.box))
+            markdown = block_markdown(block)
+            if level := levels.get((page.page_number, k)):
+                markdown = with_level(markdown, level)
+            pieces.append(MarkdownBlock(_kind(block), markdown, block.box))
     return pieces
 
 

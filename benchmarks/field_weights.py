@@ -5,7 +5,7 @@ are given; written to `llm_ocr/engines/embedded/filling/field_weights.py`.
 """
 
 import argparse
-import json
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,11 @@ from llm_ocr.engines.embedded.filling.letterhead import (
     joined_name,
 )
 from llm_ocr.engines.embedded.filling.phrases import Paper, paper_of_lines
-from llm_ocr.engines.embedded.filling.rated_values import RatedValue, reading_features
+from llm_ocr.engines.embedded.filling.rated_values import (
+    RatedValue,
+    alphanumerics,
+    reading_features,
+)
 
 Floats = npt.NDArray[np.float64]
 PAGES, STEPS, RATE = 1500, 300, 0.1
@@ -338,54 +342,37 @@ def learn_evidence(found: Sequence[Example]) -> dict[str, float]:
                 right = is_value_right(path, value.value, one.fields)
                 if right is not None:
                     data.append((value.evidence, right))
-    return _logistic(data, {})
+    return _logistic(data)
 
 
 def learn_reading(receipts: Iterable[Receipt]) -> dict[str, float]:
-    """The weights of the recognizer's doubt, on values that were found: are all characters
-    right?"""
+    """The weights of the recognizer's doubt, on the lines of receipts: are they as printed?"""
     data = []
     for receipt in receipts:
-        paper = paper_of_lines(receipt.lines)
-        page = page_of(paper, FLAT)
-        for name, some in (
-            ("date", date_choices(page, page.leaves[2])),
-            ("total", total_choices(page, page.leaves[3])),
-        ):
-            right = [one for one in some if is_same(name, one.value, receipt.fields[name])]
-            one = (right or some)[:1]
-            data += [(reading_features(one[0].value, [one[0].phrase]), bool(right))] if one else []
-        lines = head_lines(paper)
-        for field, joined in (("company", joined_name), ("address", joined_address)):
-            run = _run(lines, receipt.fields.get(field, ""), joined, 0, 6)
-            if run is not None:
-                part = lines[slice(*run)]
-                phrases = [phrase for line in part for phrase in line.phrases]
-                text = joined(part)
-                is_exact = is_same(field, text, receipt.fields[field])
-                data.append((reading_features(text, phrases), is_exact))
-    return _logistic(data, {"bias": EXACT})
+        printed = plain(receipt.text or "")
+        for line in receipt.lines if printed else ():
+            if len(plain(line.text)) >= FEWEST_CHARACTERS:
+                given = reading_features(alphanumerics(line.text), line.text, line.score)
+                data.append((given, plain(line.text) in printed))
+    return _logistic(data) if data else dict(field_weights.READING)
 
 
-# The log-odds that text that needed no recognizer is as printed.
-EXACT = 6.0
+# A shorter line may be part of another one by chance.
+FEWEST_CHARACTERS = 6
 
 
-def _logistic(
-    data: Sequence[tuple[Mapping[str, float], bool]], fixed: Mapping[str, float]
-) -> dict[str, float]:
-    """Logistic regression (L2); weights in `fixed` are not learned."""
+def _logistic(data: Sequence[tuple[Mapping[str, float], bool]]) -> dict[str, float]:
+    """Logistic regression (L2)."""
     keys = sorted({"bias"} | {key for features, _ in data for key in features})
     inputs = np.array([[features.get(key, 0.0) for key in keys] for features, _ in data])
     inputs[:, keys.index("bias")] = 1.0
     right = np.array([float(one) for _, one in data])
-    weights = np.array([fixed.get(key, 0.0) for key in keys])
-    is_free = np.array([key not in fixed for key in keys])
+    weights = np.zeros(len(keys))
     steps = _Adam([weights])
     for _ in range(STEPS):
         chances = 1 / (1 + np.exp(-(inputs @ weights)))
         gradient = inputs.T @ (right - chances) - 0.5 * weights
-        steps.step([np.where(is_free, gradient, 0.0) / len(data)])
+        steps.step([gradient / len(data)])
     loss = -np.log(np.where(right > 0, chances, 1 - chances) + 1e-12).mean()
     print(f"logistic: {len(data)} values, {right.mean():.3f} right, loss {loss:.3f}")
     return dict(zip(keys, weights, strict=True))
@@ -398,25 +385,38 @@ TITLES = {
     "DATE": "Softmax over the dates of a page.",
     "TOTAL": "Softmax over the amounts of a page.",
     "EVIDENCE": "Logistic regression: the log-odds that a value is the one that is meant.",
-    "READING": "Logistic regression: the log-odds that all characters of a value are right.",
+    "READING": "Logistic regression: the log-odds that all characters of a line are right.",
 }
+WIDTH = 99
 
 
 def write(tables: Mapping[str, Mapping[str, object]], path: Path) -> None:
     """Write the tables as Python; weights near zero are left out."""
     parts = ['"""Weights of key-value extraction, learned by `benchmarks/field_weights.py`."""\n']
     for name, title in TITLES.items():
-        kind = "dict[str, dict[str, float]]" if name == "TRANSITIONS" else "dict[str, float]"
-        rounded = {
-            key: {k: r for k, v in value.items() if (r := round(float(v), 2))}
-            if isinstance(value, Mapping)
-            else round(float(str(value)), 2)
-            for key, value in tables[name].items()
-        }
-        kept = {key: value for key, value in rounded.items() if value}
-        body = json.dumps(kept, indent=4, ensure_ascii=False)
-        parts.append(f"# {title}\n{name}: {kind} = {body}")
+        table = tables[name]
+        if name == "TRANSITIONS":
+            kind = "dict[str, dict[str, float]]"
+            rows = [f'    "{key}": {{\n{_rows(some, 8)}\n    }},' for key, some in table.items()]
+            body = "\n".join(rows)
+        else:
+            kind, body = "dict[str, float]", _rows(table, 4)
+        parts.append(f"# {title}\n{name}: {kind} = {{\n{body}\n}}  # fmt: skip")
     path.write_text("\n".join(parts) + "\n", "utf-8")
+
+
+def _rows(table: object, indent: int) -> str:
+    assert isinstance(table, Mapping)
+    rounded = {key: round(float(value), 2) for key, value in table.items()}
+    cells = [f'"{key}": {value},' for key, value in rounded.items() if value]
+    # A cell is never cut.
+    text = textwrap.fill(
+        " ".join(cell.replace(" ", "\0") for cell in cells),
+        WIDTH,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * indent,
+    )
+    return text.replace("\0", " ")
 
 
 def use(name: str, table: Mapping[str, object]) -> None:
@@ -445,7 +445,7 @@ def main() -> None:
     tables: dict[str, Mapping[str, object]] = dict(learn_letterhead(found))  # type: ignore[arg-type]
     for name in ("date", "total"):
         tables[name.upper()] = learn_choice(choices(found, name), name)
-    tables["READING"] = learn_reading(receipts) if receipts else dict(field_weights.READING)
+    tables["READING"] = learn_reading(receipts)
     for name, table in tables.items():
         use(name, table)
     # Others than the weights were learned from, of which too much would be right.

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.reading.receipts import true_text
 from benchmarks.reading.scores import is_check
 from llm_ocr.engines.embedded.geometry import OcrLine
 from llm_ocr.engines.embedded.reader import Reader
@@ -21,11 +22,13 @@ FIELDS = ("company", "address", "date", "total")
 
 @dataclass(frozen=True)
 class Receipt:
-    """A receipt's lines as OCR reads them, and its true fields as text."""
+    """A receipt's lines as OCR reads them, its true fields, and all of its true text where
+    that is known."""
 
     name: str
     lines: tuple[OcrLine, ...]
     fields: Mapping[str, str]
+    text: str | None
 
     @property
     def is_check(self) -> bool:
@@ -45,7 +48,8 @@ def read_receipts(folder: Path, cache: Path | None = None) -> list[Receipt]:
             reader = reader or Reader()
             image = decode_image((folder / "img" / f"{path.stem}.jpg").read_bytes())
             known[path.stem] = tuple(reader.read(image, None).lines)
-        receipts.append(Receipt(path.stem, known[path.stem], json.loads(path.read_text("utf-8"))))
+        fields = json.loads(path.read_text("utf-8"))
+        receipts.append(Receipt(path.stem, known[path.stem], fields, true_text(folder, path.stem)))
     if cache is not None and reader is not None:
         cache.write_bytes(pickle.dumps(known))
     return receipts

@@ -44,14 +44,21 @@ class Receipt(BaseModel):
 def load_samples(folder: Path) -> list[Sample]:
     samples = []
     for image in sorted((folder / "img").glob("*.jpg")):
-        boxes, key = (_beside(folder / part, image.stem) for part in ("box", "key"))
-        if boxes is not None and key is not None:
+        text, key = true_text(folder, image.stem), _beside(folder / "key", image.stem)
+        if text is not None and key is not None:
             fields = json.loads(key.read_text("utf-8", errors="replace"))
-            lines = boxes.read_text("utf-8", errors="replace").splitlines()
-            text = " ".join(parts[8] for line in lines if len(parts := line.split(",", 8)) == 9)
             company = _letters(str(fields.get("company", image.stem)))
             samples.append(Sample(image.stem, image, company, partial(score, text, fields)))
     return samples
+
+
+def true_text(folder: Path, name: str) -> str | None:
+    """The text of a receipt's boxes, None where there are none."""
+    boxes = _beside(folder / "box", name)
+    if boxes is None:
+        return None
+    lines = boxes.read_text("utf-8", errors="replace").splitlines()
+    return " ".join(parts[8] for line in lines if len(parts := line.split(",", 8)) == 9)
 
 
 def _beside(folder: Path, stem: str) -> Path | None:

@@ -16,6 +16,9 @@ from llm_ocr.text.normalize import normalized_words
 ALIAS_KEYWORDS = ("title", "alias", "aliases", "x-aliases", "synonyms")
 ALTERNATIVE_KEYWORDS = ("anyOf", "oneOf")
 MAX_HINT_WORDS = 3
+NUMBER_WORDS = ("number", "no", "nr")
+# What a name may end in that only tells the type of its value.
+TYPE_WORDS = frozenset({"date", "time"})
 # Deeper fields are ignored: a schema may be recursive.
 MAX_FIELD_DEPTH = 6
 # A schema with more fields than this is described to a smaller depth, but at least to this one.
@@ -178,7 +181,8 @@ def _build_field(
 ) -> SchemaField:
     limits.count_field()
     schema = _resolve_node(given, limits.root)
-    names = _field_names(name, schema, column)
+    group = path.rpartition(".")[0].rpartition(".")[2]
+    names = _field_names(name, schema, column, "" if column else group)
     kind = schema.get("type")
     if depth < limits.max_depth and (isinstance(schema.get("properties"), Mapping)):
         fields = {
@@ -247,17 +251,36 @@ def _most_specific(options: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return (numbers or wanted or [{}])[0]
 
 
-def _field_names(name: str, schema: Mapping[str, Any], column: bool) -> FieldNames:
-    given: list[str] = [re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)]
+def _field_names(name: str, schema: Mapping[str, Any], column: bool, group: str) -> FieldNames:
+    given: list[str] = [_split_camel_case(name)]
     for key in ALIAS_KEYWORDS:
         value = schema.get(key)
         given += [value] if isinstance(value, str) else []
         given += [str(item) for item in value] if isinstance(value, list) else []
     own = tuple(dict.fromkeys(filter(None, map(normalized_words, given))))
-    others = synonyms(own, column=column)
+    prefix = normalized_words(_split_camel_case(group))
+    others = (*synonyms(own, column=column), *_variants((*own, *(prefix + one for one in own))))
     parts = re.split(r"[,;:()/.\"“”'‘’]", str(schema.get("description", "")))
     hints = [normalized_words(part) for part in parts]
-    short = tuple(
-        hint for hint in hints if 1 <= len(hint) <= MAX_HINT_WORDS and len("".join(hint)) > 3
+    short = [hint for hint in hints if 1 <= len(hint) <= MAX_HINT_WORDS and len("".join(hint)) > 3]
+    # What a schema calls a date or a time may be printed without that word.
+    short += [phrase[:-1] for phrase in own if len(phrase) > 1 and phrase[-1] in TYPE_WORDS]
+    known = {*own, *others}
+    return FieldNames(
+        own,
+        tuple(phrase for phrase in dict.fromkeys(others) if phrase not in own),
+        tuple(phrase for phrase in dict.fromkeys(short) if phrase not in known),
     )
-    return FieldNames(own, others, tuple(hint for hint in short if hint not in own + others))
+
+
+def _split_camel_case(name: str) -> str:
+    """A name in camel case as words."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+
+
+def _variants(phrases: Sequence[Phrase]) -> Iterator[Phrase]:
+    """Phrases, and those that end in a word for a number with the other ones."""
+    for phrase in phrases:
+        yield phrase
+        if len(phrase) > 1 and phrase[-1] in NUMBER_WORDS:
+            yield from ((*phrase[:-1], word) for word in NUMBER_WORDS)

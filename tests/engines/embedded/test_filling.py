@@ -130,7 +130,7 @@ async def test_an_invoice_image_fills_the_built_in_schema(engine: str) -> None:
     answer = await fill(engine, dict(schema.json_schema), "Fill in the schema.", invoice())
     assert answer["invoice_number"] == "AB-1701"
     assert (answer["invoice_date"], answer["due_date"]) == ("2024-03-01", "2024-03-31")
-    assert answer["seller"]["name"] == "Orrin Instruments Ltd"
+    assert answer["seller"] == {"name": "Orrin Instruments Ltd", "address": None, "vat_id": None}
     buyer = {
         "name": "Arle Rivers Trust",
         "address": "The Old Mill, Fenwick FK1 7AB",

@@ -16,7 +16,12 @@ from itertools import islice
 from llm_ocr.engines.embedded.filling.field_weights import DATE, TOTAL
 from llm_ocr.engines.embedded.filling.numbers import Notation, separated
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
-from llm_ocr.engines.embedded.filling.rated_values import RatedValue, rate_value
+from llm_ocr.engines.embedded.filling.rated_values import (
+    RatedValue,
+    log_odds,
+    rate_value,
+    weighted_sum,
+)
 from llm_ocr.text.dates import dates_in
 from llm_ocr.text.normalize import normalized_words
 from llm_ocr.text.notation import resolve_dates, resolve_numbers
@@ -57,7 +62,6 @@ _KINDS = {
         "change ruckgeld zuruck rendu monnaie cambio resto wisselgeld troco reszta baki balance"
     ),
     "rounding": _words("rounding round adj adjustment rundung pembundaran"),
-    "discount": _words("discount disc saving savings saved rabatt descuento remise sconto less"),
     "count": _words("qty quantity items item pcs points price unit each anzahl menge x"),
 }
 _DATE_WORDS = _words(
@@ -70,9 +74,6 @@ _OTHER_DATES = _words(
     "gultig bis zahlbar leistungsdatum start end value booking echeance vencimiento scadenza "
     "pickup return"
 )
-_REFERENCE = _words(
-    "no nr number invoice bill receipt ref doc slip inv ticket id gst tel phone fax"
-)
 _CENTS = re.compile(r"\d[.,]\s?\d{2}(?!\d)")
 _CLOCK = re.compile(r"\d{1,2}[:.]\d{2}(?:[:.]\d{2})?\s*(?:[AaPp]\.?[Mm])?")
 # A date without separators: 20190109, 09012019.
@@ -82,8 +83,6 @@ _GLUED = re.compile(r"(?<=\d)(?=[A-Za-z]{3,9}\d)|(?<=[A-Za-z]{3})(?=\d{1,2}:)")
 MOST_CANDIDATES = 60
 # On a page of fewer rows there is nothing to compare a candidate with: only labels count.
 FEWEST_ROWS = 6
-# No model is surer than this.
-MOST = 0.999
 NEAR = Decimal("0.05")
 
 
@@ -106,18 +105,14 @@ def best_of(candidates: Sequence[Candidate], name: str, *, as_text: bool) -> Rat
     k = max(range(len(candidates)), key=chances.__getitem__)
     if chances[k] < chances[-1]:
         return None
-    chance = min(MOST, max(1 - MOST, chances[k]))
-    given = {f"chosen {name}": math.log(chance / (1 - chance)), f"is {name}": 1.0}
+    given = {f"chosen {name}": log_odds(chances[k]), f"is {name}": 1.0}
     value = candidates[k].printed if as_text else candidates[k].value
     return rate_value(value, [candidates[k].phrase], given)
 
 
 def probabilities(candidates: Sequence[Candidate], weights: Mapping[str, float]) -> list[float]:
     """Of each candidate and, last, of none of them; they add up to 1."""
-    scores = [
-        sum(weights.get(key, 0.0) * value for key, value in one.features.items())
-        for one in candidates
-    ]
+    scores = [weighted_sum(one.features, weights) for one in candidates]
     scores.append(weights.get(NONE, 0.0))
     top = max(scores)
     parts = [math.exp(score - top) for score in scores]
@@ -137,47 +132,30 @@ def date_candidates(
         for start, end, value, compact in dates_of(phrase.text, notation):
             left = (before[: -len(phrase.text)] if len(row) > 1 else "") + phrase.text[:start]
             words = set(normalized_words(left)[-4:])
-            if not words and phrase.row:
-                above = paper.rows[phrase.row - 1]
-                over = [
-                    one
-                    for one in above
-                    if one.rect[0] < phrase.rect[2] and phrase.rect[0] < one.rect[2]
-                ]
-                words = {f"^{word}" for one in over for word in normalized_words(one.text)[-3:]}
-            plain = {word.strip("^") for word in words}
             beside = phrase.text[:start] + phrase.text[end:]
             beside += " ".join(one.text for one in row if one is not phrase)
             features = {
                 "own label": float(labeled.get(phrase.number) == "own"),
                 "other label": float(labeled.get(phrase.number) == "other"),
-                "date word": float(any(word in _DATE_WORDS for word in words)),
-                "date word above": float(any(f"^{word}" in words for word in _DATE_WORDS)),
-                "other date": float(bool(plain & _OTHER_DATES)),
-                "reference": float(bool(words & _REFERENCE)),
+                "date word": float(bool(words & _DATE_WORDS)),
+                "other date": float(bool(words & _OTHER_DATES)),
                 "time": float(bool(_CLOCK.search(beside))),
                 "compact": float(compact),
                 "alone": float(not any(map(str.isalnum, beside))),
-                "prose": float(len(normalized_words(phrase.text)) > 9),
                 "depth": (phrase.middle - top) / max(1.0, bottom - top),
             }
             places[value].append((phrase, phrase.text[start:end], features))
     days = list(places.items())[:MOST_CANDIDATES]
     candidates = []
     for k, (value, spots) in enumerate(days):
-        best = max(spots, key=lambda place: _sum(place[2], DATE))
+        best = max(spots, key=lambda place: weighted_sum(place[2], DATE))
         extra = {
             "first": float(k == 0),
             "only": float(len(days) == 1),
-            "repeated": float(len(spots) > 1),
             "latest": float(value == max(places)),
         }
         candidates.append(Candidate(value, best[1], best[0], {**best[2], **extra}))
     return candidates
-
-
-def _sum(features: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    return sum(weights.get(key, 0.0) * value for key, value in features.items())
 
 
 def dates_of(text: str, notation: Notation) -> Iterator[tuple[int, int, str, bool]]:
@@ -203,13 +181,12 @@ class _Mention:
     printed: str
     phrase: Phrase
     kinds: frozenset[str]
-    is_last_in_row: bool
 
 
 def total_candidates(
-    paper: Paper, notation: Notation, labeled: Collection[object], taken: Collection[int]
+    paper: Paper, notation: Notation, labeled: Collection[object]
 ) -> list[Candidate]:
-    """Each amount of money on the page once; `taken` are numbers of phrases that are in tables."""
+    """Each amount of money on the page once; `labeled` are those with a label of the field."""
     mentions = list(islice(_mentions(paper, notation), 400))
     if not mentions:
         return []
@@ -217,16 +194,11 @@ def total_candidates(
     for one in mentions:
         if one.value > 0:
             by_value[one.value].append(one)
-    top, bottom = paper.edges[1], paper.edges[3]
     largest = max(by_value, default=Decimal(0))
     unpaid = [one.value for one in mentions if not one.kinds & {"cash", "change"}]
     kinds = {
         kind: {one.value for one in mentions if kind in one.kinds} for kind in (*_KINDS, "total")
     }
-    items = [
-        one.value for one in mentions if not one.kinds and one.is_last_in_row and not one.value < 0
-    ]
-    sums = _running_sums(items)
     totals = [one for one in mentions if "total" in one.kinds and one.kinds <= {"total", "final"}]
     candidates = []
     for value, places in by_value.items():
@@ -240,7 +212,6 @@ def total_candidates(
                 any({"total", "tax"} <= one and "subtotal" not in one for one in said)
             ),
             "unlabeled": float(not any(said)),
-            "in table": float(all(place.phrase.number in taken for place in places)),
             "largest": float(value == largest),
             "largest unpaid": float(value == max(unpaid, default=None)),
             "twice": float(len(places) == 2),
@@ -267,12 +238,9 @@ def total_candidates(
                     for adjustment in (sign * one for one in kinds["rounding"] for sign in (1, -1))
                 )
             ),
-            "sum of items": float(value in sums),
             "height": max(
                 -0.5, min(1.0, math.log(max(p.phrase.height for p in places) / paper.height))
             ),
-            "depth": (max(p.phrase.middle for p in places) - top) / max(1.0, bottom - top),
-            "depth of first": (min(p.phrase.middle for p in places) - top) / max(1.0, bottom - top),
         }
         for kind in _KINDS:
             given[kind] = float(any(kind in one for one in said))
@@ -286,16 +254,6 @@ def total_candidates(
 
 def _same(value: Decimal, other: object) -> bool:
     return isinstance(other, int | Decimal) and value == other
-
-
-def _running_sums(items: Sequence[Decimal]) -> set[Decimal]:
-    """The sums of the first two, three ... items."""
-    sums, total = set(), Decimal(0)
-    for k, one in enumerate(items):
-        total += one
-        if k:
-            sums.add(total)
-    return sums
 
 
 def _mentions(paper: Paper, notation: Notation) -> Iterator[_Mention]:
@@ -322,8 +280,7 @@ def _mentions(paper: Paper, notation: Notation) -> Iterator[_Mention]:
         words = tuple(word for word in words if not word.isdigit())
         said = frozenset(words if any(len(word) > 2 for word in words) else (*above, *words))
         for phrase, written, value in amounts:
-            is_last = phrase is row[-1]
-            yield _Mention(value, written, phrase, _kinds(said), is_last)
+            yield _Mention(value, written, phrase, _kinds(said))
         above = () if amounts else words
 
 

@@ -5,11 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from llm_ocr.engines.embedded.filling.labels import Label, Labels
-from llm_ocr.engines.embedded.filling.numbers import Notation
+from llm_ocr.engines.embedded.filling.numbers import NUMERIC, Notation
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
 from llm_ocr.engines.embedded.filling.values import read
 from llm_ocr.engines.embedded.filling.wording import has_value_elsewhere
-from llm_ocr.parsing.schema_fields import ArrayField, ObjectField, ScalarField, ValueKind
+from llm_ocr.parsing.schema_fields import ArrayField, ObjectField, ScalarField
 
 # Headings that must be known for a row to be a table's head.
 FEWEST_HEADINGS = 2
@@ -118,8 +118,7 @@ def _is_sum(row: Sequence[Phrase], sums: Mapping[int, Sequence[Label]]) -> bool:
     return any(
         not any(char.isalpha() for char in label.rest) or has_value_elsewhere(label)
         for label in found
-        if isinstance(label.field, ScalarField)
-        and label.field.kind in (ValueKind.NUMBER, ValueKind.INTEGER)
+        if isinstance(label.field, ScalarField) and label.field.kind in NUMERIC
     )
 
 
@@ -163,7 +162,7 @@ def _is_row(item: Mapping[str, object], columns: Collection[_Column]) -> bool:
     kinds = {
         name_in(column.leaf): column.leaf.kind for column in columns if column.leaf is not None
     }
-    counted = {key for key, kind in kinds.items() if kind in (ValueKind.NUMBER, ValueKind.INTEGER)}
+    counted = {key for key, kind in kinds.items() if kind in NUMERIC}
     filled = {key for key, value in item.items() if value is not None}
     return len(filled) >= 2 and (not counted or bool(filled & counted))
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from llm_ocr.parsing.schema_fields import ScalarField, ValueKind
 from llm_ocr.text.currencies import CURRENCY_LETTERS, CURRENCY_SIGNS
@@ -26,8 +26,6 @@ _LONGEST_FIRST = sorted(DOLLARS, key=len, reverse=True)
 _SIGN = rf"(?<![^\W_])(?:{'|'.join(_LONGEST_FIRST)})\$|[{''.join(CURRENCY_SIGNS)}]"
 _CODE = rf"(?<![^\W\d_])(?:{'|'.join(CODES)})(?![^\W\d_])"
 _MARK = re.compile(f"{_SIGN}|{_CODE}")
-_WORD_BEHIND = re.compile(r"\s+[^\W\d_]{2,}")
-_SAID_BEFORE = re.compile(r"(?:\d|\b(?:in|currency|währung)\b)\W*$", re.IGNORECASE)
 
 
 def currency(text: str) -> str | None:
@@ -42,12 +40,12 @@ def currency_for(leaf: ScalarField, text: str) -> str | None:
     )
 
 
-def page_currency(leaf: ScalarField, texts: Iterable[str]) -> str | None:
+def page_currency(leaf: ScalarField, text: str) -> str | None:
     """The currency that a page has most often.
 
     A sign that several currencies share is the one that the page has a code of.
     """
-    counted = [mark for mark, _ in Counter(_marks_in(texts)).most_common()]
+    counted = [mark for mark, _ in Counter(_MARK.findall(text)).most_common()]
     sign = next((mark for mark in counted if mark not in CODES), None)
     meant = SHARED.get(sign, frozenset({code_of(sign)})) if sign else frozenset[str]()
     told = [mark for mark in counted if mark not in SHARED and code_of(mark) in meant]
@@ -67,15 +65,6 @@ def has_mark(text: str) -> bool:
 
 def _codes_first(marks: Iterable[str]) -> list[str]:
     return sorted(marks, key=lambda mark: mark not in CODES)
-
-
-def _marks_in(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        for match in _MARK.finditer(text):
-            # A code in front of another word may be no currency: `CAD drawings`.
-            is_name = _WORD_BEHIND.match(text, match.end())
-            if not is_name or match[0] not in CODES or _SAID_BEFORE.search(text[: match.start()]):
-                yield match[0]
 
 
 def _as(leaf: ScalarField, mark: str) -> str | None:

@@ -47,7 +47,7 @@ from llm_ocr.text.normalize import normalized_words
 Values = dict[str, RatedValue]
 
 # A value that is less likely to be right than this is left out.
-LEAST = 0.3
+LEAST = 0.6
 # A choice that is likelier than this is taken even if a label says something else.
 CERTAIN = 0.9
 _DOCUMENT_TYPE = {
@@ -137,7 +137,7 @@ def total_choices(page: SchemaPage, leaf: ScalarField) -> list[Candidate]:
     as_number = replace(leaf, kind=ValueKind.NUMBER)
     own = [pair for pair in page.pairs if pair.leaf is leaf][:1]
     values = [number(as_number, str(pair.value), page.notation) for pair in own]
-    return total_candidates(page.paper, page.notation, values, page.taken)
+    return total_candidates(page.paper, page.notation, values)
 
 
 def _chosen(page: SchemaPage) -> Iterator[tuple[ScalarField, RatedValue | None]]:
@@ -167,7 +167,7 @@ def _owners(
     if others:
         labels = labels_on(paper, Labels([*leaves, *groups, *shape.arrays(), *others]))
     parties = parties_on(paper, [*groups, *others], labels, taken)
-    return Owners(paper, parties, groups, labels)
+    return Owners(paper, parties, groups)
 
 
 def _assigned(page: SchemaPage) -> Values:
@@ -189,7 +189,7 @@ def _assigned(page: SchemaPage) -> Values:
 def _unlabeled(leaf: ScalarField, paper: Paper) -> RatedValue | None:
     """What needs no label: a currency by its signs, a document's type by its title."""
     if leaf.names.has("currency", "wahrung"):
-        code = page_currency(leaf, [phrase.text for phrase in paper.phrases])
+        code = page_currency(leaf, paper.text)
         return None if code is None else rate_value(code, [], {"sign": 1.0})
     if leaf.kind is ValueKind.CHOICE and any(name in _DOCUMENT_TYPE for name in leaf.names.own):
         alone = [row[0] for row in paper.rows if len(row) == 1]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from llm_ocr.engines.embedded.filling.field_weights import ADDRESS, NAME, TRANSITIONS
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
-from llm_ocr.engines.embedded.filling.rated_values import RatedValue, rate_value
+from llm_ocr.engines.embedded.filling.rated_values import RatedValue, log_odds, rate_value
 from llm_ocr.engines.embedded.filling.wording import is_known_label
 from llm_ocr.engines.embedded.geometry import Rect, hull
 from llm_ocr.text.dates import dates_in
@@ -43,8 +43,6 @@ JOINING_GAP = 2.0
 LARGE = 1.1
 # What is at the top of a page: this share of its height.
 HEAD = 0.2
-# No model is surer than this.
-MOST = 0.999
 # A line follows the one above it within this many of its heights.
 CHAIN_GAP = 2.5
 
@@ -82,7 +80,7 @@ _STREET = frozenset(
     )
 )
 _STREET_ENDS = ("strasse", "straat", "gatan", "vagen", "weg", "gasse", "platz", "allee", "vej")
-_TITLE = frozenset(
+TITLE_WORDS = frozenset(
     normalized_words(
         "invoice rechnung receipt quittung bill statement order purchase tax original copy page "
         "seite credit note gutschrift facture factura fattura fatura recibo ricevuta recu "
@@ -110,12 +108,7 @@ _GREETING = frozenset(
         "register counter order queue"
     )
 )
-_RECIPIENT = re.compile(
-    r"\b(?:bill(?:ed)?|ship(?:ped)?|sold|invoice|deliver(?:ed)?) to\b|\bcustomer\b|\brechnung an\b"
-    r"|\bkunde\b|\bclient\b|\bempf[aä]nger\b",
-    re.IGNORECASE,
-)
-_POSTAL = re.compile(
+POSTAL_CODE = re.compile(
     r"\b[A-Z]{1,2}\d[A-Z\d]?\s*\d[A-Z]{2}\b|\b\d{4}\s?[A-Z]{2}\b|\b[A-Z]{2,3}\.?\s+\d{4,6}(?:-\d{4})?\b"
     r"|(?<![\d-])(?:[A-Z]{1,2}-)?\d{4,6}(?![\d-])[\s,.]+[^\W\d_]{2,}|[^\W\d_]{2,}[\s,.-]+\d{5,6}[.,]?$"
     r"|\b\d{5}-\d{3}\b|\b\d{2}-\d{3}\b|\b\d{3}\s\d{2}\b|〒"
@@ -125,7 +118,6 @@ _PHONE = re.compile(r"\+?\(?\d[\d ()./-]{6,}\d")
 # What separates a name and the parts of its address where they are in one line.
 _SENDER = re.compile(r"[·•|]|\s[-–—]\s")
 _URL = re.compile(r"@|\bwww\b|https?:|\.(?:com|net|org|co|de|fr|my|uk|eu)\b", re.IGNORECASE)
-_AMOUNT = re.compile(r"\d[.,]\d{2}(?!\d)")
 _REGISTRATION = re.compile(
     r"\W*(?:(?:co|reg|company)\.?\s*(?:reg|no)?\.?\s*(?:no)?\.?\s*:?)?\s*[A-Z]{0,4}\s?-?\d{4,}"
     r"[\s-]*[A-Z0-9]{0,3}\W*",
@@ -199,10 +191,8 @@ def _found(
     if not text:
         return None
     phrases = [phrase for line in lines for phrase in line.phrases]
-    chance = min(MOST, max(1 - MOST, _probability_of(scores, path, state)))
-    return rate_value(
-        text, phrases, {f"letterhead {state}": math.log(chance / (1 - chance)), f"is {state}": 1.0}
-    )
+    chance = log_odds(_probability_of(scores, path, state))
+    return rate_value(text, phrases, {f"letterhead {state}": chance, f"is {state}": 1.0})
 
 
 def joined_name(lines: Sequence[HeadLine]) -> str:
@@ -264,7 +254,7 @@ def features_of(paper: Paper, lines: Sequence[HeadLine]) -> list[dict[str, float
     width = max(1.0, right - left)
     largest = max(line.height for line in lines)
     found: list[dict[str, float]] = []
-    after_recipient = after_title = False
+    after_title = False
     senders = {
         normalized_words(_SENDER.split(phrase.text)[0])
         for phrase in paper.phrases
@@ -281,7 +271,7 @@ def features_of(paper: Paper, lines: Sequence[HeadLine]) -> list[dict[str, float
         above = lines[k - 1] if k else None
         gap = (line.rect[1] - above.rect[3]) / paper.height if above else 0.0
         is_new_chain = above is not None and not _follows(line, above)
-        postal, street = bool(_POSTAL.search(text)), _is_street(words)
+        postal, street = bool(POSTAL_CODE.search(text)), _is_street(words)
         phone = bool(_PHONE.search(text))
         registered = bool(known & _REGISTERED) and has_number
         is_registration = bool(_REGISTRATION.fullmatch(text))
@@ -297,15 +287,12 @@ def features_of(paper: Paper, lines: Sequence[HeadLine]) -> list[dict[str, float
             "centered": float(abs(middle - (left + right) / 2) < 0.05 * width),
             "at the left": float(line.rect[0] - left < 0.03 * width),
             "narrow": float(line.rect[2] - line.rect[0] < 0.3 * width),
-            "another column": float(is_new_chain),
             "digits": digits,
             "has digits": float(has_number),
             "capitals": sum(char.isupper() for char in letters) / max(1, len(letters)),
             "one word": float(len(words) == 1),
             "many words": float(len(words) > 7),
-            "few letters": float(len(letters) < 4),
             "legal form": float(bool(known & _LEGAL)),
-            "legal form at the end": float(bool({*words[-2:]} & _LEGAL)),
             "trade": float(bool(known & _TRADE)),
             "street": float(street),
             "street and number": float(street and has_number),
@@ -321,35 +308,29 @@ def features_of(paper: Paper, lines: Sequence[HeadLine]) -> list[dict[str, float
             "tax number": float(registered),
             "registration alone": float(is_registration),
             "url": float(bool(_URL.search(text))),
-            "title": float(bool(known & _TITLE)),
-            "only title": float(bool(words) and known <= _TITLE),
+            "title": float(bool(known & TITLE_WORDS)),
+            "only title": float(bool(words) and known <= TITLE_WORDS),
             "greeting": float(bool(known & _GREETING)),
             "date": float(next(dates_in(text), None) is not None),
-            "amount": float(bool(_AMOUNT.search(text))),
             "in the sender line": float(words in senders),
             "label": float(is_known_label(text)),
-            "below a recipient": float(after_recipient),
             "below a title": float(after_title),
         }
         if above is not None:
             similar = abs(math.log(max(line.height, 1.0) / max(above.height, 1.0)))
-            over = normalized_words(above.text)
             one |= {
                 ">gap": max(0.0, min(2.0, gap)),
                 ">wide gap": float(gap > 1.2),
                 ">another column": float(is_new_chain),
                 ">other height": min(1.0, similar),
                 ">comma above": float(above.text.rstrip().endswith((",", "(", "&", "-"))),
-                ">legal form above": float(bool({*over[-2:]} & _LEGAL)),
-                ">postal code above": float(bool(_POSTAL.search(above.text))),
+                ">postal code above": float(bool(POSTAL_CODE.search(above.text))),
                 ">number above": float(bool(_NAME_END.search(above.text))),
-                ">legal form": float(bool(known & _LEGAL)),
                 ">few words": float(len(words) <= 2),
                 ">digits": float(has_number),
             }
         found.append(one)
-        after_recipient = (after_recipient and not is_new_chain) or bool(_RECIPIENT.search(text))
-        after_title = after_title or bool(known & _TITLE)
+        after_title = after_title or bool(known & TITLE_WORDS)
     return found
 
 

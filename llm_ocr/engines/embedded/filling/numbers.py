@@ -12,6 +12,7 @@ from llm_ocr.text.normalize import WordSpan, normalized_words, words_in
 from llm_ocr.text.notation import count_format_votes, resolve_numbers
 from llm_ocr.text.numbers import NumberMention, numbers_in
 
+NUMERIC = (ValueKind.NUMBER, ValueKind.INTEGER)
 PERCENT = frozenset(normalized_words("percent percentage prozent satz steuersatz"))
 # What a rate is of, where it is one in per cent: the rate of a line is a price.
 TAXED = frozenset(normalized_words("vat tax gst interest discount mwst ust"))
@@ -37,19 +38,13 @@ _PLAIN = frozenset(
 _COUNTED = frozenset(normalized_words("id number no nr nummer count percent satz code"))
 # What may stand beside a number without making a sentence of it.
 LOOSE_WORDS = 2
-BOUNDS = frozenset(
+# Words beside a number that make another one of it, or refer to something by it.
+QUALIFIERS = frozenset(
     normalized_words(
-        "up from ab bis over über under unter min max least most less more not nicht kein keine"
+        "up from ab bis over über under unter min max least most less more not nicht kein keine of "
+        "on auf x thousand million billion tausend mio mrd millionen milliarden dozen see siehe "
+        "page pages seite seiten section item line note no nr number nummer room tel"
     )
-)
-REFERRING = frozenset(
-    normalized_words(
-        "see siehe page pages seite seiten section item line note no nr number nummer room tel"
-    )
-)
-# Words that make another number of it.
-_MAGNITUDES = frozenset(
-    normalized_words("thousand million billion tausend mio mrd millionen milliarden dozen")
 )
 UNITS = frozenset(
     normalized_words("g kg mg t ml cl l mm cm m km h hrs std stk st pcs oz lb lbs kwh min")
@@ -59,7 +54,6 @@ MONEY_WORDS = frozenset(
         "euro euros dollar dollars cent cents pound pounds pence franken kr rs fr sfr zł kč"
     )
 )
-_EACH = frozenset(normalized_words("per pro je each a net netto gross brutto only"))
 # Digits in a row without a separator: more are no sum of money.
 _MOST_DIGITS = 6
 # Letters and no more digits than this may be a size: EU 42.
@@ -71,10 +65,6 @@ _DASHES = re.compile(r"\s?[.,][-–—]{1,2}(?!\d)")
 # Capitals in front of digits: GB 312 4567 08.
 _LETTERED = re.compile(r"(?<![^\W_])([A-Z]{1,4})[ .:/-]{0,2}\d[\d ./-]*\d")
 _CLOCK = re.compile(r"\d{1,2}:\d{2}")
-# A number that the value is reckoned from: 19 % of 100.00, 2 x 5.00.
-_BASE = re.compile(
-    r"(?:%\)?\s*(?:of|von|aus|from)|\b(?:on|auf)|\d\s*[x×@à])\s*[^\w\s]?\s*(?:[A-Z]{3}\s*)?$"
-)
 
 
 @dataclass(frozen=True)
@@ -113,16 +103,16 @@ def number(leaf: ScalarField, text: str, notation: Notation) -> Decimal | int | 
     ]
     if is_money(leaf):
         found = _sums(leaf, text, found)
-    if not found or _is_prose(text, found[-1]):
+    if not found or _is_prose(text):
         return None
     value = resolve_numbers(found[-1].values, notation.decimal_comma)[0]
     if rate and leaf.is_fraction:
         value /= 100
-    if value == value.to_integral_value() and (
-        leaf.kind is ValueKind.INTEGER or not _has_cents(value)
-    ):
-        return int(value)
-    return None if leaf.kind is ValueKind.INTEGER else value
+    is_whole = value == value.to_integral_value()
+    if leaf.kind is ValueKind.INTEGER:
+        return int(value) if is_whole else None
+    # Decimals that were written are kept, be they zeros.
+    return int(value) if is_whole and "." not in f"{value:f}" else value
 
 
 def is_rate(leaf: ScalarField) -> bool:
@@ -167,17 +157,10 @@ def loose_words(text: str) -> list[WordSpan]:
 def _sums(leaf: ScalarField, text: str, found: list[NumberMention]) -> list[NumberMention]:
     """The sums of money among numbers: those that are written as such, else a number alone."""
     marked = [one for one in found if _is_marked(text, one)]
-    if marked:
-        return marked
-    if len(found) != 1 or re.search(rf"\d{{{_MOST_DIGITS + 1}}}", text):
-        return []
-    allowed = UNITS if leaf.names.has("amount") else frozenset[str]()
-    for word in loose_words(text):
-        if word.text in _EACH and word.start >= found[0].end:
-            break
-        if word.text not in allowed:
-            return []
-    return found
+    words = {word.text for word in loose_words(text)}
+    is_alone = words <= (UNITS if leaf.names.has("amount") else frozenset())
+    is_sum = is_alone and not re.search(rf"\d{{{_MOST_DIGITS + 1}}}", text)
+    return marked or (found if len(found) == 1 and is_sum else [])
 
 
 def _is_marked(text: str, one: NumberMention) -> bool:
@@ -190,9 +173,7 @@ def _is_marked(text: str, one: NumberMention) -> bool:
 
 
 def _is_another(text: str, one: NumberMention, leaf: ScalarField) -> bool:
-    """Whether a number is part of a date, a time or an identifier, or what the value is of."""
-    if _BASE.search(text[: one.start]):
-        return True
+    """Whether a number is part of a date, a time or an identifier."""
     dated = [] if leaf.names.has("year", "jahr") else [(d.start, d.end) for d in dates_in(text)]
     timed = [match.span() for match in _CLOCK.finditer(text)]
     if any(start <= one.start < end for start, end in (*dated, *timed)):
@@ -202,13 +183,11 @@ def _is_another(text: str, one: NumberMention, leaf: ScalarField) -> bool:
 
 def _is_part(identifier: re.Match[str], one: NumberMention, leaf: ScalarField) -> bool:
     letters = identifier[1]
-    if letters in CODES or letters.lower() in UNITS or letters.lower() in MONEY_WORDS:
+    if letters in CODES or {letters.lower()} & (UNITS | MONEY_WORDS):
         return False
-    if not identifier.start() < one.start < identifier.end():
-        return False
-    if _CENTS.search(identifier.string[one.start : one.end]):
-        return False
-    return is_money(leaf) or len(re.sub(r"\D", "", identifier.group())) > _FEWEST_DIGITS
+    is_inside = identifier.start() < one.start < identifier.end()
+    is_long = is_money(leaf) or len(re.sub(r"\D", "", identifier.group())) > _FEWEST_DIGITS
+    return is_inside and is_long and not _CENTS.search(identifier.string[one.start : one.end])
 
 
 def _outermost(text: str) -> Iterator[NumberMention]:
@@ -221,17 +200,8 @@ def _outermost(text: str) -> Iterator[NumberMention]:
             yield one
 
 
-def _is_prose(text: str, found: NumberMention) -> bool:
-    """Whether there are more words beside the number than a unit or a currency, or ones that make
+def _is_prose(text: str) -> bool:
+    """Whether there are more words beside a number than a unit or a currency, or ones that make
     something else of it: `up to 12`, `see page 12`, `12 million`."""
-    loose = loose_words(text)
-    before = {word.text for word in loose if word.start < found.start}
-    if _MAGNITUDES.intersection(word.text for word in loose):
-        return True
-    return len(loose) > LOOSE_WORDS or bool(before & (BOUNDS | REFERRING))
-
-
-def _has_cents(value: Decimal) -> bool:
-    """Whether decimals were written, be they zeros."""
-    exponent = value.as_tuple().exponent
-    return isinstance(exponent, int) and exponent < 0
+    words = [word.text for word in loose_words(text)]
+    return len(words) > LOOSE_WORDS or not QUALIFIERS.isdisjoint(words)

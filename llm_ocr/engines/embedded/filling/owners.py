@@ -1,19 +1,19 @@
 """Whose a value is: the issuer has what stands by no one, a recipient only what stands by them."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from llm_ocr.engines.embedded.filling.labels import Label
 from llm_ocr.engines.embedded.filling.pairs import Pair
-from llm_ocr.engines.embedded.filling.parties import LINE_GAP, ContactBlock
+from llm_ocr.engines.embedded.filling.parties import ContactBlock
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
 from llm_ocr.engines.embedded.filling.rated_values import RatedValue, rate_value
 from llm_ocr.engines.embedded.filling.roles import OPEN, Role, is_in, role_of, role_of_group, says
 from llm_ocr.engines.embedded.filling.values import EMAIL, IBAN, is_email
-from llm_ocr.engines.embedded.geometry import Rect
 from llm_ocr.parsing.schema_fields import ObjectField, ScalarField, ValueKind
 
-MOST_LINES = 6
+# What stands below a party within this many heights of a line is theirs.
+BELOW = 1.8
 
 
 @dataclass(frozen=True)
@@ -23,84 +23,60 @@ class Owners:
     paper: Paper
     parties: Sequence[ContactBlock]
     groups: Sequence[ObjectField]
-    labels: Mapping[int, Sequence[Label]]
 
     def may_have(self, pair: Pair) -> bool:
         """Whether a labeled value is not one of another party."""
-        leaf, role = pair.leaf, self._role(pair.leaf)
         is_open = {*pair.wording} <= OPEN
-        if says(pair.wording, role) or not (is_open or self._around(leaf)):
+        is_told_apart = is_open or self._party(pair.leaf) is not None
+        if says(pair.wording, self._role(pair.leaf)) or not is_told_apart:
             return True
-        own = self._party(leaf)
-        if role is Role.RECIPIENT and leaf.names.has("iban"):
-            return own is not None and pair.label.number in self._lines(own)
-        near = [one for one in self.parties if _is_by(pair.label.rect, one, self.paper.height)]
-        if own is None:
-            others = any(role_of_group(party.group) is Role.RECIPIENT for party in near)
-            is_others = role is Role.RECIPIENT or (role is Role.ISSUER and others)
-            return not (is_open and is_others)
-        if near:
-            return own in near
-        # What stands by none is the issuer's: letterheads and footers are.
-        issuers = [one for one in self.parties if role_of_group(one.group) is Role.ISSUER]
-        return own in issuers if issuers else role is not Role.RECIPIENT
+        return self._is_of(pair.leaf, pair.label)
 
     def contacts(
         self, leaves: Sequence[ScalarField], values: Mapping[str, RatedValue]
     ) -> dict[str, RatedValue]:
-        """E-mail addresses and IBANs that stand without a label."""
+        """E-mail addresses and IBANs without a label: those that only one field may have, which
+        may have no other."""
         contacts: dict[str, RatedValue] = {}
         texts = [leaf for leaf in leaves if leaf.kind is ValueKind.TEXT]
         mails = [leaf for leaf in texts if is_email(leaf)]
         ibans = [leaf for leaf in texts if leaf.names.has("iban")]
         for some, pattern in ((mails, EMAIL), (ibans, IBAN)):
             used = {values[leaf.path].value for leaf in some if leaf.path in values}
-            missing = [leaf for leaf in some if leaf.path not in values]
             spots = [
                 (match.group(), phrase)
                 for phrase in self.paper.phrases
                 for match in pattern.finditer(phrase.text)
                 if match.group() not in used
             ]
-            phrases = {value: [phrase] for value, phrase in spots}
+            claims = {
+                leaf.path: {value: phrase for value, phrase in spots if self._is_of(leaf, phrase)}
+                for leaf in some
+                if leaf.path not in values and self._role(leaf) is not Role.OTHER
+            }
+            counts = Counter(value for claim in claims.values() for value in claim)
             contacts |= {
-                path: rate_value(value, phrases[value], {"contact": 1.0})
-                for path, value in self._shared_out(missing, spots).items()
+                path: rate_value(value, [phrase], {"contact": 1.0})
+                for path, claim in claims.items()
+                for value, phrase in claim.items()
+                if len(claim) == 1 and counts[value] == 1
             }
         return contacts
 
+    def _is_of(self, leaf: ScalarField, phrase: Phrase) -> bool:
+        """Whether what stands at a phrase may be a field's: it is by the field's party. What
+        stands by no party is not the recipient's."""
+        role, own = self._role(leaf), self._party(leaf)
+        near = [one for one in self.parties if _is_by(phrase, one, self.paper.height)]
+        if own is not None and near:
+            return own in near
+        is_by_recipient = any(role_of_group(one.group) is Role.RECIPIENT for one in near)
+        if role in (Role.ISSUER, Role.RECIPIENT):
+            return is_by_recipient == (role is Role.RECIPIENT)
+        return True
+
     def _role(self, leaf: ScalarField) -> Role:
         return role_of(leaf, self._around(leaf))
-
-    def _shared_out(
-        self, leaves: Sequence[ScalarField], spots: Sequence[tuple[str, Phrase]]
-    ) -> dict[str, str]:
-        """Each value to one field: where two could have it, to the one that it stands by or that
-        is the issuer's, else to none."""
-        claims: dict[str, list[tuple[int, str]]] = {}
-        for leaf in leaves:
-            own = self._party(leaf)
-            lines = self._lines(own) if own is not None else frozenset[int]()
-            by_own = {value for value, phrase in spots if phrase.number in lines}
-            free = {value for value, phrase in spots if self._is_free(phrase)}
-            role = self._role(leaf)
-            if len(by_own) == 1:
-                claims.setdefault(by_own.pop(), []).append((2, leaf.path))
-            elif role in (Role.ISSUER, Role.OPEN) and not by_own:
-                all_spots = free if role is Role.ISSUER else {value for value, _ in spots}
-                if len(all_spots) == 1:
-                    rank = int(role is Role.ISSUER)
-                    claims.setdefault(all_spots.pop(), []).append((rank, leaf.path))
-        shared: dict[str, str] = {}
-        for value, some in claims.items():
-            best = [path for rank, path in some if rank == max(some)[0]]
-            if len(best) == 1:
-                shared[best[0]] = value
-        return shared
-
-    def _is_free(self, phrase: Phrase) -> bool:
-        others = [party for party in self.parties if role_of_group(party.group) is not Role.ISSUER]
-        return not any(phrase.number in self._lines(party) for party in others)
 
     def _around(self, leaf: ScalarField) -> list[ObjectField]:
         return [group for group in self.groups if is_in(leaf, group)]
@@ -113,28 +89,10 @@ class Owners:
         known = role in (Role.ISSUER, Role.RECIPIENT)
         return own[-1] if own else same[0] if same and known else None
 
-    def _lines(self, party: ContactBlock) -> frozenset[int]:
-        """The phrases of a party, and those that follow right below it."""
-        numbers = set(party.phrases)
-        inside = [phrase for phrase in self.paper.phrases if phrase.number in numbers]
-        at = max(inside, key=lambda phrase: phrase.rect[3])
-        for _ in range(MOST_LINES):
-            below = next(self.paper.below(at, LINE_GAP), None)
-            if below is None or self._is_party_label(below):
-                break
-            numbers.add(below.number)
-            at = below
-        return frozenset(numbers)
 
-    def _is_party_label(self, phrase: Phrase) -> bool:
-        some = self.labels.get(phrase.number, ())
-        return any(
-            isinstance(label.field, ObjectField) and not label.rest.strip(" :") for label in some
-        )
-
-
-def _is_by(rect: Rect, party: ContactBlock, height: float) -> bool:
-    x1, y1, x2, y2 = rect
+def _is_by(phrase: Phrase, party: ContactBlock, height: float) -> bool:
+    """Whether a phrase is of a party's block or directly below it."""
+    x1, _, x2, _ = phrase.rect
     left, top, right, bottom = party.region
     beside = min(x2, right) > max(x1, left)
-    return beside and top - height < (y1 + y2) / 2 < bottom + 2.5 * height
+    return beside and top < phrase.middle < bottom + BELOW * height

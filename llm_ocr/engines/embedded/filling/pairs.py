@@ -6,10 +6,16 @@ from dataclasses import dataclass
 from itertools import islice
 
 from llm_ocr.engines.embedded.filling.labels import HINTS, OWN, Label
-from llm_ocr.engines.embedded.filling.numbers import Notation, is_marked, is_money, loose_words
+from llm_ocr.engines.embedded.filling.numbers import (
+    Notation,
+    is_marked,
+    is_money,
+    loose_words,
+)
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
 from llm_ocr.engines.embedded.filling.values import is_identifier, read
 from llm_ocr.engines.embedded.filling.wording import (
+    WORDLESS,
     has_value_elsewhere,
     is_known_label,
     is_same,
@@ -123,8 +129,9 @@ def _of_label(
     for value, phrase in islice(_values(open_to, label, leaf, ends, notation), 1):
         aligned = _in_strip(paper, label.phrase, ends)
         score = BESIDE + 0.2 if aligned else BELOW
+        place = "below in a row" if aligned else f"{leaf.kind} below"
         yield Pair(
-            leaf, value, score * sure, label.phrase, phrase, label.wording, "below", label.weight
+            leaf, value, score * sure, label.phrase, phrase, label.wording, place, label.weight
         )
 
 
@@ -154,9 +161,7 @@ def _values(
 ) -> Iterator[tuple[object, Phrase]]:
     """The values of some phrases, to the first label or to words where a number is wanted: they
     may be the label of what follows."""
-    wordless = leaf.kind in (ValueKind.NUMBER, ValueKind.INTEGER, ValueKind.DATE) or is_identifier(
-        leaf
-    )
+    wordless = leaf.kind in WORDLESS or is_identifier(leaf)
     for phrase in phrases:
         if phrase.number in ends:
             return

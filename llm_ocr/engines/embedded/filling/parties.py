@@ -1,11 +1,15 @@
 """People and companies: a name with an address below it, under a label or without one."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from llm_ocr.engines.embedded.filling.labels import Label
-from llm_ocr.engines.embedded.filling.letterhead import issuer_on
+from llm_ocr.engines.embedded.filling.letterhead import (
+    POSTAL_CODE,
+    TITLE_WORDS,
+    issuer_on,
+)
 from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
 from llm_ocr.engines.embedded.filling.rated_values import RatedValue, rate_value
 from llm_ocr.engines.embedded.filling.roles import ISSUER, RECIPIENT
@@ -15,17 +19,12 @@ from llm_ocr.text.dates import dates_in
 from llm_ocr.text.normalize import normalized_words
 
 MOST_LINES = 7
-# Lines of an address are no farther apart than this many of their heights.
-LINE_GAP = 1.1
+# Lines of an address are no farther apart than this many of their heights, nor from their label.
+LINE_GAP, LABEL_GAP = 1.1, 1.8
 # A letterhead stands in this share of the page, addresses of letters in that one.
 HEAD, UPPER = 0.25, 0.5
 NAME = ("name", "firma", "company")
 ADDRESS = ("address", "adresse", "anschrift", "street")
-_PLACE = re.compile(
-    r"\b[A-Z]{1,2}\d[A-Z\d]?\s*\d[A-Z]{2}\b"  # United Kingdom
-    r"|\b(?:[A-Z]{1,2}-)?\d{4,5}\s+[A-ZÄÖÜ][^\W\d_]{2,}"  # most of Europe
-    r"|\b[A-Z]{2}\s+\d{5}(?:-\d{4})?\b"  # United States
-)
 _CONTACT = re.compile(r"@|www\.|https?:|^\W*(tel|phone|fax|mobil|e-?mail|web)\w*\W", re.I)
 _DOTS = re.compile(r"\s*[·•|]\s*|\s+[-–—]\s+|,\s+")
 
@@ -123,15 +122,19 @@ def _under(paper: Paper, label: Label, ends: Collection[int]) -> list[_Line]:
 
 
 def _lines_from(
-    paper: Paper,
-    start: Phrase,
-    ends: Collection[int],
+    paper: Paper, start: Phrase, ends: Collection[int], reach: float = LABEL_GAP
 ) -> list[_Line]:
-    """The lines below a phrase that begin or end where it does, each close to the one above."""
+    """The lines below a phrase that begin or end where it does, each close to the one above; the
+    first one within `reach` of its heights."""
     lines: list[_Line] = []
-    above = start
+    above, slack = start, 1.5 * paper.height
     while len(lines) < MOST_LINES:
-        below = next(_aligned(paper, above, start), None)
+        aligned = (
+            one
+            for one in paper.below(above, LINE_GAP if lines else reach)
+            if abs(one.rect[0] - start.rect[0]) < slack or abs(one.rect[2] - above.rect[2]) < slack
+        )
+        below = next(aligned, None)
         if below is None or below.number in ends:
             break
         if _CONTACT.search(below.text) or next(dates_in(below.text), None):
@@ -139,16 +142,6 @@ def _lines_from(
         lines.append(_Line(below.text, below))
         above = below
     return lines
-
-
-def _aligned(paper: Paper, above: Phrase, start: Phrase) -> Iterator[Phrase]:
-    reach = LINE_GAP if above is not start else 1.6 * LINE_GAP
-    slack = 1.5 * paper.height
-    for phrase in paper.below(above, reach):
-        left = abs(phrase.rect[0] - start.rect[0]) < slack
-        right = abs(phrase.rect[2] - above.rect[2]) < slack
-        if left or right:
-            yield phrase
 
 
 def _issuer(
@@ -186,7 +179,7 @@ def _sender_line(paper: Paper, name: str) -> tuple[list[str], Phrase] | None:
     for phrase in paper.phrases:
         parts = [part for part in _DOTS.split(phrase.text) if part]
         is_sender = len(parts) > 1 and "".join(normalized_words(parts[0])) == letters
-        if is_sender and _PLACE.search(phrase.text):
+        if is_sender and POSTAL_CODE.search(phrase.text):
             return parts[1:], phrase
     return None
 
@@ -199,34 +192,15 @@ def _recipient(
 ) -> ContactBlock | None:
     """The first block in the upper half that ends in a postal code, as in a letter's window."""
     limit = paper.edges[1] + UPPER * (paper.edges[3] - paper.edges[1])
+    ends = {*labels, *used}
     for phrase in paper.phrases:
-        if phrase.number in used or phrase.number in labels or phrase.rect[1] > limit:
+        is_sender = len(_DOTS.split(phrase.text)) > 2
+        is_title = TITLE_WORDS.issuperset(normalized_words(phrase.text)) or phrase.text[-1] == ":"
+        if phrase.number in ends or is_sender or is_title or phrase.rect[1] > limit:
             continue
-        if _PLACE.search(phrase.text) and len(_DOTS.split(phrase.text)) < 3:
-            above = _block_above(paper, phrase, labels)
-            if above:
-                return _party(group, [*above, _Line(phrase.text, phrase)], "recipient")
+        lines = [_Line(phrase.text, phrase), *_lines_from(paper, phrase, ends, LINE_GAP)]
+        while len(lines) > 1 and not POSTAL_CODE.search(lines[-1].text):
+            lines.pop()
+        if len(lines) > 1:
+            return _party(group, lines, "recipient")
     return None
-
-
-def _block_above(paper: Paper, last: Phrase, labels: Mapping[int, Sequence[Label]]) -> list[_Line]:
-    """The lines right above one that begin or end where it does, from the top."""
-    lines: list[_Line] = []
-    below = last
-    for row in reversed(paper.rows[: last.row]):
-        near = [one for one in row if _is_over(one, below, paper.height)]
-        if not near:
-            if below.rect[1] - max(one.rect[3] for one in row) > LINE_GAP * paper.height:
-                break
-            continue
-        if near[0].number in labels or len(lines) == MOST_LINES - 1 or _DOTS.search(near[0].text):
-            break
-        lines.insert(0, _Line(near[0].text, near[0]))
-        below = near[0]
-    return lines
-
-
-def _is_over(one: Phrase, below: Phrase, height: float) -> bool:
-    left = abs(one.rect[0] - below.rect[0]) < 1.5 * height
-    right = abs(one.rect[2] - below.rect[2]) < 1.5 * height
-    return (left or right) and -0.5 * height < below.rect[1] - one.rect[3] < LINE_GAP * height

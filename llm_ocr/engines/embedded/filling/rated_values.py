@@ -1,8 +1,8 @@
 """A value with the probability that it is right, by the evidence that it was found with.
 
 The evidence is a set of features: where the value is from its label, how sure the wording of the
-label is, how sure the recognizer was of the characters. The weights are in `field_weights`,
-learned by `benchmarks/field_weights.py` (logistic regression).
+label is. The probability is multiplied by that of the characters having been read right. The
+weights are in `field_weights`, learned by `benchmarks/field_weights.py` (logistic regression).
 """
 
 import math
@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from llm_ocr.engines.embedded.filling.field_weights import EVIDENCE, READING
 from llm_ocr.engines.embedded.filling.phrases import Phrase
+
+# A recognizer is never surer of a character than this leaves, and no other model than `MOST`.
+LEAST_DOUBT, MOST = 1e-4, 0.999
 
 
 @dataclass(frozen=True)
@@ -26,31 +29,51 @@ def rate_value(
     value: object, phrases: Sequence[Phrase], evidence: Mapping[str, float]
 ) -> RatedValue:
     """A value in some phrases, with the probability that the evidence for it gives it."""
-    score = EVIDENCE.get("bias", 0.0) + sum(
-        EVIDENCE.get(key, 0.0) * number for key, number in evidence.items()
+    characters = alphanumerics(str(value))
+    # Lines of a page are read well or badly together: the worst one decides.
+    read = min(
+        (
+            reading_probability(
+                min(characters, alphanumerics(phrase.text)), phrase.text, phrase.score
+            )
+            for phrase in phrases
+        ),
+        default=1.0,
     )
-    return RatedValue(value, reading_probability(value, phrases) / (1 + math.exp(-score)), evidence)
+    return RatedValue(value, read * probability_of({"bias": 1.0, **evidence}, EVIDENCE), evidence)
 
 
-def reading_probability(value: object, phrases: Sequence[Phrase]) -> float:
-    """The probability (0..1) that all characters of a value were read right."""
-    given = reading_features(value, phrases)
-    return 1 / (1 + math.exp(-sum(READING.get(key, 0.0) * one for key, one in given.items())))
+def reading_probability(characters: int, text: str, score: float) -> float:
+    """The probability (0..1) that so many characters of a line's text were read right, by the
+    recognizer's confidence in it; text of a text layer, whose confidence is 1, is exact."""
+    return 1.0 if score >= 1 else probability_of(reading_features(characters, text, score), READING)
 
 
-def reading_features(value: object, phrases: Sequence[Phrase]) -> dict[str, float]:
-    """What tells how likely a reading error is: the recognizer's doubt and how much was read.
-
-    Text that was not read by a recognizer (a text layer) has a score of 1, and is exact.
-    """
-    doubt = 1.0 - min((phrase.score for phrase in phrases), default=1.0)
-    text = str(value)
-    is_recognized = doubt > 0
-    is_text = sum(map(str.isalpha, text)) > sum(map(str.isdigit, text))
+def reading_features(characters: int, text: str, score: float) -> dict[str, float]:
+    """What tells how likely a reading error is: how many characters are expected to be wrong, and
+    whether they are letters."""
     return {
         "bias": 1.0,
-        "doubt": min(1.0, 5 * doubt),
-        "length and doubt": min(1.0, doubt * len(text) / 10) if is_text else 0.0,
-        "recognized text": float(is_recognized and is_text),
-        "recognized number": float(is_recognized and not is_text),
+        "log of expected errors": math.log(max(1, characters) * max(1 - score, LEAST_DOUBT)),
+        "letters": float(2 * sum(map(str.isalpha, text)) > alphanumerics(text)),
     }
+
+
+def alphanumerics(text: str) -> int:
+    """How many letters and digits a text has."""
+    return sum(map(str.isalnum, text))
+
+
+def probability_of(features: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """Logistic regression."""
+    return 1 / (1 + math.exp(-weighted_sum(features, weights)))
+
+
+def weighted_sum(features: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    return sum(weights.get(key, 0.0) * number for key, number in features.items())
+
+
+def log_odds(probability: float) -> float:
+    """Of a learned model's probability: no model is surer than `MOST`."""
+    bounded = min(MOST, max(1 - MOST, probability))
+    return math.log(bounded / (1 - bounded))

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from llm_ocr.engines.embedded.filling.currencies import currency, currency_for, fits
 from llm_ocr.engines.embedded.filling.numbers import (
-    BOUNDS,
     LOOSE_WORDS,
-    REFERRING,
+    NUMERIC,
+    QUALIFIERS,
     Notation,
     loose_words,
     number,
@@ -41,7 +41,7 @@ _FOLLOWING = frozenset(
     normalized_words("on by at since in from via per with until am an mit bis seit vom von")
 )
 _RELATIVE = frozenset(normalized_words("after nach within innerhalb days tage tagen weeks wochen"))
-_UNTIL = frozenset(normalized_words("from ab bis"))
+_UNTIL = frozenset(normalized_words("from ab bis on of"))
 
 
 def read(leaf: ScalarField, text: str, notation: Notation) -> object:
@@ -49,7 +49,7 @@ def read(leaf: ScalarField, text: str, notation: Notation) -> object:
     text = text.strip().lstrip(":#").strip()
     if not text or len(text) > LONGEST:
         return None
-    if leaf.kind in (ValueKind.NUMBER, ValueKind.INTEGER):
+    if leaf.kind in NUMERIC:
         return number(leaf, text, notation)
     if leaf.kind is ValueKind.DATE:
         return _date(text, notation)
@@ -65,7 +65,7 @@ def _date(text: str, notation: Notation) -> str | None:
     if found is None:
         return None
     before = [word.text for word in loose_words(text) if word.start < found.start]
-    if len(before) > LOOSE_WORDS or {*before} & (BOUNDS | REFERRING | _RELATIVE) - _UNTIL:
+    if len(before) > LOOSE_WORDS or {*before} & (QUALIFIERS | _RELATIVE) - _UNTIL:
         return None
     return resolve_dates(found.values, notation.month_first)[0].isoformat()
 
@@ -153,7 +153,7 @@ def _phone(text: str) -> str:
     other += [match.span() for match in _HOURS.finditer(text)]
     for match in _PHONE.finditer(text):
         before = {word.text for word in loose_words(text) if word.start < match.start()}
-        if len(before) > LOOSE_WORDS + 1 or before & (_NOT | REFERRING - {*PHONE, "no", "nr"}):
+        if len(before) > LOOSE_WORDS + 1 or before & (_NOT | QUALIFIERS) - {*PHONE, "no", "nr"}:
             return ""
         start, end = match.span()
         digits = len(re.sub(r"\D", "", match.group()))
@@ -170,4 +170,4 @@ def _identifier(text: str) -> str:
             break
         kept.append(word)
     said = " ".join(kept).rstrip(",;(")
-    return said if re.search(r"\d", said) else ""
+    return said if re.search(r"\d", said) and "%" not in said else ""

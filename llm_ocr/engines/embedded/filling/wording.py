@@ -10,6 +10,7 @@ from llm_ocr.engines.embedded.filling.currencies import CODES
 from llm_ocr.engines.embedded.filling.labels import Label
 from llm_ocr.engines.embedded.filling.numbers import (
     MONEY_WORDS,
+    NUMERIC,
     UNITS,
     Notation,
     first_number,
@@ -55,6 +56,8 @@ _WITH_TAX = re.compile(
     r"(?:of\s+)?(?:all\s+)?(?:vat|tax|taxes|gst|mwst|ust|steuern?|umsatzsteuer|mehrwertsteuer)\b\.?",
     re.IGNORECASE,
 )
+# Kinds of values that are not words.
+WORDLESS = (*NUMERIC, ValueKind.DATE)
 _GROSS = frozenset({"incl", "including", "inkl", "brutto", "gross"})
 
 
@@ -81,17 +84,9 @@ def is_known_label(text: str) -> bool:
 def has_value_elsewhere(label: Label) -> bool:
     """Whether a phrase is a label alone, with no value in it."""
     leaf = label.field
-    if label.is_whole:
-        return True
-    if not isinstance(leaf, ScalarField) or leaf.kind not in (
-        ValueKind.NUMBER,
-        ValueKind.INTEGER,
-        ValueKind.DATE,
-    ):
-        return _RATE.fullmatch(label.rest.strip(" .():")) is not None
-    if is_money(leaf) and _COUNT.fullmatch(label.rest):
-        return True
-    return is_same(label, leaf, label.rest)
+    if label.is_whole or not isinstance(leaf, ScalarField):
+        return label.is_whole
+    return leaf.kind in WORDLESS and is_same(label, leaf, label.rest)
 
 
 def value_behind(label: Label, leaf: ScalarField, notation: Notation) -> object:
@@ -113,15 +108,12 @@ def value_behind(label: Label, leaf: ScalarField, notation: Notation) -> object:
 def _is_before(leaf: ScalarField, text: str, colon: int, notation: Notation) -> bool:
     """Whether the value stands before a colon: `Total 5.00 (VAT: 1.00)`, not `Total 2023: 5`."""
     before = text[:colon]
-    if read(leaf, before, notation) is None:
-        return False
-    is_plain = leaf.kind in (ValueKind.NUMBER, ValueKind.INTEGER) and not is_rate(leaf)
-    is_bare = is_plain and not is_marked(before)
-    return not (is_bare and any(char.isdigit() for char in text[colon:]))
+    is_clear = is_rate(leaf) or is_marked(before) or leaf.kind not in NUMERIC
+    return is_clear and read(leaf, before, notation) is not None
 
 
 def _start(leaf: ScalarField, text: str) -> int:
-    if leaf.kind in (ValueKind.NUMBER, ValueKind.INTEGER):
+    if leaf.kind in NUMERIC:
         return first_number(text)
     if leaf.kind is ValueKind.DATE:
         return min((one.start for one in dates_in(text)), default=len(text))
@@ -130,31 +122,23 @@ def _start(leaf: ScalarField, text: str) -> int:
 
 def is_same(label: Label, leaf: ScalarField, head: str) -> bool:
     """Whether the words behind a label say the same again, or nothing that matters."""
-    for one in reversed(list(dates_in(head)) if is_money(leaf) else []):
-        head = f"{head[: one.start]} {head[one.end :]}"
     names = leaf.names.all
+    if is_money(leaf):
+        for one in reversed(list(dates_in(head))):
+            head = f"{head[: one.start]} {head[one.end :]}"
+        head = "" if _COUNT.fullmatch(head) else head
     head = _RATE.sub(" ", head)
     if any(_GROSS.intersection(name) for name in names):
         head = _WITH_TAX.sub(" ", head)
-    words = normalized_words(head)
-    if any(char.isdigit() for char in head):
-        return False
-    if frozenset(label.wording + words) in {frozenset(name) for name in names}:
-        return True
-    allowed = _allowed(leaf)
-    while words:
-        sizes = range(len(words), 0, -1)
-        size = next((n for n in sizes if words[:n] in names or (n == 1 and words[0] in allowed)), 0)
-        if not size:
-            return False
-        words = words[size:]
-    return True
+    known = _allowed(leaf).union(*(name for name in names if len(name) == 1))
+    words = tuple(word for word in normalized_words(head) if word not in known)
+    return not any(map(str.isdigit, head)) and words in {(), *names}
 
 
 def _allowed(leaf: ScalarField) -> frozenset[str]:
     if leaf.kind is ValueKind.DATE:
         return _DATED
-    if leaf.kind not in (ValueKind.NUMBER, ValueKind.INTEGER):
+    if leaf.kind not in NUMERIC:
         return frozenset()
     money = _PRICED | _DUE if is_money(leaf) else UNITS
     return _LEADING | MONEY_WORDS | {code.lower() for code in CODES} | money

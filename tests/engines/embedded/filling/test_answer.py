@@ -1,8 +1,12 @@
 """What of a prompt is the page."""
 
 import json
+import math
+from collections.abc import Mapping
 
-from llm_ocr.engines.embedded.filling.answer import guided_by_text
+from llm_ocr.engines.embedded.filling.answer import guided_by_lines, guided_by_text
+from llm_ocr.engines.embedded.geometry import OcrLine, Word
+from llm_ocr.parsing.confidence import logprob_confidences
 from tests.engines.embedded.filling.asking import NUMBER, TEXT, ask, ask_tokens, group
 
 
@@ -38,3 +42,25 @@ def test_what_a_label_says_is_likelier_than_what_stands_below_something_like_it(
     labeled = ask_tokens("Invoice number: 55-1", invoice_number=TEXT)
     vague = ask_tokens("Reference of the bill\n55-1", number={**TEXT, "description": "bill"})
     assert labeled["invoice_number"] > vague.get("number", 0.0)
+
+
+def read_with(confidence: float) -> Mapping[str, float]:
+    """The probabilities of the values that lines of a recognizer's confidence give."""
+    texts = ("Gasthaus Lindner GmbH", "Mühlenstraße 7", "34117 Kassel", "Tel: 0561 774120")
+    sums = ("Date: 03.05.2024", "Tea 2.50", "Cake 7.50", "TOTAL 10.00", "Thank you")
+    lines = [
+        OcrLine(text, (Word((100, 40 * k, 100 + 12 * len(text), 40 * k + 24), text),), confidence)
+        for k, text in enumerate((*texts, "", *sums))
+        if text
+    ]
+    answer = guided_by_lines(group(company=TEXT, total=NUMBER), lines)
+    known = logprob_confidences(answer.text, [(one, math.log(p)) for one, p in answer.tokens])
+    values = json.loads(answer.text)
+    return {path: known[path] for path in values if values[path] is not None}
+
+
+def test_a_value_is_as_likely_as_its_characters_and_else_null() -> None:
+    exact, sure, unsure = (read_with(confidence) for confidence in (1.0, 0.999, 0.97))
+    assert exact["company"] > sure["company"] > unsure["company"]
+    assert exact["total"] > sure["total"]
+    assert read_with(0.6) == {}

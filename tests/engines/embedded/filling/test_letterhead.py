@@ -75,6 +75,36 @@ def test_a_sender_line_above_the_recipient_has_the_address() -> None:
     assert ask(text, seller=party)["address"] == "Mühlenstraße 7, 34117 Kassel"
 
 
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("Zotanmo SARL", ("93 rue de Marito", "26687 Pau")),
+        ("Foboson Pty. Ltd.", ("Shop 2, Boka Centre", "Cairns QLD 4870")),
+        ("Wipa Bakery Ltd", ("Halve Street", "Perth PE7 7LQ")),
+        ("Norte Ltda", ("Rua Sete, 120", "80010-150 Curitiba")),
+    ],
+)
+def test_a_recipient_without_a_label_is_the_block_above_a_postal_code(
+    name: str, lines: tuple[str, ...]
+) -> None:
+    head = "Gasthaus Lindner GmbH\nMühlenstraße 7\n34117 Kassel\nTel: 0561 774120\nFax 1234 7789\n"
+    block = "\n".join((name, *lines))
+    party = group(name=TEXT, address=TEXT)
+    found = ask(f"{head}\n\n{block}\n\nRECEIPT\n{BODY}", seller=party, buyer=party)
+    assert found["seller"]["name"] == "Gasthaus Lindner GmbH"
+    assert found["buyer"] == {"name": name, "address": ", ".join(lines)}
+
+
+def test_the_issuer_and_a_title_are_no_recipient() -> None:
+    head = "Gasthaus Lindner GmbH\nMühlenstraße 7\n34117 Kassel\nTel: 0561 774120\n"
+    party = group(name=TEXT, address=TEXT)
+    for other in ("", "\n\nOur work\nSensors and more\n"):
+        assert ask(head + other + BODY, seller=party, buyer=party)["buyer"]["name"] is None
+    block = "Deliver to:\nZotanmo SARL\n93 rue de Marito\n26687 Pau\n"
+    found = ask(f"{head}\n\nFacture\n{block}{BODY}", seller=party, buyer=party)
+    assert found["buyer"] == {"name": "Zotanmo SARL", "address": "93 rue de Marito, 26687 Pau"}
+
+
 def test_a_name_that_stands_among_others_is_less_likely() -> None:
     clear = "Gasthaus Lindner GmbH\nMühlenstraße 7\n34117 Kassel\nTel: 0561 774120\n"
     vague = "Lindner\nMeridian\nWork in progress\n"

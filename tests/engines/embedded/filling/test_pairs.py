@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engines.embedded.filling.asking import DATE, NUMBER, TEXT, Schema, ask
+from tests.engines.embedded.filling.asking import DATE, NUMBER, TEXT, Schema, ask, group
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,21 @@ def test_a_row_of_labels_stands_above_a_row_of_as_many_values() -> None:
     text = "Invoice No    Date    Due date\nINVOICE-555    01.02.2024    03.02.2024"
     assert ask(text, due_date=DATE) == "2024-02-03"
     assert ask(text, invoice_number=TEXT) == "INVOICE-555"
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "expected"),
+    [
+        ({"delivery_note_number": TEXT}, "Delivery note no.: DN-88213", "DN-88213"),
+        ({"order_no": TEXT}, "Order number: S-9931", "S-9931"),
+        ({"arrival_date": DATE}, "Arrival    06/07/2025", "2025-07-06"),
+        ({"arrival_date": DATE}, "Arrival    by train", None),
+        ({"meter": group(number=TEXT)}, "Meter number: Z15E-44102", {"number": "Z15E-44102"}),
+        ({"loan": group(amount=NUMBER)}, "Loan amount: £12,000.00", {"amount": 12000.0}),
+        ({"loan": group(amount=NUMBER)}, "Grant amount: £12,000.00", {"amount": None}),
+    ],
+)
+def test_a_label_may_have_other_words_for_a_number_or_the_words_of_the_group(
+    schema: dict[str, Schema], text: str, expected: object
+) -> None:
+    assert ask(text, **schema) == expected

@@ -2,11 +2,14 @@
 
 pdfium returns characters in drawing order. Three cases are repaired here: the letters of a ligature
 in right-to-left text, marks that precede their letter in such text, and accents that are drawn as
-separate characters, as TeX does.
+separate characters, as TeX does. Characters of the same size get boxes of the same height, whatever
+their fonts declare. Ligatures of which a converter has kept only the last letter are restored.
 """
 
 import ctypes
+import math
 import re
+import statistics
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +25,14 @@ from llm_ocr.sources.text_layer_quality import SOFT_HYPHENS
 SOFT_HYPHEN = "\u00ad"
 # Characters smaller than this (in pixels of the page) are left out: nobody can read them.
 MIN_SIZE = 0.5
+# Plausible heights of a font's characters, as shares of the font size: Type 3 fonts have any unit.
+MIN_EXTENT, MAX_EXTENT = 0.5, 3.0
+# What a letter stands for where its font draws it wider than usual, by at least these factors. So
+# many of the font's letters must be known, and no larger share of them may be wide.
+_LIGATURES = {"i": ("fi", "ffi"), "l": ("fl", "ffl"), "f": ("ff", "ff"), "h": ("Th", "Th")}
+WIDE, VERY_WIDE = 1.5, 2.7
+MIN_LETTERS, MAX_WIDE_SHARE = 5, 0.25
+_NAME_BYTES = 128
 # A space that pdfium inserted is removed if the gap is smaller than this share of the height.
 MIN_GAP = 0.2
 # Accents as separate characters -> as combining marks.
@@ -100,8 +111,8 @@ def may_need_repair(text: str) -> bool:
 
 def read_glyphs(raw: Any, frame: PageTransform) -> tuple[Stream, bool]:  # noqa: ANN401
     """The characters of the page, and whether they differ from what pdfium returns."""
-    returned = list(_characters(raw, frame))
-    repaired = returned
+    returned = _level_heights(raw, frame, list(_characters(raw, frame)))
+    repaired = _restore_ligatures(raw, returned)
     if any(glyph is not None and glyph.runs_left for glyph in returned):
         repaired = _move_marks_after_letters(_order_ligatures(repaired))
     if any(
@@ -152,6 +163,65 @@ def _characters(raw: Any, frame: PageTransform) -> Iterator[Glyph | None]:  # no
             yield Glyph(text, box, k, directions[radians])
 
 
+@dataclass(frozen=True)
+class _Extent:
+    """How far a font's characters reach above and below the baseline, as shares of the font size
+    (in pixels)."""
+
+    above: float
+    below: float
+    font_size: float
+
+    def leveled(self, box: Box, above: float, below: float) -> Box:
+        """A character's box with another extent."""
+        baseline = box.y2 - self.below * self.font_size
+        top, bottom = baseline - above * self.font_size, baseline + below * self.font_size
+        return Box(box.x1, top, box.x2, bottom)
+
+
+def _level_heights(raw: Any, frame: PageTransform, stream: Stream) -> Stream:  # noqa: ANN401
+    """Give all characters the ascent and descent that most of the page has, relative to the font
+    size: fonts declare very different ones, even subsets of one typeface."""
+    extents: dict[tuple[float, float], _Extent | None] = {}
+    found: list[_Extent | None] = []
+    for glyph in stream:
+        extent = None
+        if glyph is not None and glyph.text != " " and glyph.direction == 0:
+            size = pdfium_c.FPDFText_GetFontSize(raw, glyph.index)
+            key = round(size, 2), round(glyph.size, 1)
+            if key not in extents:
+                extents[key] = _extent(raw, frame, glyph, size)
+            extent = extents[key]
+        found.append(extent)
+    known = [extent for extent in found if extent is not None]
+    if not known:
+        return stream
+    above = statistics.median(extent.above for extent in known)
+    below = statistics.median(extent.below for extent in known)
+    leveled: Stream = []
+    for glyph, extent in zip(stream, found, strict=True):
+        if glyph is not None and extent is not None:
+            leveled.append(replace(glyph, box=extent.leveled(glyph.box, above, below)))
+        else:
+            leveled.append(glyph)
+    return leveled
+
+
+def _extent(raw: Any, frame: PageTransform, glyph: Glyph, font_size: float) -> _Extent | None:  # noqa: ANN401
+    matrix, x, y = pdfium_c.FS_MATRIX(), ctypes.c_double(), ctypes.c_double()
+    if not pdfium_c.FPDFText_GetMatrix(raw, glyph.index, matrix):
+        return None
+    if not pdfium_c.FPDFText_GetCharOrigin(raw, glyph.index, x, y):
+        return None
+    side = font_size * math.hypot(matrix.c, matrix.d)
+    unit = frame.box(0, 0, side, side)
+    size = unit.y2 - unit.y1
+    baseline = frame.box(x.value, y.value, x.value, y.value).y1
+    if not MIN_EXTENT * size < glyph.size < MAX_EXTENT * size:
+        return None
+    return _Extent((baseline - glyph.box.y1) / size, (glyph.box.y2 - baseline) / size, size)
+
+
 def _is_high(code: int) -> bool:
     return 0xD800 <= code < 0xDC00
 
@@ -168,6 +238,32 @@ def _character(code: int) -> str:
         return SOFT_HYPHEN
     # Latin ligatures become separate letters.
     return unicodedata.normalize("NFKC", text) if "\ufb00" <= text <= "\ufb06" else text
+
+
+def _restore_ligatures(raw: Any, stream: Stream) -> Stream:  # noqa: ANN401
+    """Restore ligatures that Ghostscript mapped to their last letter: a font draws a letter in only
+    one width, relative to its height."""
+    fonts: dict[tuple[bytes, str], dict[int, float]] = {}
+    name = ctypes.create_string_buffer(_NAME_BYTES)
+    for k, glyph in enumerate(stream):
+        if glyph is None or glyph.text not in _LIGATURES or glyph.direction != 0:
+            continue
+        pdfium_c.FPDFText_GetFontInfo(raw, glyph.index, name, _NAME_BYTES, ctypes.c_int())
+        if name.value:
+            width = (glyph.box.x2 - glyph.box.x1) / glyph.size
+            fonts.setdefault((name.value, glyph.text), {})[k] = width
+    restored = list(stream)
+    for (_, text), widths in fonts.items():
+        usual = statistics.median(widths.values())
+        wide = [k for k, width in widths.items() if width > WIDE * usual]
+        if len(widths) < MIN_LETTERS or len(wide) > MAX_WIDE_SHARE * len(widths):
+            continue
+        for k in wide:
+            glyph = stream[k]
+            assert glyph is not None
+            letters = _LIGATURES[text][widths[k] > VERY_WIDE * usual]
+            restored[k] = replace(glyph, text=letters)
+    return restored
 
 
 def _order_ligatures(stream: Stream) -> Stream:

@@ -117,6 +117,47 @@ def test_font_change_does_not_split_a_line(sheet: Sheet) -> None:
     assert [line.text for line in sheet.layer().lines] == ["The whole line"]
 
 
+def test_lines_of_one_size_are_equally_high_in_all_fonts(sheet: Sheet) -> None:
+    """Fonts declare different ascents: a change of font within a paragraph makes no heading."""
+    sheet.write(60, 100, "The water rises and falls")
+    sheet.write(60, 160, "with the level of the lock", font="Courier")
+    sheet.write(60, 220, "\u2713 \u2714 \u2716 \u2718 \u2726", font="ZapfDingbats")
+    boxes = [line.words[0].box for line in sheet.layer().lines]
+    assert len(boxes) == 3
+    heights = [box.y2 - box.y1 for box in boxes]
+    assert heights == pytest.approx([heights[0]] * 3, rel=0.02)
+    tops = [box.y1 for box in boxes]
+    assert tops == pytest.approx([tops[0], tops[0] + 60, tops[0] + 120], abs=0.5)
+
+
+def test_ligature_mapped_to_its_last_letter_is_restored(tmp_path: Path) -> None:
+    """Ghostscript maps the glyph fi to i alone."""
+    shown = b"\xaeve of the signi\xaecant lilies in the inlet of the mill rise in April"
+    letters = b"".join(b"<%02x> <00%02x>\n" % (code, code) for code in range(32, 127))
+    mapping = (
+        b"/CIDInit /ProcSet findresource begin 12 dict begin begincmap\n"
+        b"/CMapName /Adobe-Identity-UCS def /CMapType 2 def\n"
+        b"1 begincodespacerange\n<00> <ff>\nendcodespacerange\n"
+        b"1 beginbfchar\n<ae> <0069>\nendbfchar\n95 beginbfchar\n%sendbfchar\n"
+        b"endcmap CMapName currentdict /CMap defineresource pop end end" % letters
+    )
+    draw = b"BT /F1 20 Tf 20 100 Td (%s) Tj ET" % shown
+    path = pdf_of(
+        tmp_path / "a.pdf",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 700 200] /Contents 4 0 R "
+        b"/Resources << /Font << /F1 5 0 R >> >> >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(draw), draw),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding << /Type /Encoding "
+        b"/Differences [174 /fi] >> /ToUnicode 6 0 R >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(mapping), mapping),
+    )
+    layer = drawn(path, LINES).text_layer
+    assert layer is not None
+    (line,) = layer.lines
+    assert line.text == "five of the significant lilies in the inlet of the mill rise in April"
+
+
 def test_text_in_another_direction_is_kept(sheet: Sheet) -> None:
     sheet.prose()
     sheet.canvas.saveState()

@@ -130,28 +130,60 @@ def test_lines_of_one_size_are_equally_high_in_all_fonts(sheet: Sheet) -> None:
     assert tops == pytest.approx([tops[0], tops[0] + 60, tops[0] + 120], abs=0.5)
 
 
-def test_ligature_mapped_to_its_last_letter_is_restored(tmp_path: Path) -> None:
-    """Ghostscript maps the glyph fi to i alone."""
-    shown = b"\xaeve of the signi\xaecant lilies in the inlet of the mill rise in April"
-    letters = b"".join(b"<%02x> <00%02x>\n" % (code, code) for code in range(32, 127))
-    mapping = (
+_ASCII = b"95 beginbfchar\n%sendbfchar\n" % b"".join(
+    b"<%02x> <00%02x>\n" % (code, code) for code in range(32, 127)
+)
+
+
+def mapped_pdf(path: Path, shown: bytes, mapping: bytes) -> Path:
+    """A line in Helvetica, whose characters a converter has mapped to Unicode."""
+    cmap = (
         b"/CIDInit /ProcSet findresource begin 12 dict begin begincmap\n"
         b"/CMapName /Adobe-Identity-UCS def /CMapType 2 def\n"
-        b"1 begincodespacerange\n<00> <ff>\nendcodespacerange\n"
-        b"1 beginbfchar\n<ae> <0069>\nendbfchar\n95 beginbfchar\n%sendbfchar\n"
-        b"endcmap CMapName currentdict /CMap defineresource pop end end" % letters
+        b"1 begincodespacerange\n<00> <ff>\nendcodespacerange\n%s"
+        b"endcmap CMapName currentdict /CMap defineresource pop end end" % mapping
     )
     draw = b"BT /F1 20 Tf 20 100 Td (%s) Tj ET" % shown
-    path = pdf_of(
-        tmp_path / "a.pdf",
+    return pdf_of(
+        path,
         b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
         b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 700 200] /Contents 4 0 R "
         b"/Resources << /Font << /F1 5 0 R >> >> >>",
         b"<< /Length %d >>\nstream\n%s\nendstream" % (len(draw), draw),
         b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding << /Type /Encoding "
-        b"/Differences [174 /fi] >> /ToUnicode 6 0 R >>",
-        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(mapping), mapping),
+        b"/Differences [149 /bullet 174 /fi] >> /ToUnicode 6 0 R >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(cmap), cmap),
     )
+
+
+def test_bullet_of_a_symbol_font_is_a_bullet(tmp_path: Path) -> None:
+    """Such fonts have their characters in the private use area."""
+    mapping = b"1 beginbfchar\n<95> <f0b7>\nendbfchar\n" + _ASCII
+    path = mapped_pdf(tmp_path / "a.pdf", b"\x95 read every Sunday", mapping)
+    layer = drawn(path, LINES).text_layer
+    assert layer is not None
+    (line,) = layer.lines
+    assert line.text == "• read every Sunday"
+    assert line.words[0].text == "•"
+
+
+def test_line_that_only_begins_in_bold_is_not_bold(sheet: Sheet) -> None:
+    start = "A sentence that leads into a text."
+    sheet.write(60, 100, f"{start} ", font="Helvetica-Bold")
+    end = sheet.canvas.stringWidth(f"{start} ", "Helvetica-Bold", 20)
+    sheet.write(60 + end, 100, "The")
+    for k in range(4):
+        sheet.write(60, 140 + 30 * k, "gauge at the bridge was read")
+    first, *_ = sheet.layer().lines
+    assert first.text == f"{start} The"
+    assert not first.bold
+
+
+def test_ligature_mapped_to_its_last_letter_is_restored(tmp_path: Path) -> None:
+    """Ghostscript maps the glyph fi to i alone."""
+    shown = b"\xaeve of the signi\xaecant lilies in the inlet of the mill rise in April"
+    mapping = b"1 beginbfchar\n<ae> <0069>\nendbfchar\n" + _ASCII
+    path = mapped_pdf(tmp_path / "a.pdf", shown, mapping)
     layer = drawn(path, LINES).text_layer
     assert layer is not None
     (line,) = layer.lines

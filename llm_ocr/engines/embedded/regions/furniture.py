@@ -24,6 +24,9 @@ ENOUGH, SOME = 3, 0
 LARGE, LARGE_HEADER = 1.35, 1.65
 # Parts of a row that lie so many line heights apart have nothing to do with each other.
 APART = 1.0
+# So many rows at the foot may be one, if no gap between them is larger than this; at the top they
+# would be a letterhead.
+MOST_TOGETHER, TOGETHER = 3, 0.5
 # A row that is no further from the text than this, in heights of the text's lines, is a part of it.
 TOUCHING = 0.3
 
@@ -38,7 +41,7 @@ _STAMP = re.compile(
     re.IGNORECASE,
 )
 # A list's item goes on from the page before.
-_ITEM = re.compile(r"\(?[a-z]\)\s+[^\W\d_]{2}")
+_ITEM = re.compile(r"(?:\(?[a-z]\)|\d{1,2}\.)\s+[^\W\d_]{2}")
 _NOTE = re.compile(r"([*†‡§¶¹²³⁴-⁹]|\(?\d{1,2}\)?[.)]?\s+[^\W\d_])")
 _SENTENCE = re.compile(r"[^\W\d_]{2,}[.!?]$")
 
@@ -53,7 +56,7 @@ def furniture(
     top = _outer(rows, regions, figures, height, body)
     # A heading with nothing below it is none.
     headless = [one for one in regions if one.label != "title"]
-    bottom = _outer(rows[len(top) :][::-1], headless, figures, height, body)
+    bottom = _outer(rows[len(top) :][::-1], headless, figures, height, body, MOST_TOGETHER)
     blocks = [block for row in top for block in _parts(row, HEADER)]
     blocks += [block for row in reversed(bottom) for block in _parts(row, FOOTER)]
     inner = rows[len(top) : len(rows) - len(bottom)]
@@ -90,32 +93,54 @@ def _outer(
     figures: Sequence[Rect],
     height: int,
     body: float,
+    together: int = 1,
 ) -> list[list[OcrLine]]:
-    """The rows from the edge on that are furniture."""
+    """The rows from the edge on that are furniture; up to `together` of them are judged as one."""
     count = 0
     for k, row in enumerate(rows[:MOST_ROWS]):
         text = _text_of(row)
-        if _detected_label(row, regions) == "table" or _ITEM.match(text) or begins_caption(text):
+        item = _ITEM.match(text) and not _is_numbered(row)
+        if _detected_label(row, regions) == "table" or item or begins_caption(text):
             break
         rect = hull(line.rect for line in row)
         margin = max(min(rect[3], height - rect[1]) / height, 0.0)
-        inner = [hull(line.rect for line in one) for one in rows[k + 1 :][:3]]
-        beside = [one for one in figures if shared_rows(rect, one) < 0.3 * body]
-        gap = min((-shared_rows(rect, other) for other in (*inner, *beside)), default=10 * body)
-        evidence = _evidence(row, gap, regions, body) + (margin < DEEP)
-        if margin > ZONE or evidence < SOME:
+        gap, size = _gap_to_text(rows[k:], figures, body, together)
+        evidence = [_evidence(one, gap, regions, body) for one in rows[k : k + size]]
+        if margin > ZONE or evidence[0] + (margin < DEEP) < SOME:
             break
         # What lies between the edge and furniture is furniture too.
-        if evidence >= ENOUGH and (gap > TOUCHING * body or _is_numbered(row)):
-            count = k + 1
+        is_furniture = evidence[0] + (margin < DEEP) >= ENOUGH
+        if is_furniture and (gap > TOUCHING * body or _is_numbered(row)):
+            count = max(count, k + size if min(evidence) >= SOME else k + 1)
     return [] if count == len(rows) else list(rows[:count])
+
+
+def _gap_to_text(
+    rows: Sequence[Sequence[OcrLine]], figures: Sequence[Rect], body: float, most: int
+) -> tuple[float, int]:
+    """How far the first row, or the up to `most` rows close together that it begins, is from what
+    stands further inside; and how many rows these are."""
+    gaps: list[float] = []
+    for k, row in enumerate(rows[:most]):
+        rect = hull(line.rect for line in row)
+        inner = [hull(line.rect for line in one) for one in rows[k + 1 :][:3]]
+        beside = [one for one in figures if shared_rows(rect, one) < 0.3 * body]
+        gaps.append(
+            min((-shared_rows(rect, other) for other in (*inner, *beside)), default=10 * body)
+        )
+        if k and _NOTE.match(_text_of(row)) and not _is_numbered(row):
+            break
+        if gaps[-1] > TOGETHER * body:
+            return gaps[-1], k + 1
+    return gaps[0], 1
 
 
 def _evidence(row: list[OcrLine], gap: float, regions: Sequence[Region], body: float) -> int:
     text = " ".join(line.text.strip() for line in row)
     words = len(text.split())
-    size = max(line.height for line in row)
     parts = _apart(row)
+    longest = max(parts, key=_length)
+    size = max(line.height for line in longest)
     numbered = _is_numbered(row)
     called = _detected_label(row, regions)
     score = 2 * numbered + 2 * any(_STAMP.match(_text_of(part)) for part in parts)
@@ -133,7 +158,10 @@ def _evidence(row: list[OcrLine], gap: float, regions: Sequence[Region], body: f
 def _is_numbered(row: Sequence[OcrLine]) -> bool:
     """Whether a page number stands at one end of a row, apart from its other text."""
     parts = _apart(row)
-    return is_page_number(_text_of(parts[0])) or is_page_number(_text_of(parts[-1]))
+    first, last = _text_of(parts[0]), _text_of(parts[-1])
+    # A heading's number has a point.
+    is_first = is_page_number(first) and not first.endswith(".")
+    return is_first or is_page_number(last)
 
 
 def _detected_label(row: list[OcrLine], regions: Sequence[Region]) -> str | None:
@@ -155,6 +183,10 @@ def _apart(row: Sequence[OcrLine]) -> list[list[OcrLine]]:
         else:
             parts.append([line])
     return parts
+
+
+def _length(lines: Sequence[OcrLine]) -> int:
+    return sum(len(line.text) for line in lines)
 
 
 def _text_of(lines: Sequence[OcrLine]) -> str:

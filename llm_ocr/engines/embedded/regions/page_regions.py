@@ -32,7 +32,7 @@ from llm_ocr.engines.embedded.regions.furniture import furniture
 from llm_ocr.engines.embedded.regions.layout import Region
 from llm_ocr.engines.embedded.regions.text_columns import is_prose
 from llm_ocr.engines.embedded.words.recognize import Image
-from llm_ocr.engines.embedded.words.rows import rows_of
+from llm_ocr.engines.embedded.words.rows import rows_of, with_joined_marks
 
 # A caption's second row is longer than this share of its table's width.
 CAPTION = 0.5
@@ -77,7 +77,7 @@ def page_regions(
     drawn = [rect for rect in drawn if is_drawn(image, rect, whole)]
     free = [line for line in free if not inside(line, drawn)]
     tables, free = _tables(regions, free, body)
-    return PageRegions(height, body, margins, tables, drawn, free, regions)
+    return PageRegions(height, body, margins, tables, drawn, with_joined_marks(free), regions)
 
 
 def _pictures(regions: Sequence[Region], width: int, height: int) -> list[Rect]:

@@ -1,5 +1,6 @@
 """Lines of running text -> the groups that become blocks."""
 
+import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +9,15 @@ from itertools import pairwise
 from llm_ocr.engines.embedded.geometry import OcrLine, area, overlap
 from llm_ocr.engines.embedded.regions.layout import Region
 from llm_ocr.engines.embedded.regions.text_columns import CLOSE, SAME_ROW, close_together, follows
-from llm_ocr.engines.embedded.words.rows import rows_of
+from llm_ocr.engines.embedded.words.rows import rows_of, text_start
 
 # Of a line at least this share lies in the region that it is counted to.
 HELD = 0.45
 # Of one region lines may be further apart than elsewhere, as a share of their height.
 CLOSE_IN_REGION = 1.6
+# A line that the next word did not fit in ends so near the right edge, in line heights.
+NEAR_EDGE = 3.0
+_SENTENCE_END = re.compile(r"[.:;!?。！？]\W*$")
 
 
 @dataclass(frozen=True)
@@ -120,18 +124,20 @@ def _rejoin(found: list[LineGroup]) -> list[LineGroup]:
 
 
 def _goes_on(home: LineGroup, group: LineGroup) -> bool:
-    """Whether one of two groups is a line or two, right below or above the other's prose."""
-    if home.label not in ("", "text", "reference") or group.label not in ("", "text", "reference"):
-        return False
-    if min(len(home.lines), len(group.lines)) > 2 or _may_head(home, group):
+    """Whether one of two groups is a line or two, right below or above the other's prose, or
+    whether its sentence goes on in the other one."""
+    runs_on = _runs_on(home.lines, group.lines)
+    is_text = {home.label, group.label} <= {"", "text", "reference"}
+    is_short = min(len(home.lines), len(group.lines)) <= 2
+    if not runs_on and not (is_text and is_short and not _may_head(home, group)):
         return False
     last = max(home.lines, key=lambda line: line.rect[3])
     first = min(group.lines, key=lambda line: line.rect[1])
     lines = [*home.lines, *group.lines]
     height = statistics.median(line.height for line in lines)
-    left, right = (min(line.rect[0] for line in one.lines) for one in (home, group))
+    left, right = (min(map(text_start, one.lines)) for one in (home, group))
     few, many = sorted((home.lines, group.lines), key=len)
-    inner = min(line.rect[0] for line in few) > min(line.rect[0] for line in many) - 0.6 * height
+    inner = min(map(text_start, few)) > min(map(text_start, many)) - 0.6 * height
     ends = max(line.rect[2] for line in few) < max(line.rect[2] for line in many) + 1.5 * height
     return (
         abs(left - right) < 1.5 * height
@@ -140,6 +146,16 @@ def _goes_on(home: LineGroup, group: LineGroup) -> bool:
         and follows(last, first, 0.9)
         and 1 / 1.2 < first.height / last.height < 1.2
     )
+
+
+def _runs_on(lines: Sequence[OcrLine], others: Sequence[OcrLine]) -> bool:
+    """Whether lines end in the middle of a sentence near their right edge, and others continue
+    it."""
+    last, first = rows_of(lines)[-1][-1], rows_of(others)[0][0].text.strip()
+    right = max(line.rect[2] for line in (*lines, *others))
+    is_full = last.rect[2] > right - NEAR_EDGE * last.height
+    continues = first[:1].islower() or first.startswith("(")
+    return is_full and continues and _SENTENCE_END.search(last.text) is None
 
 
 def _may_head(home: LineGroup, group: LineGroup) -> bool:

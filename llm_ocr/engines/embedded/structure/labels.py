@@ -95,7 +95,9 @@ def _heading(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> Page
         # A signature, a scribble: whatever it is, it heads nothing.
         return replace(block, label="text")
     if block.label == "title":
-        return block if _is_title(block, body) else replace(block, label="text")
+        if _is_title(block, body):
+            return block
+        block = replace(block, label="text")
     if block.label != "text" or not _may_head(block):
         return block
     exact = all(line.is_exact for line in block.lines)

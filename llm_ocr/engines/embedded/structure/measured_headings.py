@@ -26,9 +26,7 @@ Row = list[OcrLine]
 def with_heads(block: PageBlock) -> list[PageBlock]:
     """A block of text, the headings in it being blocks of their own."""
     rows = rows_of(block.lines)
-    if block.label != "text" or len(rows) < 3 or any(line.is_exact for line in block.lines):
-        return [block]
-    if not _is_column(rows):
+    if block.label != "text" or len(rows) < 3 or not _is_column(rows):
         return [block]
     pitch = statistics.median(_pitches(rows))
     parts: list[tuple[str, list[Row]]] = [("text", [])]
@@ -45,9 +43,7 @@ def with_heads(block: PageBlock) -> list[PageBlock]:
 def heads_text(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> bool:
     """Whether a block of one line stands above text that fills its lines, nearer to it than to
     what is above."""
-    if len(rows_of(block.lines)) != 1 or any(line.is_exact for line in block.lines):
-        return False
-    if not _looks(block.text):
+    if len(rows_of(block.lines)) != 1 or not _looks(block.text):
         return False
     column = [
         other
@@ -69,12 +65,17 @@ def heads_text(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> bo
         return False
     if _is_bold(block.lines, below.lines):
         return gap < 2.5 * body
+    if above is not None and above.label == "title" and "," in block.text:
+        # The authors below the title.
+        return False
     apart = gap < min(2.5 * body, 1.1 * room) and room > 0.5 * body
     return _is_column(rows) and apart and not open_above
 
 
 def _is_bold(lines: Sequence[OcrLine], others: Sequence[OcrLine]) -> bool:
-    """Whether lines have thicker strokes than most of the others."""
+    """Whether lines are bold, or have thicker strokes than most of the others."""
+    if all(line.bold for line in lines):
+        return not all(line.bold for line in others)
     one, other = (
         [line.thickness for line in some if line.thickness and len(line.text) >= TELLING]
         for some in (lines, others)

@@ -23,6 +23,8 @@ SLACK = 4.0
 # Headings whose tops are no further apart stand side by side.
 SAME_TOP = 6.0
 MAX_DEPTH = 12
+# A block with nothing beside it counts against columns up to so many times its height.
+ALONE = 6.0
 # Comparing every pair is dear: with more blocks than this (a map, a drawing) rows are enough.
 MAX_BLOCKS = 250
 
@@ -226,13 +228,16 @@ def _gain(rects: Sequence[Rect], gutter: _Gutter) -> float:
 
 
 def _shared_height(rects: Sequence[Rect], some: list[int], others: list[int]) -> float:
-    """The height that each of `some` shares with the one beside it, in all."""
+    """The height that each of `some` shares with the one beside it, in all, less the gaps to the
+    next one where there is none."""
     if not some or not others:
         return 0.0
     one, other = np.array([rects[k] for k in some]), np.array([rects[k] for k in others])
     bottoms = np.minimum.outer(one[:, 3], other[:, 3])
     tops = np.maximum.outer(one[:, 1], other[:, 1])
-    return float((bottoms - tops).max(axis=1).sum())
+    # However far below the other column a block is, it counts against columns only so much.
+    least = ALONE * (one[:, 3] - one[:, 1])
+    return float(np.maximum((bottoms - tops).max(axis=1), -least).sum())
 
 
 def _by_columns(

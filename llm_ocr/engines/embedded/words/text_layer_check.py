@@ -26,6 +26,8 @@ AGREES = 0.5
 PICTURED = 0.9
 # A line where the pixels vary less than this (standard deviation, 0..255) is not to be seen.
 UNSEEN = 4.0
+# Nor is one of which a smaller share is on the page.
+ON_PAGE = 0.5
 # Of a line's characters so many make it unreadable if they are no text.
 RUBBISH = 0.25
 # Figures from this share of the page on may hold what the page says.
@@ -90,6 +92,9 @@ def _crop(image: Image, rect: Rect) -> Image:
 
 
 def _is_seen(image: Image, line: OcrLine) -> bool:
+    height, width = image.shape[:2]
+    if overlap(line.rect, (0.0, 0.0, float(width), float(height))) < ON_PAGE * area(line.rect):
+        return False
     crop = _crop(image, line.rect)
     return crop.size > 0 and float(crop.std()) >= UNSEEN
 

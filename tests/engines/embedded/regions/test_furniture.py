@@ -102,3 +102,36 @@ def test_a_row_that_touches_the_text_is_a_part_of_it() -> None:
     assert found(line("the last words", 100, end + 4, 17), regions=(region,), text=text) == {}
     apart = line("the last words", 100, end + 20, 17)
     assert found(apart, regions=(region,), text=text) == {"the last words": "footer"}
+
+
+def test_rows_close_together_at_an_edge_are_one_footer() -> None:
+    """None of them is set apart from the other."""
+    rows = [
+        *(line("#176000 - $15.00 USD", 100, 1190), line("Received 11 Sep 2012", 600, 1190)),
+        *(line("(C) 2012 OSA", 100, 1214), line("Biomedical Optics 3203", 600, 1214)),
+    ]
+    text = body(bottom=1160)
+    assert set(found(*rows, text=text).values()) == {"footer"}
+    assert len(found(*rows, text=text)) == 4
+
+
+def test_a_note_close_above_a_footer_stays() -> None:
+    note = line("31 In two cases there were several", 100, 1150), line("of them.", 100, 1174)
+    footer = line("Campus Attacks", 100, 1240), line("Page 15", 800, 1240)
+    text = body(bottom=1100)
+    assert found(*note, *footer, text=text) == {
+        "Campus Attacks": "footer",
+        "Page 15": "page_number",
+    }
+
+
+def test_a_numbered_heading_below_a_header_stays() -> None:
+    head = line("Nonbinding Recommendations", 400, 40)
+    heading = line("2.", 150, 110), line("Intended Population", 230, 110)
+    assert found(head, *heading, text=body(top=160)) == {"Nonbinding Recommendations": "header"}
+
+
+def test_a_large_word_beside_a_running_title_makes_no_heading_of_it() -> None:
+    row = line("IV", 100, 40, height=40), line("Highlights of the survey", 600, 45)
+    assert set(found(*row).values()) <= {"header", "page_number"}
+    assert len(found(*row)) == 2

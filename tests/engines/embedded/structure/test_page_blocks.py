@@ -1,5 +1,6 @@
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,14 @@ WIDTH, HEIGHT = 1000, 1300
 def line(text: str, x: float, y: float, right: float = 0.0, height: float = 20.0) -> OcrLine:
     right = right or x + 0.5 * height * len(text)
     return OcrLine(text, (Word((x, y, right, y + height), text),), 0.9)
+
+
+def moved(one: OcrLine, down: float) -> OcrLine:
+    words = tuple(
+        Word((word.rect[0], word.rect[1] + down, word.rect[2], word.rect[3] + down), word.text)
+        for word in one.words
+    )
+    return replace(one, words=words)
 
 
 def prose(y: float, count: int, x: float = 100.0, right: float = 900.0) -> list[OcrLine]:
@@ -56,11 +65,52 @@ def test_columns_are_blocks_of_their_own() -> None:
 
 
 def test_regions_hold_the_lines_that_lie_in_them() -> None:
-    lines = prose(300, 6)
-    found = labeled_blocks(
-        lines, [region("text", 90, 290, 910, 375), region("text", 90, 376, 910, 460)], WIDTH, HEIGHT
-    )
+    lines = [*prose(300, 2), line("It ends here.", 100, 352, 900), *prose(378, 3)]
+    regions = [region("text", 90, 290, 910, 375), region("text", 90, 376, 910, 460)]
+    found = labeled_blocks(lines, regions, WIDTH, HEIGHT)
     assert [block.lines for block in found] == [tuple(lines[:3]), tuple(lines[3:])]
+
+
+def test_a_sentence_that_a_region_cuts_is_whole() -> None:
+    lines = prose(300, 6)
+    regions = [region("text", 90, 290, 910, 375), region("text", 90, 376, 910, 460)]
+    (block,) = labeled_blocks(lines, regions, WIDTH, HEIGHT)
+    assert block.lines == tuple(lines)
+    # The detector often takes the first line for a title if it begins in bold.
+    regions[0] = region("title", 90, 290, 910, 322)
+    assert len(labeled_blocks(lines, regions, WIDTH, HEIGHT)) == 1
+
+
+def test_a_number_or_bullet_is_one_with_the_text_behind_its_tab() -> None:
+    heading = line("5.", 100, 350), line("Instrument Format", 180, 350)
+    item = line("\uf0b7", 100, 700, 110), line("a text behind a symbol of a font", 180, 700)
+    far = line("7.", 100, 800), line("in a column of its own", 500, 800)
+    body = [*prose(100, 6), *prose(400, 6), *prose(500, 6)]
+    found = labeled_blocks([*heading, *item, *far, *body], (), WIDTH, HEIGHT)
+    texts = {block.text: block.label for block in found}
+    assert texts["5. Instrument Format"] == "title"
+    assert texts["• a text behind a symbol of a font"] == "text"
+    assert "in a column of its own" in texts
+
+
+def test_headings_on_a_text_layer_are_told_by_the_room_around_them() -> None:
+    """A heading in italics is neither larger nor bolder than the text."""
+    body = [line("It goes on and on in full lines.", 100, 430 + 26 * k, 900) for k in range(5)]
+    lines = [
+        replace(one, is_exact=True)
+        for one in (*body, line("The lower river", 100, 590), *(moved(one, 200) for one in body))
+    ]
+    found = labeled_blocks(lines, (), WIDTH, HEIGHT)
+    assert [block.label for block in found if block.text == "The lower river"] == ["title"]
+
+
+def test_authors_below_a_title_are_no_heading() -> None:
+    title = line("From cellars to facades", 100, 200, height=40)
+    authors = line("Zoe Blackwood, Anton Novak", 100, 270)
+    lines = [replace(one, is_exact=True) for one in (title, authors, *prose(330, 6))]
+    found = labels(lines)
+    assert found["From cellars to faca"] == "title"
+    assert found["Zoe Blackwood, Anton"] == "text"
 
 
 def test_a_page_number_is_told_by_its_look_and_place() -> None:

@@ -40,6 +40,33 @@ def test_two_columns_are_read_one_after_the_other() -> None:
     assert read(blocks) == "l1 l2 r1 r2"
 
 
+def test_columns_of_unequal_length_are_read_one_after_the_other() -> None:
+    """What stands below the end of the other column is no evidence against columns."""
+    blocks = {
+        "l1": (50, 100, 480, 220),
+        "l2": (50, 240, 480, 300),
+        "l3": (50, 300, 460, 560),
+        "l4": (50, 700, 200, 712),
+        "l5": (50, 730, 470, 760),
+        "r1": (520, 100, 950, 430),
+    }
+    assert read(blocks) == "l1 l2 l3 l4 l5 r1"
+
+
+def test_fields_side_by_side_below_an_address_are_no_columns() -> None:
+    blocks = {
+        "sender": (700, 60, 900, 120),
+        "recipient": (50, 140, 250, 200),
+        "reference": (50, 240, 160, 270),
+        "number": (360, 240, 460, 270),
+        "date": (700, 240, 800, 270),
+        "subject": (50, 310, 300, 330),
+        "dear": (50, 340, 250, 360),
+        "text": (50, 380, 900, 900),
+    }
+    assert read(blocks) == "sender recipient reference number date subject dear text"
+
+
 def test_a_full_width_heading_between_columns_ends_them() -> None:
     blocks = {
         "title": (50, 20, 950, 60),

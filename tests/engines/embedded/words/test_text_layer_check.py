@@ -122,6 +122,16 @@ def test_what_is_not_to_be_seen_is_not_read(engine: str) -> None:
     assert "archive of the town" in text
 
 
+def test_a_line_that_is_mostly_beside_the_page_is_not_read(engine: str) -> None:
+    page = Page().prose()
+    # What is seen there is the end of another line.
+    page.show(900, 900, "stones")
+    page.say(900, 900, "alphabets that converters leave beside their pages")
+    text, _ = read(engine, page, verify=False)
+    assert "alphabets" not in text
+    assert "gauge at the bridge" in text
+
+
 def test_what_the_layer_lacks_is_read_from_the_page(engine: str) -> None:
     page = Page().prose()
     for k in range(4):

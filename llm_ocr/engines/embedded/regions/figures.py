@@ -16,7 +16,7 @@ from llm_ocr.engines.embedded.regions.gutters import words_in
 from llm_ocr.engines.embedded.regions.layout import Region
 from llm_ocr.engines.embedded.regions.text_columns import CLOSE, close_together
 from llm_ocr.engines.embedded.words.recognize import Image
-from llm_ocr.engines.embedded.words.rows import rows_of
+from llm_ocr.engines.embedded.words.rows import rows_of, text_start, with_joined_marks
 
 # Regions are called figures only above this share of the page, and not above the other one when
 # there is text to read on it: a whole handwritten page looks like one figure to the detector.
@@ -143,12 +143,12 @@ def _words(row: Sequence[OcrLine]) -> int:
 
 def _is_text(inner: Sequence[OcrLine]) -> bool:
     """Whether lines close below each other, with one left edge, are all that a region has."""
-    rows = rows_of(inner)
+    rows = rows_of(with_joined_marks(inner))
     if len(rows) < 4 or sum(_words(row) > 0 for row in rows) < 0.7 * len(rows):
         return False
     height = statistics.median(line.height for line in inner)
-    left = statistics.median(row[0].rect[0] for row in rows)
-    aligned = sum(abs(row[0].rect[0] - left) < 0.6 * height for row in rows)
+    left = statistics.median(text_start(row[0]) for row in rows)
+    aligned = sum(abs(text_start(row[0]) - left) < 0.6 * height for row in rows)
     tall = rows[-1][0].rect[3] - rows[0][0].rect[1]
     return aligned >= 0.8 * len(rows) and tall < 2.2 * height * len(rows)
 

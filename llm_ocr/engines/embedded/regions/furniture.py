@@ -24,9 +24,9 @@ ENOUGH, SOME = 3, 0
 LARGE, LARGE_HEADER = 1.35, 1.65
 # Parts of a row that lie so many line heights apart have nothing to do with each other.
 APART = 1.0
-# So many rows at the foot may be one, if no gap between them is larger than this; at the top they
-# would be a letterhead.
-MOST_TOGETHER, TOGETHER = 3, 0.5
+# So many rows at the foot may be one, if no gap between them is larger than this, and the gap above
+# them is larger than that; at the top they would be a letterhead.
+MOST_TOGETHER, TOGETHER, FAR = 3, 0.5, 1.5
 # A row that is no further from the text than this, in heights of the text's lines, is a part of it.
 TOUCHING = 0.3
 
@@ -130,8 +130,10 @@ def _gap_to_text(
         )
         if k and _NOTE.match(_text_of(row)) and not _is_numbered(row):
             break
-        if gaps[-1] > TOGETHER * body:
+        if gaps[-1] > FAR * body:
             return gaps[-1], k + 1
+        if gaps[-1] > TOGETHER * body:
+            break
     return gaps[0], 1
 
 

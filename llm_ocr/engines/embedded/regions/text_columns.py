@@ -71,6 +71,11 @@ def follows(above: OcrLine, line: OcrLine, closeness: float) -> bool:
     )
 
 
+def is_apart(left: OcrLine, right: OcrLine) -> bool:
+    """Whether parts of a row are further apart than those of one line."""
+    return right.rect[0] - left.rect[2] > SAME_ROW * min(left.height, right.height)
+
+
 def _beside(one: OcrLine, line: OcrLine) -> bool:
     gap, height = -shared_columns(one.rect, line.rect), min(one.height, line.height)
     return (

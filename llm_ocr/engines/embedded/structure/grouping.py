@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from llm_ocr.engines.embedded.geometry import OcrLine, area, overlap
 from llm_ocr.engines.embedded.regions.layout import Region
-from llm_ocr.engines.embedded.regions.text_columns import CLOSE, SAME_ROW, close_together, follows
+from llm_ocr.engines.embedded.regions.text_columns import CLOSE, close_together, follows, is_apart
 from llm_ocr.engines.embedded.words.rows import rows_of, text_start
 
 # Of a line at least this share lies in the region that it is counted to.
@@ -61,14 +61,10 @@ def _region_of(line: OcrLine, regions: Sequence[Region]) -> int | None:
 def _one_column_each(lines: list[OcrLine]) -> list[list[OcrLine]]:
     """A region's lines, in several groups where columns stand side by side in it."""
     rows = rows_of(lines)
-    apart = [row for row in rows if any(_is_gutter(*two) for two in pairwise(row))]
+    apart = [row for row in rows if any(is_apart(*two) for two in pairwise(row))]
     if len(apart) < 2 or _gutter_of(apart) is None:
         return [lines]
     return close_together(lines, CLOSE_IN_REGION)
-
-
-def _is_gutter(left: OcrLine, right: OcrLine) -> bool:
-    return right.rect[0] - left.rect[2] > SAME_ROW * min(left.height, right.height)
 
 
 def _heads_apart(group: LineGroup) -> list[LineGroup]:

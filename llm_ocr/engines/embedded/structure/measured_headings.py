@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from llm_ocr.engines.embedded.block import PageBlock, block_of
 from llm_ocr.engines.embedded.geometry import OcrLine, hull, shared_columns
+from llm_ocr.engines.embedded.regions.text_columns import is_apart
 from llm_ocr.engines.embedded.words.rows import rows_of
 
 # A heading is narrower than this share of its column, and has no more words than this.
@@ -43,7 +44,8 @@ def with_heads(block: PageBlock) -> list[PageBlock]:
 def heads_text(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> bool:
     """Whether a block of one line stands above text that fills its lines, nearer to it than to
     what is above."""
-    if len(rows_of(block.lines)) != 1 or not _looks(block.text):
+    row, *further = rows_of(block.lines)
+    if further or any(is_apart(*two) for two in pairwise(row)) or not _looks(block.text):
         return False
     column = [
         other
@@ -68,8 +70,8 @@ def heads_text(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> bo
     if above is not None and above.label == "title" and "," in block.text:
         # The authors below the title.
         return False
-    apart = gap < min(2.5 * body, 1.1 * room) and room > 0.5 * body
-    return _is_column(rows) and apart and not open_above
+    stands_alone = gap < min(2.5 * body, 1.1 * room) and room > 0.5 * body
+    return _is_column(rows) and stands_alone and not open_above
 
 
 def _is_bold(lines: Sequence[OcrLine], others: Sequence[OcrLine]) -> bool:

@@ -58,6 +58,19 @@ def test_a_box_of_aligned_lines_is_no_figure() -> None:
     assert "image" not in {block.label for block in found}
 
 
+def test_a_list_that_the_detector_takes_for_a_figure_is_text() -> None:
+    """Its bullets are lines of their own, left of those that continue an item."""
+    lines = []
+    for k in range(4):
+        lines += [
+            line("–", 100, 300 + 52 * k, 112),
+            line("one damaged mirror for", 140, 300 + 52 * k),
+        ]
+        lines += [line("opticians", 140, 326 + 52 * k)]
+    figure = Region("figure", (90, 290, 400, 510), 0.9)
+    assert "image" not in labels(lines, figure).values()
+
+
 def test_columns_of_prose_beside_a_chart_are_no_part_of_it() -> None:
     left, right = prose(300, 8, 100, 360), prose(300, 8, 660, 900)
     ticks = [line(str(k), 400 + 40 * k, 470) for k in range(5)]

@@ -31,6 +31,15 @@ def test_a_bold_line_that_does_not_read_like_a_heading_is_none(said: str) -> Non
     assert labels(headed(said, BOLD)) == [("text", 7)]
 
 
+def test_a_row_of_parts_above_a_text_is_no_heading() -> None:
+    """It may be the head of a table."""
+    below = block_of("text", column([FLOOD.capitalize()] * 4, 100, 6 * PITCH, PLAIN))
+    head = [line("Goods shed", 100, 4 * PITCH), line("Remarks", 300, 4 * PITCH)]
+    for parts, heads in ((head[:1], True), (head, False)):
+        block = block_of("text", parts)
+        assert heads_text(block, [block, below], HEIGHT) is heads
+
+
 @pytest.mark.parametrize(("thickness", "heads"), [(BOLD, True), (PLAIN, False), (0.0, False)])
 def test_a_bold_line_heads_the_text_below_whatever_is_above(thickness: float, heads: bool) -> None:
     """The text above it stands as near, and has no end."""

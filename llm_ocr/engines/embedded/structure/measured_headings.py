@@ -1,5 +1,5 @@
-"""Headings where only pixels are known, so that no exact size tells: short lines without an end
-mark, apart from the text above or of thicker strokes, with lines of text below."""
+"""Headings of the text's size: short lines without an end mark, apart from the text above, in bold
+or of thicker strokes, with lines of text below."""
 
 import re
 import statistics

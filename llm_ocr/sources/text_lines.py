@@ -224,7 +224,7 @@ def _line(piece: _Piece) -> TextLine:
     bold = sum(len(word.text) for word, is_bold in piece.words if is_bold)
     words = [word for word, _ in piece.words]
     text = piece.text
-    if len(words) > 1 and _is_symbol(words[0].text):
+    if len(words) > 1 and _is_symbol(words[0].text) and words[1].text[0].isalnum():
         # Bullets are in fonts whose characters have no Unicode code points.
         text = BULLET + text.removeprefix(words[0].text)
         words[0] = replace(words[0], text=BULLET)

@@ -165,6 +165,11 @@ def test_bullet_of_a_symbol_font_is_a_bullet(tmp_path: Path) -> None:
     (line,) = layer.lines
     assert line.text == "• read every Sunday"
     assert line.words[0].text == "•"
+    # A row of check marks.
+    path = mapped_pdf(tmp_path / "b.pdf", b"\x95 \x95 \x95", mapping)
+    layer = drawn(path, LINES).text_layer
+    assert layer is not None
+    assert layer.lines[0].text == "\uf0b7 \uf0b7 \uf0b7"
 
 
 def test_line_that_only_begins_in_bold_is_not_bold(sheet: Sheet) -> None:

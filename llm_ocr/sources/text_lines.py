@@ -3,7 +3,6 @@
 import ctypes
 import math
 import statistics
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -12,7 +11,7 @@ from typing import Any
 import pypdfium2.raw as pdfium_c
 
 from llm_ocr.records import Box, TextLine, TextWord
-from llm_ocr.sources.text_glyphs import SOFT_HYPHEN, Glyph, Stream
+from llm_ocr.sources.text_glyphs import Glyph, Stream
 
 # Shares of a character's height: the largest gap within a line, the smallest gap between words, the
 # largest gap between two pieces of a row, and the largest vertical offset (of an index).
@@ -23,7 +22,6 @@ MIN_RUN, MIN_NARROW_WORD_GAP, MIN_OVERLAP = 8, 0.14, 0.03
 # The share of a bold line's characters that are bold.
 MIN_BOLD_SHARE = 0.7
 BOLD_WEIGHT = 600
-BULLET = "•"
 BOLD_NAMES = (b"bold", b"black", b"heavy", b"demi")
 # Text that is printed twice, as a shadow or to look bold, is offset by less than this.
 MAX_SHADOW_OFFSET = 0.15
@@ -222,16 +220,6 @@ def _join_pieces(last: _Piece, piece: _Piece) -> _Piece:
 def _line(piece: _Piece) -> TextLine:
     total = sum(len(word.text) for word, _ in piece.words)
     bold = sum(len(word.text) for word, is_bold in piece.words if is_bold)
-    words = [word for word, _ in piece.words]
-    text = piece.text
-    if len(words) > 1 and _is_symbol(words[0].text) and words[1].text[0].isalnum():
-        # Bullets are in fonts whose characters have no Unicode code points.
-        text = BULLET + text.removeprefix(words[0].text)
-        words[0] = replace(words[0], text=BULLET)
     # A line that continues in regular type is the beginning of a paragraph.
     is_bold = bold > MIN_BOLD_SHARE * total and piece.words[-1][1]
-    return TextLine(text, tuple(words), is_bold)
-
-
-def _is_symbol(text: str) -> bool:
-    return len(text) == 1 and (text == SOFT_HYPHEN or unicodedata.category(text) in ("Co", "Cc"))
+    return TextLine(piece.text, tuple(word for word, _ in piece.words), is_bold)

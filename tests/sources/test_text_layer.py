@@ -156,22 +156,6 @@ def mapped_pdf(path: Path, shown: bytes, mapping: bytes) -> Path:
     )
 
 
-def test_bullet_of_a_symbol_font_is_a_bullet(tmp_path: Path) -> None:
-    """Such fonts have their characters in the private use area."""
-    mapping = b"1 beginbfchar\n<95> <f0b7>\nendbfchar\n" + _ASCII
-    path = mapped_pdf(tmp_path / "a.pdf", b"\x95 read every Sunday", mapping)
-    layer = drawn(path, LINES).text_layer
-    assert layer is not None
-    (line,) = layer.lines
-    assert line.text == "• read every Sunday"
-    assert line.words[0].text == "•"
-    # A row of check marks.
-    path = mapped_pdf(tmp_path / "b.pdf", b"\x95 \x95 \x95", mapping)
-    layer = drawn(path, LINES).text_layer
-    assert layer is not None
-    assert layer.lines[0].text == "\uf0b7 \uf0b7 \uf0b7"
-
-
 def test_line_that_only_begins_in_bold_is_not_bold(sheet: Sheet) -> None:
     start = "A sentence that leads into a text."
     sheet.write(60, 100, f"{start} ", font="Helvetica-Bold")

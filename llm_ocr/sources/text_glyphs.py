@@ -172,7 +172,7 @@ class _Extent:
     below: float
     font_size: float
 
-    def leveled(self, box: Box, above: float, below: float) -> Box:
+    def level(self, box: Box, above: float, below: float) -> Box:
         """A character's box with another extent."""
         baseline = box.y2 - self.below * self.font_size
         top, bottom = baseline - above * self.font_size, baseline + below * self.font_size
@@ -201,7 +201,7 @@ def _level_heights(raw: Any, frame: PageTransform, stream: Stream) -> Stream:  #
     leveled: Stream = []
     for glyph, extent in zip(stream, found, strict=True):
         if glyph is not None and extent is not None:
-            leveled.append(replace(glyph, box=extent.leveled(glyph.box, above, below)))
+            leveled.append(replace(glyph, box=extent.level(glyph.box, above, below)))
         else:
             leveled.append(glyph)
     return leveled

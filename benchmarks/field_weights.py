@@ -1,7 +1,7 @@
 """Learn the weights of key-value extraction: `python -m benchmarks.field_weights`.
 
 From generated pages, and from receipts below `--receipts` (img/, key/ as SROIE has them) if they
-are given; written to `llm_ocr/engines/embedded/filling/field_weights.py`.
+are given; written to `llm_ocr/engines/embedded/key_value/field_weights.py`.
 """
 
 import argparse
@@ -17,10 +17,15 @@ from rapidfuzz import fuzz
 from benchmarks.letterheads import Generator
 from benchmarks.reading.receipts import is_same
 from benchmarks.receipts import Receipt, plain, read_receipts
-from llm_ocr.engines.embedded.filling import field_weights
-from llm_ocr.engines.embedded.filling.candidates import NONE, Candidate
-from llm_ocr.engines.embedded.filling.fill import date_choices, filled, page_of, total_choices
-from llm_ocr.engines.embedded.filling.letterhead import (
+from llm_ocr.engines.embedded.key_value import field_weights
+from llm_ocr.engines.embedded.key_value.candidates import NONE, Candidate
+from llm_ocr.engines.embedded.key_value.fill import (
+    date_choices,
+    fill_schema,
+    page_of,
+    total_choices,
+)
+from llm_ocr.engines.embedded.key_value.letterhead import (
     FIRST,
     FOLLOWING,
     STATES,
@@ -30,8 +35,8 @@ from llm_ocr.engines.embedded.filling.letterhead import (
     joined_address,
     joined_name,
 )
-from llm_ocr.engines.embedded.filling.phrases import Paper, paper_of_lines
-from llm_ocr.engines.embedded.filling.rated_values import (
+from llm_ocr.engines.embedded.key_value.phrases import Paper, paper_of_lines
+from llm_ocr.engines.embedded.key_value.rated_values import (
     RatedValue,
     alphanumerics,
     reading_features,
@@ -338,7 +343,7 @@ def learn_evidence(found: Sequence[Example]) -> dict[str, float]:
     data: list[tuple[Mapping[str, float], bool]] = []
     for one in found:
         for schema in (FLAT, NESTED):
-            for path, value in leaves_of(filled(schema, one.paper, least=0.0)):
+            for path, value in leaves_of(fill_schema(schema, one.paper, least=0.0)):
                 right = is_value_right(path, value.value, one.fields)
                 if right is not None:
                     data.append((value.evidence, right))

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from benchmarks.field_weights import FLAT, NESTED, Example, examples, is_value_right, leaves_of
 from benchmarks.receipts import FIELDS, read_receipts
-from llm_ocr.engines.embedded.filling.fill import filled
-from llm_ocr.engines.embedded.filling.phrases import paper_of_lines
-from llm_ocr.engines.embedded.filling.rated_values import RatedValue
+from llm_ocr.engines.embedded.key_value.fill import fill_schema
+from llm_ocr.engines.embedded.key_value.phrases import paper_of_lines
+from llm_ocr.engines.embedded.key_value.rated_values import RatedValue
 from llm_ocr.parsing.loading import load_schema
 
 # Paths of the built-in receipt schema -> fields of SROIE.
@@ -53,7 +53,7 @@ class Scores:
         """Fill a schema from a page, and count its values."""
         found = {
             BUILT_IN.get(path, path): value
-            for path, value in leaves_of(filled(schema, example.paper))
+            for path, value in leaves_of(fill_schema(schema, example.paper))
         }
         wanted = (
             FIELDS

@@ -11,7 +11,7 @@ import numpy as np
 from llm_ocr.engines.embedded.answer import extension, free_ocr, to_grounding_markup
 from llm_ocr.engines.embedded.figure_tasks.answers import caption, classify, data
 from llm_ocr.engines.embedded.figure_tasks.description import description
-from llm_ocr.engines.embedded.filling.answer import guided_by_lines, guided_by_text
+from llm_ocr.engines.embedded.key_value.answer import guided_by_lines, guided_by_text
 from llm_ocr.engines.embedded.page import OcrPage
 from llm_ocr.engines.embedded.reader import Reader
 from llm_ocr.engines.embedded.words.recognize import Image

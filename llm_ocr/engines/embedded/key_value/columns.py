@@ -4,11 +4,11 @@ import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from llm_ocr.engines.embedded.filling.labels import Label, Labels
-from llm_ocr.engines.embedded.filling.numbers import NUMERIC, Notation
-from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
-from llm_ocr.engines.embedded.filling.values import read
-from llm_ocr.engines.embedded.filling.wording import has_value_elsewhere
+from llm_ocr.engines.embedded.key_value.labels import Label, Labels
+from llm_ocr.engines.embedded.key_value.numbers import NUMERIC, Notation
+from llm_ocr.engines.embedded.key_value.phrases import Paper, Phrase
+from llm_ocr.engines.embedded.key_value.values import read
+from llm_ocr.engines.embedded.key_value.wording import has_value_elsewhere
 from llm_ocr.parsing.schema_fields import ArrayField, ObjectField, ScalarField
 
 # Headings that must be known for a row to be a table's head.

@@ -14,11 +14,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from llm_ocr.engines.embedded.filling.field_weights import ADDRESS, NAME, TRANSITIONS
-from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
-from llm_ocr.engines.embedded.filling.rated_values import RatedValue, log_odds, rate_value
-from llm_ocr.engines.embedded.filling.wording import is_known_label
 from llm_ocr.engines.embedded.geometry import Rect, hull
+from llm_ocr.engines.embedded.key_value.field_weights import ADDRESS, NAME, TRANSITIONS
+from llm_ocr.engines.embedded.key_value.phrases import Paper, Phrase
+from llm_ocr.engines.embedded.key_value.rated_values import RatedValue, log_odds, rate_value
+from llm_ocr.engines.embedded.key_value.wording import is_known_label
 from llm_ocr.text.dates import dates_in
 from llm_ocr.text.normalize import normalized_words
 
@@ -175,9 +175,9 @@ def issuer_on(paper: Paper, used: frozenset[int] = frozenset()) -> Issuer:
     name = tuple(line for line, state in zip(lines, path, strict=True) if state == "name")
     address = tuple(line for line, state in zip(lines, path, strict=True) if state == "address")
     return Issuer(
-        _found(joined_name(name), name, scores, path, "name"),
-        _found(joined_address(address), address, scores, path, "address"),
-        _found(
+        _rate(joined_name(name), name, scores, path, "name"),
+        _rate(joined_address(address), address, scores, path, "address"),
+        _rate(
             ", ".join(line.text.strip(" ,;") for line in address), address, scores, path, "address"
         ),
         name,
@@ -185,7 +185,7 @@ def issuer_on(paper: Paper, used: frozenset[int] = frozenset()) -> Issuer:
     )
 
 
-def _found(
+def _rate(
     text: str, lines: Sequence[HeadLine], scores: "LineScores", path: Sequence[str], state: str
 ) -> RatedValue | None:
     if not text:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
 
-from llm_ocr.engines.embedded.filling.answer import guided_by_text
+from llm_ocr.engines.embedded.key_value.answer import guided_by_text
 from llm_ocr.parsing.confidence import logprob_confidences
 from llm_ocr.parsing.loading import load_schema
 from llm_ocr.text.dates import dates_in

@@ -4,16 +4,16 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from llm_ocr.engines.embedded.filling.labels import Label
-from llm_ocr.engines.embedded.filling.letterhead import (
+from llm_ocr.engines.embedded.geometry import Rect, hull
+from llm_ocr.engines.embedded.key_value.labels import Label
+from llm_ocr.engines.embedded.key_value.letterhead import (
     POSTAL_CODE,
     TITLE_WORDS,
     issuer_on,
 )
-from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
-from llm_ocr.engines.embedded.filling.rated_values import RatedValue, rate_value
-from llm_ocr.engines.embedded.filling.roles import ISSUER, RECIPIENT
-from llm_ocr.engines.embedded.geometry import Rect, hull
+from llm_ocr.engines.embedded.key_value.phrases import Paper, Phrase
+from llm_ocr.engines.embedded.key_value.rated_values import RatedValue, rate_value
+from llm_ocr.engines.embedded.key_value.roles import ISSUER, RECIPIENT
 from llm_ocr.parsing.schema_fields import ObjectField, ScalarField
 from llm_ocr.text.dates import dates_in
 from llm_ocr.text.normalize import normalized_words
@@ -53,7 +53,7 @@ def parties_on(
     wanted = [group for group in groups if _leaf(group, NAME) or _leaf(group, ADDRESS)]
     parties: list[ContactBlock] = []
     for group in wanted:
-        party = _labeled(paper, group, labels, taken)
+        party = _party_at_label(paper, group, labels, taken)
         parties += [] if party is None else [party]
     for roles, seek in ((ISSUER, _issuer), (RECIPIENT, _recipient)):
         for group in wanted:
@@ -92,7 +92,7 @@ def _party(group: ObjectField, lines: Sequence[_Line], source: str) -> ContactBl
     return ContactBlock(group, values, hull(phrase.rect for phrase in phrases), numbers)
 
 
-def _labeled(
+def _party_at_label(
     paper: Paper, group: ObjectField, labels: Mapping[int, Sequence[Label]], taken: frozenset[int]
 ) -> ContactBlock | None:
     for phrase in paper.phrases:

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from llm_ocr.engines.embedded.filling.currencies import currency, currency_for, fits
-from llm_ocr.engines.embedded.filling.numbers import (
+from llm_ocr.engines.embedded.key_value.currencies import currency, currency_for, fits
+from llm_ocr.engines.embedded.key_value.numbers import (
     LOOSE_WORDS,
     NUMERIC,
     QUALIFIERS,

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
 
-from llm_ocr.engines.embedded.filling.field_weights import DATE, TOTAL
-from llm_ocr.engines.embedded.filling.numbers import Notation, separated
-from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
-from llm_ocr.engines.embedded.filling.rated_values import (
+from llm_ocr.engines.embedded.key_value.field_weights import DATE, TOTAL
+from llm_ocr.engines.embedded.key_value.numbers import Notation, separate_currency
+from llm_ocr.engines.embedded.key_value.phrases import Paper, Phrase
+from llm_ocr.engines.embedded.key_value.rated_values import (
     RatedValue,
     log_odds,
     rate_value,
@@ -263,7 +263,7 @@ def _mentions(paper: Paper, notation: Notation) -> Iterator[_Mention]:
     for row in paper.rows:
         amounts: list[tuple[Phrase, str, Decimal]] = []
         for phrase in row:
-            text = separated(phrase.text)
+            text = separate_currency(phrase.text)
             dated = [(one.start, one.end) for one in dates_in(text)]
             dated += [match.span() for match in _CLOCK.finditer(text) if ":" in match.group()]
             for one in numbers_in(text):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engines.embedded.filling.asking import DECIMAL, NUMBER, Schema, ask
+from tests.engines.embedded.key_value.asking import DECIMAL, NUMBER, Schema, ask
 
 
 @pytest.mark.parametrize(

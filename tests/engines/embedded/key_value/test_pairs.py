@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engines.embedded.filling.asking import DATE, NUMBER, TEXT, Schema, ask, group
+from tests.engines.embedded.key_value.asking import DATE, NUMBER, TEXT, Schema, ask, group
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engines.embedded.filling.asking import TEXT, ask, ask_tokens, group
+from tests.engines.embedded.key_value.asking import TEXT, ask, ask_tokens, group
 
 BODY = """
 Receipt no: 00417

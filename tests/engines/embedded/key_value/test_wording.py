@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engines.embedded.filling.asking import DATE, DECIMAL, NUMBER, TEXT, Schema, ask
+from tests.engines.embedded.key_value.asking import DATE, DECIMAL, NUMBER, TEXT, Schema, ask
 
 
 @pytest.mark.parametrize(

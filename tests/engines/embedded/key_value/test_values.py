@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engines.embedded.filling.asking import DATE, TEXT, Schema, ask, choice
+from tests.engines.embedded.key_value.asking import DATE, TEXT, Schema, ask, choice
 
 REST = "\n".join(f"Line {k}" for k in range(8))
 PAID = choice("paid", "unpaid")

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from rapidfuzz.distance import Levenshtein
 
-from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
+from llm_ocr.engines.embedded.key_value.phrases import Paper, Phrase
 from llm_ocr.parsing.schema_fields import ArrayField, FieldNames, ObjectField, ScalarField
 from llm_ocr.parsing.synonyms import Phrase as Words
 from llm_ocr.text.normalize import normalized_words
@@ -58,7 +58,7 @@ class Labels:
     def __init__(self, fields: Iterable[ScalarField | ObjectField | ArrayField]) -> None:
         self._book: Book = {}
         for field in fields:
-            for words, weight in _weighted(field.names):
+            for words, weight in _weights(field.names):
                 self._book.setdefault("".join(words), []).append((field, weight))
         self._longest = max(map(len, self._book), default=0)
         self._by_first: dict[str, list[str]] = {}
@@ -114,7 +114,7 @@ def labels_on(paper: Paper, labels: Labels) -> dict[int, list[Label]]:
     return {phrase.number: found for phrase in paper.phrases if (found := labels.of(phrase))}
 
 
-def _weighted(names: FieldNames) -> Sequence[tuple[Words, float]]:
+def _weights(names: FieldNames) -> Sequence[tuple[Words, float]]:
     weights = [(names.own, OWN), (names.others, OTHERS), (names.hints, HINTS)]
     found: dict[Words, float] = {}
     for phrases, weight in weights:

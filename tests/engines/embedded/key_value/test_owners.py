@@ -1,6 +1,6 @@
 """Whose an e-mail address, an IBAN or a number is: a recipient gets none of the issuer's."""
 
-from tests.engines.embedded.filling.asking import TEXT, ask, group
+from tests.engines.embedded.key_value.asking import TEXT, ask, group
 
 IBAN = "DE89 3704 0044 0532 0130 00"
 HEAD = "ACME Ltd\nMain Street 1\n"

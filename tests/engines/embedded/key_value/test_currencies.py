@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engines.embedded.filling.asking import TEXT, Schema, ask, choice
+from tests.engines.embedded.key_value.asking import TEXT, Schema, ask, choice
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from llm_ocr.engines.embedded.filling.fill import filled
-from llm_ocr.engines.embedded.filling.phrases import Paper, paper_of_lines, paper_of_text
-from llm_ocr.engines.embedded.filling.rated_values import RatedValue
 from llm_ocr.engines.embedded.geometry import OcrLine
+from llm_ocr.engines.embedded.key_value.fill import fill_schema
+from llm_ocr.engines.embedded.key_value.phrases import Paper, paper_of_lines, paper_of_text
+from llm_ocr.engines.embedded.key_value.rated_values import RatedValue
 
 # Where a prompt has a page's text between its instructions: to the last end, for a page's own text
 # may have one in it. Where one page ends another may begin.
@@ -53,7 +53,7 @@ def guided_by_text(schema: Mapping[str, Any], prompt: str) -> GuidedAnswer:
 
 
 def _answer(schema: Mapping[str, Any], paper: Paper) -> GuidedAnswer:
-    return GuidedAnswer(tuple(_tokens(filled(schema, paper))))
+    return GuidedAnswer(tuple(_tokens(fill_schema(schema, paper))))
 
 
 def _tokens(answer: object) -> Iterator[tuple[str, float]]:

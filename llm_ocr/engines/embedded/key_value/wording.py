@@ -6,9 +6,9 @@ birth` are other labels that begin like it.
 
 import re
 
-from llm_ocr.engines.embedded.filling.currencies import CODES
-from llm_ocr.engines.embedded.filling.labels import Label
-from llm_ocr.engines.embedded.filling.numbers import (
+from llm_ocr.engines.embedded.key_value.currencies import CODES
+from llm_ocr.engines.embedded.key_value.labels import Label
+from llm_ocr.engines.embedded.key_value.numbers import (
     MONEY_WORDS,
     NUMERIC,
     UNITS,
@@ -18,7 +18,7 @@ from llm_ocr.engines.embedded.filling.numbers import (
     is_money,
     is_rate,
 )
-from llm_ocr.engines.embedded.filling.values import read
+from llm_ocr.engines.embedded.key_value.values import read
 from llm_ocr.parsing.schema_fields import ScalarField, ValueKind
 from llm_ocr.parsing.synonyms import FIELDS
 from llm_ocr.text.dates import dates_in
@@ -130,12 +130,12 @@ def is_same(label: Label, leaf: ScalarField, head: str) -> bool:
     head = _RATE.sub(" ", head)
     if any(_GROSS.intersection(name) for name in names):
         head = _WITH_TAX.sub(" ", head)
-    known = _allowed(leaf).union(*(name for name in names if len(name) == 1))
+    known = _usual_words(leaf).union(*(name for name in names if len(name) == 1))
     words = tuple(word for word in normalized_words(head) if word not in known)
     return not any(map(str.isdigit, head)) and words in {(), *names}
 
 
-def _allowed(leaf: ScalarField) -> frozenset[str]:
+def _usual_words(leaf: ScalarField) -> frozenset[str]:
     if leaf.kind is ValueKind.DATE:
         return _DATED
     if leaf.kind not in NUMERIC:

@@ -112,17 +112,15 @@ def paper_of_text(text: str) -> Paper:
         if not is_table and all(map(is_markdown_row, filter(str.strip, lines))):
             grid = read_markdown_rows(lines)
         for row in grid:
-            found += [_placed(c.text, c.column * COLUMN, at) for c in row if c.text]
+            found += [_place(c.text, c.column * COLUMN, at) for c in row if c.text]
             at += 1
         for line in [] if grid else lines:
             if is_markdown_row(line):
                 cells = read_markdown_rows([line])
-                found += [
-                    _placed(c.text, c.column * COLUMN, at) for r in cells for c in r if c.text
-                ]
+                found += [_place(c.text, c.column * COLUMN, at) for r in cells for c in r if c.text]
             else:
                 for match in re.finditer(r"\S+(?:[ ]\S+)*", _plain(line).expandtabs(4)):
-                    found.append(_placed(match.group(), match.start() * ACROSS, at))
+                    found.append(_place(match.group(), match.start() * ACROSS, at))
             at += 1
     return _in_rows(found)
 
@@ -131,7 +129,7 @@ def _plain(line: str) -> str:
     return re.sub(r"^\s{0,3}#{1,6}\s+|\*\*|__|</?center>", "", line)
 
 
-def _placed(text: str, x: float, row: int) -> "_Part":
+def _place(text: str, x: float, row: int) -> "_Part":
     one_line = " ".join(text.split())
     y = row * DOWN
     return _Part(one_line, (x, y, x + ACROSS * len(one_line), y + 0.8 * DOWN))

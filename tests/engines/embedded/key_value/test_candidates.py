@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engines.embedded.filling.asking import DATE, NUMBER, TEXT, ask, ask_tokens
+from tests.engines.embedded.key_value.asking import DATE, NUMBER, TEXT, ask, ask_tokens
 
 HEAD = "Harlow Cafe Sdn Bhd\n12 Jalan Setia 3/4\n43000 Kajang\nTel: 03-8733 1942\n"
 ITEMS = "\nTea    4.20\nNoodles    11.80\nCake    6.50\n"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
-from llm_ocr.engines.embedded.filling.currencies import CODES, has_mark
+from llm_ocr.engines.embedded.key_value.currencies import CODES, has_mark
 from llm_ocr.parsing.schema_fields import ScalarField, ValueKind
 from llm_ocr.text.dates import dates_in
 from llm_ocr.text.normalize import WordSpan, normalized_words, words_in
@@ -86,7 +86,7 @@ def notation_of(text: str) -> Notation:
     return Notation(told.commas > told.points, told.months_first > told.days_first, marked)
 
 
-def separated(text: str) -> str:
+def separate_currency(text: str) -> str:
     """The text with a space between an amount and a currency's letters before it: RM 12.50."""
     return _GLUED_CURRENCY.sub(r"\1 ", text)
 
@@ -94,7 +94,7 @@ def separated(text: str) -> str:
 def number(leaf: ScalarField, text: str, notation: Notation) -> Decimal | int | None:
     """The number that a text has for a field, with the decimals that it has there: of several the
     last one."""
-    text = separated(text)
+    text = separate_currency(text)
     rate = is_rate(leaf)
     found = [
         one

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from llm_ocr.engines.embedded.filling.answer import guided_by_text
+from llm_ocr.engines.embedded.key_value.answer import guided_by_text
 from llm_ocr.parsing.confidence import logprob_confidences
 
 Schema = dict[str, Any]

@@ -5,16 +5,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from llm_ocr.engines.embedded.filling.labels import HINTS, OWN, Label
-from llm_ocr.engines.embedded.filling.numbers import (
+from llm_ocr.engines.embedded.key_value.labels import HINTS, OWN, Label
+from llm_ocr.engines.embedded.key_value.numbers import (
     Notation,
     is_marked,
     is_money,
     loose_words,
 )
-from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
-from llm_ocr.engines.embedded.filling.values import is_identifier, read
-from llm_ocr.engines.embedded.filling.wording import (
+from llm_ocr.engines.embedded.key_value.phrases import Paper, Phrase
+from llm_ocr.engines.embedded.key_value.values import is_identifier, read
+from llm_ocr.engines.embedded.key_value.wording import (
     WORDLESS,
     has_value_elsewhere,
     is_known_label,

@@ -9,23 +9,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llm_ocr.engines.embedded.filling.candidates import (
+from llm_ocr.engines.embedded.key_value.candidates import (
     FEWEST_ROWS,
     Candidate,
     best_of,
     date_candidates,
     total_candidates,
 )
-from llm_ocr.engines.embedded.filling.columns import Table, table_for
-from llm_ocr.engines.embedded.filling.currencies import page_currency
-from llm_ocr.engines.embedded.filling.labels import Label, Labels, labels_on
-from llm_ocr.engines.embedded.filling.numbers import Notation, notation_of, number
-from llm_ocr.engines.embedded.filling.owners import Owners
-from llm_ocr.engines.embedded.filling.pairs import Pair, pairs_on
-from llm_ocr.engines.embedded.filling.parties import HEAD, parties_on
-from llm_ocr.engines.embedded.filling.phrases import Paper
-from llm_ocr.engines.embedded.filling.rated_values import RatedValue, rate_value
-from llm_ocr.engines.embedded.filling.roles import (
+from llm_ocr.engines.embedded.key_value.columns import Table, table_for
+from llm_ocr.engines.embedded.key_value.currencies import page_currency
+from llm_ocr.engines.embedded.key_value.labels import Label, Labels, labels_on
+from llm_ocr.engines.embedded.key_value.numbers import Notation, notation_of, number
+from llm_ocr.engines.embedded.key_value.owners import Owners
+from llm_ocr.engines.embedded.key_value.pairs import Pair, pairs_on
+from llm_ocr.engines.embedded.key_value.parties import HEAD, parties_on
+from llm_ocr.engines.embedded.key_value.phrases import Paper
+from llm_ocr.engines.embedded.key_value.rated_values import RatedValue, rate_value
+from llm_ocr.engines.embedded.key_value.roles import (
     Role,
     is_document_date,
     is_document_total,
@@ -33,7 +33,7 @@ from llm_ocr.engines.embedded.filling.roles import (
     role_of_group,
     stand_ins,
 )
-from llm_ocr.engines.embedded.filling.values import read
+from llm_ocr.engines.embedded.key_value.values import read
 from llm_ocr.parsing.schema_fields import (
     ArrayField,
     ObjectField,
@@ -57,7 +57,7 @@ _DOCUMENT_TYPE = {
 }
 
 
-def filled(schema: Mapping[str, Any], paper: Paper, least: float = LEAST) -> dict[str, Any]:
+def fill_schema(schema: Mapping[str, Any], paper: Paper, least: float = LEAST) -> dict[str, Any]:
     """An object of the schema with what the page has for it; its leaves are `RatedValue` or None.
 
     Values with a lower probability than `least` are left out.
@@ -65,13 +65,13 @@ def filled(schema: Mapping[str, Any], paper: Paper, least: float = LEAST) -> dic
     page = page_of(paper, schema)
     values = {
         **page.party_values,
-        **_assigned(page),
+        **_assign_pairs(page),
     }
     values |= page.owners.contacts(page.leaves, values)
     for leaf in page.leaves:
-        if leaf.path not in values and (one := _unlabeled(leaf, paper)) is not None:
+        if leaf.path not in values and (one := _value_without_label(leaf, paper)) is not None:
             values[leaf.path] = one
-    for leaf, choice in _chosen(page):
+    for leaf, choice in _date_and_total(page):
         labeled = values.get(leaf.path)
         if choice is not None and (
             labeled is None or choice.probability >= min(CERTAIN, labeled.probability)
@@ -79,10 +79,10 @@ def filled(schema: Mapping[str, Any], paper: Paper, least: float = LEAST) -> dic
             values[leaf.path] = choice
     sure = {path: one for path, one in values.items() if one.probability >= least}
     lists = {
-        one.path: _listed(one, page.tables[one.path], paper, page.labels, page.notation)
+        one.path: _list_items(one, page.tables[one.path], paper, page.labels, page.notation)
         for one in page.shape.arrays()
     }
-    return {name: _built(node, sure, lists) for name, node in page.shape.fields.items()}
+    return {name: _build(node, sure, lists) for name, node in page.shape.fields.items()}
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def total_choices(page: SchemaPage, leaf: ScalarField) -> list[Candidate]:
     return total_candidates(page.paper, page.notation, values)
 
 
-def _chosen(page: SchemaPage) -> Iterator[tuple[ScalarField, RatedValue | None]]:
+def _date_and_total(page: SchemaPage) -> Iterator[tuple[ScalarField, RatedValue | None]]:
     """The fields that are the document's date and total, with the likeliest candidate."""
     if len(page.paper.rows) < FEWEST_ROWS:
         return
@@ -170,7 +170,7 @@ def _owners(
     return Owners(paper, parties, groups)
 
 
-def _assigned(page: SchemaPage) -> Values:
+def _assign_pairs(page: SchemaPage) -> Values:
     """Each field gets its best pair, each pair one field."""
     values = dict(page.party_values)
     used: set[tuple[int, int, str]] = set()
@@ -186,7 +186,7 @@ def _assigned(page: SchemaPage) -> Values:
     return values
 
 
-def _unlabeled(leaf: ScalarField, paper: Paper) -> RatedValue | None:
+def _value_without_label(leaf: ScalarField, paper: Paper) -> RatedValue | None:
     """What needs no label: a currency by its signs, a document's type by its title."""
     if leaf.names.has("currency", "wahrung"):
         code = page_currency(leaf, paper.text)
@@ -204,7 +204,7 @@ def _title_end(paper: Paper) -> float:
     return top + HEAD * (bottom - top)
 
 
-def _listed(
+def _list_items(
     listing: ArrayField,
     table: Table,
     paper: Paper,
@@ -218,7 +218,7 @@ def _listed(
     for phrase in paper.phrases:
         for label in labels.get(phrase.number, ()):
             if label.field is listing:
-                texts = _enumerated(label, paper, labels)
+                texts = _list_entries(label, paper, labels)
                 values = [read(listing.item, text, notation) for text in texts]
                 return [
                     rate_value(value, [label.phrase], {"listed": 1.0})
@@ -228,7 +228,7 @@ def _listed(
     return []
 
 
-def _enumerated(label: Label, paper: Paper, labels: Mapping[int, Sequence[Label]]) -> list[str]:
+def _list_entries(label: Label, paper: Paper, labels: Mapping[int, Sequence[Label]]) -> list[str]:
     """What is listed behind, beside or below a label, with commas or line by line."""
     lines = [label.rest] if not label.is_whole else []
     beside = [one.text for one in paper.right_of(label.phrase) if one.number not in labels]
@@ -261,9 +261,9 @@ def _empty(node: SchemaField) -> object:
     return None
 
 
-def _built(node: SchemaField, values: Values, lists: Mapping[str, list[object]]) -> object:
+def _build(node: SchemaField, values: Values, lists: Mapping[str, list[object]]) -> object:
     if isinstance(node, ArrayField):
         return lists[node.path]
     if isinstance(node, ObjectField):
-        return {name: _built(inner, values, lists) for name, inner in node.fields.items()}
+        return {name: _build(inner, values, lists) for name, inner in node.fields.items()}
     return values.get(node.path)

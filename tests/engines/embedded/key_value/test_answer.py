@@ -4,10 +4,10 @@ import json
 import math
 from collections.abc import Mapping
 
-from llm_ocr.engines.embedded.filling.answer import guided_by_lines, guided_by_text
 from llm_ocr.engines.embedded.geometry import OcrLine, Word
+from llm_ocr.engines.embedded.key_value.answer import guided_by_lines, guided_by_text
 from llm_ocr.parsing.confidence import logprob_confidences
-from tests.engines.embedded.filling.asking import NUMBER, TEXT, ask, ask_tokens, group
+from tests.engines.embedded.key_value.asking import NUMBER, TEXT, ask, ask_tokens, group
 
 
 def test_a_page_ends_at_the_last_of_its_marks() -> None:

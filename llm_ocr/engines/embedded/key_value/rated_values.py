@@ -9,8 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from llm_ocr.engines.embedded.filling.field_weights import EVIDENCE, READING
-from llm_ocr.engines.embedded.filling.phrases import Phrase
+from llm_ocr.engines.embedded.key_value.field_weights import EVIDENCE, READING
+from llm_ocr.engines.embedded.key_value.phrases import Phrase
 
 # A recognizer is never surer of a character than this leaves, and no other model than `MOST`.
 LEAST_DOUBT, MOST = 1e-4, 0.999

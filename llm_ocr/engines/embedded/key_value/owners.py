@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from llm_ocr.engines.embedded.filling.pairs import Pair
-from llm_ocr.engines.embedded.filling.parties import ContactBlock
-from llm_ocr.engines.embedded.filling.phrases import Paper, Phrase
-from llm_ocr.engines.embedded.filling.rated_values import RatedValue, rate_value
-from llm_ocr.engines.embedded.filling.roles import OPEN, Role, is_in, role_of, role_of_group, says
-from llm_ocr.engines.embedded.filling.values import EMAIL, IBAN, is_email
+from llm_ocr.engines.embedded.key_value.pairs import Pair
+from llm_ocr.engines.embedded.key_value.parties import ContactBlock
+from llm_ocr.engines.embedded.key_value.phrases import Paper, Phrase
+from llm_ocr.engines.embedded.key_value.rated_values import RatedValue, rate_value
+from llm_ocr.engines.embedded.key_value.roles import OPEN, Role, is_in, role_of, role_of_group, says
+from llm_ocr.engines.embedded.key_value.values import EMAIL, IBAN, is_email
 from llm_ocr.parsing.schema_fields import ObjectField, ScalarField, ValueKind
 
 # What stands below a party within this many heights of a line is theirs.

@@ -106,9 +106,10 @@ def test_headings_on_a_text_layer_are_told_by_the_room_around_them() -> None:
 
 def test_authors_below_a_title_are_no_heading() -> None:
     title = line("From cellars to facades", 100, 200, height=40)
-    authors = line("Zoe Blackwood, Anton Novak", 100, 270)
-    lines = [replace(one, is_exact=True) for one in (title, authors, *prose(330, 6))]
-    found = labels(lines)
+    authors = line("Zoe Blackwood, Anton Novak", 100, 285)
+    body = [line("It goes on and on in full lines.", 100, 330 + 26 * k, 900) for k in range(6)]
+    lines = [replace(one, is_exact=True) for one in (title, authors, *body)]
+    found = labels(lines, region("title", 90, 190, 560, 250))
     assert found["From cellars to faca"] == "title"
     assert found["Zoe Blackwood, Anton"] == "text"
 

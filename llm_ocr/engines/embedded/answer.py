@@ -60,8 +60,10 @@ def extension(page: OcrPage) -> dict[str, object]:
 def _in_order(page: OcrPage) -> list[OcrLine]:
     """The lines as they are read; then those in figures."""
     read = [line for block in page.blocks for line in block.lines if not line.vertical]
-    known = {id(line) for line in read}
-    return [*read, *(line for line in page.lines if id(line) not in known)]
+    # A line that was joined with another one is a new object; its words are the same.
+    known = {id(word) for line in read for word in line.words}
+    others = (line for line in page.lines if not any(id(word) in known for word in line.words))
+    return [*read, *others]
 
 
 def _round(rect: Rect) -> list[float]:

@@ -48,8 +48,8 @@ def test_a_page_that_begins_with_a_subsection_has_no_section(tmp_path: Path) -> 
         "## Bridges",
         "### Old ones",
     ]
-    # A page for itself begins with its title.
-    assert result.pages[1].markdown.startswith("# The flood of autumn")
+    # A page for itself has its own levels.
+    assert not result.pages[1].markdown.startswith("###")
 
 
 def page(number: int, *headings: tuple[str, float], confidence: float = 1.0) -> PageResult:

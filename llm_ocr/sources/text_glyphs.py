@@ -242,11 +242,13 @@ def _character(code: int) -> str:
 
 def _restore_ligatures(raw: Any, stream: Stream) -> Stream:  # noqa: ANN401
     """Restore ligatures that Ghostscript mapped to their last letter: a font draws a letter in only
-    one width, relative to its height."""
+    one width, relative to its height. Where all letters are known, they have the same box."""
     fonts: dict[tuple[bytes, str], dict[int, float]] = {}
     name = ctypes.create_string_buffer(_NAME_BYTES)
     for k, glyph in enumerate(stream):
         if glyph is None or glyph.text not in _LIGATURES or glyph.direction != 0:
+            continue
+        if any(other is not None and other.box == glyph.box for other in _beside(stream, k)):
             continue
         pdfium_c.FPDFText_GetFontInfo(raw, glyph.index, name, _NAME_BYTES, ctypes.c_int())
         if name.value:
@@ -264,6 +266,10 @@ def _restore_ligatures(raw: Any, stream: Stream) -> Stream:  # noqa: ANN401
             letters = _LIGATURES[text][widths[k] > VERY_WIDE * usual]
             restored[k] = replace(glyph, text=letters)
     return restored
+
+
+def _beside(stream: Stream, k: int) -> Stream:
+    return [*stream[max(0, k - 1) : k], *stream[k + 1 : k + 2]]
 
 
 def _order_ligatures(stream: Stream) -> Stream:

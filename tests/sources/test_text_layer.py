@@ -179,6 +179,20 @@ def test_ligature_mapped_to_its_last_letter_is_restored(tmp_path: Path) -> None:
     assert line.text == "five of the significant lilies in the inlet of the mill rise in April"
 
 
+def test_ligature_mapped_to_all_its_letters_is_left_alone(tmp_path: Path) -> None:
+    """pdfTeX maps the glyph fi to both letters, and each of them gets the glyph's whole width."""
+    shown = b"\xaeve of the signi\xaecant lilies far off the inlet of the firm mill rise in fall"
+    mapping = b"1 beginbfchar\n<ae> <00660069>\nendbfchar\n" + _ASCII
+    path = mapped_pdf(tmp_path / "a.pdf", shown, mapping)
+    layer = drawn(path, LINES).text_layer
+    assert layer is not None
+    (line,) = layer.lines
+    assert (
+        line.text
+        == "five of the significant lilies far off the inlet of the firm mill rise in fall"
+    )
+
+
 def test_text_in_another_direction_is_kept(sheet: Sheet) -> None:
     sheet.prose()
     sheet.canvas.saveState()

@@ -154,7 +154,7 @@ def test_a_frozen_worker_that_thaws_writes_nothing(
         has_it, next_one = frozen, other
         if f"-{frozen.pid}-" not in owner:
             has_it, next_one = other, frozen
-        has_it.freeze()
+        service.freeze(has_it)
         wait_until(lambda: service.document(document).row["worker"] not in (None, owner))
         gate.opened.set()
         [ended] = service.wait_until_finished(document)
@@ -409,7 +409,7 @@ def test_a_worker_that_was_frozen_and_thaws_has_not_died(
     document = service.submit(*images(tmp_path / "book", 3))
     with service.worker(server.base_url, **SHORT) as frozen:
         wait_until(lambda: len(service.saved(document)) == 1)
-        frozen.freeze()
+        service.freeze(frozen)
         with service.worker(server.base_url, **SHORT) as successor:
             wait_until_owned(service, document, successor)
             assert service.document(document).row["worker_deaths"] == 1

@@ -84,6 +84,11 @@ class Service:
         folder = self.storage / "tenants/default" / document_id / "checkpoints"
         return {path.stem for path in folder.glob(f"{step}-*/*.json")}
 
+    def freeze(self, worker: "WorkerProcess") -> None:
+        """Freeze a worker that holds no lock of SQLite: that would stop everyone else."""
+        with self.database.begin():
+            worker.freeze()
+
     @contextmanager
     def worker(self, base_url: str, **settings: Any) -> "Iterator[WorkerProcess]":  # noqa: ANN401
         worker = WorkerProcess(self.url, self.address, base_url, settings)

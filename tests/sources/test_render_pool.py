@@ -39,9 +39,23 @@ async def drawn(pool: RenderPool, path: Path, number: int = 1) -> PageImage:
     return await pool.render(Page(document(path), number), POLICY)
 
 
+_others: set[psutil.Process] = set()
+
+
+@pytest.fixture(autouse=True)
+def count_own_workers_only() -> None:
+    """`convert` keeps its workers until this process ends."""
+    _others.clear()
+    _others.update(workers())
+
+
 def workers() -> list[psutil.Process]:
     children = psutil.Process().children(recursive=True)
-    return [child for child in children if "llm_ocr.sources.render_worker" in command_line(child)]
+    return [
+        child
+        for child in children
+        if child not in _others and "llm_ocr.sources.render_worker" in command_line(child)
+    ]
 
 
 def command_line(process: psutil.Process) -> list[str]:

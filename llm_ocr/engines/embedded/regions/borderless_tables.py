@@ -182,25 +182,6 @@ def _has_mate(part: OcrLine, row: _Row, rows: Sequence[_Row]) -> bool:
     return mates >= 0.5 * len(others)
 
 
-def with_head_row(table: Rect, lines: Sequence[OcrLine]) -> Rect:
-    """A table with the row right above it, if its parts stand above the table's columns: the
-    detector often leaves a head out."""
-    inner = [line for line in lines if inside(line, [table])]
-    over = [
-        line
-        for line in lines
-        if line not in inner
-        and line.rect[0] > table[0] - line.height
-        and line.rect[2] < table[2] + line.height
-        and -0.5 * line.height < table[1] - line.rect[3] < line.height
-    ]
-    labels = [line for line in over if words_in(line) <= LABEL_WORDS]
-    headed = [line for line in labels if any(_in_line(line, one) for one in inner)]
-    if len(over) < 2 or len(labels) < len(over) or len(headed) < ALIGNED * len(over):
-        return table
-    return hull((table, *(line.rect for line in over)))
-
-
 def with_label_column(table: Rect, lines: Sequence[OcrLine]) -> Rect:
     """A table with the column of short texts left of it, one for most of its rows: the detector
     often leaves one out that stands far from the others."""

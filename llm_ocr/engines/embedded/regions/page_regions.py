@@ -16,7 +16,6 @@ from llm_ocr.engines.embedded.geometry import (
 )
 from llm_ocr.engines.embedded.regions.borderless_tables import (
     with_aligned_tables,
-    with_head_row,
     with_label_column,
 )
 from llm_ocr.engines.embedded.regions.captioned_figures import with_captioned_figures
@@ -98,7 +97,6 @@ def _tables(
         and not is_prose([line for line in lines if inside(line, [one.rect])])
     ]
     areas = [with_label_column(_with_side_column(rect, others, body), lines) for rect in areas]
-    areas = [with_head_row(rect, lines) for rect in areas]
     free = list(lines)
     tables: list[PageBlock] = []
     for rect in areas:

@@ -5,7 +5,6 @@ import pytest
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, hull
 from llm_ocr.engines.embedded.regions.borderless_tables import (
     with_aligned_tables,
-    with_head_row,
     with_label_column,
 )
 from llm_ocr.engines.embedded.regions.layout import Region
@@ -105,32 +104,6 @@ def test_numbers_that_stand_anywhere_are_no_table() -> None:
         for one in rows([row], [place + 37 * k for place in PLACES], TOP + k * PITCH)
     ]
     assert tables(scattered) == []
-
-
-HEAD = [
-    line(text, x, TOP - PITCH) for text, x in zip(("Place", "Level", "Day"), PLACES, strict=True)
-]
-
-
-def test_a_table_has_the_head_that_the_detector_left_out() -> None:
-    table = rows(STATIONS, PLACES, TOP)
-    assert with_head_row(around(table), [*HEAD, *table]) == around([*HEAD, *table])
-
-
-@pytest.mark.parametrize(
-    "above",
-    [
-        [line("Table 1: Who kept what", LEFT, TOP - PITCH)],
-        [line("Place", 230, TOP - PITCH), line("Level", 350, TOP - PITCH)],
-        [line("Place", PLACES[0], TOP - 3 * PITCH), line("Level", PLACES[1], TOP - 3 * PITCH)],
-        [line("Place", PLACES[0], TOP - PITCH), line("Level", 620, TOP - PITCH)],
-        [*HEAD, line("what had been kept there before", 180, TOP - PITCH)],
-    ],
-    ids=["one part", "over no column", "far above", "beside it", "a sentence"],
-)
-def test_what_stands_above_a_table_is_mostly_no_head(above: list[OcrLine]) -> None:
-    table = rows(STATIONS, PLACES, TOP)
-    assert with_head_row(around(table), [*above, *table]) == around(table)
 
 
 NAMES = rows([row[:1] for row in STATIONS], PLACES[:1], TOP)

@@ -128,7 +128,7 @@ def _piece(raw: Any, run: _Run) -> _Piece:  # noqa: ANN401
                 groups.append([])
             groups[-1].append(char)
         last = char
-    words = tuple((_word(group), _is_bold(raw, group[0].index)) for group in groups)
+    words = tuple((_word(group), _is_bold(raw, group[len(group) // 2].index)) for group in groups)
     sizes = sorted(char.size for group in groups for char in group)
     text = " ".join(word.text for word, _ in words)
     return _Piece(words, text, _hull([word.box for word, _ in words]), sizes[len(sizes) // 2])

@@ -168,6 +168,19 @@ def test_line_that_only_begins_in_bold_is_not_bold(sheet: Sheet) -> None:
     assert not first.bold
 
 
+def test_words_of_which_only_the_initials_are_bold_are_not_bold(sheet: Sheet) -> None:
+    x = 60.0
+    for word in ("Gauges", "Along", "The", "River"):
+        for part, font in ((word[0], "Helvetica-Bold"), (f"{word[1:]} ", "Helvetica")):
+            sheet.write(x, 100, part, font=font)
+            x += sheet.canvas.stringWidth(part, font, 20)
+    for k in range(4):
+        sheet.write(60, 140 + 30 * k, "gauge at the bridge was read")
+    first, *_ = sheet.layer().lines
+    assert first.text == "Gauges Along The River"
+    assert not first.bold
+
+
 def test_ligature_mapped_to_its_last_letter_is_restored(tmp_path: Path) -> None:
     """Ghostscript maps the glyph fi to i alone."""
     shown = b"\xaeve of the signi\xaecant lilies in the inlet of the mill rise in April"

@@ -16,9 +16,15 @@ _BACK = r"(?!\d|[.,/-]\d|[/-]\w)"
 _NUMBER = re.compile(rf"{_FRONT}(?:{_GROUPED}|{_PLAIN}){_BACK}")
 _UNGROUPED = re.compile(rf"{_FRONT}{_PLAIN}{_BACK}")
 _PRINTED_NUMBER = r"(?:\d{1,4}|[ivxlc]{1,7})"
+_PAGE = r"(?:page|seite|página|pagina|pág\.|pag\.|sida|side|strona|第)"
+_PAGES = r"(?:of|von|de|sur|di|av|af|z)"
 _PAGE_NUMBER = re.compile(
-    rf"\W*(?:(?:page|seite|p\.|pg\.|s\.|第)\s*)?{_PRINTED_NUMBER}"
-    rf"(?:\s*(?:of|/|von|\|)\s*\d{{1,4}})?(?:\s*页)?\W*",
+    rf"\W*(?:(?:{_PAGE}|p\.|pg\.|s\.)\s*)?{_PRINTED_NUMBER}"
+    rf"(?:\s*(?:{_PAGES}|/|\|)\s*\d{{1,4}})?(?:\s*页)?\W*",
+    re.IGNORECASE,
+)
+_PAGE_COUNT = re.compile(
+    rf"\W*(?:{_PAGE}\s*\d{{1,4}}(?:\s*(?:{_PAGES}|/)\s*\d{{1,4}})?|\d{{1,4}}\s*{_PAGES}\s*\d{{1,4}})\W*",
     re.IGNORECASE,
 )
 
@@ -108,3 +114,8 @@ def _decimals(*texts: str) -> tuple[Decimal, ...]:
 def is_page_number(text: str) -> bool:
     """Whether a line is a page number as pages print it: 17, – 17 –, Page 3 of 20, xiv."""
     return _PAGE_NUMBER.fullmatch(text.strip()) is not None
+
+
+def says_page_number(text: str) -> bool:
+    """Whether a line is a page number that says so: Page 3, Seite 3 von 20, 3 of 20."""
+    return _PAGE_COUNT.fullmatch(text.strip()) is not None

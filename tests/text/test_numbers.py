@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from llm_ocr.text.notation import count_format_votes, resolve_numbers
-from llm_ocr.text.numbers import is_page_number, numbers_in, possible_numbers
+from llm_ocr.text.numbers import is_page_number, numbers_in, possible_numbers, says_page_number
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,10 @@ def test_the_votes_of_a_page_resolve_an_ambiguous_number() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["17", "– 17 –", "Page 3 of 20", "Seite 4", "S. 12", "xiv", "3/9", "263 of 279", "第 3 页"],
+    [
+        *("17", "– 17 –", "Page 3 of 20", "Seite 4", "S. 12", "xiv", "3/9", "263 of 279"),
+        *("第 3 页", "Página 12 de 14", "page 3 sur 20", "Pagina 3 di 20", "Strona 3 z 20"),
+    ],
 )
 def test_page_numbers(text: str) -> None:
     assert is_page_number(text)
@@ -67,3 +70,8 @@ def test_page_numbers(text: str) -> None:
 @pytest.mark.parametrize("text", ["2024 was dry", "Page", "17 rivers", "1.5 m", "mixed"])
 def test_other_lines_are_not_page_numbers(text: str) -> None:
     assert not is_page_number(text)
+
+
+def test_some_page_numbers_say_what_they_are() -> None:
+    assert all(map(says_page_number, ["Page 3", "– Seite 3 von 20 –", "Página 3 de 20", "3 of 20"]))
+    assert not any(map(says_page_number, ["3", "xiv", "3/9", "17 rivers"]))

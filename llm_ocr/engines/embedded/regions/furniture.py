@@ -9,11 +9,13 @@ from llm_ocr.engines.embedded.geometry import OcrLine, Rect, area, hull, overlap
 from llm_ocr.engines.embedded.regions.captions import begins_caption
 from llm_ocr.engines.embedded.regions.layout import Region
 from llm_ocr.engines.embedded.words.rows import rows_of
-from llm_ocr.text.numbers import is_page_number
+from llm_ocr.text.numbers import is_page_number, says_page_number
 
 # The margins in which furniture is looked for, and those in which hardly anything else stands:
 # shares of the page's height.
 ZONE, DEEP = 0.125, 0.06
+# A page number alone in its row may be so far from the edge.
+NUMBER_ZONE = 0.18
 MOST_ROWS, MOST_WORDS = 6, 30
 # So many words with a stop behind them are a sentence.
 SPOKEN = 6
@@ -30,10 +32,6 @@ MOST_TOGETHER, TOGETHER, FAR = 3, 0.5, 1.5
 # A row that is no further from the text than this, in heights of the text's lines, is a part of it.
 TOUCHING = 0.3
 
-_PAGED = re.compile(
-    r"\W*(?:(?:page|seite)\s*\d{1,4}(?:\s*(?:of|/|von)\s*\d{1,4})?|\d{1,4}\s*(?:of|von)\s*\d{1,4})\W*",
-    re.IGNORECASE,
-)
 _STAMP = re.compile(
     r"(page \d+|seite \d+|https?://\S+$|www\.\S+$|doi:|©|\(c\) |copyright\b|all rights reserved"
     r"|downloaded from|printed (on|from)\b|published by|this content downloaded|terms and cond"
@@ -71,7 +69,7 @@ def _says_its_page(row: Sequence[OcrLine], regions: Sequence[Region], height: in
     margin = min(rect[3], height - rect[1]) / height
     return (
         margin < ZONE
-        and _PAGED.fullmatch(_text_of(row)) is not None
+        and says_page_number(_text_of(row))
         and _detected_label(list(row), regions) != "table"
     )
 
@@ -106,7 +104,8 @@ def _outer(
         margin = max(min(rect[3], height - rect[1]) / height, 0.0)
         gap, size = _gap_to_text(rows[k:], figures, body, together)
         evidence = [_evidence(one, gap, regions, body) for one in rows[k : k + size]]
-        if margin > ZONE or evidence[0] + (margin < DEEP) < SOME:
+        zone = NUMBER_ZONE if is_page_number(text) else ZONE
+        if margin > zone or evidence[0] + (margin < DEEP) < SOME:
             break
         # What lies between the edge and furniture is furniture too.
         is_furniture = evidence[0] + (margin < DEEP) >= ENOUGH

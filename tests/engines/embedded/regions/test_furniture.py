@@ -138,3 +138,17 @@ def test_a_large_word_beside_a_running_title_makes_no_heading_of_it() -> None:
     row = line("Annex", 100, 40, height=40), line("Highlights of the survey", 600, 45)
     assert set(found(*row).values()) <= {"header", "page_number"}
     assert len(found(*row)) == 2
+
+
+def test_a_page_number_alone_in_its_row_may_stand_far_from_the_edge() -> None:
+    assert found(line("7", 480, 1110), text=body(bottom=700)) == {"7": "page_number"}
+    assert found(line("Rivers", 480, 1110), text=body(bottom=700)) == {}
+    assert found(line("7", 480, 1000), text=body(bottom=700)) == {}
+
+
+def test_page_numbers_say_so_in_other_languages() -> None:
+    row = line("ANEXO I-A-1", 600, 1180), line("Página 12 de 14", 800, 1180)
+    assert found(*row, text=body(bottom=1170)) == {
+        "ANEXO I-A-1": "footer",
+        "Página 12 de 14": "page_number",
+    }

@@ -14,9 +14,9 @@ from llm_ocr.engines.embedded.geometry import OcrLine, Rect, apart, area, hull, 
 from llm_ocr.engines.embedded.regions.captions import names_figure, names_table
 from llm_ocr.engines.embedded.regions.gutters import words_in
 from llm_ocr.engines.embedded.regions.layout import Region
-from llm_ocr.engines.embedded.regions.text_columns import CLOSE, close_together
+from llm_ocr.engines.embedded.regions.text_columns import CLOSE, close_together, with_joined_marks
 from llm_ocr.engines.embedded.words.recognize import Image
-from llm_ocr.engines.embedded.words.rows import rows_of, text_start, with_joined_marks
+from llm_ocr.engines.embedded.words.rows import rows_of, text_start
 
 # Regions are called figures only above this share of the page, and not above the other one when
 # there is text to read on it: a whole handwritten page looks like one figure to the detector.

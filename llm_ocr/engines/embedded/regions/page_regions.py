@@ -29,9 +29,9 @@ from llm_ocr.engines.embedded.regions.figures import (
 )
 from llm_ocr.engines.embedded.regions.furniture import furniture
 from llm_ocr.engines.embedded.regions.layout import Region
-from llm_ocr.engines.embedded.regions.text_columns import is_prose
+from llm_ocr.engines.embedded.regions.text_columns import is_prose, with_joined_marks
 from llm_ocr.engines.embedded.words.recognize import Image
-from llm_ocr.engines.embedded.words.rows import rows_of, with_joined_marks
+from llm_ocr.engines.embedded.words.rows import rows_of
 
 # A caption's second row is longer than this share of its table's width.
 CAPTION = 0.5

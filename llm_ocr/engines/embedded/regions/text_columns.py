@@ -1,9 +1,12 @@
 """Lines of text -> the columns that they run on in, whatever the layout model says."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from llm_ocr.engines.embedded.geometry import OcrLine, shared_columns
 from llm_ocr.engines.embedded.regions.gutters import PROSE_WORDS, RUN, gutters, words_in
+from llm_ocr.engines.embedded.words.rows import MARK, SYMBOL, rows_of
 
 # Lines of one group: how far apart, as shares of their height, and how much of a size.
 CLOSE = 0.7
@@ -13,6 +16,9 @@ SAME_ROW = 1.3
 # A line is compared with so many of a group's last lines: a justified line of a narrow column may
 # have several parts, with gaps as wide as those between columns.
 WINDOW = 8
+# How far a number or bullet may be from the text that it belongs to, in line heights.
+TAB = 5.0
+_BEGINS_TEXT = re.compile(r"[\"“‘'(]?[^\W\d_]")
 
 
 def is_prose(lines: Sequence[OcrLine]) -> bool:
@@ -82,3 +88,27 @@ def _beside(one: OcrLine, line: OcrLine) -> bool:
         abs(one.middle - line.middle) < 0.5 * height
         and -0.5 * line.height < gap < SAME_ROW * height
     )
+
+
+def with_joined_marks(lines: Sequence[OcrLine]) -> list[OcrLine]:
+    """Lines, those that are only a section's number, or an item's number or bullet, being one with
+    the text behind their tab."""
+    between = gutters(lines)
+    joined: list[OcrLine] = []
+    for row in rows_of(lines):
+        parts = [row[0]]
+        for line in row[1:]:
+            mark = parts[-1]
+            if (
+                MARK.fullmatch(mark.text.strip())
+                and _BEGINS_TEXT.match(line.text.strip())
+                and not any(gutter.divides(mark, line) for gutter in between)
+                and 0 < line.rect[0] - mark.rect[2] < TAB * line.height
+            ):
+                sign = "•" if SYMBOL.fullmatch(mark.text.strip()) else mark.text.strip()
+                text = f"{sign} {line.text.strip()}"
+                parts[-1] = replace(line, text=text, words=(*mark.words, *line.words))
+            else:
+                parts.append(line)
+        joined += parts
+    return joined

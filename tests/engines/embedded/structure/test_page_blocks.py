@@ -93,6 +93,13 @@ def test_a_number_or_bullet_is_one_with_the_text_behind_its_tab() -> None:
     assert "in a column of its own" in texts
 
 
+def test_an_equations_number_is_no_mark_of_the_text_in_the_next_column() -> None:
+    left, right = prose(300, 12, 100, 480), prose(300, 12, 520, 900)
+    left[6] = line("(3)", 440, 300 + 26 * 6, 480)
+    found = labeled_blocks([*left, *right], (), WIDTH, HEIGHT)
+    assert tuple(right) in [block.lines for block in found]
+
+
 def test_headings_on_a_text_layer_are_told_by_the_room_around_them() -> None:
     """A heading in italics is neither larger nor bolder than the text."""
     body = [line("It goes on and on in full lines.", 100, 430 + 26 * k, 900) for k in range(5)]

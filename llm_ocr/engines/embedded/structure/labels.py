@@ -1,13 +1,15 @@
 """What a block is: a caption, a heading, a footnote or text; by its look and by the detector."""
 
 import re
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from llm_ocr.engines.embedded.block import PageBlock, block_of
+from llm_ocr.engines.embedded.block import FURNITURE, PageBlock, block_of
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, apart, shared_columns, shared_rows
 from llm_ocr.engines.embedded.regions.captions import begins_caption, is_marked, names_figure
+from llm_ocr.engines.embedded.regions.gutters import words_in
 from llm_ocr.engines.embedded.structure.measured_headings import heads_text, with_heads
 from llm_ocr.engines.embedded.words.doubt import ALONE
 from llm_ocr.engines.embedded.words.rows import rows_of
@@ -21,7 +23,9 @@ LABELS = {
 LARGER, LARGER_EXACT = 1.3, 1.15
 LONGEST_HEADING, MOST_LINES = 140, 3
 LONGEST_TITLE, MOST_TITLE_LINES = 260, 4
-NOTE_SIZE = 0.92
+LONGEST_CAPTION = 8
+# Notes are so much smaller than the text, and have so many words in their first line.
+NOTE_SIZE, NOTE_WORDS = 0.92, 3
 
 _SUBSECTION = re.compile(r"\d{1,2}(\.\d{1,2})+\.?\s+[^\W\d_a-z]")
 _SECTION = re.compile(r"(\d{1,2}|[IVX]{1,5})\.?\s+[^\W\d_a-z]")
@@ -37,7 +41,9 @@ def assign_labels(blocks: Sequence[PageBlock], body: float, height: int) -> list
     named = [
         _caption(part, drawn, body) for block in blocks for part in _without_caption(block, body)
     ]
-    named = [part for block in named for part in with_heads(block)]
+    named = [
+        part for block in named for whole in with_heads(block) for part in _without_note(whole)
+    ]
     named = [_heading(block, named, body) for block in named]
     return [_footnote(block, named, body, height) for block in named]
 
@@ -75,13 +81,33 @@ def _starts_caption(
     return is_marked(text) and (gap > 0.5 * body or row[0].rect[0] > left + body)
 
 
+def _without_note(block: PageBlock) -> list[PageBlock]:
+    """A block of text, the note in small print that it ends with being one of its own."""
+    rows = rows_of(block.lines)
+    for k in range(1, len(rows) if block.label == "text" else 0):
+        above, below = (
+            statistics.median(row[0].height for row in part) for part in (rows[:k], rows[k:])
+        )
+        first = rows[k][0]
+        small = max(first.height, below) < NOTE_SIZE * above
+        if small and _NOTE.match(first.text) and words_in(first) >= NOTE_WORDS:
+            parts = rows[:k], rows[k:]
+            return [block_of("text", [line for row in part for line in row]) for part in parts]
+    return [block]
+
+
 def _caption(block: PageBlock, drawn: Sequence[Rect], body: float) -> PageBlock:
     """Captions by how they begin; what the detector calls a figure's caption is text unless a
     figure is near."""
     if block.label == "image_caption" and not names_figure(block.text):
-        near = any(apart(block.rect, rect) < 3 * body for rect in drawn)
-        return block if near else replace(block, label="text")
-    if block.label in ("text", "title") and len(block.lines) <= 8 and begins_caption(block.text):
+        if any(apart(block.rect, rect) < 3 * body for rect in drawn):
+            return block
+        block = replace(block, label="text")
+    if (
+        block.label in ("text", "title")
+        and begins_caption(block.text)
+        and len(rows_of(block.lines)) <= LONGEST_CAPTION
+    ):
         of_figure = names_figure(block.text)
         return replace(block, label="image_caption" if of_figure else "table_caption")
     return block
@@ -193,16 +219,30 @@ def _stands_out(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> b
 
 
 def _footnote(block: PageBlock, blocks: Sequence[PageBlock], body: float, height: int) -> PageBlock:
-    """Notes in small print at the foot of a column begin with their mark."""
-    if block.label != "text" or block.rect[1] < 0.5 * height or not _NOTE.match(block.text):
+    """Notes stand at the foot of a column, below its text, and are of small print or begin with
+    their mark; below a note are only others."""
+    marked = _NOTE.match(block.text) is not None
+    small = _is_small(block, body) or (marked and block.text[0] in "*†‡§¶")
+    if block.label != "text" or not small or block.rect[1] < 0.5 * height:
         return block
-    small = block.height < NOTE_SIZE * body or block.text[0] in "*†‡§¶"
-    below = [
+    column = [
         other
         for other in blocks
-        if other.label in ("text", "title", "table", "image")
-        and other.rect[1] > block.rect[3] - 0.5 * body
-        and shared_columns(other.rect, block.rect) > 0
-        and not _NOTE.match(other.text)
+        if other.label not in FURNITURE and shared_columns(other.rect, block.rect) > 0
     ]
-    return replace(block, label="footnote") if small and not below else block
+    below = [other for other in column if other.rect[1] > block.rect[3] - 0.5 * body]
+    if not all(
+        other.label == "text" and (_is_small(other, body) or _NOTE.match(other.text))
+        for other in below
+    ):
+        return block
+    above = [other for other in column if other.rect[3] < block.rect[1] + 0.5 * body]
+    print_above = [other for other in above if not _is_small(other, body)]
+    last = max(print_above, key=lambda other: other.rect[3], default=None)
+    follows = last is not None and last.label == "text" and len(last.lines) > 1
+    follows = follows and words_in(block.lines[0]) >= NOTE_WORDS
+    return replace(block, label="footnote") if marked or follows else block
+
+
+def _is_small(block: PageBlock, body: float) -> bool:
+    return bool(block.lines) and block.height < NOTE_SIZE * body

@@ -10,7 +10,14 @@ from itertools import pairwise
 import numpy as np
 
 from llm_ocr.engines.embedded.block import FOOTER, FURNITURE, HEADER, PageBlock
-from llm_ocr.engines.embedded.geometry import Rect, apart, hull, shared_rows
+from llm_ocr.engines.embedded.geometry import (
+    Rect,
+    apart,
+    hull,
+    shared_columns,
+    shared_rows,
+    typical_height,
+)
 
 OWN = {"image_caption": "image", "table_caption": "table"}
 # Captions further from a figure than this, in line heights, are not moved to it.
@@ -19,10 +26,17 @@ FAR = 6.0
 FULL_WIDTH = 0.55
 # A heading is in the middle if it is no further from it than this share of the width.
 CENTRED = 0.03
-SLACK = 4.0
-# Headings whose tops are no further apart stand side by side.
-SAME_TOP = 6.0
+# In line heights: how far blocks may reach into each other, and how far apart the tops of headings
+# are that stand side by side.
+SLACK, SAME_TOP = 0.2, 0.3
+# So many line heights below a heading, at most, is what it heads.
+HEADED = 4.0
+# A row is of blocks no higher than this, in line heights; so many of them in two columns are read
+# row by row if each of the right column stands beside one of the left one.
+ROW, ROWS = 1.6, 3
 MAX_DEPTH = 12
+# The height of lines where it is not known, in pixels.
+LINE = 20.0
 # A block with nothing beside it counts against columns up to so many times its height.
 ALONE = 6.0
 # Comparing every pair is dear: with more blocks than this (a map, a drawing) rows are enough.
@@ -59,7 +73,9 @@ def _is_above(block: PageBlock, middle: float) -> bool:
 
 def _sort(blocks: Sequence[PageBlock]) -> list[PageBlock]:
     heads = [k for k, block in enumerate(blocks) if block.label == "title"]
-    return [blocks[k] for k in reading_order([block.rect for block in blocks], heads)]
+    lines = [line for block in blocks for line in block.lines]
+    height = typical_height(lines) if lines else LINE
+    return [blocks[k] for k in reading_order([block.rect for block in blocks], heads, height)]
 
 
 def _with_captions(blocks: Sequence[PageBlock]) -> list[PageBlock]:
@@ -89,14 +105,18 @@ def _owners(blocks: Sequence[PageBlock]) -> dict[int, int]:
     return owners
 
 
-def reading_order(rects: Sequence[Rect], heads: Collection[int] = ()) -> list[int]:
+def reading_order(
+    rects: Sequence[Rect], heads: Collection[int] = (), height: float = LINE
+) -> list[int]:
     """The places of `rects` in the order in which a person reads them; `heads` are the places of
-    headings."""
+    headings, `height` is that of the text's lines in pixels."""
+    # All distances are in line heights.
+    scaled = [(x1 / height, y1 / height, x2 / height, y2 / height) for x1, y1, x2, y2 in rects]
     places = list(range(len(rects)))
     if len(rects) > MAX_BLOCKS:
-        return _by_rows(rects, places)
-    bands = _cards(rects, places, heads)
-    return [k for band in bands for k in _xy_cut(rects, band, 0, frozenset(heads))]
+        return _by_rows(scaled, places)
+    bands = _cards(scaled, places, heads)
+    return [k for band in bands for k in _xy_cut(scaled, band, 0, frozenset(heads))]
 
 
 def _cards(rects: Sequence[Rect], places: list[int], heads: Collection[int]) -> list[list[int]]:
@@ -121,7 +141,21 @@ def _cards(rects: Sequence[Rect], places: list[int], heads: Collection[int]) -> 
 
 
 def _by_rows(rects: Sequence[Rect], places: list[int]) -> list[int]:
-    return sorted(places, key=lambda k: (round(rects[k][1] / 6), rects[k][0]))
+    rows: list[list[int]] = []
+    for k in sorted(places, key=lambda k: (rects[k][1], rects[k][0])):
+        if (
+            rows
+            and rects[k][1] - rects[rows[-1][0]][1] < SAME_TOP
+            and _is_beside(rects, k, rows[-1])
+        ):
+            rows[-1].append(k)
+        else:
+            rows.append([k])
+    return [k for row in rows for k in sorted(row, key=lambda k: rects[k][0])]
+
+
+def _is_beside(rects: Sequence[Rect], place: int, others: list[int]) -> bool:
+    return all(shared_columns(rects[place], rects[k]) <= 0 for k in others)
 
 
 def _xy_cut(
@@ -130,23 +164,37 @@ def _xy_cut(
     if len(places) <= 1 or depth > MAX_DEPTH:
         return _by_rows(rects, places)
     divider = _divider(rects, places, heads)
-    if divider is not None:
-        above = [k for k in places if k != divider and rects[k][3] <= rects[divider][1] + SLACK]
-        below = [k for k in places if k != divider and k not in above]
+    if divider:
+        top = min(rects[k][1] for k in divider)
+        above = [k for k in places if k not in divider and rects[k][3] <= top + SLACK]
+        below = [k for k in places if k not in divider and k not in above]
+        last = [
+            k
+            for k in above
+            if k in heads and top - rects[k][3] < HEADED and _ends_column(rects, k, above)
+        ]
         return [
-            *_xy_cut(rects, above, depth + 1, heads),
-            divider,
+            *_xy_cut(rects, [k for k in above if k not in last], depth + 1, heads),
+            *_by_rows(rects, last),
+            *divider,
             *_xy_cut(rects, below, depth + 1, heads),
         ]
     gutter = _gutter(rects, places)
-    if gutter is None:
+    if gutter is None or _is_of_rows(rects, gutter):
         return _by_rows(rects, places)
     return _by_columns(rects, gutter, depth, heads)
 
 
-def _divider(rects: Sequence[Rect], places: list[int], heads: frozenset[int]) -> int | None:
+def _ends_column(rects: Sequence[Rect], head: int, places: list[int]) -> bool:
+    """Whether a heading is the last of several blocks in its column: it heads what divides the
+    columns."""
+    column = [k for k in places if shared_columns(rects[k], rects[head]) > 0]
+    return len(column) > 1 and max(column, key=lambda k: rects[k][1]) == head
+
+
+def _divider(rects: Sequence[Rect], places: list[int], heads: frozenset[int]) -> list[int]:
     """The widest block that has everything else above or below it, if it is wide enough, or a
-    heading in the middle."""
+    heading in the middle; with what continues its row."""
     left, _, right, _ = hull(rects[k] for k in places)
     for k in sorted(places, key=lambda k: rects[k][0] - rects[k][2]):
         off = abs(rects[k][0] + rects[k][2] - left - right) / 2
@@ -157,11 +205,29 @@ def _divider(rects: Sequence[Rect], places: list[int], heads: frozenset[int]) ->
                 and _heads_columns(rects, places, k, heads)
             )
         )
-        if rects[k][2] - rects[k][0] < FULL_WIDTH * (right - left) and not heading:
+        wide = rects[k][2] - rects[k][0] >= FULL_WIDTH * (right - left)
+        if not wide and not heading:
             continue
-        if all(j == k or shared_rows(rects[j], rects[k]) <= SLACK for j in places):
-            return k
-    return None
+        row = [j for j in places if j == k or shared_rows(rects[j], rects[k]) > SLACK]
+        if len(row) == 1 or (wide and _is_row(rects, row, places)):
+            return sorted(row, key=lambda j: rects[j][0])
+    return []
+
+
+def _is_row(rects: Sequence[Rect], row: list[int], places: list[int]) -> bool:
+    """Whether some places are all of one line, with everything else above or below it."""
+    side_by_side = all(_is_beside(rects, k, row[:j]) for j, k in enumerate(row))
+    return (
+        side_by_side
+        and all(_is_line(rects[k]) for k in row)
+        and all(
+            shared_rows(rects[j], rects[k]) <= SLACK for k in row for j in places if j not in row
+        )
+    )
+
+
+def _is_line(rect: Rect) -> bool:
+    return rect[3] - rect[1] < ROW
 
 
 def _heads_columns(
@@ -195,7 +261,7 @@ def _gutter(rects: Sequence[Rect], places: list[int]) -> _Gutter | None:
     starts = sorted({rects[k][0] for k in places})
     last = float("-inf")
     for end in sorted({rects[k][2] for k in places}):
-        start = next((x for x in starts if x >= end - 6), None)
+        start = next((x for x in starts if x >= end - SAME_TOP), None)
         if start is None:
             break
         if end - last < SLACK:
@@ -207,6 +273,20 @@ def _gutter(rects: Sequence[Rect], places: list[int]) -> _Gutter | None:
             if gain > best_gain:
                 best, best_gain = gutter, gain
     return best
+
+
+def _is_of_rows(rects: Sequence[Rect], gutter: _Gutter) -> bool:
+    """Whether what stands right of a gutter is single lines, each beside one on the left, as the
+    page numbers of a table of contents."""
+    return len(gutter.right) >= ROWS and all(
+        _is_line(rects[k])
+        and any(
+            _is_line(rects[j])
+            and shared_rows(rects[j], rects[k]) > 0.5 * (rects[k][3] - rects[k][1])
+            for j in gutter.left
+        )
+        for k in gutter.right
+    )
 
 
 def _split(rects: Sequence[Rect], places: list[int], x: float) -> _Gutter:

@@ -112,3 +112,15 @@ def test_boxes_with_headings_side_by_side_are_read_row_by_row() -> None:
         for one in page
     ]
     assert names(page) == ["1", "t1", "2", "t2", "3", "t3", "4", "t4"]
+
+
+def test_a_heading_at_the_end_of_a_column_heads_the_block_below_both() -> None:
+    page = [
+        block("text", "l", 50, 100, 480, 500),
+        block("title", "Steps", 50, 520, 200, 545),
+        block("text", "r", 520, 100, 950, 545),
+        block("text", "list", 50, 560, 950, 800),
+    ]
+    assert names(page) == ["l", "r", "Steps", "list"]
+    far = [*page[:2], page[2], block("text", "list", 50, 760, 950, 900)]
+    assert names(far) == ["l", "Steps", "r", "list"]

@@ -131,6 +131,49 @@ def test_notes_in_small_print_at_the_foot_are_footnotes() -> None:
     assert labels([*prose(300, 28), note])[note.text] == "footnote"
 
 
+def test_small_print_at_the_foot_is_a_footnote_even_without_a_mark() -> None:
+    small = [
+        line(f"Permission to copy part {k} of this", 100, 1040 + 18 * k, 440, 14) for k in range(4)
+    ]
+    left, right = prose(300, 27, 100, 480), prose(300, 30, 520, 900)
+    found = blocks([*left, *small, *right])
+    assert [block.label for block in found if block.lines[0] in small] == ["footnote"]
+    # Of a reference list that goes on in the next column the heading is large, and no text.
+    heads = [line("References", 100, 940, bold=True)]
+    refs = [line(f"A. Author, a work of part {k}", 100, 970 + 18 * k, 480, 14) for k in range(8)]
+    found = blocks([*prose(300, 20, 100, 480), *heads, *refs, *right])
+    assert "footnote" not in {block.label for block in found}
+
+
+def test_an_index_that_sticks_out_below_a_column_is_no_footnote() -> None:
+    assert labels([*prose(300, 28), line("s", 400, 1040, height=12)])["s"] == "text"
+
+
+def test_a_note_in_the_region_of_the_text_above_it_is_a_block_of_its_own() -> None:
+    note = [line("2This was said by the keeper", 100, 1032, 900, 15)]
+    note += [line("of the lock at the bridge.", 100, 1051, height=15)]
+    page = [*prose(300, 28), *note]
+    found = labels(page, Region("text", (90, 290, 910, 1080), 0.9))
+    assert found["2This was said by the keeper of the lock at the bridge."] == "footnote"
+
+
+def test_a_caption_far_from_any_figure_is_one_by_how_it_begins() -> None:
+    """The detector calls captions of tables, too, those of figures."""
+    caption = line("TABLE I. Lengths of rivers", 100, 500)
+    page = [*prose(200, 6), caption, *prose(600, 6)]
+    region = Region("figure_caption", (90, 490, 500, 530), 0.9)
+    assert labels(page, region)[caption.text] == "table_caption"
+
+
+def test_a_caption_of_a_few_rows_may_have_many_parts() -> None:
+    rows = [line("Figure 1. Levels of the rivers,", 100, 600, 380)]
+    rows += [line("and what the keepers said", 100, 626 + 26 * k, 380) for k in range(4)]
+    beside = [line("of them all and more", 390, 600 + 26 * k, 620) for k in range(5)]
+    page = [*prose(200, 6), *rows, *beside, *prose(900, 6)]
+    found = blocks(page, Region("text", (90, 590, 640, 740), 0.9))
+    assert [one.label for one in found if one.text.startswith("Figure")] == ["image_caption"]
+
+
 def heading(text: str, height: float, y: float = 100.0) -> PageBlock:
     one = line(text, 100, y, height=height)
     return PageBlock("title", (one,), one.rect)

@@ -111,6 +111,33 @@ def test_a_narrow_block_across_the_gutter_divides_the_columns() -> None:
     assert read(blocks) == "l1 r1 across l2 r2"
 
 
+def test_what_continues_the_row_of_a_wide_block_is_read_with_it() -> None:
+    """Names of authors in a row above two columns, the last of them apart."""
+    blocks = {
+        "title": (300, 50, 700, 80),
+        "authors": (100, 100, 720, 120),
+        "last": (740, 100, 880, 120),
+        "l": (50, 150, 480, 800),
+        "r": (520, 150, 950, 800),
+    }
+    assert read(blocks) == "title authors last l r"
+
+
+def test_short_lines_and_their_numbers_are_read_row_by_row() -> None:
+    blocks = {"contents": (50, 20, 300, 60)}
+    for k in range(4):
+        blocks[f"chapter{k}"] = (50, 100 + 40 * k, 400, 120 + 40 * k)
+        blocks[f"page{k}"] = (900, 102 + 40 * k, 920, 122 + 40 * k)
+    in_rows = " ".join(f"chapter{k} page{k}" for k in range(4))
+    assert read(blocks) == f"contents {in_rows}"
+
+
+def test_the_order_does_not_depend_on_the_resolution() -> None:
+    rects: list[Rect] = [(50, 100, 480, 220), (520, 103, 950, 430), (50, 224, 480, 400)]
+    small = [(x1 / 5, y1 / 5, x2 / 5, y2 / 5) for x1, y1, x2, y2 in rects]
+    assert reading_order(rects, height=20) == reading_order(small, height=4) == [0, 2, 1]
+
+
 def test_a_page_with_very_many_blocks_is_read_by_rows() -> None:
     rects: list[Rect] = [
         (100.0 * column, 20.0 * row, 100.0 * column + 60, 20.0 * row + 12)

@@ -24,7 +24,7 @@ SHORTEST, LONG_ENOUGH, LOWEST, CONFIDENT = 12, 30, 8.0, 0.8
 AGREES = 0.5
 # Of a scanned page pictures cover at least so much.
 PICTURED = 0.9
-# A line where the pixels vary less than this (standard deviation, 0..255) is not to be seen.
+# A word where the pixels vary less than this (standard deviation, 0..255) is not to be seen.
 UNSEEN = 4.0
 # Nor is one of which a smaller share is on the page.
 ON_PAGE = 0.5
@@ -71,7 +71,7 @@ def verify_text_layer(
 ) -> VerifiedTextLayer:
     """The lines of a page (height x width x 3, BGR) for which a text layer came; `figures` is where
     the layout model sees any."""
-    lines = [line for line in given.lines if _is_seen(image, line)]
+    lines = [seen for line in given.lines if (seen := _seen_part(image, line)) is not None]
     read = _read_again(image, lines, recognizer) if given.verify else []
     agreement = _agreement(read)
     if agreement is not None and agreement < AGREES:
@@ -91,12 +91,22 @@ def _crop(image: Image, rect: Rect) -> Image:
     return image[max(0, y1 - margin) : y2 + margin, max(0, x1 - margin) : x2 + margin]
 
 
-def _is_seen(image: Image, line: OcrLine) -> bool:
+def _seen_part(image: Image, line: OcrLine) -> OcrLine | None:
+    """A line without the words that are not to be seen, such as white ones on white paper; None
+    for one that is mostly beside the page."""
     height, width = image.shape[:2]
     if overlap(line.rect, (0.0, 0.0, float(width), float(height))) < ON_PAGE * area(line.rect):
-        return False
-    crop = _crop(image, line.rect)
-    return crop.size > 0 and float(crop.std()) >= UNSEEN
+        return None
+    seen = tuple(word for word in line.words if _is_seen(image, word.rect))
+    if len(seen) == len(line.words):
+        return line
+    return replace(line, text=" ".join(word.text for word in seen), words=seen) if seen else None
+
+
+def _is_seen(image: Image, rect: Rect) -> bool:
+    x1, y1, x2, y2 = (max(0, int(value)) for value in rect)
+    inside = image[y1 : max(y2, y1 + 1), x1 : max(x2, x1 + 1)]
+    return inside.size > 0 and float(inside.std()) >= UNSEEN
 
 
 @dataclass(frozen=True)

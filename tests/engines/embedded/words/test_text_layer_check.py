@@ -122,6 +122,15 @@ def test_what_is_not_to_be_seen_is_not_read(engine: str) -> None:
     assert "archive of the town" in text
 
 
+def test_words_of_a_line_that_are_not_to_be_seen_are_not_read(engine: str) -> None:
+    page = Page().prose()
+    page.show(LEFT, 900, "The mill stands below the bridge")
+    page.say(LEFT, 900, "The mill stands below the bridge (a hint for screen readers)")
+    text, _ = read(engine, page)
+    assert "below the bridge" in text
+    assert "hint" not in text
+
+
 def test_a_line_that_is_mostly_beside_the_page_is_not_read(engine: str) -> None:
     page = Page().prose()
     # What is seen there is the end of another line.

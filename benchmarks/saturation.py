@@ -171,23 +171,24 @@ class Measured:
 
 def measure(client: Client, pages: Pages, gpu: str, speed_up: float) -> Measured:
     with simulated(gpu, speed_up) as (base_url, server):
-        busy, at, cpu, began = _cpu(server), _clock(base_url), time.process_time(), time.monotonic()
+        busy, at = cpu_seconds(server), simulated_seconds(base_url)
+        cpu, began = time.process_time(), time.monotonic()
         most = asyncio.run(client(base_url, pages))
         seconds, cpu, at = (
             time.monotonic() - began,
             time.process_time() - cpu,
-            _clock(base_url) - at,
+            simulated_seconds(base_url) - at,
         )
-        return Measured(len(pages), seconds, at, cpu, _cpu(server) - busy, most)
+        return Measured(len(pages), seconds, at, cpu, cpu_seconds(server) - busy, most)
 
 
-def _clock(base_url: str) -> float:
+def simulated_seconds(base_url: str) -> float:
     """The server's simulated seconds."""
     with urllib.request.urlopen(base_url.removesuffix("v1") + "metrics") as response:
         return float(response.read().rsplit(b"simulated_seconds ", 1)[1])
 
 
-def _cpu(process: psutil.Process) -> float:
+def cpu_seconds(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.user + times.system)
 

@@ -34,7 +34,7 @@ import psutil
 from sqlalchemy import func, select
 
 from benchmarks.material import ROOT, UNREAD
-from benchmarks.saturation import _clock, simulated
+from benchmarks.saturation import simulated, simulated_seconds
 from benchmarks.service_processes import Service, ServiceProcess, serving_service
 from llm_ocr.service.schema import FINISHED_STATES, documents
 from tests.documents import pdf_of
@@ -121,7 +121,7 @@ def measure_throughput(folder: Path, *, count: int, pages: int, gpu: str, speed_
                 run_batch(inputs, folder / "out", base_url)
             else:
                 run_service(folder, pdfs, base_url)
-            seconds = _clock(base_url)
+            seconds = simulated_seconds(base_url)
         speeds[name] = 60 * count * pages / seconds
         per_hour = 3600 * count / seconds
         print_row(

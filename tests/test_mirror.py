@@ -30,6 +30,7 @@ TESTED_BY = {
     "cli/conversion": "cli/test_convert",
     "cli/engine": "docs/test_running",
     "cli/help": "cli/test_commands",
+    "cli/inference": "router/test_config",
     "cli/launch": "platforms/test_launch_requests",
     "cli/options": "cli/test_commands",
     "cli/output": "cli/test_commands",
@@ -114,6 +115,8 @@ TESTED_BY = {
     "report/record_types": "report/test_record_files",
     "report/summary": "batch/test_bad_input",
     "retry": "inference/test_client",
+    "router/metrics": "router/test_serving",
+    "router/supervision": "router/test_serving",
     "service/document_progress": "service/test_worker",
     "service/document_task": "service/test_worker",
     "service/gateway/catalog": "service/gateway/test_app",
@@ -172,6 +175,7 @@ TESTED_BY = {
     "tables/schema": "document/test_assemble",
     "tables/user_schemas": "report/test_record_files",
     "text/notation": "text/test_numbers",
+    "yaml_files": "router/test_config",
 }
 
 

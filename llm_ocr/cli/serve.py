@@ -1,5 +1,6 @@
 """`llm-ocr serve`: start the service's processes, manage its API keys, migrate its database."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -80,6 +81,37 @@ def worker(given: Given) -> None:
     from llm_ocr.cli.service import serve_worker
 
     serve_worker(given)
+
+
+@serve.command()
+@with_options(MODEL, ENGINE, ENV_FILE)
+def inference(
+    given: Given,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Configuration in YAML: models, replicas and aliases."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for a free one.")
+    ] = 8400,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the configuration, print its routes and exit.")
+    ] = False,
+) -> None:
+    """Run an inference tier: one address for many models and their replicas.
+
+    Starts engines and watches them, or passes requests to servers that run already.
+
+    \b
+    Examples:
+      llm-ocr serve inference --model deepseek-ocr
+      llm-ocr serve inference --config inference.yaml --check
+      llm-ocr serve inference --config inference.yaml --host 0.0.0.0
+    """
+    from llm_ocr.cli.inference import serve_inference
+
+    serve_inference(given, config, host, port, check=check)
 
 
 @serve.command()

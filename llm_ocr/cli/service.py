@@ -29,6 +29,9 @@ STOP_SECONDS = 2.0
 FIRST_KEY_SCOPES = ("documents:write", "documents:read", "review")
 FIRST_KEY_NAME = "created on the first start"
 PACKAGES = ("alembic", "fastapi", "python_multipart", "sqlalchemy", "uvicorn")
+STOPPING = (
+    "Stopping: unfinished documents return to the queue; press Ctrl-C again to stop immediately"
+)
 STOPPED = "Stopped immediately: another worker resumes the documents in progress"
 Given = dict[str, Any]
 
@@ -41,7 +44,7 @@ def serve_all(given: Given) -> None:
         from llm_ocr.storage.store import open_store
 
         engine_settings, store = _engine_settings(given), open_store(settings.storage)
-        listener = _listen(settings)
+        listener = create_listener(settings.host, settings.port)
         # After listening: if the port is in use, no key must be created and then not printed.
         key = None
         if not _has_key(database):
@@ -52,10 +55,10 @@ def serve_all(given: Given) -> None:
             typer.echo(f"{url}  (press Ctrl-C to stop)")
             typer.echo(_first_steps(url, key) if key else _key_hint(given))
 
-        _run(
-            settings,
+        run_until_signal(
+            settings.drain_seconds,
             partial(run_gateway, database, store, settings, listener, on_ready=print_url),
-            partial(run_worker, database, store, settings, engine_settings, notify=_notify),
+            partial(run_worker, database, store, settings, engine_settings, notify=notify),
         )
 
 
@@ -68,7 +71,7 @@ def serve_gateway(given: Given) -> None:
 
         require_key(database, settings.host)
         store, has_key = open_store(settings.storage), _has_key(database)
-        listener = _listen(settings)
+        listener = create_listener(settings.host, settings.port)
 
         def print_url() -> None:
             typer.echo(f"{_url(settings, listener)}  (press Ctrl-C to stop)")
@@ -76,8 +79,9 @@ def serve_gateway(given: Given) -> None:
                 create = _command("key create", given)
                 typer.echo(f"There is no API key yet; create one with: {create}")
 
-        _run(
-            settings, partial(run_gateway, database, store, settings, listener, on_ready=print_url)
+        run_until_signal(
+            settings.drain_seconds,
+            partial(run_gateway, database, store, settings, listener, on_ready=print_url),
         )
 
 
@@ -90,9 +94,9 @@ def serve_worker(given: Given) -> None:
         engine_settings, store = _engine_settings(given), open_store(settings.storage)
         tasks = pluralize(settings.tasks, "document")
         warn(f"Processing up to {tasks} at the same time  (press Ctrl-C to stop)")
-        _run(
-            settings,
-            partial(run_worker, database, store, settings, engine_settings, notify=_notify),
+        run_until_signal(
+            settings.drain_seconds,
+            partial(run_worker, database, store, settings, engine_settings, notify=notify),
         )
 
 
@@ -167,26 +171,29 @@ def _require_packages() -> None:
             raise MissingExtraError(f"{problem}: {how_to_install('service')}")
 
 
-def _run(settings: ServiceSettings, *parts: Any) -> None:  # noqa: ANN401
-    """Run parts of the service until a signal arrives, then let them drain."""
+def run_until_signal(
+    drain_seconds: float,
+    *parts: Any,  # noqa: ANN401
+    stopping: str = STOPPING,
+    stopped: str = STOPPED,
+) -> None:
+    """Run parts of the service until a signal arrives, then let them drain. The messages are for
+    the first and for a second signal."""
 
     async def run_parts(stop: CancellationToken) -> None:
-        stopping = asyncio.Event()
+        stop_event = asyncio.Event()
 
         async def stop_when_requested() -> None:
             with suppress(StoppedError):
                 await stop.wait()
-            warn(
-                "Stopping: unfinished documents return to the queue; press Ctrl-C again to stop "
-                "immediately"
-            )
-            stopping.set()
+            warn(stopping)
+            stop_event.set()
 
         waiting = asyncio.create_task(stop_when_requested())
         try:
             async with asyncio.TaskGroup() as group:
                 for part in parts:
-                    group.create_task(part(stop=stopping))
+                    group.create_task(part(stop=stop_event))
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
         finally:
@@ -196,7 +203,7 @@ def _run(settings: ServiceSettings, *parts: Any) -> None:  # noqa: ANN401
 
     with (
         show_logs(Console(stderr=True)),
-        stop_on_signals(settings.drain_seconds + STOP_SECONDS, STOPPED) as stop,
+        stop_on_signals(drain_seconds + STOP_SECONDS, stopped) as stop,
     ):
         asyncio.run(run_parts(stop))
 
@@ -208,7 +215,8 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     return error
 
 
-def _notify(text: str) -> None:
+def notify(text: str) -> None:
+    """Print what an engine does."""
     warn(show_options(text))
 
 
@@ -225,8 +233,8 @@ def _has_key(database: "Database") -> bool:
     return any(key.revoked_at is None for key in list_keys(database))
 
 
-def _listen(settings: ServiceSettings) -> socket.socket:
-    host, port = settings.host, settings.port
+def create_listener(host: str, port: int) -> socket.socket:
+    """A socket that listens at an address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)

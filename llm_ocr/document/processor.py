@@ -27,6 +27,7 @@ from llm_ocr.engines.session import EngineSession
 from llm_ocr.engines.targets import EngineTarget
 from llm_ocr.inference.concurrency import ConcurrencyLimiter
 from llm_ocr.inference.model_item import Usage
+from llm_ocr.inference.request import routing_key
 from llm_ocr.records import (
     Description,
     DocumentResult,
@@ -113,6 +114,8 @@ class DocumentProcessor:
         Raises EngineFailedError where an engine can't be started or is lost, and StorageError
         where checkpoints can't be read or written; what was saved until then is not done again.
         """
+        # A hash: the id may say where the document is from.
+        routing_key.set(hashlib.sha256(document.doc_id.encode()).hexdigest()[:16])
         finished: dict[str, _FinishedStep] = {}
         for step in self._steps:
             key = self._key(document, step, finished)

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -218,7 +219,7 @@ class Engine:
         async with client:
             while True:
                 try:
-                    await client.ask(ChatRequest("Free OCR.", _probe_page(), 16))
+                    await client.ask(ChatRequest("Free OCR.", probe_page(), 16))
                 except EngineFailedError:
                     self._raise_if_ended()
                 except PageError as error:
@@ -258,7 +259,8 @@ def _free_port() -> int:
         return port
 
 
-def _probe_page() -> bytes:
+@cache
+def probe_page() -> bytes:
     """A small page with a line of text, larger than 640 px, below which some vLLM versions die."""
     image = Image.new("RGB", (720, 240), "white")
     font = ImageFont.load_default(size=40)

@@ -14,6 +14,10 @@ log = logging.getLogger(__name__)
 # Called when the turn of a request has come and it is sent, also again: for a clock that must not
 # run while requests wait for their turn.
 on_send: ContextVar[Callable[[], None]] = ContextVar("on_send", default=lambda: None)
+# The header by which a router sends all requests about a document to the same model, the header in
+# which it names the model that it chose, and the key of the document that is being processed.
+ROUTING_KEY_HEADER, SERVED_MODEL_HEADER = "X-Routing-Key", "X-Served-Model"
+routing_key: ContextVar[str | None] = ContextVar("routing_key", default=None)
 
 
 @dataclass(frozen=True)

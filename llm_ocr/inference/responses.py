@@ -57,6 +57,7 @@ class Answer:
 
     `logprobs` are the answer's tokens with their natural log-probabilities, where they were asked
     for and the server gave them. `extension` is what an embedded engine says beside the answer.
+    `served_model` is the model that a router chose for an alias.
     """
 
     text: str
@@ -67,6 +68,7 @@ class Answer:
     attempts: int
     logprobs: tuple[tuple[str, float], ...] = ()
     extension: Mapping[str, Any] = field(default_factory=dict)
+    served_model: str | None = None
 
 
 class RetryableError(Exception):

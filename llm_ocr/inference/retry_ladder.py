@@ -206,7 +206,10 @@ async def _ask(
         raise failures[0]
     answers = [outcome for outcome in outcomes if isinstance(outcome, Answer)]
     pairs = list(zip(prompt_requests, answers, strict=True))
-    reading = asyncio.ensure_future(asyncio.to_thread(item.read, endpoint.model, rung, pairs))
+    # A router chooses the same model for all requests about a document.
+    served = answers[0].served_model
+    model = endpoint.model if served is None else replace(endpoint.model, name=served)
+    reading = asyncio.ensure_future(asyncio.to_thread(item.read, model, rung, pairs))
     try:
         return await asyncio.shield(reading)
     except asyncio.CancelledError:

@@ -9,13 +9,19 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import cast
 
 import aiohttp
 import httpx2
 import openai
 
-from llm_ocr.inference.request import ChatRequest
+from llm_ocr.inference.request import (
+    ROUTING_KEY_HEADER,
+    SERVED_MODEL_HEADER,
+    ChatRequest,
+    routing_key,
+)
 from llm_ocr.inference.responses import (
     EXTENSION,
     LONGEST_BODY,
@@ -45,6 +51,8 @@ HTTP_HEADERS = frozenset(
     )
 )
 IMAGE = "-the-image-"
+# Characters of a model's name, which becomes a value of a table.
+LONGEST_NAME = 200
 # The last two are those that openai's adapter for aiohttp doesn't translate, such as that of a
 # status line that can't be read.
 CONNECTION_ERRORS = (
@@ -111,7 +119,8 @@ class ChatTransport:
                     draft.begin()
                     async with aclosing(response.aiter_bytes()) as chunks:
                         reason = await read_stream(chunks, draft, attempt)
-                    return draft.answer(reason, time.monotonic() - started, attempt)
+                    answer = draft.answer(reason, time.monotonic() - started, attempt)
+                    return replace(answer, served_model=_served_model(response))
                 raw = await _read_body(response)
         except _RefusedError as error:
             raise error.meaning(attempt) from None
@@ -121,7 +130,8 @@ class ChatTransport:
             raise self._timeout_error() from error
         except CONNECTION_ERRORS as error:
             raise self._failure(error) from error
-        return read_answer(raw, time.monotonic() - started, attempt)
+        answer = read_answer(raw, time.monotonic() - started, attempt)
+        return replace(answer, served_model=_served_model(response))
 
     @asynccontextmanager
     async def _post(self, body: bytes) -> AsyncIterator[httpx2.Response]:
@@ -174,6 +184,8 @@ class ChatTransport:
         headers = [pair for pair in request.headers.raw if pair[0].lower() in HTTP_HEADERS]
         if "authorization" in request.headers:
             headers += self._headers
+        if (key := routing_key.get()) is not None:
+            headers.append((ROUTING_KEY_HEADER.encode(), key.encode()))
         request.headers = httpx2.Headers(headers, encoding="utf-8")
 
     def _timeout_error(self) -> RetryableError:
@@ -244,6 +256,12 @@ async def _read_body(response: httpx2.Response) -> bytes:
                 raise _TooLongError
             pieces.append(chunk)
     return b"".join(pieces)
+
+
+def _served_model(response: httpx2.Response) -> str | None:
+    """The model that a router chose, if it names one."""
+    name = response.headers.get(SERVED_MODEL_HEADER, "")
+    return name if 0 < len(name) <= LONGEST_NAME and name.isprintable() else None
 
 
 def _is_stream(response: httpx2.Response) -> bool:

@@ -25,7 +25,6 @@ from importlib.resources import files as package_files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 from sqlalchemy import select
 
@@ -42,6 +41,7 @@ from llm_ocr.settings import (
     Settings,
     SettingsGroup,
 )
+from llm_ocr.yaml_files import InvalidYamlError, parse_yaml
 
 if TYPE_CHECKING:
     from llm_ocr.parsing.loading import LoadedSchema
@@ -352,18 +352,9 @@ def parse_pipeline(text: str, name: str, folder: Path | None = None) -> Pipeline
     """Parse a pipeline from YAML text. Error messages call it `name`; schema files are relative to
     `folder`, and aren't loaded without one. Raises InvalidPipelineError."""
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        line = mark.line + 1 if mark else 1
-        raise InvalidPipelineError(f"{name}:{line}: invalid YAML: {error.problem}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InvalidPipelineError(f"{name}:1: invalid YAML: {error}") from error
-    lines = _LineNumbers(root)
-    if lines.duplicates:
-        problems = [f"{name}:{line}: duplicate key {key!r}" for key, line in lines.duplicates]
-        raise InvalidPipelineError("\n".join(problems))
+        data, lines = parse_yaml(text, name)
+    except InvalidYamlError as error:
+        raise InvalidPipelineError(str(error)) from error
     if not isinstance(data, dict):
         raise InvalidPipelineError(f"{name}:1: a pipeline must be a mapping with name and steps")
     try:
@@ -641,49 +632,6 @@ def _inline_schema(parent: dict[str, Any], key: str, folder: Path, where: str) -
             schema_from_json(schema)
         except SchemaError as error:
             raise InvalidPipelineError(f"{where}: {error}") from error
-
-
-class _LineNumbers:
-    """The line numbers of the values in a YAML document, and its duplicate keys."""
-
-    def __init__(self, root: yaml.Node | None) -> None:
-        self._lines: dict[tuple[str | int, ...], int] = {}
-        self.duplicates: list[tuple[str, int]] = []
-        self._seen: set[int] = set()
-        if root is not None:
-            self._add(root, ())
-
-    def line_of(self, where: Sequence[str | int]) -> int:
-        """The line of a value or, if it is missing, of its parent. `where` is a location of
-        pydantic's, which has a step's kind after its index; the document doesn't."""
-        place = tuple(where)
-        if len(place) > 2 and place[0] == "steps":
-            place = (
-                *place[:2],
-                *(part for k, part in enumerate(place[2:]) if k or part not in STEP_OPTIONS),
-            )
-        while place not in self._lines and place:
-            place = place[:-1]
-        return self._lines.get(place, 1)
-
-    def _add(self, node: yaml.Node, place: tuple[str | int, ...]) -> None:
-        self._lines.setdefault(place, node.start_mark.line + 1)
-        if id(node) in self._seen:
-            # The content of an anchor, which an alias refers to.
-            return
-        self._seen.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            seen: set[str] = set()
-            for key, value in node.value:
-                if key.value in seen:
-                    self.duplicates.append((key.value, key.start_mark.line + 1))
-                seen.add(key.value)
-                # The line of the key: its value may begin on a later line.
-                self._lines[(*place, key.value)] = key.start_mark.line + 1
-                self._add(value, (*place, key.value))
-        elif isinstance(node, yaml.SequenceNode):
-            for k, item in enumerate(node.value):
-                self._add(item, (*place, k))
 
 
 def _explain_problem(problem: Any) -> str:  # noqa: ANN401

@@ -25,7 +25,11 @@ from llm_ocr.router.replicas import NoReplicaError, Replica, ReplicaSet
 MAX_BODY = 256 << 20
 REQUEST_ID_HEADER, REPLICA_HEADER = "X-Request-Id", "X-Replica"
 # Headers that are passed on. A client's key is for the router, not for the replicas.
-REQUEST_HEADERS = ("Content-Type", "Accept", "Accept-Encoding", "traceparent", "tracestate")
+REQUEST_HEADERS = (
+    *("Content-Type", "Accept", "Accept-Encoding", "traceparent", "tracestate"),
+    # For a replica that is a router, too.
+    ROUTING_KEY_HEADER,
+)
 RESPONSE_HEADERS = ("Content-Type", "Content-Encoding", "Retry-After")
 # Statuses that may mean that a replica is broken. 503 with Retry-After only says that it is busy.
 FAILURE_STATUS = frozenset({500, 502, 503, 504})

@@ -213,7 +213,7 @@ class Router:
         except (TimeoutError, aiohttp.ClientError, ConnectionError) as error:
             # `write` raises ConnectionError if the client has left.
             if passed is None or not isinstance(error, ConnectionError):
-                replica.fail(is_down=isinstance(error, aiohttp.ClientConnectorError))
+                replica.record_failure(is_down=isinstance(error, aiohttp.ClientConnectorError))
             if passed is None:
                 if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
                     raise
@@ -224,13 +224,13 @@ class Router:
                 routed.request.transport.abort()
             return passed
         if passed is None:
-            replica.fail()
+            replica.record_failure()
             raise _ReplicaLostError(f"{replica.name} sent an empty stream")
         replica.metrics.seconds.observe(time.monotonic() - sent_at)
         if reply.status not in FAILURE_STATUS:
-            replica.succeed()
+            replica.record_success()
         elif "Retry-After" not in reply.headers:
-            replica.fail()
+            replica.record_failure()
         return passed
 
     def _response_headers(

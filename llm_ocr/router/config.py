@@ -46,7 +46,7 @@ class InvalidRouterConfigError(CodedError):
     and what is allowed."""
 
 
-class Probe(StrEnum):
+class ProbeKind(StrEnum):
     """The request that tests whether a replica works: a page, a line of text, an embedding, or
     only the list of its models."""
 
@@ -116,7 +116,7 @@ class ModelConfig(_Table):
     limits."""
 
     profile: str | None = None
-    probe: Probe = Probe.PAGE
+    probe: ProbeKind = ProbeKind.PAGE
     queue_size: Annotated[int, Field(ge=0)] = 256
     replicas: Annotated[list[ReplicaConfig], Field(min_length=1)]
 

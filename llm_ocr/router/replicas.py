@@ -59,14 +59,14 @@ class Replica:
     def is_idle(self) -> bool:
         return not self.in_flight
 
-    def succeed(self) -> None:
+    def record_success(self) -> None:
         """Note that it answered a request or a probe."""
         self._failures, self.last_success = 0, time.monotonic()
         if self.engine is not None:
             self.engine.answered()
         self._set_healthy(True)
 
-    def fail(self, *, is_down: bool = False) -> None:
+    def record_failure(self, *, is_down: bool = False) -> None:
         """Note a failure; `is_down`: nobody listens there."""
         self._failures += 1
         self.metrics.failures.inc()

@@ -18,7 +18,7 @@ from llm_ocr.inference.model_item import ModelRef
 from llm_ocr.inference.responses import EngineFailedError, EngineNotInstalledError
 from llm_ocr.messages import ProblemCode
 from llm_ocr.models.catalog import profile_named
-from llm_ocr.router.config import Probe, ReplicaConfig
+from llm_ocr.router.config import ProbeKind, ReplicaConfig
 from llm_ocr.router.replicas import Replica
 from llm_ocr.settings import EngineChoice
 
@@ -42,7 +42,7 @@ class ReplicaSupervisor:
     config: ReplicaConfig
     # The name of its model profile, if it has one.
     profile: str | None
-    probe: Probe
+    probe: ProbeKind
     probe_seconds: float
     probe_timeout: float
     session: aiohttp.ClientSession
@@ -60,7 +60,7 @@ class ReplicaSupervisor:
                 raise
             except EngineFailedError as error:
                 self.notify(f"{self.replica.name}: {error}")
-                self.replica.fail(is_down=True)
+                self.replica.record_failure(is_down=True)
             await asyncio.sleep(RELAUNCH_SECONDS)
 
     async def _run_engine(self) -> None:
@@ -69,13 +69,13 @@ class ReplicaSupervisor:
         self.notify(f"{self.replica.name}: starting {command.name}")
         async with Engine(command, self.log_path, self.notify) as engine:
             self.replica.base_url, self.replica.engine = engine.base_url, engine
-            self.replica.succeed()
+            self.replica.record_success()
             probing = asyncio.create_task(self._probe_repeatedly())
             try:
                 while True:
                     # Takes a second while the engine runs.
                     if await engine.revive(time.monotonic()):
-                        self.replica.succeed()
+                        self.replica.record_success()
             finally:
                 probing.cancel()
 
@@ -108,9 +108,9 @@ class ReplicaSupervisor:
         if replica.engine is not None and replica.engine.is_down:
             return
         if await self._answers():
-            replica.succeed()
+            replica.record_success()
             return
-        replica.fail()
+        replica.record_failure()
         if not replica.is_ready and replica.engine is not None:
             # It runs, but doesn't answer.
             replica.engine.kill()
@@ -130,14 +130,14 @@ class ReplicaSupervisor:
         return False
 
 
-def _probe_request(probe: Probe, model: str) -> tuple[str, bytes | None]:
+def _probe_request(probe: ProbeKind, model: str) -> tuple[str, bytes | None]:
     """The path and the body of a probe's request."""
-    if probe is Probe.MODELS:
+    if probe is ProbeKind.MODELS:
         return "/models", None
-    if probe is Probe.EMBEDDING:
+    if probe is ProbeKind.EMBEDDING:
         return "/embeddings", json.dumps({"model": model, "input": "ready"}).encode()
     content: object = "Answer with one word: ready"
-    if probe is Probe.PAGE:
+    if probe is ProbeKind.PAGE:
         url = f"data:image/jpeg;base64,{base64.b64encode(probe_page()).decode()}"
         image = {"type": "image_url", "image_url": {"url": url}}
         content = [image, {"type": "text", "text": "Free OCR."}]

@@ -13,7 +13,7 @@ def replica(name: str, limit: int = 1, *, max_failures: int = 3, ready: bool = T
     metrics = RouterMetrics().of_replica("m", name)
     made = Replica(name, "m", limit, max_failures, metrics, notify=lambda line: None)
     if ready:
-        made.succeed()
+        made.record_success()
     return made
 
 
@@ -82,22 +82,22 @@ async def test_a_request_that_is_cancelled_leaves_the_queue_and_no_slot_is_lost(
 async def test_failures_in_a_row_take_a_replica_out_until_it_answers() -> None:
     one = replica("a", 8)
     replicas = ReplicaSet("m", [one], queue_size=8)
-    one.fail()
-    one.fail()
-    one.succeed()
-    one.fail()
-    one.fail()
+    one.record_failure()
+    one.record_failure()
+    one.record_success()
+    one.record_failure()
+    one.record_failure()
     assert replicas.is_ready
-    one.fail()
+    one.record_failure()
     assert not replicas.is_ready
     with pytest.raises(NoReplicaError) as caught:
         async with replicas.lease():
             pass
     assert (caught.value.reason, caught.value.retry_after) == ("not_ready", 5)
-    one.succeed()
+    one.record_success()
     async with replicas.lease() as found:
         assert found is one
-        one.fail(is_down=True)
+        one.record_failure(is_down=True)
         assert not one.is_ready
 
 
@@ -112,7 +112,7 @@ async def test_requests_do_not_wait_for_replicas_that_are_gone() -> None:
     async with replicas.lease():
         waiting = asyncio.create_task(use())
         await asyncio.sleep(0)
-        one.fail(is_down=True)
+        one.record_failure(is_down=True)
         with pytest.raises(NoReplicaError):
             await waiting
 
@@ -123,7 +123,7 @@ async def test_a_resent_request_goes_to_another_replica_if_there_is_one() -> Non
     for _ in range(3):
         async with replicas.lease(excluded=first) as found:
             assert found is second
-    second.fail(is_down=True)
+    second.record_failure(is_down=True)
     async with replicas.lease(excluded=first) as found:
         assert found is first
 
@@ -145,7 +145,7 @@ async def test_a_request_that_waits_for_another_replica_does_not_hold_up_others(
         assert replicas.waiting == 2
         # `first` gets room, which only the later request may use.
         first.in_flight -= 1
-        first.succeed()
+        first.record_success()
         await other
         assert used == ["a"]
         assert not resent.done()

@@ -1,6 +1,6 @@
 """What the inference tier costs: throughput and CPU time of requests through it, and without it.
 
-    python -m benchmarks.inference_tier [--pages 600] [--rounds 3] [--gpu a100] [--speed-up 20]
+    python -m benchmarks.inference_tier [--pages 400] [--rounds 3] [--gpu a100] [--speed-up 10]
 
 Both measurements are on a simulated GPU (`benchmarks.simserver`), in turn, with the same pages (100
 to 300 KB each) and the same client. Throughput is in pages per simulated minute. CPU is that of the
@@ -90,11 +90,11 @@ def _tier(base_url: str, window: int) -> Iterator[tuple[str, psutil.Process]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pages", type=int, default=600)
+    parser.add_argument("--pages", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--gpu", choices=list(GPUS), default="a100")
-    parser.add_argument("--speed-up", type=float, default=20.0)
-    parser.add_argument("--window", type=int, default=256, help="requests in progress")
+    parser.add_argument("--speed-up", type=float, default=10.0)
+    parser.add_argument("--window", type=int, default=32, help="requests in progress")
     arguments = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from llm_ocr.cli.output import handle_errors, warn
+from llm_ocr.engines.supervisor import GRACE
 from llm_ocr.exit_codes import ExitCode
 from llm_ocr.router.config import (
     InvalidRouterConfigError,
@@ -69,7 +70,8 @@ def _run(config: RouterConfig, host: str, port: int) -> None:
         typer.echo(f"{url}  (press Ctrl-C to stop)")
 
     run_until_signal(
-        config.drain_seconds,
+        # Then engines have as long to end as their supervisors give them.
+        config.drain_seconds + GRACE,
         partial(run_router, config, listener, notify=notify, on_ready=print_url),
         stopping=STOPPING,
         stopped=STOPPED,

@@ -297,7 +297,11 @@ async def test_a_request_whose_replica_dies_is_answered_by_another(tmp_path: Pat
 
 async def test_without_another_replica_a_lost_request_is_an_error(tmp_path: Path) -> None:
     port = free_port()
-    config = {**QUIET, "models": {"m": {"replicas": [{"base_url": f"http://127.0.0.1:{port}/v1"}]}}}
+    config = {
+        **QUIET,
+        "max_failures": 1,
+        "models": {"m": {"replicas": [{"base_url": f"http://127.0.0.1:{port}/v1"}]}},
+    }
     async with routing(tmp_path, config) as router:
         with server_process("--hangs-once", tmp_path / "hangs", port=port) as process:
             await router.wait_until_ready(m=1)

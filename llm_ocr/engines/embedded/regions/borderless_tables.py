@@ -23,9 +23,9 @@ from llm_ocr.engines.embedded.words.rows import rows_of
 
 # Rows of a table follow each other within so many line heights; a caption is as near.
 FOLLOWING = 1.8
-# A table has so many rows of several parts; without a caption, of at least three parts, of which
-# this share is numbers, or of a label and its value.
-CAPTIONED_ROWS, ROWS, PARTS, NUMBERS = 3, 4, 3, 0.3
+# A table has so many rows of several parts; without a caption, most of at least three parts, of
+# which this share is numbers, or of a label and its value.
+CAPTIONED_ROWS, ROWS, PARTS, MOSTLY, NUMBERS = 3, 4, 3, 0.7, 0.3
 # So many of the parts stand below those of other rows, and edges are the same up to this.
 ALIGNED, SAME_EDGE = 0.7, 0.7
 # A row of one part within a table has no more words, and more than this share of the parts have
@@ -156,7 +156,8 @@ def _is_table(run: Sequence[_Row], is_captioned: bool) -> bool:
         return False
     if not is_captioned and not _is_of_values(wide):
         numbers = sum(words_in(part) == 0 for part in parts)
-        if len(parts) < PARTS * len(wide) or numbers < NUMBERS * len(parts):
+        whole = sum(len(row.parts) >= PARTS for row in wide)
+        if whole < MOSTLY * len(wide) or numbers < NUMBERS * len(parts):
             return False
     below = sum(_has_mate(part, row, wide) for row in wide for part in row.parts)
     return below >= ALIGNED * len(parts)

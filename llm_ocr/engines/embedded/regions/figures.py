@@ -10,8 +10,16 @@ from typing import Any
 import cv2
 import numpy as np
 
-from llm_ocr.engines.embedded.geometry import OcrLine, Rect, apart, area, hull, overlap
-from llm_ocr.engines.embedded.regions.captions import names_figure, names_table
+from llm_ocr.engines.embedded.geometry import (
+    OcrLine,
+    Rect,
+    apart,
+    area,
+    hull,
+    overlap,
+    shared_columns,
+)
+from llm_ocr.engines.embedded.regions.captions import begins_caption, names_figure, names_table
 from llm_ocr.engines.embedded.regions.gutters import words_in
 from llm_ocr.engines.embedded.regions.layout import Region
 from llm_ocr.engines.embedded.regions.text_columns import CLOSE, close_together, with_joined_marks
@@ -25,11 +33,15 @@ SMALLEST, LARGEST = 0.01, 0.7
 TOUCHING = 2.0
 # A figure that is as large as this with so many words holds what the page says.
 LARGE, PROSE_WORDS = 0.25, 40
+# A figure's caption is no further below it, in line heights.
+CAPTION_GAP = 2.0
 # Prose that a figure ends with, or begins with, is cut off it.
 CUT_WORDS, CUT_MEAN = 9, 3.0
 # What is drawn differs from its ground by this (0..255), and is thicker than this share of the
 # page's width: about two millimeters.
 INKED, THICK = 24, 0.01
+# The dark edge of a scan covers at most this share of a figure at the page's edge.
+EDGE = 0.34
 # Less than this share of its height is left of a figure that was mostly prose.
 REST = 0.34
 # A row of so many parts, of hardly more words, is an axis's labels.
@@ -52,10 +64,7 @@ def figures(
         if share < SMALLEST:
             continue
         inner = [line for line in lines if inside(line, [rect])]
-        words = sum(len(line.text.split()) for line in inner)
-        if (share > LARGEST and words) or (share > LARGE and words > PROSE_WORDS):
-            continue
-        if _is_text(inner):
+        if (share > LARGEST and inner) or _holds_page(rect, page, lines) or _is_text(inner):
             continue
         cut = _without_prose(rect, inner)
         if area(cut) >= SMALLEST * page:
@@ -64,21 +73,32 @@ def figures(
     return found
 
 
-def is_drawn(image: Image, rect: Rect, found: Sequence[Rect]) -> bool:
-    """Whether a figure shows anything on its page (height x width x 3, BGR) but rules and specks.
+def is_drawn(
+    image: Image, rect: Rect, found: Sequence[Rect], lines: Sequence[OcrLine] = ()
+) -> bool:
+    """Whether a figure shows anything on its page (height x width x 3, BGR) but its lines, rules
+    and specks, and the dark edge of a scan.
 
     `found` are figures as they were before prose was cut off them. Of one that was mostly prose the
     edge of what stood around it may be left, say of a stamp: that is no figure.
     """
-    x1, y1, x2, y2 = (int(value) for value in rect)
-    crop = image[max(0, y1) : y2, max(0, x1) : x2]
+    x1, y1, x2, y2 = (max(0, int(value)) for value in rect)
+    crop = image[y1:y2, x1:x2]
     if min(crop.shape[:2]) < 4:
         return False
     gray = cv2.cvtColor(crop, cv2.COLOR_BGR2GRAY).astype(np.int16)
     inked = (np.abs(gray - np.median(gray)) > INKED).astype(np.uint8)
+    for line in lines:
+        left, top, right, bottom = (int(value) for value in line.rect)
+        inked[max(0, top - y1) : max(0, bottom - y1), max(0, left - x1) : max(0, right - x1)] = 0
     thick = max(4.0, THICK * image.shape[1])
     stats: Any = cv2.connectedComponentsWithStats(inked)[2][1:]
-    parts = [one for one in stats if min(one[2], one[3]) > thick]
+    parts = [
+        one
+        for one in stats
+        if min(one[2], one[3]) > thick
+        and (one[4] > EDGE * inked.size or not _is_at_edge(one, (x1, y1), image))
+    ]
     whole = max(found, key=lambda one: overlap(one, rect), default=rect)
     if rect[3] - rect[1] < REST * (whole[3] - whole[1]):
         above, below = rect[1] > whole[1] + 1, rect[3] < whole[3] - 1
@@ -90,23 +110,50 @@ def is_drawn(image: Image, rect: Rect, found: Sequence[Rect]) -> bool:
     return bool(parts)
 
 
+def _is_at_edge(part: Sequence[int], origin: tuple[int, int], image: Image) -> bool:
+    """Whether a part of a figure (left, top, width, height), which begins at `origin`, reaches an
+    edge of the page (height x width x 3, BGR)."""
+    left, top = part[0] + origin[0], part[1] + origin[1]
+    height, width = image.shape[:2]
+    return min(left, top) <= 0 or left + part[2] >= width or top + part[3] >= height
+
+
 def with_tables(regions: Sequence[Region], lines: Sequence[OcrLine], page: float) -> list[Region]:
     """Regions, what the detector calls a figure but is rows of several cells being a table, and
-    what is labels with their values being none.
+    what is labels with their values, or holds what the page says, being none.
 
     What it calls a figure of a whole page is one that it knows nothing of, as of a newspaper.
     """
     found: list[Region] = []
     for region in regions:
-        if region.label != "figure" or area(region.rect) >= LARGEST * page:
-            found.append(region)
-            continue
         inner = [line for line in lines if inside(line, [region.rect])]
-        if _is_table(inner):
-            found.append(replace(region, label="table"))
-        elif not _is_sum(rows_of(inner)):
+        share = area(region.rect) / page
+        if region.label != "figure":
             found.append(region)
+        elif share < LARGEST and _is_table(inner):
+            found.append(replace(region, label="table"))
+        elif not (_holds_page(region.rect, page, lines) or _is_sum(rows_of(inner))):
+            rest = _without_columns(region.rect, inner)
+            if not _is_text([line for line in inner if inside(line, [rest])]):
+                found.append(region)
     return found
+
+
+def _holds_page(rect: Rect, page: float, lines: Sequence[OcrLine]) -> bool:
+    """Whether a figure is so large a share of the page, with so many words, that it is none. One
+    with its caption below it may have many."""
+    words = sum(len(line.text.split()) for line in lines if inside(line, [rect]))
+    return area(rect) > LARGE * page and words > PROSE_WORDS and not _is_captioned(rect, lines)
+
+
+def _is_captioned(rect: Rect, lines: Sequence[OcrLine]) -> bool:
+    return any(
+        names_figure(line.text)
+        and begins_caption(line.text)
+        and shared_columns(line.rect, rect) > 0
+        and abs(line.rect[1] - rect[3]) < CAPTION_GAP * line.height
+        for line in lines
+    )
 
 
 def inside(line: OcrLine, rects: Sequence[Rect]) -> bool:

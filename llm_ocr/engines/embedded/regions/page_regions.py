@@ -35,6 +35,9 @@ from llm_ocr.engines.embedded.words.rows import rows_of
 
 # A caption's second row is longer than this share of its table's width.
 CAPTION = 0.5
+# Text above or below a table is further from it than this, in line heights; the extent of a table
+# that its rules or rows tell of is certain.
+FAR, CERTAIN = 1.5, 1.0
 # A column of row labels is so high, as shares of its table's height.
 SIDE = (0.6, 1.15)
 
@@ -73,7 +76,7 @@ def page_regions(
     regions = with_captioned_figures(with_aligned_tables(regions, free), free)
     drawn = figures(regions, pictures, free, width * height)
     whole = [*(one.rect for one in regions if one.label == "figure"), *pictures]
-    drawn = [rect for rect in drawn if is_drawn(image, rect, whole)]
+    drawn = [rect for rect in drawn if is_drawn(image, rect, whole, lines)]
     free = [line for line in free if not inside(line, drawn)]
     tables, free = _tables(regions, free, body)
     return PageRegions(height, body, margins, tables, drawn, with_joined_marks(free), regions)
@@ -89,19 +92,21 @@ def _tables(
     regions: Sequence[Region], lines: Sequence[OcrLine], body: float
 ) -> tuple[list[PageBlock], list[OcrLine]]:
     """Blocks of the table regions, and the lines outside of them."""
-    areas = [region.rect for region in regions if region.label == "table"]
+    found = [region for region in regions if region.label == "table"]
     others = [
         one
         for one in regions
         if one.label not in ("table", "figure")
         and not is_prose([line for line in lines if inside(line, [one.rect])])
     ]
-    areas = [with_label_column(_with_side_column(rect, others, body), lines) for rect in areas]
     free = list(lines)
     tables: list[PageBlock] = []
-    for rect in areas:
+    for region in found:
+        rect = with_label_column(_with_side_column(region.rect, others, body), lines)
         inner = [line for line in free if overlap(line.rect, rect) > 0.5 * area(line.rect)]
         inner = _without_caption(inner, rect)
+        if region.score < CERTAIN:
+            inner = _without_text_around(inner, body)
         if len(inner) >= 4 and not is_prose(inner):
             tables.append(block_of("table", inner))
             free = [line for line in free if line not in inner]
@@ -119,6 +124,23 @@ def _without_caption(lines: Sequence[OcrLine], table: Rect) -> list[OcrLine]:
             break
         count += 1
     return [line for row in rows[count:] for line in row]
+
+
+def _without_text_around(lines: Sequence[OcrLine], body: float) -> list[OcrLine]:
+    """A table's lines, less the text above and below it: rows of one part, a gap away from the
+    first and last row of several."""
+    rows = rows_of(lines)
+    for _ in range(2):
+        # Once from the bottom, once from the top.
+        rows = rows[::-1]
+        first = next((k for k, row in enumerate(rows) if len(row) > 1), 0)
+        if first:
+            inner, outer = (
+                hull(line.rect for line in row) for row in (rows[first], rows[first - 1])
+            )
+            if -shared_rows(inner, outer) > FAR * body:
+                rows = rows[first:]
+    return [line for row in rows for line in row]
 
 
 def _with_side_column(table: Rect, others: Sequence[Region], body: float) -> Rect:

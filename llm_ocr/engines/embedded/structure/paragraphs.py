@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.geometry import OcrLine
-from llm_ocr.engines.embedded.words.rows import rows_of
+from llm_ocr.engines.embedded.words.rows import rows_of, text_start
 from llm_ocr.text.markdown import escape_markdown
 
 _BULLET = re.compile(r"^([•▪◦●‣○■□]\s*|[\-–*·]\s+|\(?\d{1,3}[.)]\s+|\(?[a-z][.)]\s+)\S")
@@ -16,7 +16,7 @@ _MARK = re.compile(r"^[•▪◦●‣·○■□–]\s*(?=\S)")
 INDENT = "   "
 # Items whose indents differ by no more line heights are of one list.
 SAME_INDENT = 0.5
-_ENDS = re.compile(r"[.:?!。？！]\s*$")
+_ENDS = re.compile(r"[.:?!。？！][\s\"'”’»)]*$")
 
 # Kana, Chinese characters, their punctuation, full-width forms. Korean has spaces between words.
 _WIDE = (("\u3000", "\u9fff"), ("\uff00", "\uffef"))
@@ -152,22 +152,29 @@ def _starts(rows: list[list[OcrLine]]) -> list[bool]:
         short = right - above[-1].rect[2] > 2.5 * height
         ended = _ENDS.search(above[-1].text) is not None
         indent = below[0].rect[0] - left
-        indented = 0.6 * height < indent < 5 * height and above[0].rect[0] - left < 0.5 * height
+        indented = 0.6 * height < indent < 5 * height and text_start(above[0]) - left < 0.5 * height
         gap = below[0].rect[1] - above[0].rect[1] > 1.45 * pitch
         outdented = below[0].rect[0] <= above[0].rect[0] + 0.6 * height
-        bullet = _BULLET.match(below[0].text) is not None and (short or outdented)
+        bullet = _begins_item(below) and (short or outdented)
         left_item = below[0].rect[0] < item - 0.5 * height
         starts.append(
             gap or (indented and (short or ended)) or (short and ended) or bullet or left_item
         )
         if starts[-1]:
             item = _item_left(below)
+        elif abs(below[0].rect[0] - text_start(above[0])) < 0.5 * height and _begins_item(above):
+            # It hangs below the item's text.
+            item = below[0].rect[0]
     return starts
+
+
+def _begins_item(row: Sequence[OcrLine]) -> bool:
+    return _BULLET.match(" ".join(line.text for line in row)) is not None
 
 
 def _item_left(row: Sequence[OcrLine]) -> float:
     """Where a list's item begins; what stands further left is not of it."""
-    return row[0].rect[0] if _BULLET.match(row[0].text) else float("-inf")
+    return row[0].rect[0] if _begins_item(row) else float("-inf")
 
 
 def _is_wide(char: str) -> bool:

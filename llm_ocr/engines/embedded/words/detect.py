@@ -72,6 +72,12 @@ class TextBox:
         """The same place, its text beginning `turns` corners further on."""
         return TextBox(np.roll(self.corners, -turns, axis=0), self.core)
 
+    def begin_at(self, share: float) -> "TextBox":
+        """The same place without what comes before a share of its width."""
+        top, after, below, bottom = self.corners
+        left = top + share * (after - top), bottom + share * (below - bottom)
+        return TextBox(np.array([left[0], after, below, left[1]], np.float32), self.core)
+
     def along(self, slope: float) -> "TextBox":
         """The same place with its sides along lines that sink by `slope`, unless it is long enough
         to know better, or clearly lies otherwise. A short strip's own slope is a guess."""

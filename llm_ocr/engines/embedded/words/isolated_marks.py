@@ -85,9 +85,12 @@ def dash_text(width: float) -> str:
     return "\u2014" if width >= EM else "\u2013"
 
 
-def find_isolated_marks(image: Image, strips: Sequence[TextBox], slope: float) -> IsolatedMarks:
+def find_isolated_marks(
+    image: Image, strips: Sequence[TextBox], slope: float, bullets: Sequence[float] = ()
+) -> IsolatedMarks:
     """What stands in the rows of strips without being in one, on an image (height x width x 3,
-    BGR) whose lines sink by `slope` pixels for each that they run to the right."""
+    BGR) whose lines sink by `slope` pixels for each that they run to the right. `bullets` are the
+    left edges of those that were read."""
     lying = [k for k, strip in enumerate(strips) if not strip.is_tall]
     if not lying:
         return IsolatedMarks()
@@ -120,7 +123,7 @@ def find_isolated_marks(image: Image, strips: Sequence[TextBox], slope: float) -
             dashes.append((mark, strip))
         elif mark.height * unit <= HIGHEST * heights[nearest]:
             characters.append(strip)
-    of_lists = [one for one in items if _is_of_list(one, items)]
+    of_lists = [one for one in items if _is_of_list(one, items, bullets)]
     known = [one.mark for one in of_lists]
     return IsolatedMarks(
         characters,
@@ -176,9 +179,12 @@ def _alone(marks: Sequence[_Mark], unit: float) -> list[_Mark]:
     return [mark for mark, is_crowded in zip(marks, beside_crowd, strict=True) if not is_crowded]
 
 
-def _is_of_list(item: _Item, items: Sequence[_Item]) -> bool:
-    """Whether there are others like it, so far from their text, above or below it."""
+def _is_of_list(item: _Item, items: Sequence[_Item], bullets: Sequence[float]) -> bool:
+    """Whether there are others like it, so far from their text, or bullets that were read, above or
+    below it."""
     near = BELOW * item.mark.unit
+    if item.mark.text == BULLET_TEXT and any(abs(x - item.mark.rect[0]) < near for x in bullets):
+        return True
     alike = [
         other
         for other in items

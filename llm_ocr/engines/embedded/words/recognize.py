@@ -13,7 +13,7 @@ import numpy as np
 
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, typical_height
 from llm_ocr.engines.embedded.models import Model, characters, in_wheel, load
-from llm_ocr.engines.embedded.words.boxes import InkMask, ink_mask, is_covered, spans
+from llm_ocr.engines.embedded.words.boxes import InkMask, Span, ink_mask, is_covered, spans
 from llm_ocr.engines.embedded.words.decode import CharPrediction, decode_steps
 from llm_ocr.engines.embedded.words.deskew import (
     TELLING,
@@ -46,6 +46,8 @@ PROBES, PROBE_LENGTH = 5, 16
 SURE_ALONE = 0.9
 # What a dash alone is read as; on a page with other Chinese characters it is one.
 HAN_DASH, _HAN = "\u4e00", re.compile("[\u3040-\u9fff]")
+# A bullet at the start of a line, as it is read.
+_BULLET = re.compile("[•▪●■]")
 # A tall strip holds one character, which is read as it stands, up to this height in widths.
 ONE_CHARACTER = 3.0
 
@@ -86,6 +88,18 @@ class LineRecognition:
     def text(self) -> str:
         return "".join(one.text for one in self.read)
 
+    @cached_property
+    def spans(self) -> list[Span]:
+        return spans(self.read, self.ink.columns, HEIGHT)
+
+    @property
+    def read_strip(self) -> TextBox:
+        """Its strip, from the first word that was read on: there may be a bullet before it."""
+        if not self.is_read:
+            return self.strip
+        read = self.strip.begin_at(self.spans[0].begin)
+        return self.strip if read.is_tall else read
+
     @property
     def is_read(self) -> bool:
         return self.score >= MIN_SCORE and bool(self.text.strip())
@@ -121,8 +135,13 @@ class Recognizer:
             known = {k: replace(one, strip=strips[k]) for k, one in known.items()}
         read = self._strung(image, strips, known)
         read = [one for one in read if one.is_read or one.is_line]
-        strips = [one.strip for one in read]
-        marks = find_isolated_marks(image, strips, math.tan(math.radians(frame.skew)))
+        strips = [one.read_strip for one in read]
+        bullets = [
+            float(strip.corners[0, 0])
+            for one, strip in zip(read, strips, strict=True)
+            if _BULLET.match(one.text)
+        ]
+        marks = find_isolated_marks(image, strips, math.tan(math.radians(frame.skew)), bullets)
         for k, bullet in marks.bullets:
             read[k] = replace(read[k], bullet=bullet)
         alone = [self._read(image, strip) for strip in marks.characters]
@@ -240,8 +259,9 @@ def _crop(image: Image, strip: TextBox) -> Image:
 
 
 def _line(one: LineRecognition, frame: DeskewTransform) -> OcrLine:
-    parts = spans(one.read, one.ink.columns, HEIGHT)
-    words = tuple(Word(_part(one.strip, frame, part.begin, part.end), part.text) for part in parts)
+    words = tuple(
+        Word(_part(one.strip, frame, part.begin, part.end), part.text) for part in one.spans
+    )
     if one.bullet is not None:
         # It is as high as its line, which would seem lower otherwise.
         (x1, _, x2, _), (_, y1, _, y2) = _upright(one.bullet.rect, frame), words[0].rect

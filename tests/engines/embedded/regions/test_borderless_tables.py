@@ -35,6 +35,8 @@ def test_rows_of_numbers_below_each_other_are_a_table_without_a_caption() -> Non
     table = rows(STATIONS, PLACES, TOP)
     assert tables(table) == [around(table)]
     assert tables(rows(STATIONS[:3], PLACES, TOP)) == [], "too few to know"
+    gappy = rows([("Weir", "11.6", ""), *STATIONS], PLACES, TOP)
+    assert tables(gappy) == [around(gappy)], "an empty cell"
 
 
 @pytest.mark.parametrize("said", ["Table 1: Who kept what", "TABLE IV", "Tab. 3. Keepers"])

@@ -38,6 +38,27 @@ def test_a_caption_in_a_tables_region_is_no_row_of_it() -> None:
     }
 
 
+@pytest.mark.parametrize(("score", "is_apart"), [(0.6, True), (1.0, False)])
+def test_an_address_in_a_tables_region_is_no_row_of_it(score: float, is_apart: bool) -> None:
+    """Unless the region is where rules are, whose cells may have room between them."""
+    address = column(["Alder Energy Systems", "12 Canal Road", "Harbour"], 110, 300)
+    numbers = rows([("Alder", "12.5", "94")] * 5, (110, 280, 400), 440)
+    note = [line("Read by the keeper", 110, 640)]
+    region = Region("table", hull(one.rect for one in (*address, *numbers, *note)), score)
+    text = column([FLOOD] * 3, 100, 1000)
+    blocks = labeled_blocks([*address, *numbers, *note, *text], [region], 1000, 1300)
+    (table,) = [one for one in blocks if one.label == "table"]
+    assert {*table.lines} == {*numbers, *(() if is_apart else (*address, *note))}
+
+
+def test_a_page_that_the_detector_takes_for_a_figure_keeps_its_table() -> None:
+    text = column([FLOOD] * 8, 100, 200)
+    numbers = rows([("Alder", "12.5", "94"), ("Canal", "70.3", "71")] * 3, (110, 280, 400), 500)
+    figure = Region("figure", (60.0, 160.0, 940.0, 900.0), 0.8)
+    blocks = labeled_blocks([*text, *numbers], [figure], 1000, 1300)
+    assert {one.label: {*one.lines} for one in blocks} == {"text": {*text}, "table": {*numbers}}
+
+
 @pytest.mark.parametrize(("at", "label"), [(1180, "footer"), (600, "title")])
 def test_what_seems_a_heading_at_the_bottom_of_a_page_is_furniture(at: int, label: str) -> None:
     text = column([FLOOD] * 12, 100, 200)

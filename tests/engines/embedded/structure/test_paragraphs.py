@@ -47,6 +47,8 @@ def test_a_gap_an_indent_and_a_short_last_line_begin_texts() -> None:
     assert texts(indent) == ["one ends here.", "Two more"]
     short = [line("one", 0), line("ends.", 26, right=300), line("Two", 52), line("more", 78)]
     assert texts(short) == ["one ends.", "Two more"]
+    quoted = [line("He said,", 0), line("“Stop.”", 26, right=300), line("So it", 52)]
+    assert texts(quoted) == ["He said, “Stop.”", "So it"]
 
 
 def test_a_ragged_line_without_an_end_goes_on() -> None:
@@ -84,6 +86,47 @@ def test_each_bullet_is_an_item_and_its_further_lines_are_in_it() -> None:
     items = texts(lines)
     assert items == ["• the first item that goes on", "• the second", "• the third"]
     assert listed(*items)
+
+
+def item(mark: str, text: str, x: float, left: float, right: float) -> OcrLine:
+    """A mark at `x` with its text from `left` to `right`."""
+    words = Word((x, 0, left - 10, 20), mark), Word((left, 0, right, 20), text)
+    return OcrLine(f"{mark} {text}", words, 0.9)
+
+
+def test_an_item_goes_on_where_its_text_begins_after_a_short_row() -> None:
+    first = item("•", "keeps the", 50, 75, 600)
+    rest = [line("gauge,", 26, x=75, right=300), line("• reads it every day of", 52)]
+    rest += [line("the", 78, x=75, right=300), line("• and more of it again", 104)]
+    assert texts([first, *rest]) == [
+        "• keeps the gauge,",
+        "• reads it every day of the",
+        "• and more of it again",
+    ]
+
+
+def test_what_begins_left_of_an_items_further_rows_is_not_of_it() -> None:
+    lines = [
+        item("(1)", "The keeper of the", 60, 95, 790),
+        line("gauge is away and so", 26, x=95),
+        line("How the river rose", 52, x=72),
+        line("nobody knows", 78),
+        line("by now", 104),
+    ]
+    assert texts(lines) == [
+        "(1) The keeper of the gauge is away and so",
+        "How the river rose nobody knows by now",
+    ]
+
+
+def test_a_dash_read_for_itself_begins_an_item() -> None:
+    lines = [line("• one pump for the keepers", 0, right=700)]
+    lines += [line("–", 26, x=75, right=85), line("11 pumps at full load", 26, x=100, right=400)]
+    assert texts([*lines, line("• the third", 52)]) == [
+        "• one pump for the keepers",
+        "– 11 pumps at full load",
+        "• the third",
+    ]
 
 
 @pytest.mark.parametrize("marks", [("1.", "2."), ("(1)", "(2)"), ("a)", "b)"), ("-", "-")])

@@ -44,6 +44,21 @@ def test_bullets_far_from_their_items_begin_them(reader: Reader, shape: str) -> 
     assert texts(reader, image) == [f"• {item}" for item in ITEMS]
 
 
+@pytest.mark.parametrize("shape", ["ellipse", "rectangle"])
+@pytest.mark.parametrize("far", [14, 18, 28])
+def test_bullets_that_the_detector_takes_into_the_line_begin_it(
+    reader: Reader, far: int, shape: str
+) -> None:
+    """The recognizer reads some of them, and is silent about others."""
+    items = ["1 History", "2 Applications", "3 Types of gauges"]
+    image = sheet({(140, 100 + 50 * k): item for k, item in enumerate(items)})
+    for k in range(3):
+        bullet(image, 130 - far, 118 + 50 * k, shape)
+    found = texts(reader, image)
+    assert [one[2:] for one in found] == items
+    assert {one[:2] for one in found} <= {"• ", "● ", "■ "}
+
+
 @pytest.mark.parametrize(
     ("left", "middles"), [(90, [118]), (405, [118, 168, 218]), (90, [143, 193, 243])]
 )

@@ -521,7 +521,7 @@ class EngineOptions(
 
 
 class MetricsSettings(SettingsGroup):
-    """Where a running run can be watched."""
+    """Where a running run, or a process of the service, can be watched."""
 
     title = "Metrics"
 
@@ -529,8 +529,8 @@ class MetricsSettings(SettingsGroup):
         int | None,
         Field(
             ge=0,
-            description="Port for Prometheus [metrics](how-it-works.md#metrics); 0 picks a free "
-            "one (default: no metrics).",
+            description="Port for Prometheus metrics of [runs](how-it-works.md#metrics) and of the "
+            "[service](service/monitoring.md); 0 picks a free one (default: no metrics).",
         ),
     ] = None
     metrics_host: Annotated[

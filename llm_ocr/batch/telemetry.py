@@ -1,25 +1,21 @@
 """Serve a run's metrics to Prometheus, with those of its server and GPUs."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from threading import Thread
 from types import TracebackType
 from typing import Self
 from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, Counter, start_http_server
 
 from llm_ocr.batch.events import Event, ItemsDone, Note, Notify
 from llm_ocr.engines.gpu import find_gpus, gpu_utilization
+from llm_ocr.engines.metrics import AnswerMetrics, EngineCollector
 from llm_ocr.engines.session import EngineSession
 from llm_ocr.inference.responses import Answer
 from llm_ocr.settings import Settings
 
-SECONDS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600)
-TOKENS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 GPU_LOOK_SECONDS = 5.0
 
 
@@ -38,18 +34,7 @@ class Telemetry:
             ["stage", "status"],
             registry=self._registry,
         )
-        self._seconds = Histogram(
-            "llm_ocr_answer_seconds",
-            "Seconds from a request to its answer",
-            buckets=SECONDS,
-            registry=self._registry,
-        )
-        self._tokens = Histogram(
-            "llm_ocr_answer_tokens",
-            "Completion tokens of an answer",
-            buckets=TOKENS,
-            registry=self._registry,
-        )
+        self._answers = AnswerMetrics(self._registry)
         self._gpu_looks: list[float] = []
         self._looking: asyncio.Task[None] | None = None
         self._server: tuple[WSGIServer, Thread] | None = None
@@ -67,12 +52,11 @@ class Telemetry:
 
     def observe(self, answer: Answer) -> None:
         """Count an answer."""
-        self._seconds.observe(answer.seconds)
-        self._tokens.observe(answer.completion_tokens)
+        self._answers.observe(answer)
 
     def include(self, engine_pool: Iterable[EngineSession]) -> None:
         """Include these sessions and their servers in every scrape."""
-        self._registry.register(_Live(engine_pool))
+        self._registry.register(EngineCollector(engine_pool))
 
     async def __aenter__(self) -> Self:
         port, host = self._settings.metrics_port, self._settings.metrics_host
@@ -104,51 +88,3 @@ class Telemetry:
             await asyncio.sleep(GPU_LOOK_SECONDS)
             busy = await asyncio.to_thread(gpu_utilization)
             self._gpu_looks.append(sum(busy) / max(1, len(busy)))
-
-
-class _Live(Collector):
-    """What is read at the moment of the scrape."""
-
-    def __init__(self, engine_pool: Iterable[EngineSession]) -> None:
-        self._askers = engine_pool
-
-    def collect(self) -> Iterator[Metric]:
-        engine_pool = list(self._askers)
-        for name, help_text, of in COUNTED:
-            counter = CounterMetricFamily(f"llm_ocr_{name}", help_text, labels=["model"])
-            for engine_session in engine_pool:
-                counter.add_metric([engine_session.target.model.name], of(engine_session))
-            yield counter
-        for name, help_text, of in MEASURED:
-            gauge = GaugeMetricFamily(f"llm_ocr_{name}", help_text, labels=["model"])
-            for engine_session in engine_pool:
-                gauge.add_metric([engine_session.target.model.name], of(engine_session))
-            yield gauge
-        busy = GaugeMetricFamily("llm_ocr_gpu_utilization", "Share of time busy", labels=["gpu"])
-        for k, share in enumerate(gpu_utilization()):
-            busy.add_metric([str(k)], share)
-        yield busy
-
-
-Figure = tuple[str, str, Callable[[EngineSession], float]]
-
-COUNTED: tuple[Figure, ...] = (
-    ("answers", "Answers", lambda one: one.client.stats.answers),
-    ("retries", "Requests that were repeated", lambda one: one.client.stats.retries),
-    ("overloads", "Refusals for load and time-outs", lambda one: one.client.stats.overloads),
-    ("prompt_tokens", "Tokens of prompts", lambda one: one.client.stats.prompt_tokens),
-    ("completion_tokens", "Tokens of answers", lambda one: one.client.stats.completion_tokens),
-    ("engine_restarts", "Restarts of the engine", lambda one: one.restarts),
-    (
-        "server_preemptions",
-        "Requests that the server preempted for lack of KV cache",
-        lambda one: one.preemptions,
-    ),
-)
-MEASURED: tuple[Figure, ...] = (
-    ("window", "Requests that may be in flight", lambda one: one.limiter.limit),
-    ("in_flight", "Requests in flight", lambda one: one.limiter.in_flight),
-    ("server_running", "Requests running there", lambda o: o.load.running if o.load else 0),
-    ("server_waiting", "Requests queued there", lambda o: o.load.waiting if o.load else 0),
-    ("server_kv_usage", "Share of the KV cache used", lambda o: o.load.kv_usage if o.load else 0),
-)

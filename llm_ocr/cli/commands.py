@@ -41,6 +41,7 @@ from llm_ocr.cli.plan import plan
 from llm_ocr.cli.registry import registry
 from llm_ocr.cli.review import review
 from llm_ocr.cli.serve import serve
+from llm_ocr.cli.status import service
 from llm_ocr.cli.submit import submit
 from llm_ocr.messages import pluralize
 
@@ -193,6 +194,7 @@ app.add_typer(jobs, name="jobs", rich_help_panel=CLOUD)
 
 app.add_typer(serve, name="serve", rich_help_panel=SERVICE)
 app.command(section=SERVICE)(submit)
+app.add_typer(service, name="service", rich_help_panel=SERVICE)
 app.add_typer(pipelines, name="pipelines", rich_help_panel=SERVICE)
 app.add_typer(registry, name="registry", rich_help_panel=SERVICE)
 app.add_typer(review, name="review", rich_help_panel=SERVICE)

@@ -15,11 +15,17 @@ from llm_ocr.cli.options import (
     settings_options,
     with_options,
 )
-from llm_ocr.service.settings import GatewaySettings, OidcSettings, StateSettings, WorkerSettings
-from llm_ocr.settings import RenderSettings, RequestSettings
+from llm_ocr.service.settings import (
+    GatewaySettings,
+    OidcSettings,
+    StateSettings,
+    WorkerSettings,
+)
+from llm_ocr.settings import MetricsSettings, RenderSettings, RequestSettings
 
 STATE = settings_options(StateSettings)
 DATABASE = {"database": STATE["database"]}
+METRICS = settings_options(MetricsSettings)
 GATEWAY = {**settings_options(GatewaySettings), **settings_options(OidcSettings)}
 WORKER = {
     **settings_options(WorkerSettings),
@@ -38,7 +44,7 @@ key = Commands(help="Manage API keys: create, list, revoke.", no_args_is_help=Tr
 
 
 @serve.callback(invoke_without_command=True)
-@with_options(STATE, GATEWAY, WORKER, ENV_FILE)
+@with_options(STATE, GATEWAY, WORKER, METRICS, ENV_FILE)
 def _serve_all(context: typer.Context, given: Given) -> None:
     """Run the whole service in one process: gateway, worker and engine.
 
@@ -66,7 +72,7 @@ def _serve_all(context: typer.Context, given: Given) -> None:
 
 
 @serve.command()
-@with_options(STATE, GATEWAY, ENV_FILE)
+@with_options(STATE, GATEWAY, METRICS, ENV_FILE)
 def gateway(given: Given) -> None:
     """Run a gateway: accepts documents over HTTP and from watched folders, and serves results."""
     from llm_ocr.cli.service import serve_gateway
@@ -75,7 +81,7 @@ def gateway(given: Given) -> None:
 
 
 @serve.command()
-@with_options(STATE, WORKER, ENV_FILE)
+@with_options(STATE, WORKER, METRICS, ENV_FILE)
 def worker(given: Given) -> None:
     """Run a worker, which processes queued documents; start as many as you like."""
     from llm_ocr.cli.service import serve_worker

@@ -4,7 +4,7 @@ import asyncio
 import shlex
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from llm_ocr.service.settings import DEFAULT_URL, KEY_VARIABLE, ServiceSettings
 
 if TYPE_CHECKING:
     from llm_ocr.service.database import Database
+    from llm_ocr.service.metrics import ProcessMetrics
     from llm_ocr.settings import Settings
 
 # Seconds to exit after SIGTERM, in addition to `drain_seconds`.
@@ -55,11 +56,13 @@ def serve_all(given: Given) -> None:
             typer.echo(f"{url}  (press Ctrl-C to stop)")
             typer.echo(_first_steps(url, key) if key else _key_hint(given))
 
-        run_until_signal(
-            settings.drain_seconds,
-            partial(run_gateway, database, store, settings, listener, on_ready=print_url),
-            partial(run_worker, database, store, settings, engine_settings, notify=notify),
-        )
+        with _serve_metrics(settings) as metrics:
+            own = database, store, settings
+            run_until_signal(
+                settings.drain_seconds,
+                partial(run_gateway, *own, metrics, listener, on_ready=print_url),
+                partial(run_worker, *own, engine_settings, metrics, notify=notify),
+            )
 
 
 def serve_gateway(given: Given) -> None:
@@ -79,10 +82,11 @@ def serve_gateway(given: Given) -> None:
                 create = _command("key create", given)
                 typer.echo(f"There is no API key yet; create one with: {create}")
 
-        run_until_signal(
-            settings.drain_seconds,
-            partial(run_gateway, database, store, settings, listener, on_ready=print_url),
-        )
+        with _serve_metrics(settings) as metrics:
+            own = database, store, settings, metrics
+            run_until_signal(
+                settings.drain_seconds, partial(run_gateway, *own, listener, on_ready=print_url)
+            )
 
 
 def serve_worker(given: Given) -> None:
@@ -94,10 +98,9 @@ def serve_worker(given: Given) -> None:
         engine_settings, store = _engine_settings(given), open_store(settings.storage)
         tasks = pluralize(settings.tasks, "document")
         warn(f"Processing up to {tasks} at the same time  (press Ctrl-C to stop)")
-        run_until_signal(
-            settings.drain_seconds,
-            partial(run_worker, database, store, settings, engine_settings, notify=notify),
-        )
+        with _serve_metrics(settings) as metrics:
+            own = database, store, settings, engine_settings, metrics
+            run_until_signal(settings.drain_seconds, partial(run_worker, *own, notify=notify))
 
 
 def migrate_database(given: Given) -> None:
@@ -206,6 +209,25 @@ def run_until_signal(
         stop_on_signals(drain_seconds + STOP_SECONDS, stopped) as stop,
     ):
         asyncio.run(run_parts(stop))
+
+
+@contextmanager
+def _serve_metrics(settings: ServiceSettings) -> "Iterator[ProcessMetrics]":
+    """The metrics of this process, served if the settings want that."""
+    from llm_ocr.service.metrics import ProcessMetrics
+
+    metrics = ProcessMetrics()
+    with ExitStack() as stack:
+        if settings.metrics_port is not None:
+            serving = metrics.serve(settings.metrics_host, settings.metrics_port)
+            try:
+                url = stack.enter_context(serving)
+            except OSError as error:
+                place = f"{settings.metrics_host}:{settings.metrics_port}"
+                message = f"can't listen on {place}: {error.strerror}"
+                raise typer.BadParameter(message, param_hint="--metrics-port") from error
+            warn(f"Metrics and health checks: {url}/metrics, /livez and /readyz")
+        yield metrics
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

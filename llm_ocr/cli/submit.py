@@ -25,6 +25,15 @@ STOP_SECONDS = 10.0
 STOPPED = "Stopped: rerun the same command to resume"
 
 
+ServiceUrl = Annotated[str, typer.Option(help="URL of the service.", envvar=URL_VARIABLE)]
+ServiceKey = Annotated[
+    str | None,
+    typer.Option(
+        help=f"API key; better set {KEY_VARIABLE}.", envvar=KEY_VARIABLE, show_default=False
+    ),
+]
+
+
 def submit(
     files: Annotated[
         list[str],
@@ -33,13 +42,8 @@ def submit(
             help="Files, folders, quoted globs, or lists of paths as @files.txt.",
         ),
     ],
-    to: Annotated[str, typer.Option(help="URL of the service.", envvar=URL_VARIABLE)] = DEFAULT_URL,
-    key: Annotated[
-        str | None,
-        typer.Option(
-            help=f"API key; better set {KEY_VARIABLE}.", envvar=KEY_VARIABLE, show_default=False
-        ),
-    ] = None,
+    to: ServiceUrl = DEFAULT_URL,
+    key: ServiceKey = None,
     type_: Annotated[
         str | None,
         typer.Option(
@@ -84,23 +88,31 @@ def submit(
     """
     if out is not None and not wait:
         raise typer.BadParameter("results are only saved with --wait", param_hint="--out")
-    with handle_errors():
-        from llm_ocr.service.client import ServiceAccessError, ServiceUnreachableError
+    with handle_service_errors(to):
         from llm_ocr.service.submission import Submission
 
         submission = Submission(
             type_, priority, _parse_metadata(metadata or []), out, wait, retry_failed
         )
+        outcomes = _submit(_local_files(files), submission, to, key)
+    if any(outcome.is_failed for outcome in outcomes):
+        raise typer.Exit(ExitCode.FAILED_PAGES)
+
+
+@contextmanager
+def handle_service_errors(url: str) -> "Iterator[None]":
+    """End the command at expected errors, also those of a service."""
+    with handle_errors():
+        from llm_ocr.service.client import ServiceAccessError, ServiceUnreachableError
+
         try:
-            outcomes = _submit(_local_files(files), submission, to, key)
+            yield
         except ServiceAccessError as error:
-            warn(f"{to} refused the API key: {explain(error)}; set {KEY_VARIABLE}")
+            warn(f"{url} refused the API key: {explain(error)}; set {KEY_VARIABLE}")
             raise typer.Exit(ExitCode.USAGE) from error
         except ServiceUnreachableError as error:
             warn(f"{explain(error)}; start the service with `llm-ocr serve`, or check --to")
             raise typer.Exit(ExitCode.ENGINE) from error
-    if any(outcome.is_failed for outcome in outcomes):
-        raise typer.Exit(ExitCode.FAILED_PAGES)
 
 
 def _parse_metadata(values: Sequence[str]) -> dict[str, str]:

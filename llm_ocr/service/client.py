@@ -123,6 +123,10 @@ class ServiceClient:
         """Get a document."""
         return await self._json("GET", f"/v1/documents/{document_id}")
 
+    async def status(self) -> Any:  # noqa: ANN401
+        """The service in numbers."""
+        return await self._json("GET", "/v1/status")
+
     async def retry(self, document_id: str) -> Any:  # noqa: ANN401
         """Retry the failed items of a finished document."""
         return await self._json("POST", f"/v1/documents/{document_id}:retry", json={})

@@ -7,6 +7,7 @@ from typing import Any
 
 from llm_ocr.records import DocumentResult, PageStatus, StepResult
 from llm_ocr.service.checkpoints import RETRYABLE, result_error
+from llm_ocr.service.metrics import WorkerMetrics
 from llm_ocr.service.results import StepCost, step_cost
 from llm_ocr.service.work_queue import StepProgress
 
@@ -15,14 +16,16 @@ class DocumentProgress:
     """The progress of a document's `steps`.
 
     `models` are the names of the models that steps use, `stored` the rows of the table `steps` that
-    an earlier attempt left. The owner passes `on_send` to the client as its callback; the first
-    request of a step calls `on_first_request`, which starts the step's time limit.
+    an earlier attempt left. What ends is counted in `metrics`. The owner passes `on_send` to the
+    client as its callback; the first request of a step calls `on_first_request`, which starts the
+    step's time limit.
     """
 
     def __init__(
         self,
         steps: Sequence[str],
         models: Mapping[str, str],
+        metrics: WorkerMetrics,
         stored: Sequence[Mapping[str, Any]] = (),
         page_count: int | None = None,
     ) -> None:
@@ -33,6 +36,7 @@ class DocumentProgress:
             )
             for step in steps
         }
+        self._metrics = metrics
         # By the monotonic clock.
         self._started: dict[str, float] = {}
         self._finished: dict[str, float] = {}
@@ -80,8 +84,11 @@ class DocumentProgress:
         if result.status is PageStatus.FAILED:
             changes["items_failed"] = row.items_failed + 1
             changes["error"] = row.error or step_error(step, result)
+            self._metrics.count_error(step, result_error(result)[0])
         if isinstance(result, StepResult):
             outcome = result.outcome
+            tokens = outcome.prompt_tokens, outcome.completion_tokens
+            self._metrics.count_item(step, outcome.status, outcome.strategy, *tokens)
             changes["requests"] = row.requests + outcome.attempts
             changes["prompt_tokens"] = row.prompt_tokens + outcome.prompt_tokens
             changes["completion_tokens"] = row.completion_tokens + outcome.completion_tokens
@@ -91,12 +98,14 @@ class DocumentProgress:
     def retry(self, step: str, error: Mapping[str, Any]) -> None:
         """Mark the step for a retry."""
         retries = self._rows[step].retries + 1
+        self._count_end(step, "retried", error)
         self._set(step, state="pending", retries=retries, error=error)
 
     def fail(self, error: Mapping[str, Any]) -> None:
         """Mark the step that the error names as failed."""
         step = error.get("step")
         if step in self._rows:
+            self._count_end(step, "failed", error)
             self._set(step, state="failed", error=error)
         self.step = None
 
@@ -140,7 +149,14 @@ class DocumentProgress:
 
     def _end_step(self, step: str) -> None:
         self._finished[step] = time.monotonic()
+        self._count_end(step, "succeeded")
         self._set(step, state="succeeded")
+
+    def _count_end(self, step: str, outcome: str, error: Mapping[str, Any] | None = None) -> None:
+        at = time.monotonic()
+        self._metrics.count_step(step, outcome, at - self._started.get(step, at))
+        if error is not None:
+            self._metrics.count_error(step, error["code"])
 
     def _set(self, step: str, **changes: Any) -> None:  # noqa: ANN401
         self._rows[step] = replace(self._rows[step], **changes)

@@ -37,6 +37,7 @@ from llm_ocr.service.children import NewChild
 from llm_ocr.service.database import Database
 from llm_ocr.service.document_progress import DocumentProgress, step_error
 from llm_ocr.service.documents import StoredDocument, StoredFile, document_folder
+from llm_ocr.service.metrics import WorkerMetrics
 from llm_ocr.service.pinned_models import LoadedModel, PinnedModels, UnavailableModelError
 from llm_ocr.service.pipeline_steps import PipelineSteps
 from llm_ocr.service.results import result_folder, total_cost, write_result
@@ -115,6 +116,7 @@ class WorkerContext:
     call_database: Callable[..., Awaitable[Any]]
     # Called after each saved result of an item.
     on_result: Callable[[], None]
+    metrics: WorkerMetrics
 
 
 @dataclass
@@ -143,7 +145,9 @@ class DocumentTask:
         self.inherited = inherited_results(self.context.store, self.stored)
         self.step_names = self.pipeline_steps.pipeline.steps_of(is_child=self.is_child)
         steps, count = self.step_names, self.stored.row["page_count"]
-        self.progress = DocumentProgress(steps, models, self.stored.steps, count)
+        self.progress = DocumentProgress(
+            steps, models, self.context.metrics, self.stored.steps, count
+        )
         self.progress.on_first_request = self._start_clock
 
     @property

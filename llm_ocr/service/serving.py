@@ -11,6 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from llm_ocr.service.database import Database
 from llm_ocr.service.gateway.app import create_app
+from llm_ocr.service.metrics import ProcessMetrics
 from llm_ocr.service.pipelines import PipelineCatalog
 from llm_ocr.service.settings import ServiceSettings
 from llm_ocr.service.worker import ServiceWorker
@@ -27,6 +28,7 @@ async def run_gateway(
     database: Database,
     store: Store,
     settings: ServiceSettings,
+    metrics: ProcessMetrics,
     listener: socket.socket,
     stop: asyncio.Event,
     on_ready: Callable[[], None],
@@ -34,7 +36,7 @@ async def run_gateway(
     """Serve requests on `listener` until `stop` is set, then finish those in progress within
     `drain_seconds`. `on_ready` is called when the server accepts requests."""
     pipelines = PipelineCatalog.load(settings.pipelines)
-    app = create_app(database, store, settings, pipelines)
+    app = create_app(database, store, settings, pipelines, metrics)
     config = uvicorn.Config(
         app,
         http=_Connection,
@@ -64,11 +66,12 @@ async def run_worker(
     store: Store,
     settings: ServiceSettings,
     engine_settings: Settings,
+    metrics: ProcessMetrics,
     stop: asyncio.Event,
     notify: Notify,
 ) -> None:
     """Process documents until `stop` is set, then return unfinished ones to the queue."""
-    await ServiceWorker(database, store, settings, engine_settings, notify).run(stop)
+    await ServiceWorker(database, store, settings, engine_settings, notify, metrics).run(stop)
 
 
 class _Connection(H11Protocol):

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator
 
 from llm_ocr.env_file import PREFIX
-from llm_ocr.settings import EnvFileSettings, SettingsGroup, Trait
+from llm_ocr.settings import EnvFileSettings, MetricsSettings, SettingsGroup, Trait
 
 MEGABYTE = 1 << 20
 # The scopes of `access.Scope`, which can't be imported without the extra `service`.
@@ -191,6 +191,7 @@ SERVICE_GROUPS: tuple[type[SettingsGroup], ...] = (
 
 class ServiceSettings(
     RegistrySettings,
+    MetricsSettings,
     WorkerSettings,
     OidcSettings,
     GatewaySettings,

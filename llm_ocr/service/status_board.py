@@ -9,7 +9,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -131,7 +131,8 @@ class WorkerStatus:
 @dataclass(frozen=True)
 class ServiceStatus:
     """The status at a point in time. `tenants` and `workers` are for administrators, and empty for
-    others; `failures` are those that belong to no step."""
+    others; `failures` are those that belong to no step. `problems` says in words what an operator
+    should look at."""
 
     at: datetime
     total: TenantStatus
@@ -141,6 +142,7 @@ class ServiceStatus:
     workers_alive: int
     tenants: Sequence[TenantStatus] = ()
     workers: Sequence[WorkerStatus] = ()
+    problems: Sequence[str] = ()
 
 
 def load_status(database: Database, tenant: str | None = None) -> ServiceStatus:
@@ -158,7 +160,7 @@ def load_status(database: Database, tenant: str | None = None) -> ServiceStatus:
         _count_webhooks(connection, tenant, status_of)
         failures = _load_failures(connection, tenant)
         alive = _load_workers(connection)
-        return ServiceStatus(
+        status = ServiceStatus(
             at=connection.execute(select(now())).scalar_one(),
             total=_total(list(found.values()), tenant),
             steps=_merge_steps(current, _load_durations(connection, tenant), failures),
@@ -168,10 +170,10 @@ def load_status(database: Database, tenant: str | None = None) -> ServiceStatus:
             tenants=[found[name] for name in sorted(found)] if tenant is None else (),
             workers=alive if tenant is None else (),
         )
+    return replace(status, problems=_describe_problems(status))
 
 
-def describe_problems(status: ServiceStatus) -> list[str]:
-    """What an operator should look at, in words."""
+def _describe_problems(status: ServiceStatus) -> list[str]:
     total, found = status.total, []
     unfinished = sum(
         total.documents[state] for state in (DocumentState.QUEUED, DocumentState.PROCESSING)

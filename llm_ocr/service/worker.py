@@ -27,6 +27,7 @@ from llm_ocr.document.classify import LoadedClassifier
 from llm_ocr.document.configure import render_pool, render_workers
 from llm_ocr.document.figure_tasks import UnknownTaskError
 from llm_ocr.document.processor import ItemSlots
+from llm_ocr.engines.metrics import AnswerMetrics, EngineCollector
 from llm_ocr.engines.pool import EnginePool
 
 # Imported here: at the first request it would block the event loop for seconds, and no lease would
@@ -46,6 +47,7 @@ from llm_ocr.service.document_task import (
     WorkerContext,
 )
 from llm_ocr.service.documents import UnknownDocumentError, load_document
+from llm_ocr.service.metrics import ProcessMetrics, WorkerMetrics
 from llm_ocr.service.pinned_models import PinnedModels, open_classifier, open_detector
 from llm_ocr.service.pipeline_steps import PipelineSteps, make_steps
 from llm_ocr.service.pipelines import UnknownPipelineError, load_pipeline
@@ -77,6 +79,8 @@ UNAVAILABLE_BACKOFF = Backoff(first_delay=1.0, max_delay=60.0)
 DATABASE_BACKOFF = Backoff(first_delay=0.5, max_delay=5.0)
 # Seconds after `drain_seconds` for returning documents to the queue.
 REQUEUE_SECONDS = 1.5
+# A worker whose event loop hasn't run for so long hangs.
+LIVE_SECONDS = 60.0
 T = TypeVar("T")
 
 
@@ -104,7 +108,7 @@ class ServiceWorker:
 
     `store` holds their files, checkpoints and results. `engine_settings` select the engine of steps
     without a target, and how pages are rendered. `notify` receives one-line messages about engines
-    and about anything that is unavailable.
+    and about anything that is unavailable. What happens is counted in `metrics`.
     """
 
     def __init__(
@@ -114,6 +118,7 @@ class ServiceWorker:
         settings: ServiceSettings,
         engine_settings: Settings,
         notify: Callable[[str], None],
+        metrics: ProcessMetrics | None = None,
     ) -> None:
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._database, self._store, self._settings = database, store, settings
@@ -130,6 +135,15 @@ class ServiceWorker:
         self._is_draining, self._shutdown_deadline = False, float("inf")
         self._is_registered = False
         self._notified_at: dict[str, float] = {}
+        # When the event loop last ran, by the monotonic clock.
+        self._ran_at = time.monotonic()
+        self._process_metrics = metrics or ProcessMetrics()
+        registry = self._process_metrics.registry
+        self._metrics, self._answers = WorkerMetrics(registry), AnswerMetrics(registry)
+        self._metrics.tasks.set(settings.tasks)
+        self._metrics.in_progress.set_function(lambda: len(self._leases))
+        self._process_metrics.live_checks["worker"] = self._is_live
+        self._process_metrics.ready_checks["worker"] = self._is_ready
 
     async def run(self, stop: asyncio.Event) -> None:
         """Process documents until `stop` is set. Then claim no more, and return to the queue what
@@ -150,11 +164,12 @@ class ServiceWorker:
                 settings,
                 log_dir,
                 self._notify,
-                lambda _: None,
+                self._answers.observe,
                 retry_seconds=RETRY_SECONDS,
                 server_seconds=SERVER_SECONDS,
             )
             await stack.enter_async_context(engines)
+            self._process_metrics.registry.register(EngineCollector(engines))
             models = stack.enter_context(tempfile.TemporaryDirectory(prefix="llm-ocr-models-"))
             self._context = WorkerContext(
                 self._database,
@@ -166,6 +181,7 @@ class ServiceWorker:
                 self._settings.max_pages,
                 self._call_database,
                 self._reset_pause,
+                self._metrics,
             )
             lease_seconds = self._settings.lease_seconds
             background = [
@@ -174,6 +190,7 @@ class ServiceWorker:
                     (self._renew_leases, min(RENEW_SECONDS, lease_seconds / 3)),
                     (self._save_progress, PROGRESS_SECONDS),
                     (self._send_heartbeat, lease_seconds / 3),
+                    (self._note_that_it_runs, 1.0),
                 )
             ]
             try:
@@ -241,6 +258,7 @@ class ServiceWorker:
             lease.processing.cancel()
             raise
         outcome = self._outcome_of(lease, lease.processing)
+        self._metrics.count_document(_outcome_name(lease, outcome))
         await self._save_outcome(lease, outcome)
 
     async def _process(self, lease: _Lease) -> TaskOutcome:
@@ -453,6 +471,17 @@ class ServiceWorker:
             # Other workers delete its row after an hour.
             log.warning("%s could not remove its row from the table workers", self.name)
 
+    async def _note_that_it_runs(self) -> None:
+        self._ran_at = time.monotonic()
+
+    def _is_live(self) -> bool:
+        """Whether the event loop runs; the database's failure is no reason to restart a worker."""
+        return time.monotonic() - self._ran_at < LIVE_SECONDS
+
+    def _is_ready(self) -> bool:
+        """Whether it claims documents."""
+        return self._is_registered and not self._is_draining
+
     @property
     def _is_busy(self) -> bool:
         """Whether a request or a result write is in progress: another worker would repeat it."""
@@ -554,3 +583,14 @@ class _Admission:
         finally:
             self._running -= 1
             self._one_has_left.set()
+
+
+def _outcome_name(lease: _Lease, outcome: TaskOutcome) -> str:
+    """The outcome of a document as metrics name it."""
+    if outcome.completion is not None:
+        return outcome.completion.state
+    if lease.stop_reason == "lost":
+        return "lost"
+    if outcome.waiting_for is not None:
+        return "wait"
+    return "retry" if outcome.is_attempt else "requeue"

@@ -342,7 +342,8 @@ COMMANDS = [
 def test_help_groups_commands_by_purpose() -> None:
     found = sections()
     groups = {
-        *("classifier", "jobs", "pipelines", "registry", "review", "serve", "submit", "version")
+        *("classifier", "jobs", "pipelines", "registry", "review", "serve", "service", "submit"),
+        "version",
     }
     assert {*COMMANDS, *groups} == {
         name for title, names in found.items() if title != "Options" for name in names
@@ -362,6 +363,7 @@ def test_help_groups_commands_by_purpose() -> None:
         "registry publish",
         "review export",
         "serve gateway",
+        "service status",
         "submit",
     ],
 )

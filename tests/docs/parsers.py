@@ -222,6 +222,13 @@ def _uv(words: Sequence[str]) -> None:
 
 _pip = _with_help(sys.executable, "-m", "pip")
 
+
+def _promtool(words: Sequence[str]) -> None:
+    command, path = list(words[:-1]), words[-1]
+    if command != ["test", "rules"] or not (ROOT / path).is_file():
+        raise ValueError(f"promtool {' '.join(words)}: no such command or file")
+
+
 PARSERS: dict[str, Parser] = {
     "llm-ocr": llm_ocr,
     "llm-ocr-job": llm_ocr,
@@ -232,6 +239,7 @@ PARSERS: dict[str, Parser] = {
     "gcloud": _gcloud,
     "uv": _uv,
     "pip": _pip,
+    "promtool": _promtool,
     "python": _python,
     "python3": _python,
 }

@@ -107,7 +107,7 @@ def test_the_table_of_settings_is_complete() -> None:
     table = page.partition("## Options and settings")[2].partition("### Ray")[0]
     first = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     named = [name for cell in first for name in re.findall(r"`(\w+)`", cell)]
-    assert sorted(named) == sorted([*Settings.model_fields, *ServiceSettings.model_fields])
+    assert sorted(named) == sorted({*Settings.model_fields, *ServiceSettings.model_fields})
 
 
 def test_options_of_the_table_of_settings_exist() -> None:

@@ -23,7 +23,7 @@ from tests.waiting import wait_until
 DEFAULT_URL = "http://127.0.0.1:8300"
 LLM_OCR = [sys.executable, "-m", "llm_ocr"]
 KEY = re.compile(r"lo_[0-9A-Za-z]{8}_[0-9A-Za-z]{32}")
-URL = re.compile(r"http://\S+")
+URL = re.compile(r"(http://\S+)  \(press Ctrl-C to stop\)")
 READY_SECONDS = 60
 
 
@@ -61,7 +61,7 @@ class ServiceProcess:
         self.wait_for("(press Ctrl-C to stop)")
         found = URL.search(self.output)
         assert found is not None
-        return found[0]
+        return found[1]
 
     @property
     def key(self) -> str:

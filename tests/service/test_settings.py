@@ -13,6 +13,8 @@ from llm_ocr.settings import Settings, gather_settings
 
 # A value of each setting that isn't its default, as text.
 VALUES = {
+    "metrics_port": "9300",
+    "metrics_host": "0.0.0.0",
     "database": "postgresql://me:planted-secret@db/ocr",
     "storage": "s3://bucket/service",
     "registry": "https://mlflow.example.com",
@@ -44,7 +46,7 @@ NOT_FROM_FILES = {
     *("database", "storage", "registry", "pipelines", "host", "public_url", "storage_public_url"),
     *("watch", "fetch_hosts", "allow_private_webhooks"),
     *("oidc_issuer", "oidc_client_id", "oidc_roles", "oidc_roles_claim"),
-    *("oidc_tenant", "oidc_tenant_claim"),
+    *("oidc_tenant", "oidc_tenant_claim", "metrics_host"),
 }
 
 

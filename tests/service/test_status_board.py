@@ -7,7 +7,7 @@ from sqlalchemy import update
 from llm_ocr.service.database import Database, now
 from llm_ocr.service.documents import cancel_document, delete_document
 from llm_ocr.service.schema import DocumentState, deliveries, documents, reviews, steps, workers
-from llm_ocr.service.status_board import FailureCount, describe_problems, load_status
+from llm_ocr.service.status_board import FailureCount, load_status
 from llm_ocr.service.work_queue import DocumentCompletion, StepProgress, WorkQueue
 from tests.service.document_rows import create, queue
 
@@ -120,7 +120,7 @@ def test_steps_with_their_documents_and_durations(database: Database) -> None:
     assert (parse.measured, parse.median_seconds) == (0, None)
     (reason,) = status.waiting_for
     assert (reason.reason, reason.documents) == ("the model of the step parse", 1)
-    assert describe_problems(status)[0].startswith("No worker was seen in the last minute")
+    assert status.problems[0].startswith("No worker was seen in the last minute")
 
 
 def test_workers_that_are_seen_or_silent(database: Database) -> None:
@@ -136,4 +136,4 @@ def test_workers_that_are_seen_or_silent(database: Database) -> None:
     assert (one.host, one.is_alive, one.documents) == ("host-one", True, 1)
     assert (two.host, two.is_alive, two.documents) == ("host-two", False, 0)
     assert status.workers_alive == load_status(database, "default").workers_alive == 1
-    assert describe_problems(status) == []
+    assert status.problems == []

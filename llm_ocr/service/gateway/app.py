@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Protocol
 
 from fastapi import APIRouter, FastAPI
@@ -11,7 +12,7 @@ from sqlalchemy import literal, select
 
 from llm_ocr import __version__
 from llm_ocr.service.background import repeat
-from llm_ocr.service.database import Database
+from llm_ocr.service.database import Database, DatabaseError
 from llm_ocr.service.fetching import UrlFetcher, fetch_policy
 from llm_ocr.service.gateway import (
     catalog,
@@ -29,11 +30,16 @@ from llm_ocr.service.gateway import (
 )
 from llm_ocr.service.gateway.context import Gateway, GatewayDep, webhook_policy
 from llm_ocr.service.gateway.idempotency import delete_expired_keys
-from llm_ocr.service.gateway.middleware import BodyLimitMiddleware, ProblemMiddleware
+from llm_ocr.service.gateway.middleware import (
+    BodyLimitMiddleware,
+    MetricsMiddleware,
+    ProblemMiddleware,
+)
 from llm_ocr.service.gateway.models import DOCUMENT_EXAMPLE
 from llm_ocr.service.gateway.problems import ProblemDetails, add_problem_handlers, problem_responses
 from llm_ocr.service.gateway.streams import DocumentChanges
 from llm_ocr.service.ingestion import FolderWatch, IngestionQueue, split_locations
+from llm_ocr.service.metrics import GatewayMetrics, ProcessMetrics, StatusCollector
 from llm_ocr.service.oidc import OidcProvider
 from llm_ocr.service.pipelines import PipelineCatalog
 from llm_ocr.service.retention import Retention
@@ -59,9 +65,14 @@ class BackgroundJob(Protocol):
 
 
 def create_app(
-    database: Database, store: Store, settings: ServiceSettings, pipelines: PipelineCatalog
+    database: Database,
+    store: Store,
+    settings: ServiceSettings,
+    pipelines: PipelineCatalog,
+    metrics: ProcessMetrics | None = None,
 ) -> FastAPI:
     """Create the application of a gateway. Several gateways may share a database and storage.
+    Requests, and the numbers of the database, are added to `metrics`.
 
     `app.state.gateway` is its Gateway. Before the server stops, end the event streams with
     `gateway.changes.close()`. Raises StorageError if the store doesn't support uploads,
@@ -111,6 +122,11 @@ def create_app(
         "/v1/convert/source": MAX_FORM_BYTES * 4 // 3 + MEGABYTE,
     }
     app.add_middleware(BodyLimitMiddleware, limits=limits)
+    if metrics is not None:
+        metrics.registry.register(StatusCollector(database))
+        metrics.ready_checks["database"] = partial(_is_up, database)
+        gateway_metrics = GatewayMetrics(metrics.registry)
+        app.add_middleware(MetricsMiddleware, metrics=gateway_metrics)
     for router in (
         *(documents.router, uploads.router, results.router, catalog.router),
         *(webhooks.router, review_api.router, review_pages.router, docling.router),
@@ -169,9 +185,21 @@ async def check_live() -> dict[str, str]:
 @health_router.get("/readyz", openapi_extra={"security": []}, responses=problem_responses(503))
 def check_ready(gateway: GatewayDep) -> dict[str, str]:
     """Whether the gateway can serve requests: the database is available."""
-    with gateway.database.read() as connection:
-        connection.execute(select(literal(1)))
+    _ask_database(gateway.database)
     return {"status": "ok"}
+
+
+def _ask_database(database: Database) -> None:
+    with database.read() as connection:
+        connection.execute(select(literal(1)))
+
+
+def _is_up(database: Database) -> bool:
+    try:
+        _ask_database(database)
+    except DatabaseError:
+        return False
+    return True
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

@@ -1,14 +1,17 @@
-"""ASGI middleware: limits on request bodies, and problem documents for unexpected errors."""
+"""ASGI middleware: limits on request bodies, problem documents for unexpected errors, metrics."""
 
+import time
 from collections.abc import Mapping
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from llm_ocr.service.gateway.problems import Problem, to_problem
+from llm_ocr.service.metrics import GatewayMetrics
 from llm_ocr.service.settings import MEGABYTE
 
 MAX_JSON_BYTES = MEGABYTE
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class BodyLimitMiddleware:
@@ -75,3 +78,27 @@ class ProblemMiddleware:
             if scope["type"] != "http" or has_started:
                 raise
             await to_problem(error).respond()(scope, receive, send)
+
+
+class MetricsMiddleware:
+    """Counts requests by method, route and status, with the time until the response begins."""
+
+    def __init__(self, app: ASGIApp, metrics: GatewayMetrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+
+        async def send_and_count(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                # Not the path, which clients choose and which has ids.
+                route = getattr(scope.get("route"), "path", "")
+                seconds = time.perf_counter() - began
+                method = scope["method"] if scope["method"] in METHODS else "other"
+                self._metrics.count_request(method, route, message["status"], seconds)
+            await send(message)
+
+        await self._app(scope, receive, send_and_count)

@@ -11,7 +11,7 @@ from llm_ocr.service.gateway.context import GatewayDep, ReadAccess, check_query_
 from llm_ocr.service.gateway.problems import problem_responses
 from llm_ocr.service.gateway.web_pages import PageRoute, render, require_page_scope, templates
 from llm_ocr.service.sessions import Session
-from llm_ocr.service.status_board import ServiceStatus, describe_problems, load_status
+from llm_ocr.service.status_board import ServiceStatus, load_status
 
 REFRESH_SECONDS = 5
 
@@ -41,7 +41,6 @@ def show_status(
         "status.html",
         session=session,
         board=board,
-        problems=describe_problems(board),
         seconds=None if paused else REFRESH_SECONDS,
     )
 

@@ -76,6 +76,8 @@ NOT_RUN = {
     ("docs/service/classification.md", ""): "run in tests/cli/test_classifier.py",
     ("docs/service/index.md", ""): "serves; tests/cli/test_serve.py",
     ("docs/service/inference.md", ""): "serves; tests/router, and its file in test_config.py",
+    ("docs/service/monitoring.md", ""): "tests/service/test_metrics.py, tests/monitoring",
+    ("docs/service/operations.md", "llm-ocr service status"): "tests/service/test_metrics.py",
     ("docs/service/pipelines.md", ""): "run in tests/service/test_docs.py",
     ("docs/service/quickstart.md", ""): "run in tests/service/test_docs.py and tests/cli",
     ("docs/service/registry.md", ""): "run in tests/cli/test_registry.py",

@@ -19,11 +19,11 @@ RUN python3 -m pip install --no-cache-dir --target /tmp/uv "uv==${UV_VERSION}"
 WORKDIR /src
 COPY pyproject.toml uv.lock ./
 RUN /tmp/uv/bin/uv sync --frozen --no-default-groups --no-install-project \
-    --extra cpu --extra hub --extra aws
+    --extra cpu --extra hub --extra aws --extra service
 COPY LICENSE README.md ./
 COPY llm_ocr llm_ocr
 RUN /tmp/uv/bin/uv sync --frozen --no-default-groups --no-editable \
-    --extra cpu --extra hub --extra aws
+    --extra cpu --extra hub --extra aws --extra service
 
 FROM ${BASE}
 # poppler renders pages that pdfium can't. Stable releases keep only one version of it.

@@ -229,10 +229,25 @@ def _promtool(words: Sequence[str]) -> None:
         raise ValueError(f"promtool {' '.join(words)}: no such command or file")
 
 
+def _kubectl(words: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    parser.add_argument("--namespace", "-n")
+    commands = parser.add_subparsers(required=True)
+    commands.add_parser("apply").add_argument("-k", required=True)
+    for name in ("rollout", "create", "port-forward", "exec"):
+        commands.add_parser(name).add_argument("words", nargs=argparse.REMAINDER)
+    found = parser.parse_args(words)
+    if "k" in found and not (ROOT / found.k / "kustomization.yaml").is_file():
+        raise ValueError(f"{found.k} has no manifests")
+    if "words" in found and "--" in found.words:
+        llm_ocr(found.words[found.words.index("--") + 2 :])
+
+
 PARSERS: dict[str, Parser] = {
     "llm-ocr": llm_ocr,
     "llm-ocr-job": llm_ocr,
     "run-batch-job": lambda words: llm_ocr(["run-batch-job", *words]),
+    "kubectl": _kubectl,
     "make": _make,
     "hf": _hf,
     "aws": _aws,

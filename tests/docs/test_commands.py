@@ -20,6 +20,7 @@ COMMANDS = shell_commands()
 # Programs whose own parser can't be had by `make setup`; bash reads their lines all the same.
 WITHOUT_PARSER = {
     "docker": "not on PyPI; the images are built in tests/containers, what they run is parsed",
+    "kind": "not on PyPI; needs Docker",
     "vllm": "2.5 GB; its arguments are those that test_vllm_real.py starts it with",
     "ray": "220 MB; the command that it submits is parsed",
     "run": ".ci/run runs these tests",

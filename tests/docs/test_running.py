@@ -44,6 +44,7 @@ NOT_RUN = {
     ("aws-batch/README.md", ""): "run in tests/platforms/test_aws_readmes.py",
     ("sagemaker/README.md", ""): "run in tests/platforms/test_aws_readmes.py",
     ("google-cloud-run/README.md", ""): "run in tests/platforms/test_cloud_run_readme.py",
+    ("kubernetes/README.md", ""): "needs a cluster; tests/kubernetes runs the processes",
     ("hf-jobs/README.md", ""): "run in tests/platforms/test_hf_jobs_readme.py",
     ("docs/accuracy-results.md", ""): "needs other tools; tests/benchmarks/test_accuracy.py",
     ("docs/reading-results.md", ""): "needs other documents; tests/benchmarks/reading",

@@ -1,4 +1,4 @@
-"""Errors with codes, and parts of messages: numbers with nouns, how to install a missing extra.
+"""Errors with codes, and parts of messages: numbers with nouns, durations, hints on missing extras.
 
 A message below the command line says what is wrong, in words that suit a terminal, a notebook and a
 web service. It names a setting or a parameter by its Python name in backticks, as `max_pixels`, and
@@ -6,6 +6,7 @@ no option of a command. What a user can do about it depends on the interface: th
 up the code in `llm_ocr.cli.advice`, where it also turns these names into options.
 """
 
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 
@@ -78,3 +79,23 @@ def how_to_install(extra: str) -> str:
         f"install the extra {extra}: in your clone of llm_ocr, uv sync --inexact --extra {extra}, "
         f'or pip install ".[{extra}]"'
     )
+
+
+def format_duration(seconds: float | timedelta | None) -> str:
+    """A duration with two digits or so: "0.42 s", "12 s", "3 min", "5 h", "9 days"."""
+    if seconds is None:
+        return "–"
+    value = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+    if value < 100:
+        return (
+            f"{value:.2f} s" if value < 1 else f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
+        )
+    for unit, length, limit in (("min", 60, 100), ("h", 3600, 72)):
+        if value / length < limit:
+            return f"{value / length:.0f} {unit}"
+    return f"{value / 86_400:.0f} days"
+
+
+def format_age(time: datetime | None, at: datetime) -> str:
+    """How long ago a time was."""
+    return "–" if time is None else format_duration(max(at - time, timedelta()))

@@ -12,6 +12,7 @@ import typer
 from llm_ocr.cli.help import Commands
 from llm_ocr.cli.output import warn
 from llm_ocr.cli.submit import ServiceKey, ServiceUrl, handle_service_errors
+from llm_ocr.messages import format_age, format_duration
 from llm_ocr.service.settings import DEFAULT_URL
 
 service = Commands(help="Look at a running service.", no_args_is_help=True)
@@ -81,8 +82,8 @@ def _describe(found: Mapping[str, Any]) -> Iterator[str]:
             step["name"],
             f"{step['in_progress']:,} in progress",
             f"{step['waiting']:,} queued",
-            f"median {_seconds(step['median_seconds'])}",
-            f"P95 {_seconds(step['p95_seconds'])}",
+            f"median {format_duration(step['median_seconds'])}",
+            f"P95 {format_duration(step['p95_seconds'])}",
         )
         for step in found["steps"]
     ]
@@ -121,14 +122,4 @@ def _table(title: str, rows: Any) -> Iterator[str]:  # noqa: ANN401
 
 def _age(time: str, at: datetime) -> str:
     moment = datetime.fromisoformat(time)
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return _seconds((at - aware).total_seconds())
-
-
-def _seconds(value: float | None) -> str:
-    if value is None:
-        return "-"
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if value >= 2 * length:
-            return f"{value / length:.0f} {unit}"
-    return f"{max(0.0, value):.1f} s"
+    return format_age(moment if moment.tzinfo else moment.replace(tzinfo=UTC), at)

@@ -1,11 +1,11 @@
 """The status board: a page that refreshes itself, and the same numbers as JSON."""
 
-from datetime import datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse
 
+from llm_ocr.messages import format_age, format_duration
 from llm_ocr.service.access import Access, Scope
 from llm_ocr.service.gateway.context import GatewayDep, ReadAccess, check_query_parameters
 from llm_ocr.service.gateway.problems import problem_responses
@@ -48,26 +48,6 @@ def show_status(
 def visible_tenant(access: Access) -> str | None:
     """The tenant whose numbers this access may see; None: all."""
     return None if access.allows(Scope.ADMIN) else access.tenant
-
-
-def format_duration(seconds: float | timedelta | None) -> str:
-    """A duration with two digits or so: "0.42 s", "12 s", "3 min", "5 h", "9 days"."""
-    if seconds is None:
-        return "–"
-    value = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
-    if value < 100:
-        return (
-            f"{value:.2f} s" if value < 1 else f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
-        )
-    for unit, length, limit in (("min", 60, 100), ("h", 3600, 72)):
-        if value / length < limit:
-            return f"{value / length:.0f} {unit}"
-    return f"{value / 86_400:.0f} days"
-
-
-def format_age(time: datetime | None, at: datetime) -> str:
-    """How long ago a time was."""
-    return "–" if time is None else format_duration(max(at - time, timedelta()))
 
 
 templates.filters["duration"] = format_duration

@@ -1,4 +1,4 @@
-"""What the detector calls a figure, held against the ink on the page and the words in it."""
+"""Regions that the detector calls figures, checked against the ink on the page and the words."""
 
 import numpy as np
 import pytest

@@ -134,6 +134,7 @@ TESTED_BY = {
     "service/migrations/versions/0001_initial_tables": "service/test_database",
     "service/migrations/versions/0002_split_documents": "service/test_database",
     "service/migrations/versions/0003_status_and_logins": "service/test_database",
+    "service/migrations/versions/0004_traces": "service/test_database",
     "service/pipeline_steps": "service/test_worker",
     "service/review/desk": "service/gateway/test_review_api",
     "service/review/edits": "service/gateway/test_review_api",
@@ -176,6 +177,7 @@ TESTED_BY = {
     "tables/rows": "document/test_assemble",
     "tables/schema": "document/test_assemble",
     "tables/user_schemas": "report/test_record_files",
+    "tracing": "service/test_tracing",
     "text/notation": "text/test_numbers",
     "yaml_files": "router/test_config",
 }

@@ -70,6 +70,7 @@ def _run(config: RouterConfig, host: str, port: int) -> None:
         typer.echo(f"{url}  (press Ctrl-C to stop)")
 
     run_until_signal(
+        "llm-ocr-inference",
         # Then engines have as long to end as their supervisors give them.
         config.drain_seconds + GRACE,
         partial(run_router, config, listener, notify=notify, on_ready=print_url),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from llm_ocr import tracing
 from llm_ocr.batch.interruption import CancellationToken, StoppedError
 from llm_ocr.cli.advice import explain, show_options
 from llm_ocr.cli.output import handle_errors, show_logs, warn
@@ -59,6 +60,7 @@ def serve_all(given: Given) -> None:
         with _serve_metrics(settings) as metrics:
             own = database, store, settings
             run_until_signal(
+                "llm-ocr",
                 settings.drain_seconds,
                 partial(run_gateway, *own, metrics, listener, on_ready=print_url),
                 partial(run_worker, *own, engine_settings, metrics, notify=notify),
@@ -85,7 +87,9 @@ def serve_gateway(given: Given) -> None:
         with _serve_metrics(settings) as metrics:
             own = database, store, settings, metrics
             run_until_signal(
-                settings.drain_seconds, partial(run_gateway, *own, listener, on_ready=print_url)
+                "llm-ocr-gateway",
+                settings.drain_seconds,
+                partial(run_gateway, *own, listener, on_ready=print_url),
             )
 
 
@@ -100,7 +104,8 @@ def serve_worker(given: Given) -> None:
         warn(f"Processing up to {tasks} at the same time  (press Ctrl-C to stop)")
         with _serve_metrics(settings) as metrics:
             own = database, store, settings, engine_settings, metrics
-            run_until_signal(settings.drain_seconds, partial(run_worker, *own, notify=notify))
+            working = partial(run_worker, *own, notify=notify)
+            run_until_signal("llm-ocr-worker", settings.drain_seconds, working)
 
 
 def migrate_database(given: Given) -> None:
@@ -175,13 +180,14 @@ def _require_packages() -> None:
 
 
 def run_until_signal(
+    service: str,
     drain_seconds: float,
     *parts: Any,  # noqa: ANN401
     stopping: str = STOPPING,
     stopped: str = STOPPED,
 ) -> None:
-    """Run parts of the service until a signal arrives, then let them drain. The messages are for
-    the first and for a second signal."""
+    """Run parts of the service until a signal arrives, then let them drain. `service` names this
+    process in traces. The messages are for the first and for a second signal."""
 
     async def run_parts(stop: CancellationToken) -> None:
         stop_event = asyncio.Event()
@@ -205,10 +211,24 @@ def run_until_signal(
     from rich.console import Console
 
     with (
+        _start_tracing(service),
         show_logs(Console(stderr=True)),
         stop_on_signals(drain_seconds + STOP_SECONDS, stopped) as stop,
     ):
         asyncio.run(run_parts(stop))
+
+
+@contextmanager
+def _start_tracing(service: str) -> Iterator[None]:
+    """Record traces, if the environment says where to send them."""
+    with ExitStack() as stack:
+        if tracing.wants_tracing():
+            try:
+                stack.enter_context(tracing.start_tracing(service))
+            except ImportError:
+                variables = " or ".join(tracing.ENDPOINT_VARIABLES)
+                warn(f"No traces, though {variables} is set: {how_to_install('otel')}")
+        yield
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from llm_ocr import tracing
 from llm_ocr.inference.address import authorization
 from llm_ocr.inference.concurrency import ConcurrencyLimiter, RequestStats
 from llm_ocr.inference.poison_requests import PROVEN, PoisonRequestDetector, suspicion_after_crash
@@ -147,8 +148,7 @@ class ChatClient:
             begun = draft.length
             try:
                 async with self._turn(suspicion, priority, sent):
-                    assert self._transport is not None, "the client is used inside `async with`"
-                    answer = await self._transport.send(request, draft, attempt)
+                    answer = await self._send(request, draft, attempt)
                     self.stats.add(answer)
                     self._spell.end()
                     return answer
@@ -192,6 +192,21 @@ class ChatClient:
                     await self._wait(failures, error.retry_after, error)
                 else:
                     raise _given_up(error, error.code, attempt) from error
+
+    async def _send(self, request: ChatRequest, draft: PartialAnswer, attempt: int) -> Answer:
+        assert self._transport is not None, "the client is used inside `async with`"
+        asked = {"gen_ai.operation.name": "chat", "gen_ai.request.model": self._model}
+        with tracing.child_span(f"chat {self._model}", asked, kind="client") as span:
+            answer = await self._transport.send(request, draft, attempt)
+            span.set(
+                {
+                    "gen_ai.usage.input_tokens": answer.prompt_tokens,
+                    "gen_ai.usage.output_tokens": answer.completion_tokens,
+                    "gen_ai.response.model": answer.served_model or self._model,
+                    "llm_ocr.attempt": attempt,
+                }
+            )
+            return answer
 
     def _patience_left(self, since: float, error: RetryableError, attempt: int) -> float:
         """Seconds for which an item may go on waiting that has been refused since then, because

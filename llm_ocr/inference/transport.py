@@ -36,6 +36,8 @@ from llm_ocr.inference.responses import (
 )
 from llm_ocr.inference.streaming import STREAMED, PartialAnswer, read_stream
 from llm_ocr.records import ErrorCode
+from llm_ocr.tracing import HEADER as TRACE_HEADER
+from llm_ocr.tracing import traceparent
 
 EVENTS = "text/event-stream"
 CONNECT_SECONDS, KEEPALIVE_SECONDS = 10.0, 15.0
@@ -186,6 +188,8 @@ class ChatTransport:
             headers += self._headers
         if (key := routing_key.get()) is not None:
             headers.append((ROUTING_KEY_HEADER.encode(), key.encode()))
+        if (parent := traceparent()) is not None:
+            headers.append((TRACE_HEADER.encode(), parent.encode()))
         request.headers = httpx2.Headers(headers, encoding="utf-8")
 
     def _timeout_error(self) -> RetryableError:

@@ -18,6 +18,7 @@ import aiohttp
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from llm_ocr import tracing
 from llm_ocr.inference.request import ROUTING_KEY_HEADER, SERVED_MODEL_HEADER
 from llm_ocr.router.metrics import RouterMetrics
 from llm_ocr.router.replicas import NoReplicaError, Replica, ReplicaSet
@@ -120,16 +121,28 @@ class Router:
             request_id = uuid.uuid4().hex
         model = ""
         self.open_requests += 1
-        try:
-            self._admit(request)
-            routed = await self._route(request, request_id)
-            model = routed.replicas.model
-            response = await self._forward(routed)
-        except RequestError as error:
-            response = error.response()
-            response.headers[REQUEST_ID_HEADER] = request_id
-        finally:
-            self.open_requests -= 1
+        about = {"http.request.method": "POST", "http.route": request.path}
+        parent = request.headers.get(tracing.HEADER)
+        with tracing.span(f"POST {request.path}", about, parent=parent, kind="server") as span:
+            try:
+                self._admit(request)
+                routed = await self._route(request, request_id)
+                model = routed.replicas.model
+                response = await self._forward(routed)
+            except RequestError as error:
+                response = error.response()
+                response.headers[REQUEST_ID_HEADER] = request_id
+                if error.status >= 500:
+                    span.fail(str(error))
+            finally:
+                self.open_requests -= 1
+            span.set(
+                {
+                    "llm_ocr.request.id": request_id,
+                    "llm_ocr.model": model,
+                    "http.response.status_code": response.status,
+                }
+            )
         self._metrics.count_response(model, response.status)
         return response
 
@@ -174,7 +187,9 @@ class Router:
             try:
                 async with routed.replicas.lease(failed) as replica:
                     failed = replica
-                    return await self._send(routed, replica)
+                    about = {"llm_ocr.replica": replica.name}
+                    with tracing.child_span("send to replica", about, kind="client"):
+                        return await self._send(routed, replica)
             except NoReplicaError as error:
                 self._metrics.count_rejection(model, error.reason)
                 raise RequestError(503, str(error), error.reason, error.retry_after) from error
@@ -194,6 +209,8 @@ class Router:
         given = routed.request.headers
         headers = {name: given[name] for name in REQUEST_HEADERS if name in given}
         headers |= {**replica.headers, REQUEST_ID_HEADER: routed.request_id}
+        if (parent := tracing.traceparent()) is not None:
+            headers[tracing.HEADER] = parent
         passed: web.StreamResponse | None = None
         try:
             async with self._session.post(

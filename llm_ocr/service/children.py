@@ -63,6 +63,7 @@ def insert_children(connection: Connection, parent: str, children: Sequence[NewC
                 tenant=row.tenant,
                 metadata=row.metadata,
                 webhook_url=row.webhook_url,
+                traceparent=row.traceparent,
                 priority=row.priority,
                 state=DocumentState.QUEUED,
                 created_at=now(),

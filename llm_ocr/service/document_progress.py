@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from llm_ocr import tracing
 from llm_ocr.records import DocumentResult, PageStatus, StepResult
 from llm_ocr.service.checkpoints import RETRYABLE, result_error
 from llm_ocr.service.metrics import WorkerMetrics
@@ -46,6 +47,8 @@ class DocumentProgress:
         # When the current step sent its first request, by the monotonic clock.
         self.first_request_at: float | None = None
         self.on_first_request: Callable[[str], None] = lambda step: None
+        # Of the current step: requests are part of it.
+        self._span = tracing.TraceSpan()
 
     @property
     def rows(self) -> list[StepProgress]:
@@ -75,6 +78,7 @@ class DocumentProgress:
             self._end_step(self.step)
         self.step, self.first_request_at = step, None
         self._started.setdefault(step, time.monotonic())
+        self._span = tracing.begin_span(f"step {step}", {"llm_ocr.items_done": done})
         self._set(step, state="processing", items_done=done)
 
     def add(self, step: str, result: Any) -> None:  # noqa: ANN401
@@ -142,6 +146,10 @@ class DocumentProgress:
         self.step = None
         return costs
 
+    def end_span(self) -> None:
+        """End the span of the current step, also of one that was interrupted."""
+        self._span.end()
+
     def on_send(self) -> None:
         if self.first_request_at is None and self.step is not None:
             self.first_request_at = time.monotonic()
@@ -153,6 +161,9 @@ class DocumentProgress:
         self._set(step, state="succeeded")
 
     def _count_end(self, step: str, outcome: str, error: Mapping[str, Any] | None = None) -> None:
+        if error is not None:
+            self._span.fail(f"{error['code']}: {error['message']}")
+        self.end_span()
         at = time.monotonic()
         self._metrics.count_step(step, outcome, at - self._started.get(step, at))
         if error is not None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
+from llm_ocr import tracing
 from llm_ocr.document.checkpoints import DamagedCheckpointError
 from llm_ocr.document.classify import LoadedClassifier
 from llm_ocr.document.processor import DocumentProcessor, ItemSlots
@@ -176,6 +177,7 @@ class DocumentTask:
             task.uncancel()
             return self._time_out(self.timed_out_step)
         finally:
+            self.progress.end_span()
             if self._timer is not None:
                 self._timer.cancel()
 
@@ -219,7 +221,9 @@ class DocumentTask:
             self.context.render_pool.release(document)
         self._stop_clock()
         self.is_writing = True
-        return await self._write(result, checkpoints)
+        self.progress.end_span()
+        with tracing.child_span("write result"):
+            return await self._write(result, checkpoints)
 
     async def _load_steps(self) -> Sequence[Step[Any]]:
         """The pipeline's steps, with their models in the versions that the document began with.

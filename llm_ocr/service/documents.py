@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, distinct, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from llm_ocr import tracing
 from llm_ocr.messages import CodedError
 from llm_ocr.service.checkpoints import FAILED_PREFIX
 from llm_ocr.service.children import (
@@ -155,6 +156,13 @@ def insert_document(
     connection: Connection, tenant: str, document_id: str, new: NewDocument
 ) -> StoredDocument:
     """Like `create_document`, with a given id and in the caller's transaction."""
+    with tracing.span("create document", {"llm_ocr.document.id": document_id}):
+        return _insert(connection, tenant, document_id, new)
+
+
+def _insert(
+    connection: Connection, tenant: str, document_id: str, new: NewDocument
+) -> StoredDocument:
     _check_quotas(connection, tenant, new)
     connection.execute(
         documents.insert().values(
@@ -166,6 +174,7 @@ def insert_document(
             pipeline_revision=new.revision,
             metadata=dict(new.metadata),
             webhook_url=new.webhook_url,
+            traceparent=tracing.traceparent(),
             priority=new.priority,
             state=DocumentState.AWAITING_UPLOAD,
             created_at=now(),

@@ -152,6 +152,8 @@ documents = Table(
     Column("pipeline_revision", Text, nullable=False),
     Column("metadata", Json, nullable=False),
     Column("webhook_url", Text),
+    # The span that created it (W3C Trace Context), if that was traced; see `llm_ocr.tracing`.
+    Column("traceparent", Text),
     Column("priority", Integer, nullable=False, default=0),
     Column("state", Text, nullable=False),
     # Of a document that was split from another one (see `service.children`): that document, the

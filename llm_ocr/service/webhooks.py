@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from sqlalchemy import Connection, Row, func, or_, select, update
 
-from llm_ocr import __version__
+from llm_ocr import __version__, tracing
 from llm_ocr.messages import CodedError
 from llm_ocr.service.background import repeat
 from llm_ocr.service.database import Database, now
@@ -253,6 +253,8 @@ class _ClaimedDelivery:
     message_id: str
     body: bytes
     secret: str
+    document_id: str
+    traceparent: str | None
 
 
 @dataclass(frozen=True)
@@ -357,10 +359,11 @@ class WebhookSender:
             select(
                 deliveries,
                 *(events.c.type, events.c.data, events.c.created_at),
-                *(webhooks.c.secret, webhooks.c.disabled_at),
+                *(webhooks.c.secret, webhooks.c.disabled_at, documents.c.traceparent),
             )
             .join_from(deliveries, events, events.c.id == deliveries.c.event_id)
             .outerjoin(webhooks, is_its)
+            .outerjoin(documents, documents.c.id == deliveries.c.document_id)
             .where(deliveries.c.id.in_(ids))
         ).all()
         found = []
@@ -390,12 +393,22 @@ class WebhookSender:
                     str(row.event_id),
                     body,
                     secret,
+                    row.document_id,
+                    row.traceparent,
                 )
             )
         return found
 
     async def _deliver(self, session: aiohttp.ClientSession, delivery: _ClaimedDelivery) -> None:
-        response = await self._send(session, delivery)
+        about: dict[str, str | int] = {"llm_ocr.document.id": delivery.document_id}
+        about["llm_ocr.attempt"] = delivery.attempts
+        parent = delivery.traceparent
+        with tracing.span("send webhook", about, parent=parent, kind="client") as span:
+            response = await self._send(session, delivery)
+            if response.status is not None:
+                span.set({"http.response.status_code": response.status})
+            if response.error is not None:
+                span.fail(response.error)
         await asyncio.to_thread(self._finish, delivery, response)
 
     async def _send(self, session: aiohttp.ClientSession, delivery: _ClaimedDelivery) -> _Response:
@@ -407,6 +420,8 @@ class WebhookSender:
                 delivery.secret, delivery.message_id, timestamp, delivery.body
             ),
         }
+        if (parent := tracing.traceparent()) is not None:
+            headers[tracing.HEADER] = parent
         try:
             check_webhook_url(delivery.url, self._policy)
             # The body of the response is never read: it could have any size.

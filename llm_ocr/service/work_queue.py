@@ -12,6 +12,7 @@ documents don't change any more.
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, and_, case, exists, func, null, or_, select, update
@@ -55,6 +56,11 @@ class ClaimedDocument:
     attempts: int
     generations: Mapping[str, int]
     metadata: Mapping[str, Any]
+    # The span that created it, and from when to when it waited for this claim, by the database's
+    # clock.
+    traceparent: str | None = None
+    available_at: datetime | None = None
+    claimed_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -331,6 +337,9 @@ class WorkQueue:
             row.attempts,
             row.generations,
             row.metadata,
+            row.traceparent,
+            row.available_at,
+            row.lease_expires_at - timedelta(seconds=self.lease_seconds),
         )
 
     def _limits_last_chances(self) -> Any:  # noqa: ANN401

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from llm_ocr import __version__
+from llm_ocr import __version__, tracing
 from llm_ocr.document.classify import LoadedClassifier
 from llm_ocr.document.configure import render_pool, render_workers
 from llm_ocr.document.figure_tasks import UnknownTaskError
@@ -262,6 +262,22 @@ class ServiceWorker:
         await self._save_outcome(lease, outcome)
 
     async def _process(self, lease: _Lease) -> TaskOutcome:
+        """Process a document within its trace, which began when it was created."""
+        document = lease.document
+        about: dict[str, str | int] = {"llm_ocr.document.id": document.id}
+        about["llm_ocr.attempt"] = document.attempts
+        if document.available_at is not None and document.claimed_at is not None:
+            waited = document.available_at, document.claimed_at
+            tracing.record_span("wait in queue", *waited, about, document.traceparent)
+        about |= {"llm_ocr.pipeline": document.pipeline, "llm_ocr.worker": self.name}
+        parent = document.traceparent
+        with tracing.span("process document", about, parent=parent, kind="consumer") as span:
+            outcome = await self._process_document(lease)
+            if outcome.completion is not None:
+                span.set({"llm_ocr.document.state": outcome.completion.state})
+            return outcome
+
+    async def _process_document(self, lease: _Lease) -> TaskOutcome:
         document = lease.document
         stored = await self._call_database_with_retries(
             lease, load_document, self._database, document.tenant, document.id

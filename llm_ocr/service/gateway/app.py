@@ -34,6 +34,7 @@ from llm_ocr.service.gateway.middleware import (
     BodyLimitMiddleware,
     MetricsMiddleware,
     ProblemMiddleware,
+    TracingMiddleware,
 )
 from llm_ocr.service.gateway.models import DOCUMENT_EXAMPLE
 from llm_ocr.service.gateway.problems import ProblemDetails, add_problem_handlers, problem_responses
@@ -127,6 +128,7 @@ def create_app(
         metrics.ready_checks["database"] = partial(_is_up, database)
         gateway_metrics = GatewayMetrics(metrics.registry)
         app.add_middleware(MetricsMiddleware, metrics=gateway_metrics)
+    app.add_middleware(TracingMiddleware)
     for router in (
         *(documents.router, uploads.router, results.router, catalog.router),
         *(webhooks.router, review_api.router, review_pages.router, docling.router),

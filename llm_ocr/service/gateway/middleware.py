@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from llm_ocr import tracing
 from llm_ocr.service.gateway.problems import Problem, to_problem
 from llm_ocr.service.metrics import GatewayMetrics
 from llm_ocr.service.settings import MEGABYTE
 
 MAX_JSON_BYTES = MEGABYTE
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -102,3 +104,36 @@ class MetricsMiddleware:
             await send(message)
 
         await self._app(scope, receive, send_and_count)
+
+
+class TracingMiddleware:
+    """Makes a span of each request that changes something, and of those whose client sends a
+    `traceparent`, which the trace continues. Others, such as polls, would only be noise."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not tracing.is_tracing():
+            await self._app(scope, receive, send)
+            return
+        parent = dict(scope["headers"]).get(tracing.HEADER.encode())
+        if scope["method"] in SAFE_METHODS and parent is None:
+            await self._app(scope, receive, send)
+            return
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        given = None if parent is None else parent.decode("latin-1")
+        about = {"http.request.method": method}
+        with tracing.span(method, about, parent=given, kind="server") as span:
+
+            async def send_and_note(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    route = getattr(scope.get("route"), "path", "")
+                    span.rename(f"{method} {route}".rstrip())
+                    status = message["status"]
+                    span.set({"http.route": route, "http.response.status_code": status})
+                    if status >= 500:
+                        span.fail(f"HTTP status {status}")
+                await send(message)
+
+            await self._app(scope, receive, send_and_note)

@@ -36,6 +36,7 @@ class ProblemCode(StrEnum):
     SERVER_BUSY = "server_busy"
     MODEL_NOT_SERVED = "model_not_served"
     UNEXPECTED_ANSWERS = "unexpected_answers"
+    UNSUITABLE_VERSION = "unsuitable_version"
     VLLM_NOT_INSTALLED = "vllm_not_installed"
     EMBEDDED_NOT_INSTALLED = "embedded_not_installed"
     NO_MODEL_NEEDED = "no_model_needed"

@@ -108,14 +108,19 @@ class ImagePolicy:
     """The page image that a model needs: the longest side in pixels (never exceeded) and the JPEG
     quality.
 
-    An image whose longest side is shorter than `smallest_side` is enlarged to it. `with_lines`: the
-    lines of the page's text layer are read, too.
+    An image whose longest side is shorter than `smallest_side` is enlarged to it. `max_pixels` and
+    `min_pixels` bound the area (0: they don't), as some processors do; the longest side goes before
+    `min_pixels`. Both sides are multiples of `multiple_of` pixels, so that the model's processor
+    need not resize the image again. `with_lines`: the lines of the page's text layer are read, too.
     """
 
     longest_side: int
     jpeg_quality: int = 90
     smallest_side: int = 0
     with_lines: bool = False
+    max_pixels: int = 0
+    min_pixels: int = 0
+    multiple_of: int = 1
 
 
 @dataclass(frozen=True)

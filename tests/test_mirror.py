@@ -49,7 +49,6 @@ TESTED_BY = {
     "document/markdown": "document/test_assemble",
     "document/page": "batch/test_retry_ladder",
     "document/record": "batch/test_parse_run",
-    "document/record_chunks": "batch/test_parse_run",
     "documents": "sources/test_inputs",
     "engines/commands": "engines/test_targets",
     "engines/gpu": "engines/test_vllm",

@@ -11,6 +11,7 @@ from llm_ocr.document.configure import step_target
 from llm_ocr.documents import Document
 from llm_ocr.messages import ProblemCode
 from llm_ocr.models.profile import FIGURE_TASKS, Task
+from llm_ocr.records import ImagePolicy
 from llm_ocr.report.status import NoRunError
 from llm_ocr.settings import Settings
 from llm_ocr.sources.inputs import (
@@ -55,9 +56,8 @@ def run_fingerprint(settings: Settings, inputs: list[str]) -> dict[str, object]:
         "limit": settings.limit,
         "sample": settings.sample,
         "seed": None if settings.sample is None else settings.seed,
-        "image_longest_side": profile.image.longest_side,
+        **image_sizes(profile.image),
         "image_jpeg_quality": profile.image.jpeg_quality,
-        "image_smallest_side": profile.image.smallest_side,
         "prompts": {
             task.value: profile.prompt_hash(task)
             for task in sorted(profile.prompts)
@@ -66,6 +66,27 @@ def run_fingerprint(settings: Settings, inputs: list[str]) -> dict[str, object]:
         "describe_prompt": describer.profile.prompt_hash(Task.DESCRIBE),
         "ladder": [rung.name for rung in profile.ladder],
         "parser_version": profile.parser_version,
+    }
+
+
+# Settings of a plan that decide the size of its page images; those behind the second are there only
+# where the profile has such a bound.
+IMAGE_SIZES = {
+    "image_longest_side": "longest_side",
+    "image_smallest_side": "smallest_side",
+    "image_max_pixels": "max_pixels",
+    "image_min_pixels": "min_pixels",
+    "image_multiple_of": "multiple_of",
+}
+
+
+def image_sizes(policy: ImagePolicy) -> dict[str, object]:
+    """What decides the size of a page image, as `IMAGE_SIZES` names it."""
+    usual = ImagePolicy(policy.longest_side, smallest_side=-1)
+    return {
+        name: getattr(policy, field)
+        for name, field in IMAGE_SIZES.items()
+        if field == "longest_side" or getattr(policy, field) != getattr(usual, field)
     }
 
 

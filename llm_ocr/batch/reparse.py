@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import dataclass, replace
 from functools import partial
 
+from llm_ocr.batch.planning import IMAGE_SIZES, image_sizes
 from llm_ocr.batch.rework import ReworkFactory, ReworkStage
 from llm_ocr.batch.stage_runner import RunContext
 from llm_ocr.document.figures import cut_boxes, figure_boxes, figures_of
@@ -235,8 +236,6 @@ def _was_shown_whole(row: Row, profile: ModelProfile, plan: Plan) -> bool:
     rungs = {rung.name: rung for rung in (FIRST_RUNG, *profile.ladder)}
     rung = rungs.get(row["strategy"])
     image, settings = profile.image, plan.settings
-    is_same_image = (image.longest_side, image.smallest_side) == (
-        settings.get("image_longest_side"),
-        settings.get("image_smallest_side"),
-    )
+    sizes = {name: value for name, value in settings.items() if name in IMAGE_SIZES}
+    is_same_image = image_sizes(image) == sizes
     return rung is not None and rung.bands == 1 and rung.scale == 1.0 and is_same_image

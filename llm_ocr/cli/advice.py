@@ -53,6 +53,9 @@ ADVICE: Mapping[str, str] = {
         "`llm-ocr engine --print-command` shows these arguments; or choose another --model, or "
         "skip the check with --skip-model-check"
     ),
+    ProblemCode.UNSUITABLE_VERSION: (
+        "or give the path of another vLLM with --vllm, or choose another --model"
+    ),
     ProblemCode.VLLM_NOT_INSTALLED: (
         "or give its path with --vllm, use a running server with --base-url, or use --engine "
         "embedded"

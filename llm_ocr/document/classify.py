@@ -40,7 +40,7 @@ from llm_ocr.records import (
     PageStatus,
     ParsedAnswer,
 )
-from llm_ocr.sources.raster import encode, upscale
+from llm_ocr.sources.raster import encode, fit, fit_size
 
 if TYPE_CHECKING:
     from llm_ocr.classification.classifier import PageClassifier, PageVote
@@ -112,8 +112,8 @@ class ClassifyItem:
     async def prompt_requests(self, profile: ModelProfile, rung: Rung) -> Sequence[PromptRequest]:
         policy, jpeg = profile.image, self._page.image
         assert jpeg is not None
-        side = max(self._page.width or 0, self._page.height or 0)
-        if not policy.smallest_side <= side <= policy.longest_side:
+        size = self._page.width or 1, self._page.height or 1
+        if fit_size(*size, policy) != size:
             jpeg = await asyncio.to_thread(_fit, jpeg, profile)
         prompt, classes = self._prompt(profile), list(self._classification.classes)
         request = ChatRequest(
@@ -261,5 +261,4 @@ def classification_key(classification: PageClassification) -> str:
 def _fit(jpeg: bytes, profile: ModelProfile) -> bytes:
     policy = profile.image
     with Image.open(io.BytesIO(jpeg)) as image:
-        image.thumbnail((policy.longest_side, policy.longest_side))
-        return encode(upscale(image.convert("RGB"), policy.smallest_side), policy.jpeg_quality)
+        return encode(fit(image.convert("RGB"), policy), policy.jpeg_quality)

@@ -59,8 +59,8 @@ class FigureItem:
         if self._is_small:
             return []
         policy, jpeg = profile.image, self._figure.jpeg
-        side = max(self._figure.width, self._figure.height)
-        if not policy.smallest_side <= side <= policy.longest_side:
+        size = self._figure.width, self._figure.height
+        if fit_size(*size, policy) != size:
             jpeg = await asyncio.to_thread(_fitted, jpeg, policy)
         return [PromptRequest(self._request(profile, rung, jpeg))]
 

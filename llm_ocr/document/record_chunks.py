@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llm_ocr.inference.engine_extension import request_extension
 from llm_ocr.inference.model_item import ModelRef, ModelResult, PromptRequest, combine_answers
@@ -104,20 +104,30 @@ class ChunkItem:
         text = f"What was read on it:\n\n<page>\n{part.text}\n</page>" if part.text else ""
         said = f"The JSON schema:\n{json.dumps(schema.json_schema)}"
         again = f"Asked before, {self._last.assessment.reason}. Mind that." if self._last else ""
-        form = {"name": schema.name, "schema": schema.json_schema}
+        with_schema = "\n\n".join(filter(None, (prompt.text, said, text, again)))
         request = ChatRequest(
-            prompt="\n\n".join(filter(None, (prompt.text, text, again))),
+            prompt=with_schema,
             jpeg=part.image() if part.image else None,
             max_tokens=limit,
             sampling=sampling,
             extension=request_extension(profile, Task.PARSE),
+        )
+        if profile.schema_arguments is not None:
+            arguments = profile.schema_arguments(schema.json_schema, again)
+            request = replace(request, prompt=part.text, chat_template_kwargs=arguments)
+        if not prompt.guided:
+            return PromptRequest(replace(request, sampling={**sampling, "logprobs": True}))
+        form = {"name": schema.name, "schema": schema.json_schema}
+        guided = replace(
+            request,
+            prompt="\n\n".join(filter(None, (prompt.text, text, again))),
             structured_output={
                 "response_format": {"type": "json_schema", "json_schema": form},
                 "logprobs": True,
             },
-            prompt_without_schema="\n\n".join(filter(None, (prompt.text, said, text, again))),
+            prompt_without_schema=with_schema,
         )
-        return PromptRequest(request)
+        return PromptRequest(guided)
 
 
 def text_budget(profile: ModelProfile) -> int:

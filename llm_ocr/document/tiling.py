@@ -12,7 +12,7 @@ from llm_ocr.inference.model_item import PromptRequest
 from llm_ocr.inference.responses import Answer
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.records import Box, ImagePolicy, PageImage, ParsedAnswer
-from llm_ocr.sources.raster import BLANK_INK, encode, ink_ratio, rotate, upscale
+from llm_ocr.sources.raster import BLANK_INK, encode, fit, ink_ratio, rotate
 
 # How far from the even cut a gap between lines is looked for, as a share of the page's height.
 REACH = 0.06
@@ -49,7 +49,8 @@ def tile_page(
 def _strip(part: Image.Image, top: int, scale: float, policy: ImagePolicy) -> Tile:
     size = (max(1, round(part.width * scale)), max(1, round(part.height * scale)))
     shown = part if scale == 1.0 else part.resize(size, Image.Resampling.LANCZOS)
-    shown = upscale(shown, policy.smallest_side)
+    # Of a low strip, rounded sides would change the proportions.
+    shown = fit(shown, replace(policy, multiple_of=1))
     jpeg = encode(shown, policy.jpeg_quality)
     return Tile(jpeg, *shown.size, top, part.width / shown.width)
 

@@ -3,7 +3,7 @@
 import asyncio
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from PIL import Image, ImageDraw, ImageFont
 
@@ -11,6 +11,7 @@ from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.loops import find_loop
 from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.responses import Answer, WrongServerError
+from llm_ocr.inference.server_status import server_version
 from llm_ocr.messages import ProblemCode
 from llm_ocr.models.profile import Gives, ModelProfile, Task
 from llm_ocr.records import FIGURE_LABELS, PageError, ParsedAnswer
@@ -24,6 +25,10 @@ SENTENCES = (
 MONTHS = ("January", "March", "August", "October")
 # The share of the known words that must come back; models drop or misread one now and then.
 WORDS_NEEDED = 0.6
+# An answer of at least so many signs that are all the same is a fault: no known page has any such.
+MIN_SAME_SIGNS = 8
+# Characters of a repeated pattern that a message shows.
+SHOWN = 40
 # A page for every model, larger than the 640 px that DeepSeek-OCR takes as one tile.
 WIDTH, HEIGHT = 1100, 1400
 
@@ -44,16 +49,42 @@ class Probe:
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one probe: `problem` is None where the answer was as expected."""
+    """What came of one probe: `problem` is None where the answer was as expected; `is_stuck` is
+    whether the model repeated itself, or did not end."""
 
     probe: str
     seconds: float
     problem: str | None
+    is_stuck: bool = False
 
 
 async def check(client: ChatClient, profile: ModelProfile) -> list[Finding]:
-    """Ask about every known page at once; EngineFailedError where nobody answers."""
-    return await asyncio.gather(*(_ask(client, profile, probe) for probe in probes()))
+    """Ask about every known page at once; EngineFailedError where nobody answers.
+
+    Where the model repeats itself, the finding names what is known of the server's version.
+    """
+    findings = await asyncio.gather(*(_ask(client, profile, probe) for probe in probes()))
+    if not any(one.is_stuck for one in findings):
+        return findings
+    reason = _likely_reason(profile, await server_version(client.base_url, client.headers))
+    return [
+        replace(one, problem=f"{one.problem}; {reason}") if one.is_stuck else one
+        for one in findings
+    ]
+
+
+def _likely_reason(profile: ModelProfile, version: str | None) -> str:
+    """Why a model may repeat itself on a server of this version."""
+    issues = [issue for issue in profile.serving.issues if issue.package == "vllm"]
+    known = [issue for issue in issues if version is not None and issue.affects(version)]
+    if known and version is not None:
+        return "the likely reason is " + "; ".join(issue.describe(version) for issue in known)
+    # Of packages beside vLLM, and of a server that reports no version, nothing is known here.
+    others = [issue for issue in profile.serving.issues if version is None or issue not in issues]
+    if others:
+        said = "; ".join(f"{one.range}: {one.problem} ({one.source})" for one in others)
+        return f"known reasons are {said}"
+    return "are the model's logits processor and sampling set?"
 
 
 def raise_if_wrong(findings: list[Finding], model: str, where: str) -> None:
@@ -77,8 +108,25 @@ async def _ask(client: ChatClient, profile: ModelProfile, probe: Probe) -> Findi
         answer = await client.ask(request)
     except PageError as error:
         return Finding(probe.name, 0.0, error.message)
+    stuck = _repetition(answer)
+    if stuck is not None:
+        return Finding(probe.name, answer.seconds, stuck, is_stuck=True)
     parsed = profile.read(answer.text, *probe.size)
     return Finding(probe.name, answer.seconds, probe.problem(profile, answer, parsed))
+
+
+def _repetition(answer: Answer) -> str | None:
+    """How an answer repeats itself, or that it did not end; None if it does neither."""
+    signs = "".join(answer.text.split())
+    if len(signs) >= MIN_SAME_SIGNS and len(set(signs)) == 1:
+        return f"the answer is {len(signs):,} times {signs[0]!r} and nothing else"
+    loop = find_loop(answer.text, answer.finish_reason)
+    if loop is not None:
+        pattern = answer.text[loop.start : loop.start + min(loop.period, SHOWN)]
+        return f"the text repeats itself: {pattern!r}, {loop.count:.0f} times"
+    if answer.finish_reason in ("length", "repetition"):
+        return f"the answer did not end within {answer.completion_tokens:,} tokens"
+    return None
 
 
 def probes() -> list[Probe]:
@@ -95,8 +143,6 @@ def _text_problem(profile: ModelProfile, answer: Answer, parsed: ParsedAnswer) -
     missing = _missing(" ".join(SENTENCES), answer.text)
     if missing:
         return missing
-    if find_loop(answer.text, answer.finish_reason) is not None:
-        return "the text repeats itself: are the model's logits processor and sampling set?"
     if Gives.BOXES in profile.card.gives and not any(block.box for block in parsed.blocks):
         return "no boxes came with the text: is this the model that the profile is for?"
     return None

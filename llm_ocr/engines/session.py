@@ -14,6 +14,7 @@ from llm_ocr.engines.embedded.serving.command import available_cores
 from llm_ocr.engines.embedded.serving.in_process import InProcessEngine
 from llm_ocr.engines.launch import Engine
 from llm_ocr.engines.targets import EngineKind, EngineTarget, engine_command
+from llm_ocr.engines.vllm import check_issues
 from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.concurrency import (
     INITIAL_LIMIT_WITHOUT_METRICS,
@@ -219,6 +220,7 @@ class EngineSession:
             self._is_connected = True
         if self.target.kind is EngineKind.SERVER:
             await self._until_reachable()
+            await self._check_version()
         if self.target.kind is not EngineKind.EMBEDDED and not self._options.skip_model_check:
             await self._check()
         if self.target.kind is not EngineKind.EMBEDDED:
@@ -263,6 +265,15 @@ class EngineSession:
                 self._notify(f"waiting for {self.client.base_url} (up to {patience:g} s)")
                 has_notified = True
             await asyncio.sleep(1.0)
+
+    async def _check_version(self) -> None:
+        """Warn of a version of the server with which the model is known to fail, or raise."""
+        profile = self.target.model.profile
+        if not profile.serving.issues:
+            return
+        version = await server_version(self.client.base_url, self.client.headers)
+        for warning in check_issues(profile, {} if version is None else {"vllm": version}):
+            self._notify(warning)
 
     async def _check(self) -> None:
         model = self.target.model

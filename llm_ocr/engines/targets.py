@@ -11,10 +11,11 @@ from llm_ocr.engines.launch import EngineCommand
 from llm_ocr.engines.vllm import (
     READY_TIMEOUT,
     VllmOptions,
+    check_issues,
     check_version,
     find_vllm,
+    installed_versions,
     vllm_command,
-    vllm_version,
 )
 from llm_ocr.inference.model_item import ModelRef
 from llm_ocr.inference.responses import EngineFailedError
@@ -130,9 +131,10 @@ def engine_command(
         # These are of the main model, not of the one that describes or parses.
         serving = replace(serving, weights=None, revision=None)
     command = vllm_command(profile, target.gpus, serving)
-    warning = check_version(profile, vllm_version(command.argv[0]))
-    if warning:
-        notify(warning)
+    versions = installed_versions(command.argv[0], profile)
+    warning = check_version(profile, versions["vllm"])
+    for each in [*([warning] if warning else []), *check_issues(profile, versions)]:
+        notify(each)
     return command
 
 

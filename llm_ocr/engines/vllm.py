@@ -7,7 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -175,15 +175,56 @@ def vllm_version(path: str) -> str:
 
     Raises EngineFailedError where it can't be told.
     """
-    asked = "from importlib.metadata import version; print(version('vllm'))"
     try:
-        first = Path(path).read_bytes()[:256].split(b"\n", 1)[0].decode(errors="replace")
-        python = shlex.split(first.removeprefix("#!")) if first.startswith("#!") else []
-        command = [*python, "-c", asked] if "python" in first else [path, "--version"]
+        python = _interpreter(path)
+        command = [*python, "-c", _VERSION_OF, "vllm"] if python else [path, "--version"]
         said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise EngineFailedError(f"{path} does not report its version: {error}") from error
     return said.stdout.split()[-1] if said.stdout.split() else ""
+
+
+def installed_versions(path: str, profile: ModelProfile) -> dict[str, str]:
+    """The versions of vLLM behind the command at `path` and of the packages beside it for which the
+    profile has issues, as far as they can be told. Raises EngineFailedError as `vllm_version`."""
+    versions = {"vllm": vllm_version(path)}
+    for package in {issue.package for issue in profile.serving.issues} - {"vllm"}:
+        python = _interpreter(path)
+        if not python:
+            continue
+        command = [*python, "-c", _VERSION_OF, package]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        if said.returncode == 0 and said.stdout.strip():
+            versions[package] = said.stdout.strip()
+    return versions
+
+
+_VERSION_OF = "import sys; from importlib.metadata import version; print(version(sys.argv[1]))"
+
+
+def _interpreter(path: str) -> list[str]:
+    """The Python that runs the script at `path`; empty for a command that is no such script."""
+    first = Path(path).read_bytes()[:256].split(b"\n", 1)[0].decode(errors="replace")
+    is_python = first.startswith("#!") and "python" in first
+    return shlex.split(first.removeprefix("#!")) if is_python else []
+
+
+def check_issues(profile: ModelProfile, versions: Mapping[str, str]) -> list[str]:
+    """What may go wrong with these versions, by package, as warnings.
+
+    Raises EngineFailedError where the model is known to be useless with one of them.
+    """
+    warnings: list[str] = []
+    for issue in profile.serving.known_issues(versions):
+        said = f"{profile.id} with {issue.describe(versions[issue.package])}"
+        if issue.stops:
+            raise EngineFailedError(
+                f"{said}; install a version of {issue.package} that is not affected, which is "
+                f"{issue.range}",
+                ProblemCode.UNSUITABLE_VERSION,
+            )
+        warnings.append(said)
+    return warnings
 
 
 def check_version(profile: ModelProfile, version: str) -> str | None:

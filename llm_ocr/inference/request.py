@@ -11,6 +11,8 @@ from llm_ocr.records import ErrorCode, PageError
 
 log = logging.getLogger(__name__)
 
+# The field of a request with the arguments of the model's chat template.
+TEMPLATE_ARGUMENTS = "chat_template_kwargs"
 # Called when the turn of a request has come and it is sent, also again: for a clock that must not
 # run while requests wait for their turn.
 on_send: ContextVar[Callable[[], None]] = ContextVar("on_send", default=lambda: None)
@@ -27,7 +29,8 @@ class ChatRequest:
     A streamed answer longer than `loop_check_after` characters is stopped when it runs into a
     loop; None: never. `structured_output` goes into the body too: vLLM's `structured_outputs` or
     OpenAI's `response_format`. `prompt_without_schema` is the prompt for a server that rejects it
-    (400). `extension` is for the embedded engine only.
+    (400). `chat_template_kwargs` are arguments of the model's chat template, in addition to those
+    in `sampling`. `extension` is for the embedded engine only.
     """
 
     prompt: str
@@ -38,6 +41,7 @@ class ChatRequest:
     structured_output: Mapping[str, object] = field(default_factory=dict)
     prompt_without_schema: str = ""
     extension: Mapping[str, object] = field(default_factory=dict)
+    chat_template_kwargs: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def body_fields(self) -> Mapping[str, object]:
@@ -49,6 +53,10 @@ class ChatRequest:
         """
         excluded = ("vllm_xargs",) if self.structured_output else ()
         sampling = {key: value for key, value in self.sampling.items() if key not in excluded}
+        if self.chat_template_kwargs:
+            usual = sampling.get(TEMPLATE_ARGUMENTS)
+            own = usual if isinstance(usual, Mapping) else {}
+            sampling[TEMPLATE_ARGUMENTS] = {**own, **self.chat_template_kwargs}
         return {**sampling, **self.structured_output}
 
     @property

@@ -4,12 +4,17 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR, DEEPSEEK_OCR_2
-from llm_ocr.models.dots_ocr import DOTS_OCR
+from llm_ocr.models.datalab_html import CHANDRA_OCR_2, SURYA_OCR_2
+from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR, DEEPSEEK_OCR_2, UNLIMITED_OCR
+from llm_ocr.models.dots_ocr import DOTS_MOCR, DOTS_OCR
 from llm_ocr.models.generic import GENERIC
+from llm_ocr.models.infinity_parser import INFINITY_PARSER_2_FLASH
 from llm_ocr.models.lighton_ocr import LIGHTON_OCR_2, LIGHTON_OCR_2_BBOX
+from llm_ocr.models.lighton_ocr_3 import PROFILES as LIGHTON_OCR_3
+from llm_ocr.models.nuextract import NUEXTRACT_3
 from llm_ocr.models.olmocr import OLMOCR_2
-from llm_ocr.models.paddleocr_vl import PADDLEOCR_VL
+from llm_ocr.models.ovis_ocr import OVIS_OCR_2
+from llm_ocr.models.paddleocr_vl import PADDLEOCR_VL, PADDLEOCR_VL_1_6
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.models.qwen_vl import PROFILES as QWEN_VL
 
@@ -21,11 +26,20 @@ PROFILES: Mapping[str, ModelProfile] = {
     for profile in (
         DEEPSEEK_OCR,
         DEEPSEEK_OCR_2,
+        UNLIMITED_OCR,
         OLMOCR_2,
-        DOTS_OCR,
-        PADDLEOCR_VL,
+        *LIGHTON_OCR_3,
         LIGHTON_OCR_2,
         LIGHTON_OCR_2_BBOX,
+        INFINITY_PARSER_2_FLASH,
+        OVIS_OCR_2,
+        DOTS_MOCR,
+        DOTS_OCR,
+        PADDLEOCR_VL_1_6,
+        PADDLEOCR_VL,
+        CHANDRA_OCR_2,
+        SURYA_OCR_2,
+        NUEXTRACT_3,
         *QWEN_VL,
         GENERIC,
     )

@@ -10,9 +10,14 @@ those of its dots_ocr/utils/consts.py.
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from llm_ocr.models.geometry import Resizing, box_from_grid
-from llm_ocr.models.markdown_blocks import as_display_math, parse_blocks
+from llm_ocr.models.markdown_blocks import (
+    as_display_math,
+    parse_blocks,
+    with_table_captions,
+)
 from llm_ocr.models.profile import (
     NO_CACHES,
     TRUST_REMOTE_CODE,
@@ -45,7 +50,12 @@ LABELS: Mapping[str, str] = {
 }
 
 # What has a category of its own (lists, headings, tables, formulas) is none of these.
-PROSE = frozenset({"text", "image_caption", "footnote", "header", "footer"})
+PROSE = frozenset(
+    {
+        *("text", "image_caption", "table_caption", "formula_caption"),
+        *("footnote", "figure_footnote", "table_footnote", "header", "footer"),
+    }
+)
 
 _CELL = re.compile(r"\{\s*\"bbox\"\s*:")
 _PUNCTUATION = re.compile(r"(?:[\s,\[\]]|```(?:json)?)*")
@@ -60,7 +70,15 @@ _DECODER = json.JSONDecoder(strict=False)
 
 
 def parse(answer: str, width: int, height: int) -> ParsedAnswer:
-    """Blocks of a JSON answer, with boxes in pixels of an image of `width` x `height`.
+    """Blocks of a JSON answer, with boxes in pixels of an image of `width` x `height`."""
+    return parse_cells(answer, RESIZING.size(width, height), (width, height), LABELS)
+
+
+def parse_cells(
+    answer: str, grid: tuple[int, int], size: tuple[int, int], labels: Mapping[str, str]
+) -> ParsedAnswer:
+    """Blocks of a JSON list of cells, with boxes on `grid` converted to pixels of an image of
+    `size`; `labels` are those of the categories that are called otherwise here.
 
     Takes any text. A cell that is cut off or isn't JSON keeps its text, as does what stands
     between the cells; an answer without cells is read as Markdown. `notes` says what was mended.
@@ -70,15 +88,14 @@ def parse(answer: str, width: int, height: int) -> ParsedAnswer:
         blocks = [] if answer.strip() in ("", "[]", "{}") else list(parse_blocks(answer))
         return ParsedAnswer(tuple(blocks), ("no cells in the answer",) if blocks else ())
     notes: list[str] = []
-    grid = RESIZING.size(width, height)
     blocks = list(_outside(answer[: starts[0]], notes))
     for start, end in zip(starts, [*starts[1:], len(answer)], strict=True):
         cell, rest = _cell(answer[start:end], notes)
-        block = _block(cell, grid, (width, height), notes)
+        block = _block(cell, grid, size, labels, notes)
         if block.box is not None or block.text.strip():
             blocks.append(block)
         blocks.extend(_outside(rest, notes))
-    return ParsedAnswer(tuple(_with_table_captions(blocks)), tuple(dict.fromkeys(notes)))
+    return ParsedAnswer(tuple(with_table_captions(blocks)), tuple(dict.fromkeys(notes)))
 
 
 def _outside(text: str, notes: list[str]) -> Iterator[Block]:
@@ -117,14 +134,18 @@ def _unescape(text: str) -> str:
 
 
 def _block(
-    cell: Mapping[str, object], grid: tuple[int, int], size: tuple[int, int], notes: list[str]
+    cell: Mapping[str, object],
+    grid: tuple[int, int],
+    size: tuple[int, int],
+    labels: Mapping[str, str],
+    notes: list[str],
 ) -> Block:
     corners = cell.get("bbox")
     box = box_from_grid(corners, grid, size) if isinstance(corners, list) else None
     if box is None:
         notes.append(f"no area on the page: {str(corners)[:80]}")
     category = valid_text(str(cell.get("category", "Text")))
-    label = LABELS.get(category, category.lower() or "text")
+    label = labels.get(category, category.lower() or "text")
     text = cell.get("text")
     shown = valid_text(text if isinstance(text, str) else _as_text(text))
     if label == "equation":
@@ -134,16 +155,6 @@ def _block(
 
 def _as_text(value: object) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def _with_table_captions(blocks: list[Block]) -> Iterator[Block]:
-    """dots.ocr has one category for captions: one next to a table and no figure is the table's."""
-    for k, block in enumerate(blocks):
-        neighbors = {other.label for other in blocks[max(0, k - 1) : k + 2]}
-        if block.label == "image_caption" and "table" in neighbors and "image" not in neighbors:
-            yield Block("table_caption", block.text, block.box)
-        else:
-            yield block
 
 
 # vLLM puts the image's place and a newline before a prompt that doesn't name it; the model was
@@ -219,5 +230,24 @@ DOTS_OCR = ModelProfile(
             "https://huggingface.co/rednote-hilab/dots.ocr",
             "https://github.com/rednote-hilab/dots.ocr",
         ),
+    ),
+)
+
+# Trained further, with the same prompts and answers, says its README; the commit is that of the
+# benchmarks of https://github.com/lightonai/LightOnOCR.
+DOTS_MOCR = replace(
+    DOTS_OCR,
+    id="dots-mocr",
+    model="rednote-hilab/dots.mocr",
+    serving=replace(DOTS_OCR.serving, revision="e539fbb52280393adc081b289ec597430a0f9031"),
+    card=replace(
+        DOTS_OCR.card,
+        parameters="3B",
+        license="MIT",
+        sources=(
+            "https://huggingface.co/rednote-hilab/dots.mocr",
+            "https://github.com/rednote-hilab/dots.ocr",
+        ),
+        license_note="read the model card: an agreement of the model's own may apply, too",
     ),
 )

@@ -13,11 +13,15 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
 from llm_ocr.models import (
+    datalab_html,
     deepseek_ocr,
     dots_ocr,
+    infinity_parser,
     lighton_ocr,
+    lighton_ocr_3,
     markdown_blocks,
     olmocr,
+    ovis_ocr,
     paddleocr_vl,
     qwen_vl,
 )
@@ -38,11 +42,15 @@ from llm_ocr.models.profile import (
 
 # The built-in parsers by the names that profile files use.
 PARSERS: Mapping[str, Parser] = {
+    "datalab-html": datalab_html.parse,
     "deepseek-grounded": deepseek_ocr.parse,
     "dots-json": dots_ocr.parse,
+    "infinity-json": infinity_parser.parse,
     "lighton": lighton_ocr.parse,
+    "lighton-grounded": lighton_ocr_3.parse,
     "markdown": markdown_blocks.parse,
     "olmocr": olmocr.parse,
+    "ovis": ovis_ocr.parse,
     "paddleocr": paddleocr_vl.parse,
     "qwen2.5-html": qwen_vl.parse_qwen2_5,
     "qwen3-html": qwen_vl.parse_qwen3,
@@ -69,6 +77,9 @@ class ImageTable(_Table):
     longest_side: Annotated[int, Field(ge=64, le=16384)] | None = None
     jpeg_quality: Annotated[int, Field(ge=1, le=100)] | None = None
     smallest_side: Annotated[int, Field(ge=0, le=16384)] | None = None
+    max_pixels: Annotated[int, Field(ge=0)] | None = None
+    min_pixels: Annotated[int, Field(ge=0)] | None = None
+    multiple_of: Annotated[int, Field(ge=1, le=64)] | None = None
 
 
 class RungTable(_Table):
@@ -96,6 +107,7 @@ class ServingTable(_Table):
 class CardTable(_Table):
     parameters: str | None = None
     license: str | None = None
+    license_note: str | None = None
     gives: Annotated[frozenset[GivesName], Field(strict=False)] | None = None
     sources: list[str] | None = None
 
@@ -230,6 +242,8 @@ def _check(path: Path, profile: ModelProfile) -> None:
             )
     if profile.image.smallest_side > profile.image.longest_side:
         raise ValueError(f"{path}: image.smallest_side: more than image.longest_side")
+    if 0 < profile.image.max_pixels < profile.image.min_pixels:
+        raise ValueError(f"{path}: image.min_pixels: more than image.max_pixels")
     try:
         samplings = [dict(profile.sampling), *(dict(rung.sampling) for rung in profile.ladder)]
         json.dumps(samplings, allow_nan=False)

@@ -25,6 +25,7 @@ from llm_ocr.models.profile import (
     Serving,
     Task,
 )
+from llm_ocr.models.version_issues import VersionIssue
 from llm_ocr.records import Block, ImagePolicy, ParsedAnswer
 
 GRID = 1000
@@ -54,6 +55,19 @@ def _blocks(answer: str, width: int, height: int) -> Iterator[Block]:
             yield Block("image", alt, box)
     yield from parse_blocks(answer[place:])
 
+
+_SOURCE = "https://github.com/lightonai/LightOnOCR, README"
+LOOPS = VersionIssue(
+    "0.27.1", "0.27.2", "every LightOn model repeats itself without end", _SOURCE, stops=True
+)
+# The 1B models; the others have another tower.
+TRANSFORMERS = VersionIssue(
+    "5.17",
+    None,
+    "the 1B models of LightOn break with vLLM 0.30.0; transformers 5.16.1 works",
+    _SOURCE,
+    package="transformers",
+)
 
 # Pixtral's tower: patches of 14 px, merged two by two; the longest side is at most 1,540 px.
 RESIZING = Resizing(unit=28, min_pixels=28 * 28, max_pixels=1540 * 1540)
@@ -86,6 +100,7 @@ LIGHTON_OCR_2 = ModelProfile(
             Argument("--limit-mm-per-prompt", '{"image": 1}', "one page per request"),
             *NO_CACHES,
         ),
+        issues=(LOOPS, TRANSFORMERS),
     ),
     card=Card(
         parameters="1B",

@@ -5,9 +5,10 @@ code stay whole, and stand alone even where the model left no blank line around 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from llm_ocr.records import Block, ParsedAnswer
+from llm_ocr.records import FIGURE_LABELS, Block, ParsedAnswer
 from llm_ocr.text import markdown as md
 
 _FENCED_ANSWER = re.compile(
@@ -61,6 +62,17 @@ def as_display_math(latex: str) -> str:
     if not bare or bare.startswith(("$", "\\[", "\\(", "\\begin")):
         return latex
     return md.format_display_math(bare)
+
+
+def with_table_captions(blocks: Sequence[Block]) -> Iterator[Block]:
+    """The blocks of a model that has one label for captions: one next to a table and no figure is
+    the table's."""
+    for k, block in enumerate(blocks):
+        neighbors = {other.label for other in blocks[max(0, k - 1) : k + 2]}
+        is_of_table = "table" in neighbors and not neighbors & FIGURE_LABELS
+        if block.label == "image_caption" and is_of_table:
+            block = replace(block, label="table_caption")
+        yield block
 
 
 def _is_markdown_table(lines: list[str]) -> bool:

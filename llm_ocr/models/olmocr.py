@@ -26,6 +26,7 @@ from llm_ocr.models.profile import (
     Serving,
     Task,
 )
+from llm_ocr.models.qwen_vl import ONLY_MARKS
 from llm_ocr.records import Block, ImagePolicy, ParsedAnswer
 
 _KEYS = "primary_language|is_rotation_valid|rotation_correction|is_table|is_diagram"
@@ -114,6 +115,7 @@ OLMOCR_2 = ModelProfile(
             ONE_IMAGE,
             *NO_CACHES,
         ),
+        issues=(ONLY_MARKS,),
     ),
     card=Card(
         parameters="7B, FP8",

@@ -11,6 +11,7 @@ from above, from both; the end of a row.
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from llm_ocr.models.geometry import Resizing
 from llm_ocr.models.markdown_blocks import parse_blocks
@@ -131,6 +132,22 @@ PADDLEOCR_VL = ModelProfile(
         sources=(
             "https://huggingface.co/PaddlePaddle/PaddleOCR-VL",
             "https://docs.vllm.ai/projects/recipes/en/latest/PaddlePaddle/PaddleOCR-VL.html",
+        ),
+    ),
+)
+
+# The same architecture and prompts, and two more (https://github.com/vllm-project/recipes,
+# models/PaddlePaddle/PaddleOCR-VL-1.6.yaml): `Spotting:` and `Seal Recognition:`.
+PADDLEOCR_VL_1_6 = replace(
+    PADDLEOCR_VL,
+    id="paddleocr-vl-1.6",
+    model="PaddlePaddle/PaddleOCR-VL-1.6",
+    serving=replace(PADDLEOCR_VL.serving, revision="c5630abae1d940eafe0697512a0325494b02ab42"),
+    card=replace(
+        PADDLEOCR_VL.card,
+        sources=(
+            "https://huggingface.co/PaddlePaddle/PaddleOCR-VL-1.6",
+            "https://github.com/vllm-project/recipes",
         ),
     ),
 )

@@ -2,11 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from llm_ocr.models.geometry import THOUSAND, BoxUnit, Resizing
+from llm_ocr.models.version_issues import VersionIssue
 from llm_ocr.records import Block, ImagePolicy, ParsedAnswer
 from llm_ocr.text.markdown import keep_list_numbers, normalize_math_delimiters
 
@@ -125,7 +127,8 @@ class Serving:
     `revision` is the commit of `ModelProfile.model` on the Hub (None: the newest, which is noted in
     the rows). `weights_gib` is the GPU memory of the weights; `page_tokens` is what a typical page
     takes of the KV cache, prompt and answer, and `max_model_len` the maximum. `versions` are the
-    first and the last vLLM release (major, minor) with which the model is known to work.
+    first and the last vLLM release (major, minor) with which the model is known to work, and
+    `issues` the releases with which it is known not to.
     """
 
     weights_gib: float
@@ -134,14 +137,24 @@ class Serving:
     versions: tuple[tuple[int, int], tuple[int, int]]
     revision: str | None = None
     arguments: tuple[Argument, ...] = ()
+    issues: tuple[VersionIssue, ...] = ()
+
+    def known_issues(self, versions: Mapping[str, str]) -> Sequence[VersionIssue]:
+        """The issues of these versions, by package."""
+        return [
+            issue
+            for issue in self.issues
+            if issue.package in versions and issue.affects(versions[issue.package])
+        ]
 
 
 @dataclass(frozen=True)
 class Card:
     """Facts for choosing a model.
 
-    `parameters` as in the model card, `license` as an SPDX id or the license's own name;
-    `sources` are URLs; `verified` is whether the tests parse recorded answers of the real model.
+    `parameters` as in the model card, `license` as an SPDX id or the license's own name, and
+    `license_note` what it restricts; `sources` are URLs; `verified` is whether the tests parse
+    recorded answers of the real model.
     """
 
     parameters: str
@@ -149,6 +162,7 @@ class Card:
     gives: frozenset[Gives]
     sources: tuple[str, ...]
     verified: bool = False
+    license_note: str = ""
 
 
 @dataclass(frozen=True)
@@ -162,8 +176,10 @@ class ModelProfile:
     and `Task.DESCRIBE`. `may_loop` is false for an engine that generates nothing: what repeats in
     its answers is on the page. `prefix` precedes prompts that are not the profile's own.
     `takes_extension` is for the embedded engine, whose requests have the task and the page's text
-    layer. `box_unit` is the unit of boxes that other prompts ask for, such as those of the step
-    auxiliary; `resizing` is what the model's processor does with images before.
+    layer. `schema_arguments` turns a JSON Schema, and what is to be minded, into arguments of the
+    chat template, for a model that was trained to fill in templates. `box_unit` is the unit of
+    boxes that other prompts ask for, such as those of the step auxiliary; `resizing` is what the
+    model's processor does with images before.
     """
 
     id: str
@@ -179,6 +195,7 @@ class ModelProfile:
     may_loop: bool = True
     prefix: str = ""
     takes_extension: bool = False
+    schema_arguments: Callable[[Mapping[str, Any], str], Mapping[str, object]] | None = None
     box_unit: BoxUnit = BoxUnit.THOUSANDTHS
     resizing: Resizing | None = None
 

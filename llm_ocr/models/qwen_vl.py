@@ -22,11 +22,20 @@ from llm_ocr.models.profile import (
     Serving,
     Task,
 )
+from llm_ocr.models.version_issues import VersionIssue
 from llm_ocr.records import ImagePolicy, ParsedAnswer
 
 # Patches of 14 px (Qwen2.5-VL) and 16 px (Qwen3-VL), merged two by two.
 RESIZING_2_5 = Resizing(unit=28, min_pixels=56 * 56, max_pixels=12_845_056)
 RESIZING_3 = Resizing(unit=32, min_pixels=256 * 256, max_pixels=4096 * 4096)
+
+
+ONLY_MARKS = VersionIssue(
+    "0.11",
+    None,
+    "models built on Qwen2.5-VL may answer with nothing but exclamation marks",
+    "https://github.com/vllm-project/vllm/issues/27775",
+)
 
 
 def parse_qwen2_5(answer: str, width: int, height: int) -> ParsedAnswer:
@@ -75,6 +84,7 @@ QWEN_2_5_VL_7B = ModelProfile(
         page_tokens=6000,
         versions=((0, 8), (0, 32)),
         arguments=(ONE_IMAGE, *NO_CACHES),
+        issues=(ONLY_MARKS,),
     ),
     card=Card(
         parameters="7B (8.3B with the vision tower)",
@@ -119,6 +129,7 @@ QWEN_3_VL_8B = replace(
         revision="0c351dd01ed87e9c1b53cbc748cba10e6187ff3b",
         weights_gib=16.4,
         versions=((0, 11), (0, 32)),
+        issues=(),
     ),
     card=replace(
         QWEN_2_5_VL_7B.card,

@@ -20,8 +20,10 @@ def profile_facts(profile: ModelProfile) -> dict[str, object]:
         "revision": serving.revision,
         "parameters": card.parameters,
         "license": card.license,
+        "license_note": card.license_note,
         "weights_gib": serving.weights_gib,
         "vllm": [".".join(str(part) for part in version) for version in serving.versions],
+        "known_issues": [f"{issue.range}: {issue.problem}" for issue in serving.issues],
         "gives": sorted(card.gives),
         "verified": card.verified,
         "sources": list(card.sources),
@@ -43,7 +45,7 @@ def render_profiles(profiles: Mapping[str, ModelProfile]) -> Table:
             "verified" if profile.card.verified else "experimental",
             ", ".join(sorted(profile.card.gives)) or "text",
             profile.card.parameters,
-            profile.card.license,
+            ": ".join(filter(None, (profile.card.license, profile.card.license_note))),
         )
     return table
 

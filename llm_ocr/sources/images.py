@@ -18,10 +18,11 @@ from llm_ocr.sources.raster import (
     FIGURE_QUALITY,
     Crop,
     encode,
+    fit,
+    fit_size,
     ink_ratio,
     rotate,
     to_pixels,
-    upscale,
 )
 
 FORMATS = tuple(
@@ -68,14 +69,13 @@ class ImageFile:
             self._image.close()
 
     def render(self, number: int, policy: ImagePolicy) -> PageImage:
-        """The page upright in RGB, enlarged only to the policy's `smallest_side`."""
-        side = policy.longest_side
-        page = self._decode(number, side)
+        """The page upright in RGB, enlarged only as far as the policy wants."""
+        page = self._decode(number, policy.longest_side)
         stored = None
-        if page.sendable and policy.smallest_side <= max(page.full_size) <= side:
+        if page.sendable and fit_size(*page.full_size, policy) == page.full_size:
             image, stored = page.image, self._stored_jpeg()
         else:
-            image = upscale(_shrink(page.image, side), policy.smallest_side)
+            image = fit(page.image, policy)
         jpeg = encode(image, policy.jpeg_quality) if stored is None else stored
         return PageImage(jpeg, *image.size, ink_ratio(image), *page.points, page.rotation)
 

@@ -14,7 +14,16 @@ import pypdfium2.raw as pdfium_c
 from PIL import Image
 
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError, PageImage
-from llm_ocr.sources.raster import FIGURE_QUALITY, Crop, encode, ink_ratio, rotate, to_pixels
+from llm_ocr.sources.raster import (
+    FIGURE_QUALITY,
+    Crop,
+    encode,
+    fit,
+    fit_size,
+    ink_ratio,
+    rotate,
+    to_pixels,
+)
 from llm_ocr.sources.text_layer import PdfTextPage
 
 POINTS_PER_INCH = 72
@@ -65,14 +74,17 @@ class PdfFile:
         self._document.close()
 
     def render(self, number: int, policy: ImagePolicy) -> PageImage:
-        """The page upright, with exactly the policy's longest side."""
+        """The page upright, as large as the policy allows."""
         try:
             with self._page(number) as page:
                 with closing(PdfTextPage(page)) as text:
                     turn = text.turn()
                     points = _upright(page.get_size(), turn)
+                    size = fit_size(*points, policy, fills=True)
                     # pdfium rounds up; a slightly smaller scale avoids an additional pixel.
-                    image = _draw(page, (policy.longest_side - 0.01) / max(points), turn)
+                    image = _draw(page, (max(size) - 0.01) / max(points), turn)
+                    if policy.multiple_of > 1 and image.size != size:
+                        image = image.resize(size, Image.Resampling.LANCZOS)
                     layer = text.layer(turn, image.size, with_lines=policy.with_lines)
                 rotation = (int(page.get_rotation()) + turn) % 360
         except pdfium.PdfiumError:
@@ -131,7 +143,7 @@ class PdfFile:
             )
 
     def _render_with_poppler(self, number: int, policy: ImagePolicy) -> PageImage:
-        image = self._render_damaged(number, policy.longest_side)
+        image = fit(self._render_damaged(number, policy.longest_side), policy)
         jpeg = encode(image, policy.jpeg_quality)
         return PageImage(jpeg, *image.size, ink_ratio(image), None, None, 0)
 

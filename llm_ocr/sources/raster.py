@@ -55,20 +55,37 @@ def encode(image: Image.Image, quality: int) -> bytes:
     return sink.getvalue()
 
 
-def fit_size(width: int, height: int, policy: ImagePolicy) -> tuple[int, int]:
-    """The size of an image of `width` x `height` pixels after it was fitted to a policy."""
+def fit_size(
+    width: float, height: float, policy: ImagePolicy, *, fills: bool = False
+) -> tuple[int, int]:
+    """The size of an image of `width` x `height` pixels after it was fitted to a policy; with
+    `fills`, that of a page that is drawn and may be of any size: as large as the policy allows."""
     side = max(width, height)
-    scale = min(max(side, policy.smallest_side), policy.longest_side) / side
-    return max(1, round(width * scale)), max(1, round(height * scale))
+    least = policy.longest_side if fills else policy.smallest_side
+    scale = min(max(side, least), policy.longest_side) / side
+    area = width * height * scale**2
+    if policy.max_pixels and area > policy.max_pixels:
+        scale *= math.sqrt(policy.max_pixels / area)
+    elif area < policy.min_pixels:
+        scale = min(scale * math.sqrt(policy.min_pixels / area), policy.longest_side / side)
+    unit = policy.multiple_of
+    if unit == 1:
+        return max(1, round(width * scale)), max(1, round(height * scale))
+    units = [max(1, round(length * scale / unit)) for length in (width, height)]
+    area = units[0] * units[1] * unit**2
+    if max(units) * unit > policy.longest_side or 0 < policy.max_pixels < area:
+        units = [max(1, math.floor(length * scale / unit)) for length in (width, height)]
+    return units[0] * unit, units[1] * unit
 
 
-def upscale(image: Image.Image, smallest_side: int) -> Image.Image:
-    """The image, enlarged if needed to a longest side of `smallest_side` pixels."""
-    scale = smallest_side / max(image.size)
-    if scale <= 1:
+def fit(image: Image.Image, policy: ImagePolicy) -> Image.Image:
+    """The image at the size that fits the policy."""
+    size = fit_size(*image.size, policy)
+    if size == image.size:
         return image
-    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-    return image.resize(size, Image.Resampling.BICUBIC)
+    if size[0] > image.width:
+        return image.resize(size, Image.Resampling.BICUBIC)
+    return image.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
 
 
 QUARTERS = {

@@ -40,6 +40,8 @@ def test_gpu_image_has_a_vllm_that_every_profile_supports() -> None:
     assert version in [one["version"] for one in lock["package"] if one["name"] == "vllm"]
     for profile in all_profiles().values():
         assert check_version(profile, version) is None
+        # Warnings are fine: those of Qwen2.5-VL name no release that is free of the fault.
+        assert not any(issue.stops for issue in profile.serving.known_issues({"vllm": version}))
 
 
 def test_both_images_install_the_same_way() -> None:

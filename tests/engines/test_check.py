@@ -15,13 +15,18 @@ from llm_ocr.engines.check import (
     probes,
     raise_if_wrong,
 )
+from llm_ocr.engines.commands import check_target
+from llm_ocr.engines.targets import resolve_engine
 from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.concurrency import ConcurrencyLimiter
+from llm_ocr.inference.responses import EngineFailedError
 from llm_ocr.messages import ProblemCode
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
+from llm_ocr.models.lighton_ocr import LIGHTON_OCR_2
 from llm_ocr.models.olmocr import OLMOCR_2
 from llm_ocr.models.profile import ModelProfile
-from tests.servers.chat import Reply, answer, image_of, refusal, serving
+from llm_ocr.settings import EngineOptions
+from tests.servers.chat import Reply, answer, image_of, refusal, serving, serving_beside
 
 TEXT, TABLE, SMALL, FIGURES = (probe.name for probe in probes())
 BOX = "<|ref|>{}<|/ref|><|det|>[[100, {}, 900, {}]]<|/det|>\n"
@@ -49,14 +54,17 @@ def says(**other: str) -> Reply:
 
 
 @asynccontextmanager
-async def client(reply: Reply) -> AsyncIterator[ChatClient]:
+async def client(reply: Reply, version: str | None = None) -> AsyncIterator[ChatClient]:
     async with serving(reply, passes_check=False) as server:
+        server.version = version
         async with ChatClient(server.base_url, "a-model", limiter=ConcurrencyLimiter(4)) as asking:
             yield asking
 
 
-async def problems(reply: Reply, profile: ModelProfile = DEEPSEEK_OCR) -> dict[str, str]:
-    async with client(reply) as asking:
+async def problems(
+    reply: Reply, profile: ModelProfile = DEEPSEEK_OCR, version: str | None = None
+) -> dict[str, str]:
+    async with client(reply, version) as asking:
         findings = await check(asking, profile)
     assert [one.probe for one in findings] == [TEXT, TABLE, SMALL, FIGURES]
     return {one.probe: one.problem for one in findings if one.problem}
@@ -104,6 +112,43 @@ async def test_refused_page_is_a_problem_with_the_server_message() -> None:
     assert "400: too small" in found[SMALL]
 
 
+@pytest.mark.parametrize(
+    ("text", "finish_reason", "said"),
+    [
+        ("!" * 2048, "length", "2,048 times '!' and nothing else"),
+        ("! ! ! ! ! ! ! !", "stop", "8 times '!' and nothing else"),
+        ("The harbour office. " * 300, "length", "the text repeats itself: "),
+        (" ".join(f"word{k * k}" for k in range(900)), "length", "did not end within"),
+    ],
+)
+async def test_model_that_repeats_itself_fails_on_every_page(
+    text: str, finish_reason: str, said: str
+) -> None:
+    found = await problems(lambda body: answer(text, finish_reason))
+    assert list(found) == [TEXT, TABLE, SMALL, FIGURES]
+    assert all(said in problem for problem in found.values())
+    assert all("logits processor" in problem for problem in found.values())
+
+
+@pytest.mark.parametrize(
+    ("profile", "version", "said"),
+    [
+        (OLMOCR_2, "0.32.0", "the likely reason is vllm 0.32.0: models built on Qwen2.5-VL"),
+        (OLMOCR_2, None, "known reasons are vllm 0.11 and newer"),
+        (OLMOCR_2, "0.10.2", "logits processor"),
+        (LIGHTON_OCR_2, "0.27.1", "the likely reason is vllm 0.27.1: every LightOn model"),
+        (LIGHTON_OCR_2, "0.30.0", "known reasons are transformers 5.17 and newer"),
+    ],
+)
+async def test_version_of_the_server_is_named_as_the_likely_reason(
+    profile: ModelProfile, version: str | None, said: str
+) -> None:
+    found = await problems(lambda body: answer("!" * 300), profile, version)
+    assert said in found[TEXT]
+    right = await problems(lambda body: answer("Something else."), profile, version)
+    assert said not in right[TEXT], "a wrong answer has other reasons than a repeated one"
+
+
 def test_problems_are_raised_together_with_place_and_advice() -> None:
     findings = [Finding(TEXT, 1.0, None), Finding(TABLE, 1.0, "no table"), Finding(SMALL, 1, "odd")]
     with pytest.raises(CheckFailedError) as caught:
@@ -118,3 +163,28 @@ def test_problems_are_raised_together_with_place_and_advice() -> None:
     assert caught.value.code is ProblemCode.UNEXPECTED_ANSWERS
     assert TEXT not in said
     raise_if_wrong(findings[:1], "some/model", "http://there/v1")
+
+
+def checked(model: str, version: str, notes: list[str]) -> list[str | None]:
+    """The problems that `llm-ocr check` finds at a server that answers with marks only."""
+    with serving_beside(lambda body: answer("!" * 300), passes_check=False) as server:
+        server.version = version
+        options = EngineOptions(base_url=server.base_url, model=model)
+        target = resolve_engine(options, model)
+        _, findings = check_target(options, target, None, notes.append)
+    return [one.problem for one in findings]
+
+
+def test_server_with_a_version_that_the_model_fails_with_is_refused() -> None:
+    notes: list[str] = []
+    with pytest.raises(EngineFailedError, match=r"lighton-ocr-2 with vllm 0\.27\.1") as caught:
+        checked("lighton-ocr-2", "0.27.1", notes)
+    assert caught.value.code is ProblemCode.UNSUITABLE_VERSION
+
+
+def test_server_with_a_version_that_the_model_may_fail_with_is_checked_after_a_warning() -> None:
+    notes: list[str] = []
+    problems = checked("olmocr-2", "0.32.0", notes)
+    assert len(problems) == 4
+    assert all(problem and "300 times '!'" in problem for problem in problems)
+    assert any("olmocr-2 with vllm 0.32.0" in note for note in notes)

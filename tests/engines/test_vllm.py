@@ -2,6 +2,8 @@
 
 import json
 import sys
+from dataclasses import replace
+from importlib.metadata import version as version_of
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,10 @@ import pytest
 from llm_ocr.engines.gpu import Gpu
 from llm_ocr.engines.vllm import (
     VllmOptions,
+    check_issues,
     check_version,
     find_vllm,
+    installed_versions,
     vllm_arguments,
     vllm_command,
     vllm_version,
@@ -18,6 +22,9 @@ from llm_ocr.engines.vllm import (
 from llm_ocr.inference.responses import EngineFailedError
 from llm_ocr.messages import ProblemCode
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
+from llm_ocr.models.lighton_ocr import LIGHTON_OCR_2
+from llm_ocr.models.olmocr import OLMOCR_2
+from llm_ocr.models.version_issues import VersionIssue
 
 # Memory as NVML tells it.
 A100 = Gpu("NVIDIA A100-SXM4-80GB", 80.0)
@@ -244,3 +251,33 @@ def test_custom_build_gives_a_warning(version: str) -> None:
     warning = check_version(DEEPSEEK_OCR, version)
     assert warning is not None
     assert "a development build" in warning
+
+
+def test_version_with_which_the_model_is_useless_is_refused() -> None:
+    with pytest.raises(EngineFailedError, match=r"lighton-ocr-2 with vllm 0\.27\.1: .*0\.27\.2"):
+        check_issues(LIGHTON_OCR_2, {"vllm": "0.27.1"})
+    assert check_issues(LIGHTON_OCR_2, {"vllm": "0.27.2"}) == []
+
+
+def test_version_with_which_the_model_may_fail_gives_a_warning() -> None:
+    (warning,) = check_issues(OLMOCR_2, {"vllm": "0.32.0"})
+    assert "olmocr-2 with vllm 0.32.0" in warning
+    assert "vllm/issues/27775" in warning
+    assert check_issues(OLMOCR_2, {"vllm": "0.10.2"}) == []
+    assert check_issues(OLMOCR_2, {}) == []
+
+
+def test_packages_beside_vllm_are_asked_for_their_versions(tmp_path: Path) -> None:
+    """`packaging` has the part of transformers here: it is installed wherever the tests run."""
+    (tmp_path / "vllm-0.30.0.dist-info").mkdir()
+    (tmp_path / "vllm-0.30.0.dist-info" / "METADATA").write_text("Name: vllm\nVersion: 0.30.0\n")
+    script = executable(
+        tmp_path / "with_path", f"#!/usr/bin/env -S PYTHONPATH={tmp_path} {sys.executable}\n"
+    )
+    issues = (
+        VersionIssue("1", None, "p", "s", package="packaging"),
+        VersionIssue("1", None, "p", "s", package="no-such-package"),
+    )
+    serving = replace(OLMOCR_2.serving, issues=issues)
+    versions = installed_versions(str(script), replace(OLMOCR_2, serving=serving))
+    assert versions == {"vllm": "0.30.0", "packaging": version_of("packaging")}

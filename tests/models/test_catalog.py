@@ -177,7 +177,7 @@ def test_verified_is_not_inherited(tmp_path: Path) -> None:
         ('id = "a"\nmodel = 5', "model: "),
         ('id = "a"\nmodel = "x"\nmodle = "y"', "modle: Extra inputs"),
         ('id = "a"\nmodel = "x"\nbase = "gpt"', "base: unknown 'gpt', known are deepseek-ocr"),
-        ('id = "a"\nmodel = "x"\nparser = "xml"', "parser: unknown 'xml', known are deepseek-g"),
+        ('id = "a"\nmodel = "x"\nparser = "xml"', "parser: unknown 'xml', known are datalab-html"),
         ('id = "a"\nmodel = "x"\n[image]\nlongest_side = 9', "image.longest_side: "),
         ('id = "a"\nmodel = "x"\n[image]\nsmallest_side = 9000', "image.smallest_side: more"),
         ('id = "a"\nmodel = "x"\n[prompts.poem]\ntext = "a"\nmax_tokens = 1', "prompts.poem"),
@@ -295,7 +295,18 @@ def test_the_page_about_models_lists_every_profile() -> None:
         assert cells[4] == profile.card.license
         assert cells[5] == f"{profile.serving.weights_gib:g}"
         assert cells[6] == (", ".join(sorted(profile.card.gives)) or "text only")
-        assert cells[7] == ("yes" if profile.card.verified else "no")
+        assert cells[7] == "–".join(f"{major}.{minor}" for major, minor in profile.serving.versions)
+        assert cells[8] == ("recorded answers" if profile.card.verified else "read, not run")
+
+
+def test_the_page_about_models_names_restricted_licenses_and_known_faults() -> None:
+    page = PAGE.read_text()
+    for name, profile in PROFILES.items():
+        if profile.card.license_note:
+            assert page.count(f"`{name}`") > 1
+        for issue in profile.serving.issues:
+            assert issue.first in page
+            assert issue.package in page.lower()
 
 
 def test_the_examples_of_the_page_about_models_are_valid(tmp_path: Path) -> None:

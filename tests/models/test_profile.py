@@ -11,21 +11,22 @@ from llm_ocr.models.catalog import PROFILES
 from llm_ocr.models.files import PARSERS
 from llm_ocr.models.geometry import Resizing
 from llm_ocr.models.profile import FIGURE_TASKS, TASK_PROMPTS, ModelProfile, Prompt, Task
+from llm_ocr.sources.raster import fit_size
 
-# Tokens of the largest image that the profile's policy lets through: a square one.
+# Tokens of the largest image that the profile's policy lets through, a square one, by its side: of
+# profiles that don't say how images are resized.
 IMAGE_TOKENS: Mapping[str, Callable[[int], int]] = {
-    # FACTS: 273 + 10 * h * (10 * w + 1) tokens of w x h tiles, 2 x 3 at most.
+    # 273 + 10 * h * (10 * w + 1) tokens of w x h tiles, 2 x 3 at most.
     "deepseek-ocr": lambda side: 903,
+    "unlimited-ocr": lambda side: 903,
     "deepseek-ocr-2": lambda side: 257 + 6 * 144,
     "olmocr-2": lambda side: olmocr.RESIZING.tokens(side, side),
     "dots-ocr": lambda side: dots_ocr.RESIZING.tokens(side, side),
+    "dots-mocr": lambda side: dots_ocr.RESIZING.tokens(side, side),
     "paddleocr-vl": lambda side: paddleocr_vl.RESIZING.tokens(side, side),
+    "paddleocr-vl-1.6": lambda side: paddleocr_vl.RESIZING.tokens(side, side),
     "lighton-ocr-2": lambda side: lighton_ocr.RESIZING.tokens(side, side),
     "lighton-ocr-2-bbox": lambda side: lighton_ocr.RESIZING.tokens(side, side),
-    "qwen2.5-vl-3b": lambda side: qwen_vl.RESIZING_2_5.tokens(side, side),
-    "qwen2.5-vl-7b": lambda side: qwen_vl.RESIZING_2_5.tokens(side, side),
-    "qwen3-vl-4b": lambda side: qwen_vl.RESIZING_3.tokens(side, side),
-    "qwen3-vl-8b": lambda side: qwen_vl.RESIZING_3.tokens(side, side),
     # Nothing is known about the model: squares of 28 px, as most have.
     "generic": lambda side: (side // 28) ** 2,
 }
@@ -91,7 +92,11 @@ def test_each_rung_samples_differently(profile: ModelProfile) -> None:
 
 @every
 def test_answer_prompt_and_image_fit_the_context(profile: ModelProfile) -> None:
-    image = IMAGE_TOKENS[profile.id](profile.image.longest_side)
+    side = fit_size(1, 1, profile.image, fills=True)[0]
+    if profile.resizing is not None:
+        image = profile.resizing.tokens(side, side)
+    else:
+        image = IMAGE_TOKENS[profile.id](side)
     for prompt in profile.prompts.values():
         text = len(prompt.text) // CHARACTERS_A_TOKEN + 32
         assert image + text + prompt.max_tokens <= profile.serving.max_model_len

@@ -214,8 +214,11 @@ class ChatServer:
     """What was asked, and how it is answered.
 
     The pages of the model check are answered as the check expects and are not among `requests`,
-    unless `passes_check` is false: then `reply` answers them, too.
+    unless `passes_check` is false: then `reply` answers them, too. `version` is that of its vLLM.
     """
+
+    # None: it reports none, as servers other than vLLM.
+    version: str | None = None
 
     def __init__(
         self, reply: Reply = at_once, metrics: Metrics | None = None, *, passes_check: bool = True
@@ -275,12 +278,18 @@ class ChatServer:
         application = web.Application(client_max_size=1 << 26)
         application.router.add_post("/v1/chat/completions", self.handle)
         application.router.add_get("/health", self.health)
+        application.router.add_get("/version", self.report_version)
         if self.metrics is not None:
             application.router.add_get("/metrics", self.metrics)
         return application
 
     async def health(self, request: web.Request) -> web.Response:
         return web.Response()
+
+    async def report_version(self, request: web.Request) -> web.Response:
+        if self.version is None:
+            raise web.HTTPNotFound
+        return web.json_response({"version": self.version})
 
 
 @asynccontextmanager

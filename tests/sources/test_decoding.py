@@ -5,13 +5,16 @@ import struct
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError
 from llm_ocr.sources import images
 from llm_ocr.sources.images import ImageFile
-from llm_ocr.sources.raster import Crop, ink_ratio, to_pixels
-from tests.documents import decoded, oriented_jpeg
+from llm_ocr.sources.pdf import PdfFile
+from llm_ocr.sources.raster import Crop, fit, fit_size, ink_ratio, to_pixels
+from tests.documents import decoded, oriented_jpeg, pdf, picture
 
 POLICY = ImagePolicy(longest_side=640)
 MANY = 10**8
@@ -235,3 +238,48 @@ def test_crops_never_exceed_their_bound(tmp_path: Path) -> None:
     crops: list[Crop] = file.crop(1, (1000, 700), boxes, 200, 333)
     assert all(min(one.width, one.height) >= 1 for one in crops)
     assert max(max(one.width, one.height) for one in crops) == 333
+
+
+SIDES = st.integers(1, 5000)
+POLICIES = st.builds(
+    ImagePolicy,
+    longest_side=st.integers(256, 4096).map(lambda side: side // 32 * 32),
+    max_pixels=st.sampled_from([0, 1_000_000, 4_194_304]),
+    min_pixels=st.sampled_from([0, 2048, 200_704]),
+    multiple_of=st.sampled_from([1, 28, 32]),
+)
+
+
+@given(SIDES, SIDES, POLICIES, st.booleans())
+def test_an_image_is_fitted_within_all_bounds(
+    width: int, height: int, policy: ImagePolicy, fills: bool
+) -> None:
+    size = fit_size(width, height, policy, fills=fills)
+    assert min(size) >= 1
+    assert all(side % policy.multiple_of == 0 for side in size)
+    # A side of an image that is narrower than a unit is one unit.
+    is_narrow = min(size) <= policy.multiple_of
+    assert max(size) <= policy.longest_side or policy.multiple_of > 1
+    assert is_narrow or max(size) <= policy.longest_side
+    assert is_narrow or not policy.max_pixels or size[0] * size[1] <= policy.max_pixels * 1.01
+    if not is_narrow:
+        assert 0.8 < size[0] / size[1] * height / width < 1.25 or min(size) < 8 * policy.multiple_of
+
+
+def test_small_images_are_enlarged_to_the_least_area() -> None:
+    policy = ImagePolicy(2048, min_pixels=200_704, multiple_of=32)
+    assert fit_size(200, 100, policy) == (640, 320)
+    assert fit(Image.new("RGB", (200, 100)), policy).size == (640, 320)
+    assert fit_size(1000, 1000, policy) == (992, 992)
+    assert fit_size(100, 100, ImagePolicy(256, min_pixels=200_704)) == (256, 256)
+
+
+def test_pages_are_drawn_as_large_as_the_policy_allows(tmp_path: Path) -> None:
+    policy = ImagePolicy(4096, max_pixels=2048 * 32 * 32, multiple_of=32)
+    page = PdfFile(pdf(tmp_path / "a.pdf"), None, 10**8).render(1, policy)
+    assert decoded(page.jpeg).size == (page.width, page.height) == (1248, 1664)
+    without = PdfFile(tmp_path / "a.pdf", None, 10**8).render(1, ImagePolicy(1664))
+    assert (without.width, without.height) == (1248, 1664)
+    picture(tmp_path / "b.png", size=(300, 200))
+    small = ImageFile(tmp_path / "b.png", 10**8).render(1, policy)
+    assert decoded(small.jpeg).size == (small.width, small.height) == (288, 192)

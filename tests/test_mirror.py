@@ -77,6 +77,7 @@ TESTED_BY = {
     "models/files": "models/test_catalog",
     "models/generic": "models/test_catalog",
     "models/geometry": "models/test_profile",
+    "models/two_step": "document/test_page_elements",
     "parsing/chunks": "batch/test_parse_run",
     "parsing/fuzzy": "parsing/test_evidence",
     "parsing/json_repair": "parsing/test_json_answers",

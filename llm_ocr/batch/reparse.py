@@ -80,7 +80,8 @@ def reparse_answer(row: Row, profile: ModelProfile, layer: TextLayer | None) -> 
     # Of a page with a loop the agreement is that of what was kept.
     is_repetitive = row["status"] == PageStatus.REPETITIVE
     is_confirmed = (row["agreement"] or 0.0) >= CONFIRMING_AGREEMENT and not is_repetitive
-    evidence = QualitySignals(ink=1.0, layer=layer, may_loop=profile.may_loop)
+    may_loop = profile.may_loop and profile.two_step is None
+    evidence = QualitySignals(ink=1.0, layer=layer, may_loop=may_loop)
     if layer is None:
         evidence = replace(evidence, is_confirmed=is_confirmed)
     assessment = assess(answer, parsed.blocks, evidence)
@@ -101,6 +102,9 @@ def reparse_answer(row: Row, profile: ModelProfile, layer: TextLayer | None) -> 
         parsed = ParsedAnswer(parsed.blocks, (*parsed.notes, WRONG_TEXT_LAYER_NOTE))
     is_fallback = row["status"] == PageStatus.FALLBACK
     status = PageStatus.FALLBACK if is_fallback else STATUS_BY_ISSUE[assessment.issue]
+    if profile.two_step is not None:
+        # Its elements were assessed one by one; what was bad about one is not in their texts.
+        status, flaw = PageStatus(row["status"]), row.get("flaw")
     before = [block_from_row(block) for block in row["blocks"] or ()]
     blocks = tuple(replace(block, text=block.text.strip()) for block in parsed.blocks)
     if len(blocks) == len(before):

@@ -8,6 +8,7 @@ from llm_ocr.document.figures import cut_boxes, figure_boxes, figures_of
 from llm_ocr.document.items import AskModel, outcome
 from llm_ocr.document.markdown import page_markdown
 from llm_ocr.document.mending import mended_from
+from llm_ocr.document.page_elements import PageElements
 from llm_ocr.document.tiling import (
     merge_tiles,
     rotate_page,
@@ -17,6 +18,7 @@ from llm_ocr.document.tiling import (
 )
 from llm_ocr.inference.agreement import missing_passages
 from llm_ocr.inference.engine_extension import (
+    EngineMetadata,
     looks_like_language,
     parse_engine_metadata,
     request_extension,
@@ -24,6 +26,7 @@ from llm_ocr.inference.engine_extension import (
     text_outside_figures,
 )
 from llm_ocr.inference.model_item import (
+    FIRST_RUNG,
     ModelRef,
     ModelResult,
     PromptRequest,
@@ -33,6 +36,7 @@ from llm_ocr.inference.model_item import (
 from llm_ocr.inference.quality import (
     CONFIRMING_AGREEMENT,
     MAX_BLANK_INK,
+    SEVERITY,
     QualityAssessment,
     QualityIssue,
     QualitySignals,
@@ -112,6 +116,8 @@ class PageItem:
         self._image: PageImage | None = None
         self._rows_of_text: TextRows | None = None
         self._is_layer_broken = False
+        # Of profiles that read in two steps, and the scale of the image that they are shown.
+        self._elements: dict[str, tuple[PageElements, float]] = {}
 
     @property
     def item_id(self) -> str:
@@ -139,6 +145,9 @@ class PageItem:
             return ()
         if self._how.text_layer is TextLayerUse.ONLY:
             require_text_layer(self._page, image.text_layer)
+        elements = await self._elements_of(profile)
+        if elements is not None:
+            return await elements.requests(rung)
         prompt = profile.prompts[rung.task]
         sampling = {**profile.sampling, **rung.sampling}
         watched = self._watched_from() if profile.may_loop else None
@@ -162,6 +171,19 @@ class PageItem:
             )
             for one in strips
         ]
+
+    async def _elements_of(self, profile: ModelProfile) -> PageElements | None:
+        """The elements of the page, for a profile that reads one by one."""
+        if profile.two_step is None:
+            return None
+        if profile.id not in self._elements:
+            image = await self._rendered()
+            (shown,) = await self._shown(image, profile, FIRST_RUNG)
+            elements = PageElements(
+                profile, profile.two_step, shown.jpeg, (shown.width, shown.height)
+            )
+            self._elements[profile.id] = elements, shown.scale
+        return self._elements[profile.id][0]
 
     @property
     def _layer(self) -> TextLayer | None:
@@ -206,7 +228,10 @@ class PageItem:
     def read(
         self, model: ModelRef, rung: Rung, exchanges: Sequence[tuple[PromptRequest, Answer]]
     ) -> ModelResult:
-        answer, profile = combine_answers([answer for _, answer in exchanges]), model.profile
+        profile = model.profile
+        if profile.two_step is not None:
+            return self._read_elements(model, rung, exchanges)
+        answer = combine_answers([answer for _, answer in exchanges])
         metadata = parse_engine_metadata(answer.extension, exchanges[0][0].scale)
         if metadata is not None and metadata.rotation % 180:
             exchanges = [(swap_sides(request), answer) for request, answer in exchanges]
@@ -228,11 +253,39 @@ class PageItem:
             parsed = ParsedAnswer(
                 metadata.with_confidences(parsed.blocks), (*metadata.notes, *parsed.notes)
             )
+        return self._result_of(model, rung, answer, parsed, assessment, metadata)
+
+    def _read_elements(
+        self, model: ModelRef, rung: Rung, exchanges: Sequence[tuple[PromptRequest, Answer]]
+    ) -> ModelResult:
+        """As `read`, of a page whose elements are read one by one."""
+        profile = model.profile
+        elements, scale = self._elements[profile.id]
+        read = elements.read(exchanges)
+        shown = replace(exchanges[0][0], scale=scale)
+        parsed = to_page_coordinates(profile, shown, read.answer)
+        # Each element was looked at for loops and cuts: together, short ones may look like a loop.
+        signals = replace(self._evidence(profile, rung.task), may_loop=False)
+        assessment = assess(replace(read.answer, finish_reason="stop"), parsed.blocks, signals)
+        found = assessment.issue
+        if read.issue is not None and (found is None or SEVERITY[found] < SEVERITY[read.issue]):
+            assessment = replace(assessment, issue=read.issue, reason=read.reason)
+        return self._result_of(model, rung, read.answer, parsed, assessment)
+
+    def _result_of(
+        self,
+        model: ModelRef,
+        rung: Rung,
+        answer: Answer,
+        parsed: ParsedAnswer,
+        assessment: QualityAssessment,
+        metadata: EngineMetadata | None = None,
+    ) -> ModelResult:
         if assessment.reason:
             parsed = ParsedAnswer(parsed.blocks, (*parsed.notes, assessment.reason))
-        if not profile.takes_extension and assessment.is_good:
+        if not model.profile.takes_extension and assessment.is_good:
             parsed = mended_from(self._layer, parsed)
-        prompt = profile.prompt_hash(rung.task)
+        prompt = model.profile.prompt_hash(rung.task)
         return ModelResult(model, rung.name, prompt, answer, parsed, assessment, metadata=metadata)
 
     def _evidence(self, profile: ModelProfile, task: Task) -> QualitySignals:

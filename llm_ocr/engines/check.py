@@ -13,8 +13,11 @@ from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.responses import Answer, WrongServerError
 from llm_ocr.inference.server_status import server_version
 from llm_ocr.messages import ProblemCode
+from llm_ocr.models.elements import Region, compose
+from llm_ocr.models.geometry import THOUSAND
 from llm_ocr.models.profile import Gives, ModelProfile, Task
 from llm_ocr.records import FIGURE_LABELS, PageError, ParsedAnswer
+from llm_ocr.sources.raster import squeeze
 
 SENTENCES = (
     "Quarterly report of the harbour office",
@@ -39,12 +42,14 @@ class CheckFailedError(WrongServerError):
 
 @dataclass(frozen=True)
 class Probe:
-    """A known page, and what is wrong with an answer about it (None: nothing)."""
+    """A known page, and what is wrong with an answer about it (None: nothing). A model that reads
+    in two steps is asked about it as an image of an `element`, or, without one, for its regions."""
 
     name: str
     jpeg: bytes
     size: tuple[int, int]
     problem: Callable[[ModelProfile, Answer, ParsedAnswer], str | None]
+    element: str | None = "text"
 
 
 @dataclass(frozen=True)
@@ -101,9 +106,10 @@ def raise_if_wrong(findings: list[Finding], model: str, where: str) -> None:
 
 
 async def _ask(client: ChatClient, profile: ModelProfile, probe: Probe) -> Finding:
-    prompt = profile.prompts[Task.DOCUMENT]
-    limit = min(prompt.max_tokens, 2048)
-    request = ChatRequest(prompt.text, probe.jpeg, limit, profile.sampling)
+    request = _request(profile, probe)
+    if request is None:
+        # The regions are not the model's: there is nothing to ask it.
+        return Finding(probe.name, 0.0, None)
     try:
         answer = await client.ask(request)
     except PageError as error:
@@ -111,8 +117,27 @@ async def _ask(client: ChatClient, profile: ModelProfile, probe: Probe) -> Findi
     stuck = _repetition(answer)
     if stuck is not None:
         return Finding(probe.name, answer.seconds, stuck, is_stuck=True)
-    parsed = profile.read(answer.text, *probe.size)
+    text = answer.text
+    if profile.two_step is not None and probe.element is not None:
+        whole = Region(probe.element, (0, 0, THOUSAND, THOUSAND))
+        text = compose([whole], {0: text})
+    parsed = profile.read(text, *probe.size)
     return Finding(probe.name, answer.seconds, probe.problem(profile, answer, parsed))
+
+
+def _request(profile: ModelProfile, probe: Probe) -> ChatRequest | None:
+    """What a page of the profile's is asked with; None where nothing is."""
+    steps, prompt, jpeg = profile.two_step, profile.prompts[Task.DOCUMENT], probe.jpeg
+    sampling = dict(profile.sampling)
+    if steps is not None and probe.element is not None:
+        prompt = steps.prompt(probe.element)
+        sampling |= steps.element_sampling(probe.element)
+    elif steps is not None:
+        if steps.layout is None:
+            return None
+        prompt = steps.layout
+        jpeg = squeeze(jpeg, steps.layout_side, profile.image.jpeg_quality)
+    return ChatRequest(prompt.text, jpeg, min(prompt.max_tokens, 2048), sampling)
 
 
 def _repetition(answer: Answer) -> str | None:
@@ -133,9 +158,19 @@ def probes() -> list[Probe]:
     """The known pages: text, a sparse table, a small image, two figures."""
     return [
         Probe("a page of text", *_page(_draw_text, (WIDTH, HEIGHT)), _text_problem),
-        Probe("a wide table with empty cells", *_page(_draw_table, (1400, 900)), _table_problem),
+        Probe(
+            "a wide table with empty cells",
+            *_page(_draw_table, (1400, 900)),
+            _table_problem,
+            element="table",
+        ),
         Probe("an image of 640 px", *_page(_draw_small, (640, 480)), _small_problem),
-        Probe("a page with two figures", *_page(_draw_figures, (WIDTH, HEIGHT)), _figures_problem),
+        Probe(
+            "a page with two figures",
+            *_page(_draw_figures, (WIDTH, HEIGHT)),
+            _figures_problem,
+            element=None,
+        ),
     ]
 
 

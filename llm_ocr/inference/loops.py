@@ -29,7 +29,7 @@ MAX_REPEATED_MARKS = (400, 250)
 # Where a block begins in the formats that have boxes: DeepSeek-OCR's tags, JSON, HTML, LightOnOCR.
 _BOXED_BLOCK = re.compile(
     r"<\|ref\|>(?:(?!<\|).)*<\|/ref\|>\s*<\|det\|>|\{\s*\"bbox(?:_2d)?\"\s*:"
-    r"|<[a-zA-Z][^<>]*\bdata-bbox\s*=|!\[[^\]\n]*\]\((?:\s*\d+\s*,|[^)\n]*\)\s*\d)",
+    r"|<\|box_start\|>|<[a-zA-Z][^<>]*\bdata-bbox\s*=|!\[[^\]\n]*\]\((?:\s*\d+\s*,|[^)\n]*\)\s*\d)",
     re.DOTALL,
 )
 # How many blocks with one box are a loop (recorded answers have one), and how many boxes may

@@ -1,6 +1,6 @@
 """Define an item that a model is asked about, its requests, its result and its usage."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,7 +37,9 @@ class PromptRequest:
     """One request about an item, or about a tile of it.
 
     Its image is `width` x `height` pixels. One of its pixels is `scale` pixels of the stored page
-    image, and its first row is row `top` of that.
+    image, and its first row is row `top` of that. `element` is the place of the page's element that
+    it is about: its failure leaves the others. `then` makes the requests that follow from its
+    answer.
     """
 
     request: ChatRequest
@@ -45,6 +47,8 @@ class PromptRequest:
     height: int = 0
     top: float = 0.0
     scale: float = 1.0
+    element: int | None = None
+    then: "Callable[[Answer], Awaitable[Sequence[PromptRequest]]] | None" = None
 
 
 @dataclass(frozen=True)

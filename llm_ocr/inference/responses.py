@@ -57,7 +57,8 @@ class Answer:
 
     `logprobs` are the answer's tokens with their natural log-probabilities, where they were asked
     for and the server gave them. `extension` is what an embedded engine says beside the answer.
-    `served_model` is the model that a router chose for an alias.
+    `served_model` is the model that a router chose for an alias. `failure` is why there is no
+    answer about an element of a page that was read without it.
     """
 
     text: str
@@ -69,6 +70,7 @@ class Answer:
     logprobs: tuple[tuple[str, float], ...] = ()
     extension: Mapping[str, Any] = field(default_factory=dict)
     served_model: str | None = None
+    failure: str | None = None
 
 
 class RetryableError(Exception):

@@ -193,21 +193,13 @@ async def _ask(
     prompt_requests = await item.prompt_requests(endpoint.model.profile, rung)
     if not prompt_requests:
         return None
-    # All requests end before the first failure is raised, so that all are counted.
-    outcomes = await asyncio.gather(
-        *(_answer(request, endpoint, usage, priority) for request in prompt_requests),
-        return_exceptions=True,
-    )
-    failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-    if failures:
-        usage.attempts += sum(
-            error.attempts for error in failures[1:] if isinstance(error, PageError)
-        )
-        raise failures[0]
-    answers = [outcome for outcome in outcomes if isinstance(outcome, Answer)]
-    pairs = list(zip(prompt_requests, answers, strict=True))
+    pairs = await _exchange(prompt_requests, endpoint, usage, priority)
+    for request, answer in list(pairs):
+        if request.then is not None and (following := await request.then(answer)):
+            # Before other pages begin: so few pages are open at once.
+            pairs += await _exchange(following, endpoint, usage, priority=1)
     # A router chooses the same model for all requests about a document.
-    served = answers[0].served_model
+    served = pairs[0][1].served_model
     model = endpoint.model if served is None else replace(endpoint.model, name=served)
     reading = asyncio.ensure_future(asyncio.to_thread(item.read, model, rung, pairs))
     try:
@@ -219,6 +211,38 @@ async def _ask(
         if result.assessment.issue is None:
             return result
         raise
+
+
+async def _exchange(
+    requests: Sequence[PromptRequest], endpoint: Endpoint, usage: Usage, priority: int
+) -> list[tuple[PromptRequest, Answer]]:
+    """The requests with their answers. Of elements of a page, one that fails has an answer that
+    says why, unless all fail."""
+    # All requests end before the first failure is raised, so that all are counted.
+    outcomes = await asyncio.gather(
+        *(_answer(request, endpoint, usage, priority) for request in requests),
+        return_exceptions=True,
+    )
+    pairs: list[tuple[PromptRequest, Answer]] = []
+    failures: list[BaseException] = []
+    grave: list[BaseException] = []
+    for request, outcome in zip(requests, outcomes, strict=True):
+        if isinstance(outcome, Answer):
+            pairs.append((request, outcome))
+            continue
+        failures.append(outcome)
+        if request.element is not None and isinstance(outcome, PageError):
+            failed = Answer("", "stop", 0, 0, 0.0, outcome.attempts, failure=outcome.message)
+            pairs.append((request, failed))
+        else:
+            grave.append(outcome)
+    raised = grave[0] if grave else failures[0] if len(failures) == len(requests) else None
+    usage.attempts += sum(
+        error.attempts for error in failures if isinstance(error, PageError) and error is not raised
+    )
+    if raised is not None:
+        raise raised
+    return pairs
 
 
 async def _answer(

@@ -17,6 +17,7 @@ from llm_ocr.models.ovis_ocr import OVIS_OCR_2
 from llm_ocr.models.paddleocr_vl import PADDLEOCR_VL, PADDLEOCR_VL_1_6
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.models.qwen_vl import PROFILES as QWEN_VL
+from llm_ocr.models.two_step import PROFILES as TWO_STEP
 
 GROUP = "llm_ocr.profiles"
 FILE_ENDINGS = frozenset({".toml", ".yaml", ".yml"})
@@ -35,6 +36,7 @@ PROFILES: Mapping[str, ModelProfile] = {
         OVIS_OCR_2,
         DOTS_MOCR,
         DOTS_OCR,
+        *TWO_STEP,
         PADDLEOCR_VL_1_6,
         PADDLEOCR_VL,
         CHANDRA_OCR_2,

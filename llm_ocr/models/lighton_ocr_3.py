@@ -18,6 +18,7 @@ from llm_ocr.models import lighton_ocr
 from llm_ocr.models.geometry import THOUSAND, Resizing, box_from_grid
 from llm_ocr.models.lighton_ocr import LOOPS, TRANSFORMERS
 from llm_ocr.models.markdown_blocks import (
+    append_block,
     as_display_math,
     parse_blocks,
     with_table_captions,
@@ -81,7 +82,10 @@ def parse(answer: str, width: int, height: int) -> ParsedAnswer:
         notes.append("text before the first block")
     ends = [*(marker.start() for marker in markers[1:]), len(answer)]
     for marker, end in zip(markers, ends, strict=True):
-        _add(blocks, _block(marker, answer[marker.end() : end], (width, height), notes), marker)
+        block = _block(marker, answer[marker.end() : end], (width, height), notes)
+        if block.text or block.box is not None:
+            continues = bool(marker["more"]) and block.label in _CONTINUED
+            append_block(blocks, block, continues=continues)
     return ParsedAnswer(tuple(with_table_captions(blocks)), tuple(dict.fromkeys(notes)))
 
 
@@ -104,24 +108,6 @@ def _block(marker: re.Match[str], text: str, size: tuple[int, int], notes: list[
     if label == "equation":
         return Block(label, as_display_math(text), box)
     return Block(label, keep_list_numbers(text, is_prose=label == "text"), box)
-
-
-def _add(blocks: list[Block], block: Block, marker: re.Match[str]) -> None:
-    """Append a block, or join it to the block that it continues."""
-    if not block.text and block.box is None:
-        return
-    # The text of a block in several boxes is in the first one.
-    first = len(blocks) - 1
-    while first > 0 and blocks[first].label == block.label and not blocks[first].text:
-        first -= 1
-    continues = marker["more"] and block.label in _CONTINUED and bool(block.text)
-    if not continues or first < 0 or blocks[first].label != block.label or not blocks[first].text:
-        blocks.append(block)
-        return
-    gap = "\n" if block.label == "list" else " "
-    blocks[first] = replace(blocks[first], text=f"{blocks[first].text}{gap}{block.text}")
-    if block.box is not None:
-        blocks.append(replace(block, text=""))
 
 
 # The 1B has LightOnOCR-2's tower, of at most 1,540 px; the others have that of Qwen3.5: patches of

@@ -64,6 +64,23 @@ def as_display_math(latex: str) -> str:
     return md.format_display_math(bare)
 
 
+def append_block(blocks: list[Block], block: Block, *, continues: bool) -> None:
+    """Append a block, or join its text to that of the block before it, which it continues; then its
+    box is a block without text."""
+    first = len(blocks) - 1
+    # The text of a block in several boxes is in the first one.
+    while first > 0 and blocks[first].label == block.label and not blocks[first].text:
+        first -= 1
+    is_same = first >= 0 and blocks[first].label == block.label and bool(blocks[first].text)
+    if not (continues and is_same and block.text):
+        blocks.append(block)
+        return
+    gap = "\n" if block.label == "list" else " "
+    blocks[first] = replace(blocks[first], text=f"{blocks[first].text}{gap}{block.text}")
+    if block.box is not None:
+        blocks.append(replace(block, text=""))
+
+
 def with_table_captions(blocks: Sequence[Block]) -> Iterator[Block]:
     """The blocks of a model that has one label for captions: one next to a table and no figure is
     the table's."""

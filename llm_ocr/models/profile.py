@@ -83,6 +83,35 @@ TASK_PROMPTS: Mapping[Task, Prompt] = {
 
 
 @dataclass(frozen=True)
+class TwoStep:
+    """How a model reads a page in two steps: its regions, then the text of each element.
+
+    `layout` asks for the regions of the page, squeezed to a square of `layout_side` pixels; None:
+    the layout detector of the embedded engine finds them, which needs the `cpu` extra. `prompts`
+    are those about the image of an element, by the label of its region; those of other labels get
+    that of "text". `sampling` overrides the profile's for an element, by label, too.
+    """
+
+    prompts: Mapping[str, Prompt]
+    sampling: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    layout: Prompt | None = None
+    layout_side: int = 0
+
+    def prompt(self, label: str) -> Prompt:
+        return self.prompts.get(label, self.prompts["text"])
+
+    def element_sampling(self, label: str) -> Mapping[str, object]:
+        return self.sampling.get(label, self.sampling.get("text", {}))
+
+    @property
+    def asked(self) -> Sequence[object]:
+        """The same for what gives the same answers."""
+        prompts = [*sorted(self.prompts.items()), ("layout", self.layout)]
+        texts = [[name, one.text, one.max_tokens] for name, one in prompts if one is not None]
+        return [texts, {name: dict(one) for name, one in self.sampling.items()}, self.layout_side]
+
+
+@dataclass(frozen=True)
 class Rung:
     """One retry of a page whose answer was bad.
 
@@ -177,9 +206,11 @@ class ModelProfile:
     its answers is on the page. `prefix` precedes prompts that are not the profile's own.
     `takes_extension` is for the embedded engine, whose requests have the task and the page's text
     layer. `schema_arguments` turns a JSON Schema, and what is to be minded, into arguments of the
-    chat template, for a model that was trained to fill in templates. `box_unit` is the unit of
-    boxes that other prompts ask for, such as those of the step auxiliary; `resizing` is what the
-    model's processor does with images before.
+    chat template, for a model that was trained to fill in templates. `two_step` is set for a model
+    that reads the elements of a page one by one; then the prompt of `Task.DOCUMENT` is not used for
+    pages, and `parse` takes what `llm_ocr.models.elements.compose` makes of the answers. `box_unit`
+    is the unit of boxes that other prompts ask for, such as those of the step auxiliary; `resizing`
+    is what the model's processor does with images before.
     """
 
     id: str
@@ -196,6 +227,7 @@ class ModelProfile:
     prefix: str = ""
     takes_extension: bool = False
     schema_arguments: Callable[[Mapping[str, Any], str], Mapping[str, object]] | None = None
+    two_step: TwoStep | None = None
     box_unit: BoxUnit = BoxUnit.THOUSANDTHS
     resizing: Resizing | None = None
 
@@ -230,6 +262,8 @@ class ModelProfile:
     def hash_prompt(self, prompt: Prompt) -> str:
         """As `prompt_hash`, for any prompt."""
         fields = [self.model, prompt.text, prompt.max_tokens, dict(self.sampling)]
+        if self.two_step is not None:
+            fields.append(self.two_step.asked)
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -88,6 +88,13 @@ def fit(image: Image.Image, policy: ImagePolicy) -> Image.Image:
     return image.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
 
 
+def squeeze(jpeg: bytes, side: int, quality: int) -> bytes:
+    """An image as a square JPEG, whatever its proportions."""
+    with Image.open(io.BytesIO(jpeg)) as stored:
+        image = stored.convert("RGB")
+    return encode(image.resize((side, side), Image.Resampling.BICUBIC), quality)
+
+
 QUARTERS = {
     90: Image.Transpose.ROTATE_270,
     180: Image.Transpose.ROTATE_180,

@@ -12,9 +12,12 @@ from reportlab.pdfgen.canvas import Canvas
 
 from llm_ocr import load_documents, load_figures, load_pages, run
 from llm_ocr.batch.maintenance import reparse
+from llm_ocr.batch.reparse import reparse_answer
 from llm_ocr.batch.worker import resume
 from llm_ocr.models import catalog
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
+from llm_ocr.models.elements import Region, compose
+from llm_ocr.models.two_step import MINERU_2_5_PRO
 from llm_ocr.records import Block, Box, ParsedAnswer
 from llm_ocr.settings import Settings
 from llm_ocr.storage.store import open_store
@@ -161,3 +164,23 @@ def test_moved_figures_are_cropped_again_from_the_source_or_the_page(
         resume(out, Settings(base_url=server.base_url, **CHOSEN), stages=[stage])
     assert len(server.requests) == 4
     assert all("A picture." in row["markdown"] for row in load_documents(out))
+
+
+@pytest.mark.parametrize("status", ["truncated", "repetitive", "ok"])
+def test_a_page_of_elements_keeps_the_status_that_they_gave_it(status: str) -> None:
+    regions = [Region("text", (0, 100 * k, 900, 100 * k + 90)) for k in range(9)]
+    row: dict[str, Any] = {
+        "raw_answer": compose(regions, dict.fromkeys(range(9), "The same line in each box.")),
+        "finish_reason": "stop",
+        "completion_tokens": 90,
+        "width": 1000,
+        "height": 1000,
+        "status": status,
+        "agreement": None,
+        "notes": [],
+        "blocks": [],
+    }
+    found = reparse_answer(row, MINERU_2_5_PRO, None)
+    assert found is not None
+    assert found.status == status
+    assert [block.text for block in found.blocks] == ["The same line in each box."] * 9

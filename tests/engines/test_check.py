@@ -25,8 +25,9 @@ from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.models.lighton_ocr import LIGHTON_OCR_2
 from llm_ocr.models.olmocr import OLMOCR_2
 from llm_ocr.models.profile import ModelProfile
+from llm_ocr.models.two_step import GLM_OCR, MINERU_2_5_PRO
 from llm_ocr.settings import EngineOptions
-from tests.servers.chat import Reply, answer, image_of, refusal, serving, serving_beside
+from tests.servers.chat import Reply, answer, image_of, prompt_of, refusal, serving, serving_beside
 
 TEXT, TABLE, SMALL, FIGURES = (probe.name for probe in probes())
 BOX = "<|ref|>{}<|/ref|><|det|>[[100, {}, 900, {}]]<|/det|>\n"
@@ -147,6 +148,28 @@ async def test_version_of_the_server_is_named_as_the_likely_reason(
     assert said in found[TEXT]
     right = await problems(lambda body: answer("Something else."), profile, version)
     assert said not in right[TEXT], "a wrong answer has other reasons than a repeated one"
+
+
+async def test_model_that_reads_in_two_steps_is_asked_about_elements_and_regions() -> None:
+    table = "".join(f"<fcel>{month}<ecel><nl>" for month in MONTHS)
+    said = {TEXT: " ".join(SENTENCES), TABLE: table, SMALL: SENTENCES[0]}
+    region = "<|box_start|>100 {} 900 {}<|box_end|><|ref_start|>image<|ref_end|><|rotate_up|>\n"
+    known = {probe.jpeg: probe.name for probe in probes()}
+    prompts: list[str] = []
+
+    def reply(body: dict[str, Any]) -> Any:  # noqa: ANN401
+        prompts.append(prompt_of(body))
+        name = known.get(image_of(body), FIGURES)
+        regions = region.format(80, 400) + region.format(540, 850)
+        return answer(regions if name == FIGURES else said[name])
+
+    assert await problems(reply, MINERU_2_5_PRO) == {}
+    assert {*prompts} == {"\nText Recognition:", "\nTable Recognition:", "\nLayout Detection:"}
+    prompts.clear()
+    assert await problems(reply, GLM_OCR) == {}
+    assert len(prompts) == 3, "its regions come from the layout detector"
+    wrong = await problems(lambda body: answer("Other words."), MINERU_2_5_PRO)
+    assert list(wrong) == [TEXT, TABLE, SMALL, FIGURES]
 
 
 def test_problems_are_raised_together_with_place_and_advice() -> None:

@@ -49,7 +49,7 @@ def test_which_profiles_have_issues() -> None:
     """What they are is in vLLM's issues and the models' READMEs."""
     with_issues = {name for name, profile in PROFILES.items() if profile.serving.issues}
     lighton = {name for name in PROFILES if name.startswith("lighton")}
-    assert with_issues == lighton | {"olmocr-2", "qwen2.5-vl-3b", "qwen2.5-vl-7b"}
+    assert with_issues == lighton | {"glm-ocr", "olmocr-2", "qwen2.5-vl-3b", "qwen2.5-vl-7b"}
     assert not OLMOCR_2.serving.issues[0].stops
     assert not QWEN_3_VL_8B.serving.issues
     small = {name for name in lighton if PROFILES[name].serving.known_issues({"transformers": "6"})}

@@ -141,6 +141,10 @@ class Box:
         return self.x1 <= x <= self.x2 and self.y1 <= y <= self.y2
 
 
+# The strategy of pages that the embedded engine read instead of the model, as they are simple.
+ROUTED = "routed"
+
+
 class TextLayerUse(StrEnum):
     """Use of a PDF's text layer. `auto`: where it can be trusted, and to check a model's answers;
     `only`: instead of a model."""

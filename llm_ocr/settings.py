@@ -73,6 +73,13 @@ class Fallback(StrEnum):
     NONE = "none"
 
 
+class PageRouting(StrEnum):
+    """Which pages the embedded engine reads instead of the model; `auto`: those that are simple."""
+
+    OFF = "off"
+    AUTO = "auto"
+
+
 class Trait(Enum):
     """What the type of a setting doesn't say."""
 
@@ -442,10 +449,17 @@ class RequestSettings(SettingsGroup):
 
 
 class FallbackSettings(SettingsGroup):
-    """What reads the pages that the model can't read."""
+    """What reads pages instead of the model: simple ones, and those that it can't read."""
 
-    title = "Fallback"
+    title = "Routing and fallback"
 
+    route: Annotated[
+        PageRouting,
+        Field(
+            description="auto: [simple pages](how-it-works.md#routing) of born-digital PDFs are "
+            "read by the embedded engine, and the model reads the others."
+        ),
+    ] = PageRouting.OFF
     fallback: Annotated[
         Fallback,
         Field(

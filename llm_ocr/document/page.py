@@ -9,6 +9,7 @@ from llm_ocr.document.items import AskModel, outcome
 from llm_ocr.document.markdown import page_markdown
 from llm_ocr.document.mending import mended_from
 from llm_ocr.document.page_elements import PageElements
+from llm_ocr.document.routing import has_simple_layout, has_simple_text
 from llm_ocr.document.tiling import (
     merge_tiles,
     rotate_page,
@@ -136,6 +137,15 @@ class PageItem:
 
     def ladder(self, profile: ModelProfile) -> Sequence[Rung]:
         return profile.ladder
+
+    async def may_be_simple(self) -> bool:
+        if self._error is not None:
+            return False
+        await self._rendered()
+        return self._layer is not None and has_simple_text(self._layer)
+
+    def is_simple(self, result: ModelResult) -> bool:
+        return has_simple_layout(result) and not self._missing(result)
 
     async def prompt_requests(self, profile: ModelProfile, rung: Rung) -> Sequence[PromptRequest]:
         if self._error is not None:

@@ -103,9 +103,7 @@ class PageElements:
         return ComposedAnswer(
             Answer(
                 text=compose(self._regions, texts),
-                finish_reason=next(
-                    (one for one in ("repetition", "length") if one in ends), "stop"
-                ),
+                finish_reason=next((end for end in _CUT_ENDS if end in ends), "stop"),
                 prompt_tokens=sum(answer.prompt_tokens for answer in answers),
                 completion_tokens=sum(answer.completion_tokens for answer in answers),
                 seconds=sum(answer.seconds for answer in answers),

@@ -14,13 +14,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from llm_ocr.engines.embedded.serving.command import is_installed
-from llm_ocr.engines.session import SERVER_READY_SECONDS, EngineSession, Notify, Observe
+from llm_ocr.engines.embedded.serving.command import check_installed, is_installed
+from llm_ocr.engines.session import (
+    SERVER_READY_SECONDS,
+    EngineSession,
+    Notify,
+    Observe,
+    embedded_limit,
+)
 from llm_ocr.engines.targets import EMBEDDED_TARGET, EngineKind, EngineTarget
+from llm_ocr.inference.concurrency import ConcurrencyLimiter
 from llm_ocr.inference.model_item import ModelRef
-from llm_ocr.inference.retry_ladder import Endpoint, FallbackEndpoint, RetryLadder
+from llm_ocr.inference.retry_ladder import Endpoint, FallbackEndpoint, RetryLadder, Route
 from llm_ocr.models.catalog import profile_named
-from llm_ocr.settings import EngineOptions, Fallback
+from llm_ocr.settings import EngineOptions, Fallback, PageRouting
 
 # A fallback is not worth a long wait.
 FALLBACK_READY_SECONDS = 120.0
@@ -65,6 +72,7 @@ class EnginePool:
         self._notify, self._observe, self._retry_seconds = notify, observe, retry_seconds
         self._engines: list[_PooledEngine] = []
         self._fallbacks: list[EngineSession] = []
+        self._route_slots = ConcurrencyLimiter(embedded_limit(options))
         # In the order in which they came.
         self._waiting: list[_LeaseRequest] = []
         self._is_closed = False
@@ -107,7 +115,9 @@ class EnginePool:
     def ladder(self, session: EngineSession, *, for_pages: bool) -> RetryLadder:
         """Asks the session of a lease, then the fallbacks that the options choose.
 
-        The text layer and the embedded engine can only stand in where whole pages are read.
+        The text layer and the embedded engine can only stand in where whole pages are read, and
+        only these can be routed. Raises EngineNotInstalledError without the extra cpu, if the
+        options route pages.
         """
         options = self._options
         fallbacks: list[FallbackEndpoint] = []
@@ -121,7 +131,15 @@ class EnginePool:
             )
             if wants_embedded and not session.target.is_embedded:
                 fallbacks.append(self._fallback_embedded)
-        return RetryLadder(Endpoint(session.target.model, session.ask), fallbacks)
+        is_routed = for_pages and options.route is PageRouting.AUTO
+        route = self._route() if is_routed and not session.target.is_embedded else None
+        return RetryLadder(Endpoint(session.target.model, session.ask), fallbacks, route)
+
+    def _route(self) -> Route:
+        """Simple pages go to the embedded engine, but don't queue there: the slots in which they
+        waited would be missing at the GPU."""
+        check_installed()
+        return Route(self._fallback_embedded, self._route_slots)
 
     async def _acquire(self, target: EngineTarget) -> "_Lease":
         if self._is_closed:

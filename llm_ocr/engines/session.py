@@ -357,7 +357,9 @@ async def _cancel(task: "asyncio.Task[None]") -> None:
 
 
 def _initial_limit(options: EngineOptions, target: EngineTarget) -> int:
-    if not target.is_embedded:
-        return INITIAL_LIMIT_WITHOUT_METRICS
-    # One being read on each core, and one waiting behind it.
+    return embedded_limit(options) if target.is_embedded else INITIAL_LIMIT_WITHOUT_METRICS
+
+
+def embedded_limit(options: EngineOptions) -> int:
+    """Requests in flight to the embedded engine: one that each core reads, and one behind it."""
     return 2 * (options.engine_threads or available_cores())

@@ -9,9 +9,11 @@ from llm_ocr.inference.quality import UNCERTAIN_ISSUES, QualityAssessment, Quali
 from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.responses import Answer
 from llm_ocr.models.profile import ModelProfile, Rung
-from llm_ocr.records import PageStatus, ParsedAnswer
+from llm_ocr.records import ROUTED, PageStatus, ParsedAnswer
 
 FIRST_RUNG = Rung("first")
+# The engine of a route, which reads simple pages.
+ROUTED_RUNG = Rung(ROUTED)
 STATUS_BY_ISSUE: Mapping[QualityIssue | None, PageStatus] = {
     None: PageStatus.OK,
     **dict.fromkeys(UNCERTAIN_ISSUES, PageStatus.OK),
@@ -88,6 +90,12 @@ class Usage:
         self.prompt_tokens += answer.prompt_tokens
         self.completion_tokens += answer.completion_tokens
         self.seconds += answer.seconds
+
+    def include(self, other: "Usage") -> None:
+        self.attempts += other.attempts
+        self.prompt_tokens += other.prompt_tokens
+        self.completion_tokens += other.completion_tokens
+        self.seconds += other.seconds
 
 
 class ModelItem(Protocol):

@@ -1,15 +1,20 @@
-"""Ask a model about one item until the answer is good: the profile's retries, then fallbacks."""
+"""Ask a model about one item until the answer is good: the profile's retries, then fallbacks.
+
+With a route, simple pages are read by another engine, and never reach the model.
+"""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from llm_ocr.inference.agreement import agreement
+from llm_ocr.inference.concurrency import ConcurrencyLimiter
 from llm_ocr.inference.engine_extension import WRONG_TEXT_LAYER_NOTE
 from llm_ocr.inference.model_item import (
     FIRST_RUNG,
+    ROUTED_RUNG,
     ModelItem,
     ModelRef,
     ModelResult,
@@ -57,22 +62,48 @@ class Endpoint:
     ask: Ask
 
 
+@runtime_checkable
+class RoutableItem(Protocol):
+    """An item that the engine of a route may read instead of the model."""
+
+    async def may_be_simple(self) -> bool:
+        """Whether it is worth to ask that engine. Raises PageError."""
+        ...
+
+    def is_simple(self, result: ModelResult) -> bool:
+        """Whether what that engine read can be kept."""
+        ...
+
+
+@dataclass(frozen=True)
+class Route:
+    """The engine that reads simple items. Those that find no free slot are left to the model."""
+
+    start: Callable[[], Awaitable[Endpoint]]
+    slots: ConcurrencyLimiter
+
+
 # Starts a stage's fallback when it is first needed. None in its place: the item's own
 # `read_without_model`.
 FallbackEndpoint = Callable[[], Awaitable[Endpoint]] | None
 
 
 class RetryLadder:
-    """Finds the best result for an item: from the `main` endpoint, then from fallbacks in order."""
+    """Finds the best result for an item: from the engine of the `route` if that is simple, else
+    from the `main` endpoint, then from fallbacks in order."""
 
-    def __init__(self, main: Endpoint, fallbacks: Sequence[FallbackEndpoint]) -> None:
-        self._main, self._fallbacks = main, fallbacks
+    def __init__(
+        self, main: Endpoint, fallbacks: Sequence[FallbackEndpoint], route: Route | None = None
+    ) -> None:
+        self._main, self._fallbacks, self._route = main, fallbacks, route
 
     async def run(self, item: ModelItem, usage: Usage) -> ModelResult | None:
         """The best result; None if there was nothing to ask. Raises PageError.
 
         `usage` counts what it cost, also where this raises.
         """
+        if (routed := await self._run_route(item, usage)) is not None:
+            return routed
         best: ModelResult | None = None
         rejection: PageError | None = None
         try:
@@ -95,6 +126,28 @@ class RetryLadder:
         if rejection is not None:
             raise PageError(rejection.code, rejection.message)
         return best
+
+    async def _run_route(self, item: ModelItem, usage: Usage) -> ModelResult | None:
+        """What the engine of the route reads of a simple item; None for all others.
+
+        What it costs to find out that an item isn't simple counts as no attempt of the model.
+        """
+        route = self._route
+        if route is None or not isinstance(item, RoutableItem) or not await item.may_be_simple():
+            return None
+        if route.slots.is_full:
+            return None
+        spent = Usage()
+        try:
+            async with route.slots.slot():
+                result = await _ask(item, await route.start(), ROUTED_RUNG, spent, priority=0)
+        except (PageError, EngineFailedError) as error:
+            log.info("a page is left to the model: %s", error)
+            return None
+        if result is None or not item.is_simple(result):
+            return None
+        usage.include(spent)
+        return result
 
     async def _run_main(self, item: ModelItem, usage: Usage) -> ModelResult | None:
         """The best answer of the main model, which climbs the ladder until one is good."""

@@ -57,15 +57,17 @@ class Summary:
 
     For the whole run: documents, `duplicates` (documents with the same bytes as another), pages,
     tokens, `errors` by code, `attempts` by rung, `rows` by table, `tasks` (figures of each task of
-    Describe by status), `doubts` (pages that are ok but doubted, by reason), `records`, and `cost`
-    in US dollars of the sessions with a known price (None if no price is known). `problems` are
-    the first pages that need attention.
+    Describe by status), `doubts` (pages that are ok but doubted, by reason), `records`, `routed`
+    (pages that the embedded engine read instead of the model), `routed_tokens` (of their text), and
+    `cost` in US dollars of the sessions with a known price (None if no price is known). `problems`
+    are the first pages that need attention.
 
     For this session, which may have resumed another: `seconds`, `pages_done`, the speeds,
-    `retries`, `engine_restarts`, `downtime_seconds` (from the death of an engine to its next
-    answer), `preemptions`, `peak_concurrency` (requests in flight), `gpu_utilization` (0..1), and
-    `bottlenecks`: the share of the time (0..1) in which the engine, rendering, the network or
-    storage limited the speed.
+    `saved_seconds` (which the model would have taken for the text of routed pages, at the speed of
+    the others; None without any), `retries`, `engine_restarts`, `downtime_seconds` (from the death
+    of an engine to its next answer), `preemptions`, `peak_concurrency` (requests in flight),
+    `gpu_utilization` (0..1), and `bottlenecks`: the share of the time (0..1) in which the engine,
+    rendering, the network or storage limited the speed.
     """
 
     out: str
@@ -98,6 +100,9 @@ class Summary:
     problems: tuple[PageProblem, ...]
     doubts: Mapping[str, int] = field(default_factory=dict)
     records: RecordCounts = field(default_factory=RecordCounts)
+    routed: int = 0
+    routed_tokens: int = 0
+    saved_seconds: float | None = None
 
     @property
     def failed_ratio(self) -> float:
@@ -180,8 +185,16 @@ def summarize(
         model=str(plan.settings["model"]),
         version=__version__,
         doubts=dict(sorted(pages.doubts.items())),
+        routed=pages.routed,
+        routed_tokens=pages.routed_tokens,
+        saved_seconds=_saved_seconds(fresh, seconds),
         problems=tuple(islice(_problem_pages(store, stages["extract"]), PROBLEMS_SHOWN)),
     )
+
+
+def _saved_seconds(fresh: Counts, seconds: float) -> float | None:
+    generated = fresh.completion_tokens - fresh.routed_tokens
+    return seconds * fresh.routed_tokens / generated if fresh.routed and generated else None
 
 
 def _documents(plan: Plan, assembled: Mapping[str, CommitSummary]) -> int:
@@ -243,6 +256,8 @@ def render_summary(summary: Summary, explain: Explain = without_advice) -> Group
     grid.add_row("Pages", Text.assemble(f"{summary.pages:,}  ", *_statuses(summary)))
     for line in format_doubts(summary.doubts):
         grid.add_row("", Text(line, DOUBTED_STYLE))
+    if summary.routed:
+        grid.add_row("Routed", _routing(summary))
     grid.add_row(
         "Figures", summarize_descriptions(summary.figures, summary.descriptions, summary.tasks)
     )
@@ -279,6 +294,14 @@ def _speed(summary: Summary) -> str:
         f"{pluralize(summary.pages_done, 'page')} in {summary.seconds:,.1f} s: "
         f"{summary.pages_per_second:.2f} pages/s, {summary.tokens_per_second:,.0f} tokens/s"
     )
+
+
+def _routing(summary: Summary) -> str:
+    share = f"{summary.routed:,} of {pluralize(summary.pages, 'page')} to the embedded engine"
+    saved = f"about {summary.routed_tokens:,} tokens that the model did not have to generate"
+    if summary.saved_seconds is not None:
+        saved += f" ({summary.saved_seconds:,.0f} s at the speed of this session)"
+    return f"{share} ({summary.routed / summary.pages:.0%}): {saved}"
 
 
 def _bottlenecks(summary: Summary) -> str:

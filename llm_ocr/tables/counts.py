@@ -16,7 +16,8 @@ class ItemResult:
     """The result of one item: its rows by table, its status, and its usage.
 
     `task` names the task in a stage that has several. `doubt` is a quality issue of an item that is
-    `ok` nevertheless. `is_unimproved`: it was redone without a better result, so its earlier rows
+    `ok` nevertheless. `is_routed`: the embedded engine read it instead of the model.
+    `is_unimproved`: it was redone without a better result, so its earlier rows
     and status remain.
     """
 
@@ -30,6 +31,7 @@ class ItemResult:
     is_unimproved: bool = False
     task: str | None = None
     doubt: str | None = None
+    is_routed: bool = False
 
 
 def doubt_reason(row: Row) -> str | None:
@@ -42,7 +44,9 @@ class Counts:
     """Counts of items by status, error, attempts, task and quality issue, and their usage.
 
     `tasks` has keys of task and status, as `data ok`; `doubts` counts the items that are `ok`
-    despite a quality issue, by that issue.
+    despite a quality issue, by that issue. `routed` are the items that the embedded engine read
+    instead of the model, `routed_tokens` the tokens of their text, which are also among
+    `completion_tokens`.
     """
 
     items: int = 0
@@ -54,6 +58,8 @@ class Counts:
     doubts: dict[str, int] = field(default_factory=dict)
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    routed: int = 0
+    routed_tokens: int = 0
 
     def count(self, result: ItemResult) -> None:
         self.items += 1
@@ -69,11 +75,16 @@ class Counts:
             _increment(self.rows, table, len(rows))
         self.prompt_tokens += result.prompt_tokens
         self.completion_tokens += result.completion_tokens
+        if result.is_routed:
+            self.routed += 1
+            self.routed_tokens += result.completion_tokens
 
     def add(self, other: "Counts") -> None:
         self.items += other.items
         self.prompt_tokens += other.prompt_tokens
         self.completion_tokens += other.completion_tokens
+        self.routed += other.routed
+        self.routed_tokens += other.routed_tokens
         for name in ("statuses", "errors", "attempts", "rows", "tasks", "doubts"):
             for key, value in getattr(other, name).items():
                 _increment(getattr(self, name), key, value)

@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from llm_ocr.records import (
+    ROUTED,
     AssembledDocument,
     Block,
     Box,
@@ -147,6 +148,7 @@ def _item(item_id: str, row: Row, rows: Mapping[str, Sequence[Row]]) -> ItemResu
         error_code=row["error_code"],
         task=row.get("task"),
         doubt=doubt_reason(row),
+        is_routed=row.get("strategy") == ROUTED,
     )
 
 

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from llm_ocr.records import ROUTED
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.commits import Commit, StagedPart, data_path, list_staged_parts, read_commit
 from llm_ocr.tables.compact import COMPACTED_PATH, split_shard
@@ -164,6 +165,7 @@ COUNTED_COLUMNS = (
     "completion_tokens",
     "task",
     "flaw",
+    "strategy",
 )
 
 
@@ -179,6 +181,7 @@ def _to_result(row: Row, item: str) -> ItemResult:
         error_code=row["error_code"],
         task=row.get("task"),
         doubt=doubt_reason(row),
+        is_routed=row.get("strategy") == ROUTED,
     )
 
 

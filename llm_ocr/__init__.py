@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from llm_ocr.batch.parse_run import parse
     from llm_ocr.batch.worker import run
     from llm_ocr.document.converter import AsyncConverter, Converter, convert
+    from llm_ocr.export.document import ExportError
+    from llm_ocr.export.run import ExportSummary, export_result, export_run
     from llm_ocr.inference.responses import EngineFailedError, WrongServerError
     from llm_ocr.messages import MissingExtraError
     from llm_ocr.parsing.schema import SchemaError
@@ -52,6 +54,8 @@ _HOME = {
     "convert": "llm_ocr.document.converter",
     "AsyncConverter": "llm_ocr.document.converter",
     "Converter": "llm_ocr.document.converter",
+    "export_result": "llm_ocr.export.run",
+    "export_run": "llm_ocr.export.run",
     "run": "llm_ocr.batch.worker",
     "parse": "llm_ocr.batch.parse_run",
     "Settings": "llm_ocr.settings",
@@ -73,6 +77,8 @@ _HOME = {
     "CancellationToken": "llm_ocr.batch.interruption",
     "BudgetExceededError": "llm_ocr.batch.interruption",
     "EngineFailedError": "llm_ocr.inference.responses",
+    "ExportError": "llm_ocr.export.document",
+    "ExportSummary": "llm_ocr.export.run",
     "MissingExtraError": "llm_ocr.messages",
     "NoInputError": "llm_ocr.sources.inputs",
     "NoRunError": "llm_ocr.report.status",
@@ -95,6 +101,8 @@ __all__ = [
     "Description",
     "DocumentResult",
     "EngineFailedError",
+    "ExportError",
+    "ExportSummary",
     "Figure",
     "MissingExtraError",
     "NoInputError",
@@ -112,6 +120,8 @@ __all__ = [
     "WrongServerError",
     "__version__",
     "convert",
+    "export_result",
+    "export_run",
     "load_descriptions",
     "load_documents",
     "load_figures",

@@ -156,10 +156,11 @@ class TextLayerUse(StrEnum):
 
 @dataclass(frozen=True)
 class TextWord:
-    """A word of a page's text layer, and its box."""
+    """A word on a page and its box; `confidence` (0..1) is the engine's, None in a text layer."""
 
     text: str
     box: Box
+    confidence: float | None = None
 
 
 @dataclass(frozen=True)
@@ -259,13 +260,15 @@ class Block:
 class PageLine:
     """A line of text that an engine read on a page, with its confidence (0..1) and box.
 
-    `doubtful`: it is likely to be wrong, as handwriting mostly is.
+    `doubtful`: it is likely to be wrong, as handwriting mostly is. `words` are in reading order,
+    none where the engine reports only lines.
     """
 
     text: str
     confidence: float
     doubtful: bool
     box: Box
+    words: tuple[TextWord, ...] = ()
 
 
 @dataclass(frozen=True)

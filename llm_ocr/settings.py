@@ -708,6 +708,29 @@ class EstimateSettings(SettingsGroup):
     ] = None
 
 
+class ExportSettings(SettingsGroup):
+    """How documents are [exported](export.md)."""
+
+    title = "Export"
+
+    chunk_tokens: Annotated[
+        int,
+        Field(
+            ge=16,
+            description="Largest number of tokens in a [chunk](export.md#chunks); only a row of a "
+            "table that has more makes a longer one.",
+        ),
+    ] = 512
+    chunk_tokenizer: Annotated[
+        str | None,
+        Field(
+            description="What counts the tokens of chunks: the path of a `tokenizer.json`, or the "
+            "name of a model on the Hub (default: an "
+            "[estimate](export.md#chunks) from the letters)."
+        ),
+    ] = None
+
+
 # In the order of the help pages and of docs/cli.md.
 GROUPS: tuple[type[SettingsGroup], ...] = (
     ModelSettings,
@@ -725,11 +748,13 @@ GROUPS: tuple[type[SettingsGroup], ...] = (
     OutputSettings,
     CostSettings,
     EstimateSettings,
+    ExportSettings,
 )
 
 
 # pydantic takes the fields of the last base class first.
 class Settings(
+    ExportSettings,
     EstimateSettings,
     CostSettings,
     OutputSettings,

@@ -24,6 +24,18 @@ def pdf(path: Path, pages: int = 1, **canvas: object) -> Path:
     return path
 
 
+def text_pdf(path: Path, texts: Sequence[str], size: tuple[float, float] = (600, 800)) -> Path:
+    """A PDF of a page per text, which is a line near the top."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sheet = Canvas(str(path), pagesize=size)
+    for text in texts:
+        sheet.setFont("Helvetica", 14)
+        sheet.drawString(72, size[1] - 110, text)
+        sheet.showPage()
+    sheet.save()
+    return path
+
+
 def encrypted_pdf(path: Path, password: str) -> Path:
     from reportlab.lib.pdfencrypt import StandardEncryption
 

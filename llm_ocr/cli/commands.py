@@ -13,6 +13,7 @@ from llm_ocr.cli.classifier import classifier
 from llm_ocr.cli.convert import convert
 from llm_ocr.cli.engine import check, engine
 from llm_ocr.cli.evaluate import evaluate
+from llm_ocr.cli.export import export
 from llm_ocr.cli.help import Commands
 from llm_ocr.cli.launch import jobs, launch
 from llm_ocr.cli.listings import models, schemas
@@ -184,6 +185,7 @@ def compact(
 
 
 app.command("eval", section=INSPECT)(evaluate)
+app.command(section=INSPECT)(export)
 app.command(section=MODELS)(check)
 app.command(section=MODELS)(engine)
 app.command(section=CLOUD)(plan)

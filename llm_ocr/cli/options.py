@@ -23,6 +23,7 @@ from llm_ocr.settings import (
     DescribeSettings,
     EngineSettings,
     EstimateSettings,
+    ExportSettings,
     FallbackSettings,
     MetricsSettings,
     ModelSettings,
@@ -125,6 +126,7 @@ RECORD = settings_options(ParseSettings)
 RUN = settings_options(RunSettings)
 OUTPUT = {**settings_options(OutputSettings), **settings_options(CostSettings)}
 ESTIMATES = settings_options(EstimateSettings)
+EXPORT = settings_options(ExportSettings)
 
 
 def _task_options() -> dict[str, Any]:

@@ -164,6 +164,7 @@ def handle_errors() -> Iterator[None]:
     from llm_ocr.document.figure_tasks import UnknownTaskError
     from llm_ocr.env_file import EnvFileError
     from llm_ocr.evaluation.predictions import NothingToEvaluateError
+    from llm_ocr.export.document import ExportError
     from llm_ocr.inference.responses import EngineFailedError, WrongServerError
     from llm_ocr.messages import MissingExtraError
     from llm_ocr.parsing.schema import SchemaError
@@ -195,6 +196,7 @@ def handle_errors() -> Iterator[None]:
     except (
         BatchJobError,
         EnvFileError,
+        ExportError,
         NoInputError,
         NoRunError,
         InvalidTargetError,

@@ -17,6 +17,7 @@ from llm_ocr.records import (
     TextLayer,
     TextLayerUse,
     TextLine,
+    TextWord,
 )
 from llm_ocr.tables.schema import Row
 
@@ -170,8 +171,15 @@ def parse_engine_metadata(extension: Mapping[str, Any], scale: float) -> EngineM
     layer = extension.get("text_layer") or {}
     return EngineMetadata(
         lines=tuple(
-            PageLine(text, confidence, doubtful, Box(*(value * scale for value in corners)))
-            for text, confidence, doubtful, *corners in extension["lines"]
+            PageLine(
+                *(text, confidence, doubtful, _scaled(corners, scale)),
+                tuple(
+                    TextWord(word, _scaled(box, scale), score) for word, score, *box in line_words
+                ),
+            )
+            for (text, confidence, doubtful, *corners), line_words in zip(
+                extension["lines"], _words(extension), strict=True
+            )
         ),
         confidences=tuple(extension["confidences"]),
         rotation=extension.get("turned", 0),
@@ -184,6 +192,17 @@ def parse_engine_metadata(extension: Mapping[str, Any], scale: float) -> EngineM
         ),
         unread_share=_unread_share(extension),
     )
+
+
+def _words(extension: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+    """The words of each line; none from an engine of an earlier version."""
+    without: Sequence[Sequence[Any]] = [()] * len(extension["lines"])
+    found: Sequence[Sequence[Any]] = extension.get("words", without)
+    return found
+
+
+def _scaled(corners: Sequence[float], scale: float) -> Box:
+    return Box(*(value * scale for value in corners))
 
 
 def _unread_notes(unread: Sequence[Any]) -> Sequence[str]:

@@ -5,7 +5,7 @@ Equal results are equal bytes: what differs from run to run, as times and ids do
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
@@ -85,8 +85,13 @@ def render_markdown(result: DocumentResult) -> str:
 
 
 def render_html(result: DocumentResult) -> str:
-    """The document as an HTML page that needs no other file, and can neither run nor fetch
-    anything."""
+    """The document as an HTML page; see `html_page`."""
+    return html_page(result.name, result.markdown, result.figures)
+
+
+def html_page(title: str, markdown: str, figures: Iterable[Figure]) -> str:
+    """A document's Markdown as an HTML page that has the figures inside, needs no other file, and
+    can neither run nor fetch anything."""
     # Imported on demand: neither Markdown nor JSON needs them.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -96,12 +101,12 @@ def render_html(result: DocumentResult) -> str:
         f"{FIGURES}/{figure.name}": (
             f"data:image/jpeg;base64,{base64.b64encode(figure.jpeg).decode()}"
         )
-        for figure in result.figures
+        for figure in figures
     }
     loader = PackageLoader("llm_ocr.report")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     template = environment.get_template("document.html")
-    return template.render(title=result.name, body=safe_html(result.markdown, images))
+    return template.render(title=title, body=safe_html(markdown, images))
 
 
 def render_json(result: DocumentResult) -> str:

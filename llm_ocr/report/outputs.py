@@ -24,7 +24,7 @@ from llm_ocr.report.record_files import write_records
 from llm_ocr.report.summary import SUMMARY_PATH, Summary
 from llm_ocr.report.viewer import write_viewer
 from llm_ocr.storage.store import StorageError, Store
-from llm_ocr.tables.read import read_table
+from llm_ocr.tables.read import GroupedRows, read_table
 from llm_ocr.tables.schema import Row
 
 VIEWER_PATH = "index.html"
@@ -46,12 +46,12 @@ def write_outputs(
     """
     try:
         if markdown:
-            figures = _GroupedRows(read_table(store, "figures"), "doc_id")
+            figures = GroupedRows(read_table(store, "figures"), "doc_id")
             with _markdown(store) as write:
                 files_of: RowsOf = figures.of
                 if Task.DATA in summary.tasks:
                     described = read_table(store, "descriptions", DATA_COLUMNS)
-                    files_of = with_data_files(figures.of, _GroupedRows(described, "doc_id").of)
+                    files_of = with_data_files(figures.of, GroupedRows(described, "doc_id").of)
                 export_markdown(read_table(store, "documents"), files_of, write)
         summary = summary.with_records(write_records(store))
         if viewer_pages:
@@ -107,10 +107,10 @@ def _put_viewer(store: Store, summary: Summary, limit: int) -> None:
 
 def _write_viewer(store: Store, summary: Summary, limit: int, path: Path) -> None:
     chosen = _pages_to_show(store, limit)
-    figures = _GroupedRows(_of_pages(store, "figures", chosen), "page_id")
-    descriptions = _GroupedRows(_of_pages(store, "descriptions", chosen), "page_id")
+    figures = GroupedRows(_of_pages(store, "figures", chosen), "page_id")
+    descriptions = GroupedRows(_of_pages(store, "descriptions", chosen), "page_id")
     pages = _of_pages(store, "pages", chosen)
-    records = _GroupedRows(_records_of(store, chosen), "doc_id")
+    records = GroupedRows(_records_of(store, chosen), "doc_id")
     write_viewer(
         *(pages, figures.of, descriptions.of, summary.as_dict(), path),
         records_of=records.of,
@@ -138,20 +138,3 @@ def _records_of(store: Store, page_ids: Collection[str]) -> Iterator[Row]:
     """The records of pages and of their documents."""
     documents = {page_id.partition("/")[0] for page_id in page_ids}
     return read_table(store, "records", only=("record_id", documents.union(page_ids)))
-
-
-class _GroupedRows:
-    """Rows of a table grouped by `key`, read once: keys must be requested in the table's order."""
-
-    def __init__(self, rows: Iterator[Row], key: str) -> None:
-        self._rows, self._key = rows, key
-        self._ahead: Row | None = None
-
-    def of(self, value: str) -> Iterator[Row]:
-        while True:
-            row = self._ahead or next(self._rows, None)
-            self._ahead = row
-            if row is None or row[self._key] != value:
-                return
-            self._ahead = None
-            yield row

@@ -305,7 +305,7 @@ def safe_html(markdown: str, images: Mapping[str, str] | None = None) -> str:
     `images` are addresses in the Markdown, and those that they are replaced by; other images are
     left out.
     """
-    html = str(_markdown().render(markdown))
+    html = str(markdown_parser().render(markdown))
 
     def replace_image(tag: str, attribute: str, value: str) -> str | None:
         return (images or {}).get(unquote(value)) if attribute == "src" else value
@@ -320,7 +320,8 @@ def safe_html(markdown: str, images: Mapping[str, str] | None = None) -> str:
 
 
 @cache
-def _markdown() -> MarkdownIt:
+def markdown_parser() -> MarkdownIt:
+    """The parser of Markdown with tables, HTML and formulas, which stay as they are."""
     parser = MarkdownIt("commonmark", {"html": True}).enable("table")
     parser.inline.ruler.before("escape", "latex", _latex_as_text)
     return parser

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -238,6 +238,10 @@ class RenderPool:
     def release(self, document: Document) -> None:
         """Delete the cached copy of a document that is no longer needed."""
         self._cache.discard(document)
+
+    def open_file(self, document: Document) -> AbstractAsyncContextManager[Document]:
+        """The document as a local file, until the block ends. Raises PageError."""
+        return self._cache.open(document)
 
     async def count_pages(self, document: Document) -> int:
         return cast(int, await self._ask("count_pages", document))

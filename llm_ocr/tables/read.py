@@ -57,6 +57,23 @@ def read_table(
         yield from read_range(store, rows, columns, only)
 
 
+class GroupedRows:
+    """Rows of a table grouped by `key`, read once: keys must be requested in the table's order."""
+
+    def __init__(self, rows: Iterator[Row], key: str) -> None:
+        self._rows, self._key = rows, key
+        self._ahead: Row | None = None
+
+    def of(self, value: str) -> Iterator[Row]:
+        while True:
+            row = self._ahead or next(self._rows, None)
+            self._ahead = row
+            if row is None or row[self._key] != value:
+                return
+            self._ahead = None
+            yield row
+
+
 def read_shard_rows(
     store: Store,
     table: str,

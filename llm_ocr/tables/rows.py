@@ -20,6 +20,7 @@ from llm_ocr.records import (
     PageResult,
     PageStatus,
     Record,
+    TextWord,
 )
 from llm_ocr.tables.counts import ItemResult, doubt_reason
 from llm_ocr.tables.schema import Row
@@ -55,6 +56,7 @@ def page_item(page: PageResult) -> ItemResult:
         "markdown": page.markdown,
         "blocks": [_block_row(block) for block in page.blocks],
         "lines": None if page.lines is None else [_line_row(line) for line in page.lines],
+        "words": _word_rows(page.lines),
         "notes": list(page.notes),
         "missing": list(page.missing),
         **_outcome_row(page.outcome),
@@ -67,6 +69,7 @@ def page_from_row(row: Row, figures: Iterable[Figure] = ()) -> PageResult:
     """The page of a row of `pages`, as far as its columns were read. Its text may be missing, too:
     rows of earlier versions lack columns."""
     image, lines = row.get("image"), row.get("lines")
+    words = _words_by_line(row)
     return PageResult(
         outcome=_outcome_from(row),
         **_present(row, _PAGE),
@@ -74,7 +77,9 @@ def page_from_row(row: Row, figures: Iterable[Figure] = ()) -> PageResult:
         markdown=row.get("markdown") or "",
         blocks=tuple(block_from_row(block) for block in row.get("blocks") or ()),
         figures=tuple(figures),
-        lines=None if lines is None else tuple(_line_from(line) for line in lines),
+        lines=None
+        if lines is None
+        else tuple(_line_from(line, words.get(k, ())) for k, line in enumerate(lines)),
         notes=tuple(row.get("notes") or ()),
         missing=tuple(row.get("missing") or ()),
     )
@@ -200,9 +205,28 @@ def _line_row(line: PageLine) -> Row:
     return {**plain, **vars(line.box)}
 
 
-def _line_from(row: Row) -> PageLine:
+def _line_from(row: Row, words: Sequence[TextWord]) -> PageLine:
     box = Box(*(row[name] for name in CORNERS))
-    return PageLine(row["text"], row["confidence"], row["doubtful"], box)
+    return PageLine(row["text"], row["confidence"], row["doubtful"], box, tuple(words))
+
+
+def _word_rows(lines: Sequence[PageLine] | None) -> list[Row] | None:
+    """The words of all lines; None where the engine reports none."""
+    if lines is None or not any(line.words for line in lines):
+        return None
+    return [
+        {"line": k, "text": word.text, "confidence": word.confidence, **vars(word.box)}
+        for k, line in enumerate(lines)
+        for word in line.words
+    ]
+
+
+def _words_by_line(row: Row) -> Mapping[int, Sequence[TextWord]]:
+    words: dict[int, list[TextWord]] = {}
+    for word in row.get("words") or ():
+        box = Box(*(word[name] for name in CORNERS))
+        words.setdefault(word["line"], []).append(TextWord(word["text"], box, word["confidence"]))
+    return words
 
 
 def _figure_row(figure: Figure) -> Row:

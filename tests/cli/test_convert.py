@@ -9,10 +9,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
 
+from llm_ocr import run
 from tests import documents
 from tests.processes import run_module
 from tests.servers.chat import ChatServer, serving_beside
@@ -267,3 +269,18 @@ def test_a_reader_that_has_enough_is_no_error(report: Path, server: ChatServer) 
     process.stdout.close()
     assert b"Traceback" not in process.stderr.read()
     process.wait(60)
+
+
+def test_a_run_is_exported_and_what_fails_is_named(report: Path, tmp_path: Path) -> None:
+    (tmp_path / "in" / "broken.pdf").write_bytes(b"%PDF-1.4 broken")
+    with serving_beside() as server:
+        options: dict[str, Any] = {"text_layer": "off", "describe": False}
+        run(tmp_path / "in", tmp_path / "out", base_url=server.base_url, **options)
+    done = run_module("llm_ocr", "export", tmp_path / "out", "--to", "text,alto")
+    assert done.returncode == 1
+    assert "broken is not exported as text: " in done.stderr
+    assert f"{tmp_path}/out/exports: 2 files written, 2 failed" in done.stdout
+    assert tree(tmp_path / "out" / "exports") == ["report.alto.xml", "report.txt"]
+    wrong = run_module("llm_ocr", "export", tmp_path / "out", "--to", "odt")
+    assert wrong.returncode == 2
+    assert "'odt' is none of the formats" in wrong.stderr

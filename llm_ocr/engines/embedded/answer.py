@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llm_ocr.engines.embedded.block import FURNITURE, PageBlock
-from llm_ocr.engines.embedded.geometry import OcrLine, Rect
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word
 from llm_ocr.engines.embedded.page import OcrPage
 from llm_ocr.engines.embedded.structure.heading_levels import heading_levels
 from llm_ocr.engines.embedded.structure.paragraphs import as_markdown, is_list, paragraphs
@@ -35,7 +35,8 @@ def to_grounding_markup(page: OcrPage) -> str:
 
 def extension(page: OcrPage) -> dict[str, object]:
     """The answer's extension: confidences of blocks and lines and which lines are likely misread,
-    boxes of lines that can't be read, the image's rotation, and how its text layer was used."""
+    the words of each line with their confidences and boxes, boxes of lines that can't be read, the
+    image's rotation, and how its text layer was used."""
     frame, lines = page.frame, _in_order(page)
     beside: dict[str, object] = {
         "turned": page.rotation,
@@ -44,6 +45,7 @@ def extension(page: OcrPage) -> dict[str, object]:
             [line.text, round(line.score, 3), doubt, *_round(frame.back(line.rect))]
             for line, doubt in zip(lines, low_confidence(lines), strict=True)
         ],
+        "words": [[_word(word, line, page) for word in line.words] for line in lines],
     }
     if page.unread:
         beside["unread"] = [_round(frame.back(rect)) for rect in page.unread]
@@ -68,6 +70,11 @@ def _in_order(page: OcrPage) -> list[OcrLine]:
 
 def _round(rect: Rect) -> list[float]:
     return [round(value, 1) for value in rect]
+
+
+def _word(word: Word, line: OcrLine, page: OcrPage) -> list[object]:
+    score = line.score if word.score is None else word.score
+    return [word.text, round(score, 3), *_round(page.frame.back(word.rect))]
 
 
 def _confidence(lines: Sequence[OcrLine]) -> float | None:

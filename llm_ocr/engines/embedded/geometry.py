@@ -11,10 +11,12 @@ Rect = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Word:
-    """A word and where it stands."""
+    """A word, where it stands, and how probable its characters are (0..1); None where only its
+    line's score is known."""
 
     rect: Rect
     text: str
+    score: float | None = None
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,13 @@ class InkMask:
 
 @dataclass(frozen=True)
 class Span:
-    """A word and where it begins and ends, as shares of its strip's width."""
+    """A word, where it begins and ends, as shares of its strip's width, and the mean probability
+    (0..1) of its characters."""
 
     text: str
     begin: float
     end: float
+    score: float
 
 
 def spans(read: Sequence[CharPrediction], inked: Columns, height: int) -> list[Span]:
@@ -48,6 +50,7 @@ def spans(read: Sequence[CharPrediction], inked: Columns, height: int) -> list[S
     widest = max(IS_SPACE * height, pitch if len(read) > 2 else 0.0)
     found: list[Span] = []
     text, begin, last = "", 0.0, 0.0
+    scores: list[float] = []
     open_gap = True
     for one in read:
         at = one.place * width
@@ -57,14 +60,15 @@ def spans(read: Sequence[CharPrediction], inked: Columns, height: int) -> list[S
         if text:
             end, start = _gap(inked, last, at)
             if open_gap or start - end > widest:
-                found.append(Span(text, begin / width, end / width))
-                text, begin = "", start
+                found.append(Span(text, begin / width, end / width, statistics.fmean(scores)))
+                text, begin, scores = "", start, []
         else:
             begin = _first_ink(inked, at, pitch)
         text, last, open_gap = text + one.text, at, False
+        scores.append(one.score)
     if text:
         end = width - _first_ink(inked[::-1], width - last, pitch)
-        found.append(Span(text, begin / width, end / width))
+        found.append(Span(text, begin / width, end / width, statistics.fmean(scores)))
     return found
 
 

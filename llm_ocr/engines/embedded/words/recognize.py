@@ -260,7 +260,8 @@ def _crop(image: Image, strip: TextBox) -> Image:
 
 def _line(one: LineRecognition, frame: DeskewTransform) -> OcrLine:
     words = tuple(
-        Word(_part(one.strip, frame, part.begin, part.end), part.text) for part in one.spans
+        Word(_part(one.strip, frame, part.begin, part.end), part.text, part.score)
+        for part in one.spans
     )
     if one.bullet is not None:
         # It is as high as its line, which would seem lower otherwise.

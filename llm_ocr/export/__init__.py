@@ -1,0 +1,1 @@
+"""Write what was read of a document in the formats that other programs read."""

@@ -1,0 +1,115 @@
+"""The formats of exports: what each needs, and the files that it makes of a document."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import chain
+from json import dumps
+
+from llm_ocr.export.alto import alto
+from llm_ocr.export.document import ExportDocument, ExportError, ExportFile
+from llm_ocr.export.hocr import hocr
+from llm_ocr.export.layout import PageLayout
+from llm_ocr.export.page_xml import page_xml
+from llm_ocr.export.plain_text import markdown_text
+from llm_ocr.report.document_files import html_page
+
+
+class ExportFormat(StrEnum):
+    """A format that documents can be exported in."""
+
+    TEXT = "text"
+    HTML = "html"
+    HOCR = "hocr"
+    ALTO = "alto"
+    PAGE_XML = "page-xml"
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """How documents are exported."""
+
+
+@dataclass(frozen=True)
+class FormatSpec:
+    """A format: the suffix of the file that is written last, what it needs of a document besides
+    its pages, and `files`, which makes its files."""
+
+    suffix: str
+    files: Callable[[ExportDocument, ExportOptions], Iterator[ExportFile]]
+    needs_markdown: bool = False
+    needs_figures: bool = False
+    needs_images: bool = False
+
+
+def export_files(
+    document: ExportDocument, to: ExportFormat, options: ExportOptions
+) -> Iterator[ExportFile]:
+    """The files of a document in a format, one after the other; each has to be read before the
+    next. Raises ExportError or PageError."""
+    return SPECS[to].files(document, options)
+
+
+def _text(document: ExportDocument, options: ExportOptions) -> Iterator[ExportFile]:
+    yield _whole(".txt", f"{markdown_text(document.markdown)}\n")
+
+
+def _html(document: ExportDocument, options: ExportOptions) -> Iterator[ExportFile]:
+    yield _whole(".html", html_page(document.name, document.markdown, document.figures))
+
+
+def _hocr(document: ExportDocument, options: ExportOptions) -> Iterator[ExportFile]:
+    pages = hocr(document.name, document.source_uri, _layouts(document))
+    yield ExportFile(".hocr", _encoded(pages))
+
+
+def _alto(document: ExportDocument, options: ExportOptions) -> Iterator[ExportFile]:
+    yield ExportFile(".alto.xml", _encoded(alto(document.source_uri, _layouts(document))))
+
+
+def _page_xml(document: ExportDocument, options: ExportOptions) -> Iterator[ExportFile]:
+    """A folder with a file per page, next to its image, if that was stored; and, written last, an
+    index of them."""
+    created = datetime.now(UTC)
+    index: list[Mapping[str, object]] = []
+    for page, layout in document.layouts():
+        name = f"{layout.number:04d}"
+        if page.image is not None:
+            yield ExportFile(f".page/{name}.jpg", [page.image])
+        yield _whole(f".page/{name}.xml", page_xml(layout, f"{name}.jpg", created))
+        index.append(
+            {
+                "page": layout.number,
+                "file": f"{name}.xml",
+                "image": f"{name}.jpg" if page.image is not None else None,
+                "words": [str(source) for source in layout.word_sources],
+            }
+        )
+    yield _whole(".page/index.json", dumps({"source": document.source_uri, "pages": index}))
+
+
+def _layouts(document: ExportDocument) -> Iterator[PageLayout]:
+    """The layouts of the pages. Raises ExportError if no page has one."""
+    layouts = (layout for _, layout in document.layouts())
+    first = next(layouts, None)
+    if first is None:
+        raise ExportError(f"{document.source_uri}: no page of it could be rendered")
+    return chain([first], layouts)
+
+
+def _whole(suffix: str, content: str) -> ExportFile:
+    return ExportFile(suffix, [content.encode()])
+
+
+def _encoded(pieces: Iterable[str]) -> Iterator[bytes]:
+    return (piece.encode() for piece in pieces)
+
+
+SPECS: Mapping[ExportFormat, FormatSpec] = {
+    ExportFormat.TEXT: FormatSpec(".txt", _text, needs_markdown=True),
+    ExportFormat.HTML: FormatSpec(".html", _html, needs_markdown=True, needs_figures=True),
+    ExportFormat.HOCR: FormatSpec(".hocr", _hocr),
+    ExportFormat.ALTO: FormatSpec(".alto.xml", _alto),
+    ExportFormat.PAGE_XML: FormatSpec(".page/index.json", _page_xml, needs_images=True),
+}

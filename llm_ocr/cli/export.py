@@ -67,7 +67,8 @@ def export(
         def notify(document: "DocumentExport") -> None:
             shown.update(f"{document.to}: {document.name}")
             if document.message is not None:
-                warn(f"{document.name} is not exported as {document.to}: {document.message}")
+                what = "is not exported" if document.outcome == "failed" else "is exported"
+                warn(f"{document.name} {what} as {document.to}: {document.message}")
 
         summary = export_run(
             out, formats, target, Settings(**given), overwrite=overwrite, notify=notify

@@ -1,7 +1,7 @@
 """A document to export: its pages, its Markdown and figures, and the original it was read from."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from llm_ocr.export.layout import PageLayout, page_layout
 from llm_ocr.export.source import DocumentSource
@@ -35,7 +35,8 @@ class ExportDocument:
 
     `pages` are in order and may be iterable only once, so that a long document is not held in
     memory. `source` is the original, None where it can't be had. `figures` and the images of pages
-    may be missing where a format doesn't need them.
+    may be missing where a format doesn't need them. `notes` are added while it is exported: what
+    is less than it should be.
     """
 
     name: str
@@ -44,6 +45,7 @@ class ExportDocument:
     markdown: str = ""
     figures: Sequence[Figure] = ()
     source: DocumentSource | None = None
+    notes: list[str] = field(default_factory=list)
 
     def layouts(self) -> Iterator[tuple[PageResult, PageLayout]]:
         """The pages that have a size, with their layouts. A page that could not be rendered has

@@ -8,12 +8,23 @@ from itertools import chain
 from json import dumps
 
 from llm_ocr.export.alto import alto
+from llm_ocr.export.chunks import chunk_json, chunks
+from llm_ocr.export.docling_document import docling_document
 from llm_ocr.export.document import ExportDocument, ExportError, ExportFile
+from llm_ocr.export.docx import docx
 from llm_ocr.export.hocr import hocr
 from llm_ocr.export.layout import PageLayout
 from llm_ocr.export.page_xml import page_xml
+from llm_ocr.export.pdf import image_pdf, searchable_pdf
 from llm_ocr.export.plain_text import markdown_text
-from llm_ocr.report.document_files import html_page
+from llm_ocr.export.tokenizers import estimate_tokens
+from llm_ocr.report.document_files import (
+    FIGURES,
+    data_uri,
+    figure_content,
+    html_page,
+    page_content,
+)
 
 
 class ExportFormat(StrEnum):
@@ -24,11 +35,21 @@ class ExportFormat(StrEnum):
     HOCR = "hocr"
     ALTO = "alto"
     PAGE_XML = "page-xml"
+    PDF = "pdf"
+    PDFA = "pdfa"
+    DOCX = "docx"
+    DOCLING = "docling"
+    CHUNKS = "chunks"
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """How documents are exported."""
+    """How documents are exported: the size of chunks in tokens, what counts these, and the path of
+    pandoc."""
+
+    chunk_tokens: int = 512
+    count_tokens: Callable[[str], int] = estimate_tokens
+    pandoc: str = "pandoc"
 
 
 @dataclass(frozen=True)
@@ -89,6 +110,38 @@ def _page_xml(document: ExportDocument, options: ExportOptions) -> Iterator[Expo
     yield _whole(".page/index.json", dumps({"source": document.source_uri, "pages": index}))
 
 
+def _pdf(document: ExportDocument, options: ExportOptions) -> Iterator[ExportFile]:
+    # Not NAME.pdf: next to the originals that would replace one of them.
+    yield ExportFile(".searchable.pdf", searchable_pdf(document))
+
+
+def _pdfa(document: ExportDocument, options: ExportOptions) -> Iterator[ExportFile]:
+    yield ExportFile(".archive.pdf", image_pdf(document, is_archive=True))
+
+
+def _docx(document: ExportDocument, options: ExportOptions) -> Iterator[ExportFile]:
+    made = docx(document.name, document.markdown, document.figures, options.pandoc)
+    yield ExportFile(".docx", [made])
+
+
+def _docling(document: ExportDocument, options: ExportOptions) -> Iterator[ExportFile]:
+    """The figures are in the file, so that it needs no other."""
+    content = figure_content(document.figures)
+    pages = [page_content(page) for page in document.pages]
+    images = {f"{FIGURES}/{figure.name}": data_uri(figure.jpeg) for figure in document.figures}
+    made = docling_document({"name": document.name, "pages": pages, "figures": content}, images.get)
+    yield _whole(".docling.json", dumps(made, ensure_ascii=False))
+
+
+def _chunks(document: ExportDocument, options: ExportOptions) -> Iterator[ExportFile]:
+    found = chunks(list(document.pages), options.chunk_tokens, options.count_tokens)
+    lines = (
+        f"{dumps(chunk_json(chunk, k, document.name, document.source_uri), ensure_ascii=False)}\n"
+        for k, chunk in enumerate(found, 1)
+    )
+    yield ExportFile(".chunks.jsonl", _encoded(lines))
+
+
 def _layouts(document: ExportDocument) -> Iterator[PageLayout]:
     """The layouts of the pages. Raises ExportError if no page has one."""
     layouts = (layout for _, layout in document.layouts())
@@ -112,4 +165,9 @@ SPECS: Mapping[ExportFormat, FormatSpec] = {
     ExportFormat.HOCR: FormatSpec(".hocr", _hocr),
     ExportFormat.ALTO: FormatSpec(".alto.xml", _alto),
     ExportFormat.PAGE_XML: FormatSpec(".page/index.json", _page_xml, needs_images=True),
+    ExportFormat.PDF: FormatSpec(".searchable.pdf", _pdf, needs_images=True),
+    ExportFormat.PDFA: FormatSpec(".archive.pdf", _pdfa, needs_images=True),
+    ExportFormat.DOCX: FormatSpec(".docx", _docx, needs_markdown=True, needs_figures=True),
+    ExportFormat.DOCLING: FormatSpec(".docling.json", _docling, needs_figures=True),
+    ExportFormat.CHUNKS: FormatSpec(".chunks.jsonl", _chunks),
 }

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from pathlib import Path
@@ -15,8 +15,10 @@ from llm_ocr.export.document import (
     ExportFile,
     document_of_result,
 )
+from llm_ocr.export.docx import find_pandoc
 from llm_ocr.export.formats import SPECS, ExportFormat, ExportOptions, FormatSpec, export_files
 from llm_ocr.export.source import SourceReader
+from llm_ocr.export.tokenizers import token_counter
 from llm_ocr.messages import ProblemCode
 from llm_ocr.records import DocumentResult, PageError, PageResult, PageStatus
 from llm_ocr.report.status import NoRunError
@@ -42,7 +44,8 @@ _DOCUMENT_COLUMNS = ("doc_id", "name", "markdown", "status", "error")
 @dataclass(frozen=True)
 class DocumentExport:
     """What became of a document: `written`, `skipped` (its file was there before), or `failed`,
-    with the reason in `message`. `path` is that of the file that was written last."""
+    with the reason in `message`, which also says what is less than it should be in one that was
+    written. `path` is that of the file that was written last."""
 
     name: str
     to: ExportFormat
@@ -132,10 +135,14 @@ def parse_format(name: str) -> ExportFormat:
         raise ExportError(f"{name!r} is none of the formats {known}") from error
 
 
-def export_options(settings: Settings, formats: Iterable[ExportFormat]) -> ExportOptions:
+def export_options(settings: Settings, formats: Collection[ExportFormat]) -> ExportOptions:
     """What the settings say about exports. Raises ExportError and MissingExtraError for what one
     of the formats needs and isn't there."""
-    return ExportOptions()
+    return ExportOptions(
+        settings.chunk_tokens,
+        token_counter(settings.chunk_tokenizer if ExportFormat.CHUNKS in formats else None),
+        find_pandoc() if ExportFormat.DOCX in formats else "",
+    )
 
 
 def source_reader(settings: Settings) -> SourceReader:
@@ -216,7 +223,7 @@ class _Export:
                 self._put(f"{name}{file.suffix}", file)
         except (ExportError, PageError) as error:
             return replace(done, outcome="failed", message=str(error))
-        return done
+        return replace(done, message="; ".join(document.notes) or None)
 
     def _export_document(
         self,

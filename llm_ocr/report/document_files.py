@@ -97,16 +97,16 @@ def html_page(title: str, markdown: str, figures: Iterable[Figure]) -> str:
 
     from llm_ocr.report.viewer import safe_html
 
-    images = {
-        f"{FIGURES}/{figure.name}": (
-            f"data:image/jpeg;base64,{base64.b64encode(figure.jpeg).decode()}"
-        )
-        for figure in figures
-    }
+    images = {f"{FIGURES}/{figure.name}": data_uri(figure.jpeg) for figure in figures}
     loader = PackageLoader("llm_ocr.report")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     template = environment.get_template("document.html")
     return template.render(title=title, body=safe_html(markdown, images))
+
+
+def data_uri(jpeg: bytes) -> str:
+    """A JPEG as an address that contains it."""
+    return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
 
 
 def render_json(result: DocumentResult) -> str:
@@ -123,14 +123,15 @@ def document_content(result: DocumentResult) -> dict[str, Any]:
         "error_code": result.error_code,
         "error": result.error,
         "markdown": result.markdown,
-        "pages": [_page(page) for page in result.pages],
-        "figures": [_figure(figure) for figure in result.figures],
+        "pages": [page_content(page) for page in result.pages],
+        "figures": figure_content(result.figures),
         "record": result.record,
         "records": [_record(record) for record in result.records],
     }
 
 
-def _page(page: PageResult) -> Mapping[str, Any]:
+def page_content(page: PageResult) -> Mapping[str, Any]:
+    """A page with its blocks, for JSON."""
     return {
         "number": page.page_number,
         "status": page.status,
@@ -150,6 +151,11 @@ def _block(block: Block) -> Mapping[str, Any]:
         "box": _box(block.box),
         "confidence": block.confidence,
     }
+
+
+def figure_content(figures: Iterable[Figure]) -> list[Mapping[str, Any]]:
+    """Figures without their images, for JSON."""
+    return [_figure(figure) for figure in figures]
 
 
 def _figure(figure: Figure) -> Mapping[str, Any]:

@@ -19,8 +19,8 @@ from fastapi import APIRouter, Depends, Form, Query, Response, UploadFile
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, field_validator, model_validator
 
+from llm_ocr.export.docling_document import docling_document, docling_markdown, docling_text
 from llm_ocr.service.access import Access
-from llm_ocr.service.docling_document import docling_document, docling_markdown, docling_text
 from llm_ocr.service.documents import (
     NewDocument,
     NewFile,

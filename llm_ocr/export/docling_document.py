@@ -145,7 +145,9 @@ def _item(
     label = _LABELS.get(block["label"], "text")
     item = {"label": label, "prov": provenance, "orig": block["text"], "text": text}
     if label == "section_header":
-        item["level"] = 1
+        # Docling counts from the level below the title.
+        hashes = _HASHES.match(block["text"])
+        item["level"] = max(1, len(hashes[0].strip()) - 1) if hashes else 1
     return "texts", item
 
 

@@ -3,9 +3,14 @@
 import json
 from typing import Any
 
-import pytest
+from docling_core.types.doc import DoclingDocument
 
-from llm_ocr.service.docling_document import docling_document, docling_markdown, docling_text
+from llm_ocr.export.docling_document import docling_document, docling_markdown, docling_text
+from llm_ocr.export.document import ExportDocument
+from llm_ocr.export.formats import ExportFormat, ExportOptions, export_files
+from llm_ocr.records import Box, Figure
+from tests.export.pages import read_page
+from tests.export.test_pdf import jpeg
 from tests.service.result_content import content
 
 
@@ -78,11 +83,23 @@ def _follow(made: dict[str, Any], reference: str) -> dict[str, Any]:
 
 
 def test_docling_loads_the_document() -> None:
-    """If docling-core is installed: it needs an older typer than this project."""
-    types = pytest.importorskip("docling_core.types.doc")
-    document = types.DoclingDocument.model_validate(docling_document(content(), nowhere))
+    document = DoclingDocument.model_validate(docling_document(content(), nowhere))
     markdown = document.export_to_markdown()
     assert "# The report" in markdown
     assert "<!-- image -->" in markdown
     assert "Acme" not in markdown
     assert [table.export_to_dataframe(document).shape for table in document.tables] == [(1, 2)]
+
+
+def test_an_exported_document_has_its_figures_inside() -> None:
+    figure = Figure("d/1/1", "d/1", "d", "f.jpg", "image", Box(50, 300, 400, 500), jpeg(), 9, 9)
+    document = ExportDocument("a", "/in/a.pdf", [read_page()], figures=[figure])
+    (file,) = export_files(document, ExportFormat.DOCLING, ExportOptions())
+    loaded = DoclingDocument.model_validate_json(b"".join(file.content))
+    (picture,) = loaded.pictures
+    assert picture.image is not None
+    assert picture.image.pil_image is not None
+    assert picture.image.pil_image.size == (800, 1000)
+    assert loaded.tables[0].export_to_dataframe(loaded).shape == (1, 2)
+    assert loaded.texts[0].text == "The report"
+    assert loaded.pages[1].size.width == 800

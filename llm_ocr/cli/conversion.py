@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -19,14 +20,24 @@ from llm_ocr.cli.advice import explain, explain_fact, show_options
 from llm_ocr.cli.output import show_logs, warn
 from llm_ocr.document.converter import Converter
 from llm_ocr.exit_codes import ExitCode
+from llm_ocr.export.document import ExportError, document_of_result
+from llm_ocr.export.formats import (
+    CONVERT_FORMATS,
+    SPECS,
+    ExportFormat,
+    ExportOptions,
+    export_files,
+)
+from llm_ocr.export.run import export_options, source_reader
+from llm_ocr.export.source import DocumentSource, SourceReader
 from llm_ocr.messages import pluralize
-from llm_ocr.records import DocumentResult, PageStatus
+from llm_ocr.records import DocumentResult, PageError, PageStatus
 from llm_ocr.report.document_files import document_files, rename_document, render_document
 from llm_ocr.settings import Settings
 from llm_ocr.sources.inputs import NoInputError
 from llm_ocr.sources.names import name_key
 from llm_ocr.sources.web import is_url, redact_url
-from llm_ocr.storage.store import StorageError, open_store
+from llm_ocr.storage.store import StorageError, Store, open_store
 
 
 def convert_all(
@@ -35,6 +46,9 @@ def convert_all(
     """Convert each input; one that fails doesn't stop the others. Returns the exit codes of those
     that failed."""
     settings = Settings(**given)
+    exports = [ExportFormat(name) for name in formats if name in CONVERT_FORMATS]
+    formats = tuple(name for name in formats if name not in CONVERT_FORMATS)
+    options = export_options(settings, exports)
     store = None if out is None else open_store(out)
     console = Console(stderr=True)
     progress, names, codes = _Progress(console), _NameRegistry(), set[ExitCode]()
@@ -42,6 +56,7 @@ def convert_all(
         _stop_on_signals(),
         show_logs(console),
         Converter(settings, notify=progress.note, on_item=progress.count) as converter,
+        source_reader(settings) as reader,
     ):
         for source in inputs:
             try:
@@ -53,17 +68,62 @@ def convert_all(
                 codes.add(ExitCode.USAGE if is_usage else ExitCode.STORAGE)
                 continue
             paths: list[str] = []
-            if store is None:
-                _print_document(result, formats[0])
-            elif result.doc_id:
+            if store is not None and result.doc_id:
                 result = names.make_unique(result)
                 for path, content in document_files(result, formats):
                     store.put(path, content)
                     paths.append(path)
+            elif store is None and formats:
+                _print_document(result, formats[0])
+            if exports and result.status is not PageStatus.FAILED:
+                original = _Original(source, reader, settings)
+                try:
+                    paths += _export(result, original, exports, options, store)
+                except (ExportError, PageError) as error:
+                    progress.error(error)
+                    codes.add(ExitCode.FAILED_PAGES)
             progress.summarize(result, out, [path for path in paths if "/" not in path])
             if not _is_complete(result):
                 codes.add(ExitCode.FAILED_PAGES)
     return codes
+
+
+@dataclass(frozen=True)
+class _Original:
+    """An input, which is opened again if an export needs it."""
+
+    address: str
+    reader: SourceReader
+    settings: Settings
+
+    def open(self) -> DocumentSource:
+        return self.reader.open(self.address, self.settings.url_policy)
+
+
+def _export(
+    result: DocumentResult,
+    original: _Original,
+    exports: Sequence[ExportFormat],
+    options: ExportOptions,
+    store: Store | None,
+) -> list[str]:
+    """Write a document in these formats, or print it if there is no store. Returns the paths of
+    the files that were written last. Raises ExportError and PageError."""
+    source = original.open() if {ExportFormat.PDF, ExportFormat.PDFA} & set(exports) else None
+    document = document_of_result(result, source)
+    paths = []
+    for one in exports:
+        for file in export_files(document, one, options):
+            content = b"".join(file.content)
+            if store is None:
+                sys.stdout.buffer.write(content)
+            else:
+                store.put(f"{result.name}{file.suffix}", content)
+        paths.append(f"{result.name}{SPECS[one].suffix}")
+    sys.stdout.buffer.flush()
+    for note in dict.fromkeys(document.notes):
+        warn(f"{result.name}: {note}")
+    return paths
 
 
 class _Progress:

@@ -8,6 +8,7 @@ from llm_ocr.cli.options import (
     DESCRIBE,
     ENGINE,
     ENV_FILE,
+    EXPORT,
     FALLBACK,
     MODEL,
     SERVER,
@@ -26,9 +27,16 @@ _PAGES = {
 }
 _RECORD = settings_options(ParseSettings, without=("redo",))
 _REQUESTS = settings_options(RequestSettings)
+# Without the room export, which would take its time for each `--help`; a test compares them.
+ALL_FORMATS = (
+    *FORMATS,
+    *("text", "hocr", "alto", "page-xml", "pdf", "pdfa", "docx", "docling", "chunks"),
+)
 
 
-@with_options(_PAGES, URLS, MODEL, DESCRIBE, _RECORD, SERVER, ENGINE, _REQUESTS, FALLBACK, ENV_FILE)
+@with_options(
+    *(_PAGES, URLS, MODEL, DESCRIBE, _RECORD, EXPORT, SERVER, ENGINE, _REQUESTS, FALLBACK, ENV_FILE)
+)
 def convert(
     inputs: Annotated[
         list[str],
@@ -40,9 +48,9 @@ def convert(
     to: Annotated[
         list[str] | None,
         typer.Option(
-            help="Formats: md, json, html; comma-separated, or repeat the option (default: md; "
-            "json with --schema).",
-            autocompletion=lambda: list(FORMATS),
+            help="Formats: md, json, html, text, hocr, alto, page-xml, pdf, pdfa, docx, docling, "
+            "chunks; comma-separated, or repeat the option (default: md; json with --schema).",
+            autocompletion=lambda: list(ALL_FORMATS),
         ),
     ] = None,
     out: Annotated[
@@ -65,7 +73,8 @@ def convert(
     """Convert single documents, also from URLs, without a run: Markdown on standard output.
 
     Prints one document, or writes several into a folder, as Markdown, JSON (pages with their
-    blocks, figures, the record) or HTML. For collections use `llm-ocr run`, which can be resumed.
+    blocks, figures, the record), HTML, searchable PDF and others. For collections use
+    `llm-ocr run`, which can be resumed.
 
     \b
     Examples:
@@ -73,6 +82,7 @@ def convert(
       llm-ocr convert report.pdf --text-layer only > report.md
       llm-ocr convert scan.jpg https://arxiv.org/pdf/1706.03762 -o converted/
       llm-ocr convert bill.pdf --schema invoice
+      llm-ocr convert scan.jpg --to pdf -o converted/
     """
     formats = _parse_formats(to, schema)
     if out is None and (len(inputs) > 1 or len(formats) > 1):
@@ -80,6 +90,9 @@ def convert(
         raise typer.BadParameter(
             f"several {what} need a folder to be written to", param_hint="--out"
         )
+    if out is None and "page-xml" in formats:
+        message = "page-xml is a folder of files and needs a place to be written to"
+        raise typer.BadParameter(message, param_hint="--out")
     if schema is not None:
         given["record_schema"] = schema
     with handle_errors():
@@ -95,8 +108,8 @@ def _parse_formats(to: list[str] | None, schema: str | None) -> tuple[str, ...]:
     default = "md" if schema is None else "json"
     formats = tuple(dict.fromkeys(parse_list({"to": to}, "to", default)))
     for name in formats:
-        if name not in FORMATS:
-            known = ", ".join(FORMATS)
+        if name not in ALL_FORMATS:
+            known = ", ".join(ALL_FORMATS)
             raise typer.BadParameter(f"{name!r} is none of {known}", param_hint="--to")
     if schema is not None and "json" not in formats:
         message = "--schema makes a record, which only json has; add json"

@@ -42,6 +42,10 @@ class ExportFormat(StrEnum):
     CHUNKS = "chunks"
 
 
+# The formats of `llm-ocr convert` that aren't made here: it writes HTML itself.
+CONVERT_FORMATS = tuple(one for one in ExportFormat if one is not ExportFormat.HTML)
+
+
 @dataclass(frozen=True)
 class ExportOptions:
     """How documents are exported: the size of chunks in tokens, what counts these, and the path of

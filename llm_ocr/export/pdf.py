@@ -131,12 +131,14 @@ def _points(page: PageResult) -> tuple[float, float]:
 
 def _image(document: ExportDocument, page: PageResult) -> tuple[bytes, int]:
     """A page's image as a JPEG, and the clockwise rotation that makes it upright: that of an image
-    file in its full size, else the stored one."""
+    file in its full size, else the stored one, else one that is made again."""
     source = document.source
-    if source is not None and not source.is_pdf:
+    if source is not None and (page.image is None or not source.is_pdf):
         try:
-            image = source.image(page.page_number)
+            image = source.image(page)
         except PageError as error:
+            if page.image is None:
+                raise
             document.notes.append(f"{error}; made from the stored page image")
         else:
             return image.jpeg, ((page.rotation or 0) - image.rotation) % 360

@@ -26,8 +26,8 @@ from llm_ocr.sources.raster import RenderLimits
 from llm_ocr.sources.render_pool import RenderPool
 from llm_ocr.sources.web import UrlPolicy, is_url
 
-# Page images are read at their full size, whatever that is.
-FULL_SIZE = 1 << 20
+# The longest side in pixels that an image file is read at, which few exceed.
+FULL_SIZE = 1 << 14
 T = TypeVar("T")
 
 
@@ -118,9 +118,12 @@ class DocumentSource:
         """A context manager with the path of a local file."""
         return self.reader.file(self.document)
 
-    def image(self, number: int) -> PageImage:
-        """A page image in its full size, upright, as the file says."""
-        return self.reader.render(Page(self.document, number), ImagePolicy(FULL_SIZE))
+    def image(self, page: PageResult) -> PageImage:
+        """A page's image: that of an image file in its full size, that of a PDF in the size of the
+        stored one. It is upright as the file says, which the engine may have found to be wrong."""
+        stored = max(page.width or 1, page.height or 1)
+        policy = ImagePolicy(stored if self.is_pdf else FULL_SIZE)
+        return self.reader.render(Page(self.document, page.page_number), policy)
 
     def text_lines(self, page: PageResult) -> Sequence[TextLine]:
         """The lines of a page's text layer, in pixels of its stored image."""

@@ -284,3 +284,33 @@ def test_a_run_is_exported_and_what_fails_is_named(report: Path, tmp_path: Path)
     wrong = run_module("llm_ocr", "export", tmp_path / "out", "--to", "odt")
     assert wrong.returncode == 2
     assert "'odt' is none of the formats" in wrong.stderr
+
+
+def test_a_document_is_converted_to_formats_for_other_programs(
+    report: Path, server: ChatServer, tmp_path: Path
+) -> None:
+    formats = "md,pdf,pdfa,alto,page-xml,chunks,docling,text,hocr"
+    out = tmp_path / "out"
+    quick = ("--base-url", server.base_url, "--text-layer", "off", "--no-describe")
+    done = convert(report, "--to", formats, "--out", out, *quick)
+    assert done.returncode == 0, done.stderr
+    assert {name for name in tree(out) if "/" not in name} == {
+        *("report.md", "report.searchable.pdf", "report.archive.pdf", "report.alto.xml"),
+        *("report.chunks.jsonl", "report.docling.json", "report.txt", "report.hocr"),
+    }
+    assert tree(out / "report.page") == ["0001.xml", "0002.xml", "index.json"]
+    assert (out / "report.searchable.pdf").read_bytes().startswith(report.read_bytes())
+    assert (out / "report.archive.pdf").read_bytes().startswith(b"%PDF-1.7")
+    printed = convert(report, "--to", "chunks", *quick)
+    assert [json.loads(line)["document"] for line in printed.stdout.splitlines()] == ["report"] * 2
+    folder = convert(report, "--to", "page-xml", *quick)
+    assert folder.returncode == 2
+    assert "page-xml is a folder of files" in folder.stderr
+
+
+def test_the_formats_of_the_command_are_those_that_exist() -> None:
+    from llm_ocr.cli.convert import ALL_FORMATS
+    from llm_ocr.export.formats import CONVERT_FORMATS
+    from llm_ocr.report.document_files import FORMATS
+
+    assert (*FORMATS, *CONVERT_FORMATS) == ALL_FORMATS

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from docling_core.types.doc import DoclingDocument
+from docling_core.types.doc.document import DoclingDocument
 
 from llm_ocr.export.docling_document import docling_document, docling_markdown, docling_text
 from llm_ocr.export.document import ExportDocument

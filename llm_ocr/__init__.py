@@ -14,12 +14,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from llm_ocr.batch.compare_runs import compare
+    from llm_ocr.batch.comparison_files import RunComparison
     from llm_ocr.batch.interruption import BudgetExceededError, CancellationToken, StoppedError
     from llm_ocr.batch.parse_run import parse
     from llm_ocr.batch.worker import run
     from llm_ocr.document.converter import AsyncConverter, Converter, convert
     from llm_ocr.export.document import ExportError
     from llm_ocr.export.run import ExportSummary, export_result, export_run
+    from llm_ocr.evaluation.predictions import NothingToEvaluateError
     from llm_ocr.inference.responses import EngineFailedError, WrongServerError
     from llm_ocr.messages import MissingExtraError
     from llm_ocr.parsing.schema import SchemaError
@@ -58,6 +61,9 @@ _HOME = {
     "export_run": "llm_ocr.export.run",
     "run": "llm_ocr.batch.worker",
     "parse": "llm_ocr.batch.parse_run",
+    "compare": "llm_ocr.batch.compare_runs",
+    "RunComparison": "llm_ocr.batch.comparison_files",
+    "NothingToEvaluateError": "llm_ocr.evaluation.predictions",
     "Settings": "llm_ocr.settings",
     "Summary": "llm_ocr.report.summary",
     "Block": "llm_ocr.records",
@@ -107,9 +113,11 @@ __all__ = [
     "MissingExtraError",
     "NoInputError",
     "NoRunError",
+    "NothingToEvaluateError",
     "PageResult",
     "PageStatus",
     "Record",
+    "RunComparison",
     "RunInUseError",
     "SchemaError",
     "Settings",
@@ -119,6 +127,7 @@ __all__ = [
     "Summary",
     "WrongServerError",
     "__version__",
+    "compare",
     "convert",
     "export_result",
     "export_run",

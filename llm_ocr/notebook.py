@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from PIL import Image, ImageDraw
 from rich.console import Console
 
+from llm_ocr.batch.comparison_files import RunComparison, render_comparison
 from llm_ocr.batch.interruption import CancellationToken, run_until_stopped
 from llm_ocr.document.configure import render_pool
 from llm_ocr.engines.embedded.serving.command import EMBEDDED
@@ -275,6 +276,11 @@ def show_evaluation(out: str, tests: str) -> None:
         console.print(render(result), highlight=False)
         for problem in result.problems:
             print(problem)  # noqa: T201
+
+
+def show_comparison(comparison: RunComparison) -> None:
+    """Print a comparison of two runs, as `llm-ocr compare` does."""
+    Console(width=100, force_jupyter=False).print(render_comparison(comparison), highlight=False)
 
 
 def show_against_estimate(out: str, offer: MachineEstimate) -> None:

@@ -10,6 +10,7 @@ NOT_MIRRORED = ("engines/embedded", "parsing/schemas")
 TESTED_BY = {
     "auxiliary/barcode_regions": "auxiliary/test_barcodes",
     "auxiliary/options": "auxiliary/test_expectations",
+    "batch/comparison_files": "batch/test_compare_runs",
     "batch/destination": "batch/test_stores",
     "batch/events": "batch/test_progress",
     "batch/executor": "batch/test_worker",
@@ -123,6 +124,7 @@ TESTED_BY = {
     "report/record_counts": "report/test_record_files",
     "report/record_csv": "report/test_record_files",
     "report/record_types": "report/test_record_files",
+    "report/run_usage": "batch/test_compare_runs",
     "report/summary": "batch/test_bad_input",
     "retry": "inference/test_client",
     "router/metrics": "router/test_serving",

@@ -63,6 +63,6 @@ def test_steps_are_shown_and_taken_only_where_that_is_asked(
 def test_each_notebook_leads_to_its_executed_page() -> None:
     """Those in git have no outputs."""
     notebooks = [one for one in ROOT.glob("*/*.ipynb") if not one.parent.name.startswith(".")]
-    assert len(notebooks) == 8
+    assert len(notebooks) == 9
     for notebook in notebooks:
         assert f"(../docs/executed/{notebook.stem}.md)" in notebook.read_text(), notebook

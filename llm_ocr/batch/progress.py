@@ -51,6 +51,8 @@ ITEM_NAMES = {
     "describe": "description",
     "assemble": "document",
     "parse": "record",
+    "compare": "page",
+    "judge": "verdict",
 }
 
 

@@ -10,6 +10,7 @@ import typer
 from llm_ocr.cli.advice import explain_fact
 from llm_ocr.cli.batch_job import run_batch_job
 from llm_ocr.cli.classifier import classifier
+from llm_ocr.cli.compare import compare
 from llm_ocr.cli.convert import convert
 from llm_ocr.cli.engine import check, engine
 from llm_ocr.cli.evaluate import evaluate
@@ -186,6 +187,7 @@ def compact(
 
 app.command("eval", section=INSPECT)(evaluate)
 app.command(section=INSPECT)(export)
+app.command(section=INSPECT)(compare)
 app.command(section=MODELS)(check)
 app.command(section=MODELS)(engine)
 app.command(section=CLOUD)(plan)

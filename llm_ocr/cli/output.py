@@ -163,6 +163,7 @@ def handle_errors() -> Iterator[None]:
     from llm_ocr.batch.retry import UnknownStatusError
     from llm_ocr.document.figure_tasks import UnknownTaskError
     from llm_ocr.env_file import EnvFileError
+    from llm_ocr.evaluation.judgment import UnknownJudgeError
     from llm_ocr.evaluation.predictions import NothingToEvaluateError
     from llm_ocr.export.document import ExportError
     from llm_ocr.inference.responses import EngineFailedError, WrongServerError
@@ -210,6 +211,7 @@ def handle_errors() -> Iterator[None]:
         SchemaError,
         SettingsMismatchError,
         TomlFileError,
+        UnknownJudgeError,
         RunInUseError,
     ) as error:
         warn(explain(error))

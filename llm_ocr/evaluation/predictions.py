@@ -38,7 +38,7 @@ class PagePrediction:
     """The Markdown predicted for a page of the document named `document`.
 
     `error` says why a failed page has none. Number 0 is a document that could not be opened.
-    `page_id` is None for files, where `repeat` counts from 1.
+    `page_id` and `status` are None for files, where `repeat` counts from 1.
     """
 
     document: str
@@ -48,6 +48,7 @@ class PagePrediction:
     page_id: str | None = None
     repeat: int = 1
     jpeg: bytes | None = None
+    status: str | None = None
 
 
 class Predictions(Protocol):
@@ -110,7 +111,8 @@ class RunPredictions:
         error = (row["error"] or "the page failed") if failed else None
         jpeg = (row.get("image") or {}).get("bytes")
         key = row["name"], row["page_number"]
-        return PagePrediction(*key, "" if failed else text, error, row["page_id"], jpeg=jpeg)
+        shown = "" if failed else text
+        return PagePrediction(*key, shown, error, row["page_id"], jpeg=jpeg, status=row["status"])
 
 
 def body_markdown(row: Row) -> str:

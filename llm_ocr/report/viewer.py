@@ -95,7 +95,7 @@ def write_viewer(
         _page_data(shown, figures_of, descriptions_of, records_of, index),
         _run_data(summary, index),
     )
-    template = _environment().get_template("viewer.html")
+    template = template_environment().get_template("viewer.html")
     texts = template.generate(style=style, script=script, script_hash=digest, data=data)
     with atomic_write(out) if isinstance(out, Path) else nullcontext(out) as target:
         for text in texts:
@@ -104,7 +104,8 @@ def write_viewer(
 
 
 @cache
-def _environment() -> "Environment":
+def template_environment() -> "Environment":
+    """Jinja's environment of the templates of HTML files, which escape what they are given."""
     # Loaded when a run ends, so that it doesn't delay its start.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -151,8 +152,8 @@ def _page_data(
         yield (
             f"i{k}",
             {
-                "page": _image(page.get("image"), PAGE_SIDE),
-                "figures": [_image(figure.get("image"), FIGURE_SIDE) for figure in figures],
+                "page": image_data_uri(page.get("image"), PAGE_SIDE),
+                "figures": [image_data_uri(figure.get("image"), FIGURE_SIDE) for figure in figures],
             },
         )
         named = {key: page[key] for key in ("doc_id", "name", "page_number")}
@@ -284,7 +285,7 @@ def _to_percent(box: tuple[float, float, float, float] | None, page: Row) -> lis
     return [round(side, 2) for side in sides]
 
 
-def _image(image: Mapping[str, Any] | None, side: int) -> str | None:
+def image_data_uri(image: Mapping[str, Any] | None, side: int) -> str | None:
     """A data URI, downscaled to `side` pixels; None without an image, or for a damaged one."""
     if not image or not image.get("bytes"):
         return None

@@ -55,6 +55,7 @@ REFUSED: Mapping[str, str] = {
         ("oidc_issuer", "oidc_client_id", "oidc_roles", "oidc_roles_claim", "oidc_tenant"), _LOGIN
     ),
     "oidc_tenant_claim": _LOGIN,
+    "json_logs": "logs have their format before the file is read",
 }
 _PROFILES = ("model", "describe_model", "parse_model", "fallback_model")
 _SCHEMAS = ("record_schema", "task_schema")

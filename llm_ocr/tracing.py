@@ -168,10 +168,18 @@ def traceparent() -> str | None:
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
-def trace_id() -> str | None:
-    """The id of the current trace in hexadecimal; None if no span is open."""
+def current_ids() -> Mapping[str, str]:
+    """The `trace_id` and the `span_id` of the current span, in hexadecimal; empty if none is
+    open."""
     context = _open_span_context()
-    return None if context is None else f"{context.trace_id:032x}"
+    if context is None:
+        return {}
+    return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
+
+
+def trace_id_of(parent: str) -> str:
+    """The id of the trace in a `traceparent`."""
+    return parent.split("-")[1]
 
 
 def _open_span_context() -> Any:  # noqa: ANN401

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from llm_ocr.cli.output import handle_errors, warn
+from llm_ocr.cli.output import configure_logs, handle_errors, warn
 from llm_ocr.engines.supervisor import GRACE
 from llm_ocr.exit_codes import ExitCode
 from llm_ocr.router.config import (
@@ -16,6 +16,7 @@ from llm_ocr.router.config import (
     load_config,
     single_model_config,
 )
+from llm_ocr.service.settings import LogSettings
 
 STOPPING = "Stopping: waiting for the requests in progress; press Ctrl-C again to stop immediately"
 STOPPED = "Stopped immediately: requests in progress were cut off"
@@ -25,9 +26,11 @@ Given = dict[str, Any]
 def serve_inference(given: Given, path: Path | None, host: str, port: int, *, check: bool) -> None:
     """Run the router of a configuration file, or of one model; with `check` only print its
     routes."""
+    own = {name: given.pop(name) for name in LogSettings.model_fields if name in given}
     if (path is None) == ("model" not in given) or (path is not None and given):
         raise typer.BadParameter("give either --config, or --model and options of its engine")
     with handle_errors():
+        configure_logs(own)
         try:
             if path is not None:
                 config = load_config(path)
@@ -59,21 +62,18 @@ def _describe_routes(config: RouterConfig) -> Iterator[str]:
 
 
 def _run(config: RouterConfig, host: str, port: int) -> None:
-    from llm_ocr.cli.service import create_listener, notify, run_until_signal
+    from llm_ocr.cli.service import announce_url, create_listener, notify, run_until_signal
     from llm_ocr.router.serving import run_router
 
     listener = create_listener(host, port)
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listener.getsockname()[1]}/v1"
 
-    def print_url() -> None:
-        typer.echo(f"{url}  (press Ctrl-C to stop)")
-
     run_until_signal(
         "llm-ocr-inference",
         # Then engines have as long to end as their supervisors give them.
         config.drain_seconds + GRACE,
-        partial(run_router, config, listener, notify=notify, on_ready=print_url),
+        partial(run_router, config, listener, notify=notify, on_ready=partial(announce_url, url)),
         stopping=STOPPING,
         stopped=STOPPED,
     )

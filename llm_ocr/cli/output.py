@@ -1,18 +1,18 @@
 """Print the progress and the results of commands, and turn errors into exit codes."""
 
-import json
 import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from llm_ocr import logs
 from llm_ocr.cli.advice import explain, explain_fact, show_options
 from llm_ocr.cli.options import cluster_options
 from llm_ocr.exit_codes import ExitCode
+from llm_ocr.service.settings import LogSettings, ProcessLogSettings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -80,7 +80,8 @@ def show_logs(console: "Console", json_logs: bool = False) -> Iterator[None]:
 
     handler: logging.Handler
     if json_logs:
-        handler = _JsonHandler(console.file)
+        handler = logging.StreamHandler(console.file)
+        handler.setFormatter(logs.JsonFormatter(_with_options, {"event": "log"}))
     else:
         handler = RichHandler(console=console, show_path=False, show_time=False, markup=False)
         handler.setFormatter(_OptionsFormatter("%(message)s"))
@@ -99,25 +100,19 @@ class _OptionsFormatter(logging.Formatter):
     """Messages with options in place of settings' names."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        return explain_fact(super().formatMessage(record), None)
+        return _with_options(super().formatMessage(record))
 
 
-class _JsonHandler(logging.Handler):
-    """Log records as JSON lines."""
+def _with_options(message: str) -> str:
+    return explain_fact(message, None)
 
-    def __init__(self, file: IO[str]) -> None:
-        super().__init__()
-        self._file = file
 
-    def emit(self, record: logging.LogRecord) -> None:
-        line = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
-            "event": "log",
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": explain_fact(record.getMessage(), None),
-        }
-        print(json.dumps(line), file=self._file, flush=True)
+def configure_logs(given: dict[str, Any]) -> None:
+    """Make the logs of this process of the service JSON, if the option in `given` or the
+    environment wants that. Raises ValidationError."""
+    own = {name: given[name] for name in LogSettings.model_fields if name in given}
+    if ProcessLogSettings(**own).json_logs:
+        logs.use_json_logs(_with_options)
 
 
 def _showing_options(notify: "Notify") -> "Notify":
@@ -240,6 +235,6 @@ def handle_errors() -> Iterator[None]:
         raise typer.Exit(code) from error
 
 
-def warn(message: str) -> None:
-    """Print a message on standard error."""
-    print(message, file=sys.stderr)  # noqa: T201
+def warn(message: str, level: int = logging.ERROR) -> None:
+    """Print a message on standard error; where logs are JSON, as a record of this level."""
+    print(logs.format_message(message, level), file=sys.stderr, flush=True)  # noqa: T201

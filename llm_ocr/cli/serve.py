@@ -17,6 +17,7 @@ from llm_ocr.cli.options import (
 )
 from llm_ocr.service.settings import (
     GatewaySettings,
+    LogSettings,
     OidcSettings,
     StateSettings,
     WorkerSettings,
@@ -25,7 +26,8 @@ from llm_ocr.settings import MetricsSettings, RenderSettings, RequestSettings
 
 STATE = settings_options(StateSettings)
 DATABASE = {"database": STATE["database"]}
-METRICS = settings_options(MetricsSettings)
+# What all processes have.
+PROCESS = {**settings_options(MetricsSettings), **settings_options(LogSettings)}
 GATEWAY = {**settings_options(GatewaySettings), **settings_options(OidcSettings)}
 WORKER = {
     **settings_options(WorkerSettings),
@@ -44,7 +46,7 @@ key = Commands(help="Manage API keys: create, list, revoke.", no_args_is_help=Tr
 
 
 @serve.callback(invoke_without_command=True)
-@with_options(STATE, GATEWAY, WORKER, METRICS, ENV_FILE)
+@with_options(STATE, GATEWAY, WORKER, PROCESS, ENV_FILE)
 def _serve_all(context: typer.Context, given: Given) -> None:
     """Run the whole service in one process: gateway, worker and engine.
 
@@ -72,7 +74,7 @@ def _serve_all(context: typer.Context, given: Given) -> None:
 
 
 @serve.command()
-@with_options(STATE, GATEWAY, METRICS, ENV_FILE)
+@with_options(STATE, GATEWAY, PROCESS, ENV_FILE)
 def gateway(given: Given) -> None:
     """Run a gateway: accepts documents over HTTP and from watched folders, and serves results."""
     from llm_ocr.cli.service import serve_gateway
@@ -81,7 +83,7 @@ def gateway(given: Given) -> None:
 
 
 @serve.command()
-@with_options(STATE, WORKER, METRICS, ENV_FILE)
+@with_options(STATE, WORKER, PROCESS, ENV_FILE)
 def worker(given: Given) -> None:
     """Run a worker, which processes queued documents; start as many as you like."""
     from llm_ocr.cli.service import serve_worker
@@ -90,7 +92,7 @@ def worker(given: Given) -> None:
 
 
 @serve.command()
-@with_options(MODEL, ENGINE, ENV_FILE)
+@with_options(MODEL, ENGINE, settings_options(LogSettings), ENV_FILE)
 def inference(
     given: Given,
     config: Annotated[

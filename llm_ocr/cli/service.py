@@ -1,20 +1,21 @@
 """Implementation of `llm-ocr serve`: run the service's processes and manage its API keys."""
 
 import asyncio
+import logging
 import shlex
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from llm_ocr import tracing
+from llm_ocr import logs, tracing
 from llm_ocr.batch.interruption import CancellationToken, StoppedError
 from llm_ocr.cli.advice import explain, show_options
-from llm_ocr.cli.output import handle_errors, show_logs, warn
+from llm_ocr.cli.output import configure_logs, handle_errors, show_logs, warn
 from llm_ocr.cli.signals import stop_on_signals
 from llm_ocr.exit_codes import ExitCode
 from llm_ocr.messages import MissingExtraError, how_to_install, pluralize
@@ -54,8 +55,9 @@ def serve_all(given: Given) -> None:
         url = _url(settings, listener)
 
         def print_url() -> None:
-            typer.echo(f"{url}  (press Ctrl-C to stop)")
-            typer.echo(_first_steps(url, key) if key else _key_hint(given))
+            announce_url(url)
+            if key or not logs.are_json():
+                typer.echo(_first_steps(url, key) if key else _key_hint(given))
 
         with _serve_metrics(settings) as metrics:
             own = database, store, settings
@@ -79,10 +81,10 @@ def serve_gateway(given: Given) -> None:
         listener = create_listener(settings.host, settings.port)
 
         def print_url() -> None:
-            typer.echo(f"{_url(settings, listener)}  (press Ctrl-C to stop)")
+            announce_url(_url(settings, listener))
             if not has_key:
                 create = _command("key create", given)
-                typer.echo(f"There is no API key yet; create one with: {create}")
+                announce(f"There is no API key yet; create one with: {create}")
 
         with _serve_metrics(settings) as metrics:
             own = database, store, settings, metrics
@@ -101,7 +103,8 @@ def serve_worker(given: Given) -> None:
 
         engine_settings, store = _engine_settings(given), open_store(settings.storage)
         tasks = pluralize(settings.tasks, "document")
-        warn(f"Processing up to {tasks} at the same time  (press Ctrl-C to stop)")
+        hint = "" if logs.are_json() else "  (press Ctrl-C to stop)"
+        warn(f"Processing up to {tasks} at the same time{hint}", logging.INFO)
         with _serve_metrics(settings) as metrics:
             own = database, store, settings, engine_settings, metrics
             working = partial(run_worker, *own, notify=notify)
@@ -111,7 +114,7 @@ def serve_worker(given: Given) -> None:
 def migrate_database(given: Given) -> None:
     """Create or update the database's tables."""
     with open_service(given) as (_, database):
-        typer.echo(f"{database.name}: the tables are up to date")
+        announce(f"{database.name}: the tables are up to date")
 
 
 def print_new_key(given: Given, tenant: str, scopes: str, name: str, days: int | None) -> None:
@@ -121,7 +124,7 @@ def print_new_key(given: Given, tenant: str, scopes: str, name: str, days: int |
 
         key_scopes = [scope.strip() for scope in scopes.split(",") if scope.strip()]
         typer.echo(create_key(database, tenant, key_scopes, name=name, expires_in_days=days))
-        warn("Save this key: it can't be shown again")
+        warn("Save this key: it can't be shown again", logging.INFO)
 
 
 def list_keys(given: Given) -> None:
@@ -157,6 +160,7 @@ def open_service(given: Given) -> "Iterator[tuple[ServiceSettings, Database]]":
         from llm_ocr.service.oidc import OidcSettingsError
         from llm_ocr.service.pipelines import InvalidPipelineError
 
+        configure_logs(given)
         own = {name: given[name] for name in ServiceSettings.model_fields if name in given}
         settings = ServiceSettings(**own)
         try:
@@ -195,7 +199,7 @@ def run_until_signal(
         async def stop_when_requested() -> None:
             with suppress(StoppedError):
                 await stop.wait()
-            warn(stopping)
+            warn(stopping, logging.INFO)
             stop_event.set()
 
         waiting = asyncio.create_task(stop_when_requested())
@@ -212,7 +216,7 @@ def run_until_signal(
 
     with (
         _start_tracing(service),
-        show_logs(Console(stderr=True)),
+        nullcontext() if logs.are_json() else show_logs(Console(stderr=True)),
         stop_on_signals(drain_seconds + STOP_SECONDS, stopped) as stop,
     ):
         asyncio.run(run_parts(stop))
@@ -227,7 +231,8 @@ def _start_tracing(service: str) -> Iterator[None]:
                 stack.enter_context(tracing.start_tracing(service))
             except ImportError:
                 variables = " or ".join(tracing.ENDPOINT_VARIABLES)
-                warn(f"No traces, though {variables} is set: {how_to_install('otel')}")
+                problem = f"No traces, though {variables} is set"
+                warn(f"{problem}: {how_to_install('otel')}", logging.WARNING)
         yield
 
 
@@ -244,9 +249,9 @@ def _serve_metrics(settings: ServiceSettings) -> "Iterator[ProcessMetrics]":
                 url = stack.enter_context(serving)
             except OSError as error:
                 place = f"{settings.metrics_host}:{settings.metrics_port}"
-                message = f"can't listen on {place}: {error.strerror}"
-                raise typer.BadParameter(message, param_hint="--metrics-port") from error
-            warn(f"Metrics and health checks: {url}/metrics, /livez and /readyz")
+                warn(f"--metrics-port: can't listen on {place}: {error.strerror}", logging.ERROR)
+                raise typer.Exit(ExitCode.USAGE) from error
+            warn(f"Metrics and health checks: {url}/metrics, /livez and /readyz", logging.INFO)
         yield metrics
 
 
@@ -259,7 +264,21 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
 
 def notify(text: str) -> None:
     """Print what an engine does."""
-    warn(show_options(text))
+    warn(show_options(text), logging.INFO)
+
+
+def announce(text: str) -> None:
+    """Print a line on standard output, or log it where logs are JSON: these are mostly collected
+    together with standard output."""
+    if logs.are_json():
+        warn(text, logging.INFO)
+    else:
+        typer.echo(text)
+
+
+def announce_url(url: str) -> None:
+    """Print, or log, where this process listens."""
+    announce(f"listening at {url}" if logs.are_json() else f"{url}  (press Ctrl-C to stop)")
 
 
 def _engine_settings(given: Given) -> "Settings":
@@ -281,8 +300,8 @@ def create_listener(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        message = f"can't listen on {host}:{port}: {error.strerror}"
-        raise typer.BadParameter(message, param_hint="--port") from error
+        warn(f"--port: can't listen on {host}:{port}: {error.strerror}", logging.ERROR)
+        raise typer.Exit(ExitCode.USAGE) from error
 
 
 def _url(settings: ServiceSettings, listener: socket.socket) -> str:

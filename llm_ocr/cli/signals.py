@@ -10,6 +10,7 @@ from types import FrameType
 
 from llm_ocr.batch.interruption import CancellationToken
 from llm_ocr.exit_codes import ExitCode
+from llm_ocr.logs import format_message
 
 # What a terminal needs whose progress bars nobody ends: they hide the cursor.
 SHOW_CURSOR = b"\x1b[?25h"
@@ -37,7 +38,7 @@ def stop_on_signals(stop_seconds: float, ended_message: str = RERUN) -> Iterator
 
     def handle(number: int, frame: FrameType | None) -> None:
         if number in received:
-            _end_now(number, f"{ended_message}\n".encode())
+            _end_now(number, ended_message)
         received.add(number)
         if number == signal.SIGTERM:
             deadline.start()
@@ -56,16 +57,17 @@ def stop_on_signals(stop_seconds: float, ended_message: str = RERUN) -> Iterator
 def _end_late(stop_seconds: float) -> None:
     message = (
         f"shutdown timed out {stop_seconds:g} s after SIGTERM; unsaved pages will be processed "
-        "again on resume\n"
+        "again on resume"
     )
-    _end_now(signal.SIGTERM, message.encode())
+    _end_now(signal.SIGTERM, message)
 
 
-def _end_now(number: int, message: bytes) -> None:
+def _end_now(number: int, text: str) -> None:
     """Leave without waiting for any thread. Engines end with the process that started them.
 
     Writes past Python's buffers: the signal may have come while one was written to.
     """
+    message = f"{format_message(text)}\n".encode()
     if sys.stderr.isatty() or sys.stdout.isatty():
         message = SHOW_CURSOR + message
     try:

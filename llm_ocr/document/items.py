@@ -91,7 +91,7 @@ async def _settle(item: Item[object], work: Awaitable[T]) -> T | PageError:
     except (EngineFailedError, StorageError):
         raise
     except Exception as error:
-        log.exception("%s", item.item_id)
+        log.exception("%s: unexpected error", item.item_id)
         message = f"unexpected {type(error).__name__}: {error}; please report this"
         return PageError(ErrorCode.INTERNAL_ERROR, message)
 

@@ -7,6 +7,7 @@ name than the client, that name is replaced.
 import hashlib
 import hmac
 import json
+import logging
 import random
 import re
 import time
@@ -18,10 +19,12 @@ import aiohttp
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from llm_ocr import tracing
+from llm_ocr import logs, tracing
 from llm_ocr.inference.request import ROUTING_KEY_HEADER, SERVED_MODEL_HEADER
 from llm_ocr.router.metrics import RouterMetrics
 from llm_ocr.router.replicas import NoReplicaError, Replica, ReplicaSet
+
+log = logging.getLogger(__name__)
 
 MAX_BODY = 256 << 20
 REQUEST_ID_HEADER, REPLICA_HEADER = "X-Request-Id", "X-Replica"
@@ -119,7 +122,8 @@ class Router:
         request_id = request.headers.get(REQUEST_ID_HEADER, "")
         if not _REQUEST_ID.fullmatch(request_id):
             request_id = uuid.uuid4().hex
-        model = ""
+        model, began = "", time.monotonic()
+        failure: dict[str, str | None] | None = None
         self.open_requests += 1
         about = {"http.request.method": "POST", "http.route": request.path}
         parent = request.headers.get(tracing.HEADER)
@@ -132,10 +136,14 @@ class Router:
             except RequestError as error:
                 response = error.response()
                 response.headers[REQUEST_ID_HEADER] = request_id
+                failure = {"code": error.code, "message": str(error)}
                 if error.status >= 500:
                     span.fail(str(error))
             finally:
                 self.open_requests -= 1
+            seconds = round(time.monotonic() - began, 4)
+            values = {"request_id": request_id, "model": model or None, "seconds": seconds}
+            _log_response(request, response, error=failure, **values)
             span.set(
                 {
                     "llm_ocr.request.id": request_id,
@@ -288,6 +296,19 @@ class Router:
 
     async def _unknown_path(self, request: web.Request) -> web.Response:
         return RequestError(404, f"there is no {request.method} {request.path}").response()
+
+
+def _log_response(request: web.Request, response: web.StreamResponse, **values: object) -> None:
+    about = logs.about(
+        status=response.status,
+        replica=response.headers.get(REPLICA_HEADER),
+        routing_key=request.headers.get(ROUTING_KEY_HEADER),
+        **values,
+    )
+    # A full queue is no failure: the client repeats the request.
+    is_failure = response.status >= 500 and response.status != 503
+    level = logging.WARNING if is_failure else logging.INFO
+    log.log(level, "POST %s %d", request.path, response.status, extra=about)
 
 
 def requested_model(body: bytes) -> str:

@@ -1,16 +1,19 @@
 """Progress and cost of one document's steps, and when the current step sent its first request."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from llm_ocr import tracing
+from llm_ocr import logs, tracing
 from llm_ocr.records import DocumentResult, PageStatus, StepResult
 from llm_ocr.service.checkpoints import RETRYABLE, result_error
 from llm_ocr.service.metrics import WorkerMetrics
 from llm_ocr.service.results import StepCost, step_cost
 from llm_ocr.service.work_queue import StepProgress
+
+log = logging.getLogger(__name__)
 
 
 class DocumentProgress:
@@ -77,6 +80,7 @@ class DocumentProgress:
         if self.step is not None:
             self._end_step(self.step)
         self.step, self.first_request_at = step, None
+        logs.bind(step=step)
         self._started.setdefault(step, time.monotonic())
         self._span = tracing.begin_span(f"step {step}", {"llm_ocr.items_done": done})
         self._set(step, state="processing", items_done=done)
@@ -86,9 +90,12 @@ class DocumentProgress:
         row = self._rows[step]
         changes: dict[str, Any] = {"items_done": row.items_done + 1}
         if result.status is PageStatus.FAILED:
+            error = step_error(step, result)
             changes["items_failed"] = row.items_failed + 1
-            changes["error"] = row.error or step_error(step, result)
-            self._metrics.count_error(step, result_error(result)[0])
+            changes["error"] = row.error or error
+            self._metrics.count_error(step, error["code"])
+            text = f"{error['code']}: {error['message']}"
+            log.warning("the step %s: %s", step, text, extra=logs.about(error=error))
         if isinstance(result, StepResult):
             outcome = result.outcome
             tokens = outcome.prompt_tokens, outcome.completion_tokens

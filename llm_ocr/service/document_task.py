@@ -99,6 +99,13 @@ class TaskOutcome:
     is_attempt: bool = False
     page_count: int | None = None
     retention_seconds: float | None = None
+    # Why a step is retried.
+    retried_error: Mapping[str, Any] | None = None
+
+    @property
+    def error(self) -> Mapping[str, Any] | None:
+        """What went wrong, if anything did."""
+        return self.retried_error if self.completion is None else self.completion.error
 
 
 @dataclass(frozen=True)
@@ -363,7 +370,7 @@ class DocumentTask:
         backoff = self.pipeline_steps.definition(step).retries.backoff
         after = min(MAX_BACKOFF, backoff * 2.0 ** min(self.progress.retry_count(step), 32))
         self.progress.retry(step, error)
-        return TaskOutcome(after_seconds=after, is_attempt=True)
+        return TaskOutcome(after_seconds=after, is_attempt=True, retried_error=error)
 
     def _time_out(self, step: str) -> TaskOutcome:
         limit = self.pipeline_steps.definition(step).time_limit or 0.0

@@ -3,6 +3,7 @@
 Every function takes the tenant. The documents of other tenants don't exist for it.
 """
 
+import logging
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, distinct, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from llm_ocr import tracing
+from llm_ocr import logs, tracing
 from llm_ocr.messages import CodedError
 from llm_ocr.service.checkpoints import FAILED_PREFIX
 from llm_ocr.service.children import (
@@ -38,6 +39,8 @@ from llm_ocr.service.schema import (
     steps,
     tenants,
 )
+
+log = logging.getLogger(__name__)
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 # Seconds until an upload must be complete.
@@ -157,7 +160,10 @@ def insert_document(
 ) -> StoredDocument:
     """Like `create_document`, with a given id and in the caller's transaction."""
     with tracing.span("create document", {"llm_ocr.document.id": document_id}):
-        return _insert(connection, tenant, document_id, new)
+        stored = _insert(connection, tenant, document_id, new)
+        values = logs.about(document_id=document_id, tenant=tenant)
+        log.info("%s: created", document_id, extra=values)
+        return stored
 
 
 def _insert(

@@ -10,6 +10,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from llm_ocr.env_file import PREFIX
 from llm_ocr.settings import EnvFileSettings, MetricsSettings, SettingsGroup, Trait
@@ -48,6 +49,20 @@ class StateSettings(SettingsGroup):
         Path | None,
         Field(description="Folder of [pipelines](service/pipelines.md) in YAML (default: none)."),
     ] = None
+
+
+class LogSettings(SettingsGroup):
+    """How the service's processes log."""
+
+    title = "Logs"
+
+    json_logs: Annotated[
+        bool,
+        Field(
+            description="Write the [logs](service/monitoring.md#logs) of the service to standard "
+            "error as JSON lines."
+        ),
+    ] = False
 
 
 class RegistrySettings(SettingsGroup):
@@ -186,10 +201,12 @@ SERVICE_GROUPS: tuple[type[SettingsGroup], ...] = (
     OidcSettings,
     WorkerSettings,
     RegistrySettings,
+    LogSettings,
 )
 
 
 class ServiceSettings(
+    LogSettings,
     RegistrySettings,
     MetricsSettings,
     WorkerSettings,
@@ -225,6 +242,13 @@ class ServiceSettings(
     @classmethod
     def _join_list(cls, value: object) -> object:
         return ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+
+class ProcessLogSettings(LogSettings, BaseSettings):
+    """How a process of the service logs: from arguments and the environment, and before all other
+    settings, whose errors are logged already."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, hide_input_in_errors=True)
 
 
 def is_safe_url(url: str) -> bool:

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from sqlalchemy import Connection, Row, func, or_, select, update
 
-from llm_ocr import __version__, tracing
+from llm_ocr import __version__, logs, tracing
 from llm_ocr.messages import CodedError
 from llm_ocr.service.background import repeat
 from llm_ocr.service.database import Database, now
@@ -403,8 +403,10 @@ class WebhookSender:
         about: dict[str, str | int] = {"llm_ocr.document.id": delivery.document_id}
         about["llm_ocr.attempt"] = delivery.attempts
         parent = delivery.traceparent
+        logs.bind(document_id=delivery.document_id)
         with tracing.span("send webhook", about, parent=parent, kind="client") as span:
             response = await self._send(session, delivery)
+            _log_response(delivery, response)
             if response.status is not None:
                 span.set({"http.response.status_code": response.status})
             if response.error is not None:
@@ -512,6 +514,13 @@ def _delivery(row: Row[Any]) -> Delivery:
 
 def _webhook(row: Row[Any]) -> Webhook:
     return Webhook(**{name: getattr(row, name) for name in Webhook.__dataclass_fields__})
+
+
+def _log_response(delivery: _ClaimedDelivery, response: _Response) -> None:
+    """Failures are no warnings: the table of deliveries has them, and alerts."""
+    error = None if response.error is None else {"message": response.error}
+    about = logs.about(attempt=delivery.attempts, status=response.status, error=error)
+    _log.info("webhook to %s", redact_url(delivery.url), extra=about)
 
 
 def _load_secret(connection: Connection, tenant: str) -> str:

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from llm_ocr import __version__, tracing
+from llm_ocr import __version__, logs, tracing
 from llm_ocr.document.classify import LoadedClassifier
 from llm_ocr.document.configure import render_pool, render_workers
 from llm_ocr.document.figure_tasks import UnknownTaskError
@@ -95,6 +95,7 @@ class _Lease:
     has_outcome: bool = False
     # "lost", "cancelled" or "drained".
     stop_reason: str | None = None
+    began: float = field(default_factory=time.monotonic)
 
     def stop(self, reason: str) -> None:
         if not self.has_outcome and self.stop_reason is None:
@@ -149,6 +150,7 @@ class ServiceWorker:
         """Process documents until `stop` is set. Then claim no more, and return to the queue what
         isn't finished within `drain_seconds`."""
         settings = self._engine_settings
+        logs.bind(worker=self.name)
         async with AsyncExitStack() as stack:
             log_dir = settings.log_dir
             if log_dir is None:
@@ -234,7 +236,7 @@ class ServiceWorker:
                         failures += 1
                         wait = self._on_database_failure(error, failures)
                     except Exception:
-                        log.exception("%s", self.name)
+                        log.exception("%s can't claim documents", self.name)
                 waiting = {stopping, *self._supervisors}
                 await asyncio.wait(waiting, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -249,6 +251,10 @@ class ServiceWorker:
         task.add_done_callback(lambda _: self._leases.discard(lease))
 
     async def _supervise(self, lease: _Lease) -> None:
+        document = lease.document
+        logs.bind(document_id=document.id, tenant=document.tenant)
+        if document.traceparent is not None:
+            logs.bind(trace_id=tracing.trace_id_of(document.traceparent))
         lease.processing = asyncio.create_task(self._process(lease))
         if lease.stop_reason is not None:
             lease.processing.cancel()
@@ -258,7 +264,9 @@ class ServiceWorker:
             lease.processing.cancel()
             raise
         outcome = self._outcome_of(lease, lease.processing)
-        self._metrics.count_document(_outcome_name(lease, outcome))
+        name = _outcome_name(lease, outcome)
+        self._metrics.count_document(name)
+        _log_outcome(lease, name, outcome)
         await self._save_outcome(lease, outcome)
 
     async def _process(self, lease: _Lease) -> TaskOutcome:
@@ -337,7 +345,7 @@ class ServiceWorker:
         if isinstance(error, LeaseLostError | DatabaseError | UnknownDocumentError):
             # If this worker still owns the document, requeuing it saves waiting for its expiry.
             return TaskOutcome()
-        log.error("%s", lease.document.id, exc_info=error)
+        log.error("%s: unexpected error", lease.document.id, exc_info=error)
         if lease.document.attempts < MAX_ATTEMPTS:
             return TaskOutcome(
                 after_seconds=UNAVAILABLE_BACKOFF.delay(lease.document.attempts), is_attempt=True
@@ -362,7 +370,7 @@ class ServiceWorker:
                 await asyncio.sleep(wait)
             except Exception:
                 # Its lease will expire, and another worker will claim it.
-                log.exception("%s", lease.document.id)
+                log.exception("%s: its outcome can't be saved", lease.document.id)
                 return
             else:
                 return
@@ -406,7 +414,7 @@ class ServiceWorker:
                 failures += 1
                 self._on_database_failure(error, failures)
             except Exception:
-                log.exception("%s", self.name)
+                log.exception("%s: a background task failed", self.name)
             await asyncio.sleep(seconds)
 
     async def _renew_leases(self) -> None:
@@ -610,3 +618,29 @@ def _outcome_name(lease: _Lease, outcome: TaskOutcome) -> str:
     if outcome.waiting_for is not None:
         return "wait"
     return "retry" if outcome.is_attempt else "requeue"
+
+
+def _log_outcome(lease: _Lease, name: str, outcome: TaskOutcome) -> None:
+    """Log how the processing of a document ended: a warning if it failed, even in part."""
+    document, error = lease.document, outcome.error
+    level, text = logging.INFO, f"{document.id}: {name.replace('_', ' ')}"
+    if error is not None:
+        level = logging.WARNING
+        step = f" at the step {error['step']}" if error.get("step") else ""
+        text = f"{text}{step}: {error['code']}: {error['message']}"
+    elif outcome.waiting_for is not None:
+        text = f"{text} for {outcome.waiting_for}"
+    elif name == "lost":
+        level, text = logging.WARNING, f"{text}: its lease expired, another worker takes it over"
+    log.log(
+        level,
+        "%s",
+        text,
+        extra=logs.about(
+            outcome=name,
+            attempt=document.attempts,
+            step=None if error is None else error.get("step"),
+            error=error,
+            seconds=round(time.monotonic() - lease.began, 3),
+        ),
+    )

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from llm_ocr import logs
 from llm_ocr.documents import Document
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, Page, PageError, PageImage
 from llm_ocr.sources import render_protocol
@@ -41,7 +42,7 @@ ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": 
 ENVIRONMENT = (
     *("PATH", "HOME", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "PYTHONHOME", "PYTHONUTF8"),
     *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "FONTCONFIG_PATH", "FONTCONFIG_FILE"),
-    "PYTHONDONTWRITEBYTECODE",
+    *("PYTHONDONTWRITEBYTECODE", logs.VARIABLE),
 )
 # A worker that crashes above this share of its memory limit is taken to be out of memory.
 OUT_OF_MEMORY_SHARE = 0.7

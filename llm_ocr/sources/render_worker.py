@@ -19,6 +19,7 @@ from typing import Any
 
 from PIL import Image
 
+from llm_ocr import logs
 from llm_ocr.records import ErrorCode, PageError
 from llm_ocr.sources import render_protocol
 from llm_ocr.sources.renderer import DocumentRenderer
@@ -65,6 +66,7 @@ def end_with_parent(pipe: Connection) -> None:
 def main() -> None:
     # The parent decides when this ends: Ctrl-C at the terminal is meant for it alone.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logs.inherit_format()
     pipe = Connection(int(sys.argv[1]))
     threading.Thread(target=end_with_parent, args=(pipe,), daemon=True).start()
     # Pages are bounded by `RenderLimits.max_pixels`, which is checked before any is decoded.

@@ -1,5 +1,6 @@
 """The manifests in kubernetes/, and their containers as processes of this machine."""
 
+import json
 import os
 import re
 import shutil
@@ -10,15 +11,18 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import yaml
 
+from tests import documents
 from tests.docs.blocks import ROOT
+from tests.processes import run_module
 from tests.servers.ports import free_port
+from tests.servers.service import KEY, ServiceApi
 from tests.waiting import wait_until
 
 FOLDER = ROOT / "kubernetes"
@@ -92,7 +96,7 @@ class Pod:
     def start(self) -> None:
         """Start the container's command."""
         files = self.folder / self.name
-        places = {"0.0.0.0": "127.0.0.1", **self.addresses}
+        places = dict(self.addresses)
         for one in self.container.get("ports", ()):
             places[str(one["containerPort"])] = str(self.port(one["name"]))
         for mount in self.container.get("volumeMounts", ()):
@@ -112,6 +116,8 @@ class Pod:
             if "configMapRef" in source
         ]
         environment = {name: _replace(text, places) for one in given for name, text in one.items()}
+        # A gateway must be reachable by others, because it then wants a key: see its arguments.
+        environment |= {"LLM_OCR_METRICS_HOST": "127.0.0.1"}
         # Of the processes without a port for metrics, which is only in the environment.
         environment |= {} if "9300" in places else {"LLM_OCR_METRICS_PORT": "0"}
         environment |= {"NO_COLOR": "1", **self.secret, "TMPDIR": str(files / "tmp")}
@@ -186,3 +192,32 @@ def running(*pods: Pod) -> Iterator[None]:
     finally:
         for pod in pods:
             pod.kill()
+
+
+def watch_first_result(
+    migrate: Pod, inference: Pod, gateway: Pod, worker: Pod, *, database: str
+) -> None:
+    """Start the processes in the order of the instructions, send a document, and stop them."""
+    with running(migrate, inference, gateway, worker):
+        migrate.start()
+        assert migrate.wait() == 0, migrate.log()
+        # Without a key, a gateway that others can reach doesn't start.
+        options = ["--database", database, "--scopes", "documents:write,documents:read"]
+        key = KEY.search(run_module("llm_ocr", "serve", "key", "create", *options).stdout)
+        assert key is not None
+        for one in (inference, gateway, worker):
+            one.start()
+        for one in (inference, gateway, worker):
+            one.wait_until_started()
+            assert one.probe("liveness")
+            wait_until(partial(one.probe, "readiness"), describe=one.log)
+        (port, *_) = gateway.ports.values()
+        api = ServiceApi(f"http://127.0.0.1:{port}", key[0])
+        document = api.upload(documents.pdf(gateway.folder / "a.pdf", pages=2))
+        api.wait(document, "succeeded", seconds=120)
+        for one in (worker, gateway, inference):
+            code, _ = one.stop()
+            assert code == 0, one.log()
+    for one in (migrate, worker, gateway, inference):
+        for line in one.log().splitlines():
+            assert json.loads(line)["level"] in ("info", "warning"), line

@@ -40,13 +40,15 @@ VALUES = {
     "lease_seconds": "4.5",
     "poll_seconds": "0.25",
     "drain_seconds": "3.0",
+    "json_logs": "true",
 }
-# Those that say where documents and keys are, what is read, and who can reach the service.
+# Those that say where documents and keys are, what is read, who can reach the service, and how it
+# logs what a file says.
 NOT_FROM_FILES = {
     *("database", "storage", "registry", "pipelines", "host", "public_url", "storage_public_url"),
     *("watch", "fetch_hosts", "allow_private_webhooks"),
     *("oidc_issuer", "oidc_client_id", "oidc_roles", "oidc_roles_claim"),
-    *("oidc_tenant", "oidc_tenant_claim", "metrics_host"),
+    *("oidc_tenant", "oidc_tenant_claim", "metrics_host", "json_logs"),
 }
 
 

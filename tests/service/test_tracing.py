@@ -190,7 +190,8 @@ from llm_ocr.service import serving as service
 with tracing.span("a", parent="{parent}") as span, tracing.child_span("b"):
     span.set({{"c": 1}})
     span.fail("d")
-    assert tracing.traceparent() is tracing.trace_id() is None
+    assert tracing.traceparent() is None
+    assert tracing.current_ids() == {{}}
 print([name for name in sys.modules if name.startswith("opentelemetry")])
 """
 

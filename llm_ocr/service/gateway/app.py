@@ -31,6 +31,7 @@ from llm_ocr.service.gateway import (
 from llm_ocr.service.gateway.context import Gateway, GatewayDep, webhook_policy
 from llm_ocr.service.gateway.idempotency import delete_expired_keys
 from llm_ocr.service.gateway.middleware import (
+    AccessLogMiddleware,
     BodyLimitMiddleware,
     MetricsMiddleware,
     ProblemMiddleware,
@@ -128,6 +129,7 @@ def create_app(
         metrics.ready_checks["database"] = partial(_is_up, database)
         gateway_metrics = GatewayMetrics(metrics.registry)
         app.add_middleware(MetricsMiddleware, metrics=gateway_metrics)
+    app.add_middleware(AccessLogMiddleware)
     app.add_middleware(TracingMiddleware)
     for router in (
         *(documents.router, uploads.router, results.router, catalog.router),

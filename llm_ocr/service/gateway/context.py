@@ -80,6 +80,7 @@ def require_scope(scope: Scope) -> Callable[..., Access]:
     """A dependency that returns the caller's access, and refuses keys without this scope."""
 
     def check_access(
+        request: Request,
         gateway: Annotated[Gateway, Depends(get_gateway)],
         bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
         key: Annotated[str | None, Security(_header)],
@@ -88,6 +89,8 @@ def require_scope(scope: Scope) -> Callable[..., Access]:
         if api_key is None:
             raise AccessError("the API key is missing; send `Authorization: Bearer lo_...`")
         access = authenticate(gateway.database, api_key)
+        # For the access log.
+        request.state.tenant = access.tenant
         if not access.allows(scope):
             raise Problem(403, "scope_missing", f"this API key doesn't have the scope {scope}")
         return access

@@ -1,16 +1,21 @@
 """ASGI middleware: limits on request bodies, problem documents for unexpected errors, metrics."""
 
+import logging
 import time
 from collections.abc import Mapping
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from llm_ocr import tracing
+from llm_ocr import logs, tracing
 from llm_ocr.service.gateway.problems import Problem, to_problem
 from llm_ocr.service.metrics import GatewayMetrics
 from llm_ocr.service.settings import MEGABYTE
 
+log = logging.getLogger(__name__)
+
+# Requests to these aren't logged unless they fail.
+HEALTH_CHECKS = frozenset({"/livez", "/readyz"})
 MAX_JSON_BYTES = MEGABYTE
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -104,6 +109,48 @@ class MetricsMiddleware:
             await send(message)
 
         await self._app(scope, receive, send_and_count)
+
+
+class AccessLogMiddleware:
+    """Logs each request when its response has ended: the route in place of the path, which may have
+    a token, and nothing of the query, the headers and the body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not log.isEnabledFor(logging.INFO):
+            await self._app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 500
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_and_note)
+        finally:
+            if scope["path"] not in HEALTH_CHECKS or status >= 400:
+                _log_request(scope, status, time.perf_counter() - began)
+
+
+def _log_request(scope: Scope, status: int, seconds: float) -> None:
+    method = scope["method"] if scope["method"] in METHODS else "other"
+    route = getattr(scope.get("route"), "path", "")
+    values = logs.about(
+        method=method,
+        route=route,
+        status=status,
+        seconds=round(seconds, 4),
+        client=scope["client"][0] if scope.get("client") else None,
+        document_id=scope.get("path_params", {}).get("document_id"),
+        tenant=scope.get("state", {}).get("tenant"),
+    )
+    level = logging.ERROR if status >= 500 else logging.INFO
+    log.log(level, "%s %s %d", method, route or "(no such path)", status, extra=values)
 
 
 class TracingMiddleware:

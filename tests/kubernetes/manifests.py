@@ -214,7 +214,7 @@ def watch_first_result(
         (port, *_) = gateway.ports.values()
         api = ServiceApi(f"http://127.0.0.1:{port}", key[0])
         document = api.upload(documents.pdf(gateway.folder / "a.pdf", pages=2))
-        api.wait(document, "succeeded", seconds=120)
+        api.wait(document, "succeeded", seconds=300)
         for one in (worker, gateway, inference):
             code, _ = one.stop()
             assert code == 0, one.log()

@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,10 +32,10 @@ from llm_ocr.inference.server_status import is_serving
 CONFIG = """\
 models:
   {model}:
-    queue_size: {window}
+    queue_size: {queue_size}
     replicas:
-      - {{base_url: "{base_url}", max_concurrency: {window}}}
 """
+REPLICA = '      - {{base_url: "{base_url}", max_concurrency: {window}}}\n'
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,10 @@ def measure_round(gpu: str, speed_up: float, pages: Pages, window: int) -> TierC
     """One measurement without and one with the tier, each on a fresh server."""
     with simulated(gpu, speed_up) as (base_url, _):
         direct = _measure_speed(base_url, base_url, pages, window)
-    with simulated(gpu, speed_up) as (base_url, _), _tier(base_url, window) as (url, process):
+    with (
+        simulated(gpu, speed_up) as (base_url, _),
+        serving_tier([base_url], window, queue_size=window) as (url, process),
+    ):
         before = cpu_seconds(process)
         routed = _measure_speed(url, base_url, pages, window)
         return TierCost(direct, routed, (cpu_seconds(process) - before) / len(pages))
@@ -64,11 +67,15 @@ def _measure_speed(url: str, server_url: str, pages: Pages, window: int) -> floa
 
 
 @contextmanager
-def _tier(base_url: str, window: int) -> Iterator[tuple[str, psutil.Process]]:
-    """The address and the process of a router in front of a server."""
+def serving_tier(
+    base_urls: Sequence[str], window: int, *, queue_size: int
+) -> Iterator[tuple[str, psutil.Process]]:
+    """The address and the process of a router in front of servers, each of which gets at most
+    `window` requests at a time."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "inference.yaml"
-        path.write_text(CONFIG.format(model=MODEL, base_url=base_url, window=window))
+        replicas = (REPLICA.format(base_url=base_url, window=window) for base_url in base_urls)
+        path.write_text(CONFIG.format(model=MODEL, queue_size=queue_size) + "".join(replicas))
         command = [sys.executable, "-m", "llm_ocr", "serve", "inference"]
         command += ["--config", str(path), "--port", "0"]
         router = subprocess.Popen(
@@ -79,8 +86,9 @@ def _tier(base_url: str, window: int) -> Iterator[tuple[str, psutil.Process]]:
             assert router.stderr is not None
             found = re.search(r"http://\S+", router.stdout.readline())
             assert found is not None, router.stderr.read()
-            # Its line about the replica.
-            router.stderr.readline()
+            # Its lines about the replicas.
+            for _ in base_urls:
+                router.stderr.readline()
             assert asyncio.run(is_serving(found[0], {}))
             yield found[0], psutil.Process(router.pid)
         finally:

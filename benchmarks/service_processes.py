@@ -21,7 +21,7 @@ from llm_ocr.service.access import create_key
 from llm_ocr.service.database import Database
 from tests.servers.ports import free_port
 
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 
 
 class ServiceProcess:
@@ -127,11 +127,20 @@ class Service:
 
     def start_worker(self, base_url: str, *options: str, tasks: int = 5) -> ServiceProcess:
         """Start a worker that uses the engine at `base_url`."""
-        options = ("--base-url", base_url, "--tasks", str(tasks), *options)
-        worker = self._start("worker", len(self.workers), *options)
-        worker.wait_for_output("Processing up to")
-        self.workers.append(worker)
+        (worker,) = self.start_workers(1, base_url, *options, tasks=tasks)
         return worker
+
+    def start_workers(
+        self, count: int, base_url: str, *options: str, tasks: int = 5
+    ) -> list[ServiceProcess]:
+        """Start several workers side by side, and wait until all of them process documents."""
+        options = ("--base-url", base_url, "--tasks", str(tasks), *options)
+        known = len(self.workers)
+        for number in range(known, known + count):
+            self.workers.append(self._start("worker", number, *options))
+        for worker in self.workers[known:]:
+            worker.wait_for_output("Processing up to")
+        return self.workers[known:]
 
     def close(self) -> None:
         for process in (*self.gateways.values(), *self.workers):

@@ -105,6 +105,7 @@ TESTED_BY = {
     "platforms/cloud_logging": "platforms/test_cloud_run",
     "platforms/cloud_run_errors": "platforms/test_cloud_run_failures",
     "platforms/cloud_run_job": "platforms/test_cloud_run",
+    "platforms/costs/capacity_table": "platforms/costs/test_capacity",
     "platforms/costs/estimate_table": "cli/test_plan",
     "platforms/costs/estimates": "platforms/costs/test_prices",
     "platforms/costs/price_files": "platforms/costs/test_prices",

@@ -167,6 +167,7 @@ def handle_errors() -> Iterator[None]:
     from llm_ocr.platforms.base import InvalidStageError, InvalidTargetError, PlatformError
     from llm_ocr.platforms.batch_job import BatchJobError
     from llm_ocr.platforms.cluster import ClusterError
+    from llm_ocr.platforms.costs.capacity import CapacityError
     from llm_ocr.platforms.costs.prices import UnknownPriceError
     from llm_ocr.platforms.costs.throughput import NoThroughputError
     from llm_ocr.platforms.costs.toml_files import TomlFileError
@@ -191,6 +192,7 @@ def handle_errors() -> Iterator[None]:
         raise typer.Exit(ExitCode.USAGE) from error
     except (
         BatchJobError,
+        CapacityError,
         EnvFileError,
         ExportError,
         NoInputError,

@@ -113,6 +113,9 @@ def test_plan_reports_broken_pdfs(inputs: Path) -> None:
         (["IN", "--prices", "nowhere.toml"], "nowhere.toml: can't be read"),
         (["IN", "--pages", "7-9"], "no page that --pages selects"),
         ([], "give an INPUT to estimate"),
+        (["IN", "--documents-per-day", "9"], "give either an INPUT or --documents-per-day"),
+        (["--documents-per-day", "9", "--within", "soon"], "--within soon: give a time, such as"),
+        (["--documents-per-day", "9", "--within", "5s"], "5 seconds (--within) are too short"),
         (["--update-throughput", "IN"], "requires --throughput, the file to write"),
         (["--update-throughput", "IN", "--throughput", "OUT"], "holds no run with sessions"),
     ],
@@ -131,6 +134,38 @@ def test_plan_with_bad_input_exits_with_2(
     assert done.returncode == 2
     assert said in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
+
+
+def test_plan_of_a_service_says_how_many_of_what() -> None:
+    load = ("--documents-per-day", "30000", "--pages-per-document", "8", "--within", "10m")
+    done = llm_ocr("plan", *load, "--gpu", "l4,l40s", COLUMNS="100")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "30,000 documents of 8 pages a day: 240,000 pages, 8.33 per second" in said
+    assert "(3 times the mean); 95% of documents within 10 min" in said
+    assert re.search(r"^hf-jobs l4x1 +17 l4 +105 +\d+% .*\$\d+ \(\$", done.stdout, re.MULTILINE)
+    assert re.search(r"^8 l40s +\d+ x \d+ +2 +2 ", done.stdout, re.MULTILINE)
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_plan_of_a_service_as_json_has_all_numbers_and_their_sources() -> None:
+    load = ("--documents-per-day", "1000", "--within", "0.5h", "--peak", "1", "--gpu", "l4x1")
+    done = llm_ocr("plan", *load, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["load"] == {
+        "documents_per_day": 1000,
+        "pages": 1.0,
+        "within_seconds": 1800.0,
+        "peak": 1.0,
+    }
+    [offer] = told["offers"]
+    assert offer["replicas"] == 1
+    assert 0 < offer["latency"]["p50"] < offer["latency"]["p95"] <= 1800
+    assert offer["tiers"]["workers"] >= 2
+    assert offer["per_day"]["low"] <= offer["per_day"]["expected"] <= offer["per_day"]["high"]
+    assert offer["price_source"]["url"].startswith("https://")
+    assert told["tier_source"]["url"] == "python -m benchmarks.scaling"
 
 
 def test_plan_counts_a_bucket(

@@ -67,6 +67,10 @@ class PostgresqlServer:
         """The URL of one of its databases."""
         return f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{self._port}/{name}"
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def create(self, name: str, template: str = "template1") -> str:
         """Copy a database, to which nobody is connected, to a new one; returns its URL."""
         self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")

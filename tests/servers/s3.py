@@ -35,15 +35,19 @@ def _identity(key: str, actions: Sequence[str]) -> dict[str, object]:
     return {"name": key, "credentials": keys, "actions": list(actions)}
 
 
-def _make_bucket(port: int, server: "subprocess.Popen[bytes]") -> None:
-    """Put something into it, as soon as the server takes it. Raises RuntimeError if it ends."""
-    store = S3Store(
+def _open_bucket(port: int) -> S3Store:
+    return S3Store(
         BUCKET,
         endpoint=f"http://127.0.0.1:{port}",
         access_key_id=KEY,
         secret_access_key=SECRET,
         client_options={"allow_http": True},
     )
+
+
+def _make_bucket(port: int, server: "subprocess.Popen[bytes]") -> None:
+    """Put something into it, as soon as the server takes it. Raises RuntimeError if it ends."""
+    store = _open_bucket(port)
     give_up = time.monotonic() + 30
     while True:
         try:
@@ -107,6 +111,15 @@ class S3Server:
     @property
     def environment(self) -> dict[str, str]:
         return environment(self._port)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def list_sizes(self) -> list[int]:
+        """The sizes of all objects in the bucket."""
+        found = obstore.list(_open_bucket(self._port))
+        return [entry["size"] for entries in found for entry in entries]
 
     def restart(self) -> None:
         """End it, and start it again."""

@@ -75,15 +75,18 @@ def _machines(estimate: Estimate, is_wide: bool) -> Table:
 
 def _row(offer: MachineEstimate, is_wide: bool) -> dict[str, str | Text]:
     """A machine's figures by the names of their columns."""
-    parts = {"starts": _money(offer.start_cost), "storage": _money(offer.storage.expected)}
-    hours = {"GPU hours": _range(offer.gpu_hours, _hours)}
+    parts = {
+        "starts": render_money(offer.start_cost),
+        "storage": render_money(offer.storage.expected),
+    }
+    hours = {"GPU hours": render_interval(offer.gpu_hours, _hours)}
     return {
         "$/h": f"{offer.price_per_hour:.2f}",
         "pages/min": f"{offer.pages_per_minute.expected:,.0f}",
         **(hours if is_wide else {}),
-        "time": _range(offer.wall_hours, _duration),
+        "time": render_interval(offer.wall_hours, _duration),
         **(parts if is_wide else {}),
-        "cost": _cost(offer.cost, "bold"),
+        "cost": render_cost(offer.cost, "bold"),
     }
 
 
@@ -94,9 +97,11 @@ def _apis(apis: Iterable[ApiEstimate], pages: PageEstimate) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for api in apis:
         per_thousand = api.cost.expected / pages.pages.expected * 1000
-        batch = "" if api.batch is None else _money(api.batch.expected)
+        batch = "" if api.batch is None else render_money(api.batch.expected)
         mark = "*" if api.source.second_hand else ""
-        table.add_row(f"{api.title}{mark}", _money(per_thousand), _cost(api.cost), batch)
+        table.add_row(
+            f"{api.title}{mark}", render_money(per_thousand), render_cost(api.cost), batch
+        )
     return table
 
 
@@ -110,9 +115,9 @@ def _notes(estimate: Estimate, details: str) -> list[str]:
         lines.append(f"No measured speed of {estimate.model} on {', '.join(unmeasured)}.")
     if any(offer.spot for offer in offers):
         lines.append("Spot prices change, and machines get reclaimed: pages in flight cost again.")
-    sources = {offer.gpu: f"Speed on {offer.gpu}: {_cite(offer.speed_source)}" for offer in offers}
+    sources = {offer.gpu: f"Speed on {offer.gpu}: {cite(offer.speed_source)}" for offer in offers}
     sources |= {
-        offer.platform: f"Prices of {offer.platform}: {_cite(offer.price_source)}"
+        offer.platform: f"Prices of {offer.platform}: {cite(offer.price_source)}"
         for offer in offers
     }
     lines += sources.values()
@@ -120,17 +125,19 @@ def _notes(estimate: Estimate, details: str) -> list[str]:
     return lines
 
 
-def _cite(source: Citation) -> str:
+def cite(source: Citation) -> str:
     parts = ", ".join(part for part in (source.url, source.date) if part)
     return f"{parts}*" if source.second_hand else parts
 
 
-def _cost(cost: Interval, style: str = "") -> Text:
-    between = _range(cost, _money)
-    return Text.assemble((_money(cost.expected), style), f" ({between})" if "-" in between else "")
+def render_cost(cost: Interval, style: str = "") -> Text:
+    between = render_interval(cost, render_money)
+    return Text.assemble(
+        (render_money(cost.expected), style), f" ({between})" if "-" in between else ""
+    )
 
 
-def _range(interval: Interval, render: Callable[[float], str]) -> str:
+def render_interval(interval: Interval, render: Callable[[float], str]) -> str:
     low, high = render(interval.low), render(interval.high)
     return low if low == high else f"{low}-{high.removeprefix('$')}"
 
@@ -139,7 +146,7 @@ def _hours(hours: float) -> str:
     return f"{hours:,.0f}" if hours >= 100 else f"{hours:.1f}" if hours >= 1 else f"{hours:.2f}"
 
 
-def _money(dollars: float) -> str:
+def render_money(dollars: float) -> str:
     if dollars >= 100:
         return f"${dollars:,.0f}"
     return f"${dollars:.2f}"

@@ -132,7 +132,7 @@ def price_pages(
     `gpus` are GPUs, or machines by name; if it is empty, all GPUs, one per machine. Raises
     UnknownPriceError if nothing has both a price and a measured speed.
     """
-    machines = list(_select_machines(prices, gpus))
+    machines = list(select_machines(prices, gpus))
     offers = [
         price_machine(counts.pages, prices, platform, machine, speed, tasks)
         for platform, machine in machines
@@ -144,7 +144,7 @@ def price_pages(
         if machine.gpu is not None and throughput.get(machine.gpu, model) is None
     )
     if not offers:
-        message = _no_speed(model, tuple(unmeasured), throughput)
+        message = explain_missing_speed(model, tuple(unmeasured), throughput)
         raise UnknownPriceError(message, ProblemCode.NO_THROUGHPUT)
     return Estimate(
         survey=counts,
@@ -198,7 +198,7 @@ def price_machine(
     )
 
 
-def _select_machines(
+def select_machines(
     prices: PriceList, names: Sequence[str]
 ) -> Iterator[tuple[PlatformPrices, Machine]]:
     """Each platform's first machine with each GPU, spot and on demand; or those that are named."""
@@ -239,7 +239,7 @@ def _price_apis(pages: Interval, prices: PriceList) -> Iterator[ApiEstimate]:
         yield ApiEstimate(api.name, api.title, cost, batch, api.source)
 
 
-def _no_speed(model: str, gpus: Sequence[str], throughput: ThroughputTable) -> str:
+def explain_missing_speed(model: str, gpus: Sequence[str], throughput: ThroughputTable) -> str:
     known = throughput.gpus(model)
     on = f" on {', '.join(gpus)}" if gpus and known else ""
     measured = f"; it was measured on {', '.join(known)}" if known else ""

@@ -63,7 +63,9 @@ def load_samples(folder: Path, scratch: Path) -> list[Sample]:
     for pdf, alternatives in truths.items():
         numbers = sorted({table.page for tables in alternatives for table in tables})
         path = scratch / pdf.name
-        _extract_pages(pdf, numbers, path)
+        # Each PDF that pdfium writes is a different one, which no cache knows.
+        if not path.exists():
+            _extract_pages(pdf, numbers, path)
         samples.append(Sample(pdf.stem, path, pdf.stem, partial(score, alternatives, numbers)))
     return samples
 

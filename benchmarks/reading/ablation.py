@@ -41,7 +41,7 @@ PREFIX = f"{embedded.__name__}."
 # What holds no rules of reading: the protocol, the networks, plain geometry.
 OTHERS = (
     *("__main__", "answer", "block", "figure_tasks.*", "geometry", "models", "page", "reader"),
-    *("serving.*", "words.boxes", "words.decode", "words.detect", "words.recognize"),
+    *("serving.*", "words.boxes", "words.detect", "words.recognize"),
     "words.text_layer_input",
 )
 LISTS = (list, tuple, set, frozenset, dict)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from llm_ocr.engines.embedded.block import FURNITURE, PageBlock
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word
 from llm_ocr.engines.embedded.page import OcrPage
-from llm_ocr.engines.embedded.structure.heading_levels import heading_levels
+from llm_ocr.engines.embedded.structure.headings import heading_levels
 from llm_ocr.engines.embedded.structure.paragraphs import as_markdown, is_list, paragraphs
 from llm_ocr.engines.embedded.words.doubt import low_confidence
 from llm_ocr.text.markdown import escape_inline, escape_markdown, format_heading

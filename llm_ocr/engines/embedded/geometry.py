@@ -18,6 +18,16 @@ class Word:
     text: str
     score: float | None = None
 
+    @property
+    def x(self) -> float:
+        """Its middle between left and right."""
+        return (self.rect[0] + self.rect[2]) / 2
+
+    @property
+    def y(self) -> float:
+        """Its middle between top and bottom."""
+        return (self.rect[1] + self.rect[3]) / 2
+
 
 @dataclass(frozen=True)
 class OcrLine:
@@ -82,6 +92,18 @@ def shared_columns(one: Rect, other: Rect) -> float:
 def apart(one: Rect, other: Rect) -> float:
     """How far two rectangles are from each other: down and across, in all."""
     return max(0.0, -shared_rows(one, other)) + max(0.0, -shared_columns(one, other))
+
+
+def is_aligned(one: Rect, other: Rect, near: float) -> bool:
+    """Whether rectangles have their left edges, their right edges or their middles in common, up to
+    `near` pixels."""
+    left, right = one[0] - other[0], one[2] - other[2]
+    return min(abs(left), abs(right), abs(left + right) / 2) < near
+
+
+def inside(line: OcrLine, rects: Sequence[Rect]) -> bool:
+    """Whether most of a line is in one of some rectangles."""
+    return any(overlap(line.rect, rect) > 0.6 * area(line.rect) for rect in rects)
 
 
 def typical_height(lines: Sequence[OcrLine]) -> float:

@@ -6,13 +6,11 @@ from dataclasses import replace
 import cv2
 
 from llm_ocr.engines.embedded.block import PageBlock
-from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, area, overlap
+from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, area, inside, overlap
 from llm_ocr.engines.embedded.page import OcrPage
-from llm_ocr.engines.embedded.regions.figures import inside
 from llm_ocr.engines.embedded.regions.layout import LayoutModel, Region, with_ruled_tables
 from llm_ocr.engines.embedded.regions.page_regions import page_regions
-from llm_ocr.engines.embedded.structure.blocks import page_blocks
-from llm_ocr.engines.embedded.structure.margins import margin_notes
+from llm_ocr.engines.embedded.structure.blocks import margin_notes, page_blocks
 from llm_ocr.engines.embedded.structure.reading_order import in_order
 from llm_ocr.engines.embedded.tables import ruled_areas, table_html
 from llm_ocr.engines.embedded.words.deskew import DeskewTransform

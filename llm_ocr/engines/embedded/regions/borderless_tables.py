@@ -10,15 +10,21 @@ from llm_ocr.engines.embedded.geometry import (
     Rect,
     area,
     hull,
+    inside,
+    is_aligned,
     overlap,
     shared_columns,
     typical_height,
 )
 from llm_ocr.engines.embedded.regions.captions import names_table
-from llm_ocr.engines.embedded.regions.figures import inside
-from llm_ocr.engines.embedded.regions.gutters import Gutter, gutters, words_in
 from llm_ocr.engines.embedded.regions.layout import Region
-from llm_ocr.engines.embedded.regions.text_columns import SAME_ROW, is_prose
+from llm_ocr.engines.embedded.regions.text_columns import (
+    SAME_ROW,
+    Gutter,
+    gutters,
+    is_prose,
+    words_in,
+)
 from llm_ocr.engines.embedded.words.rows import rows_of
 
 # Rows of a table follow each other within so many line heights; a caption is as near.
@@ -60,7 +66,7 @@ def with_aligned_tables(regions: Sequence[Region], lines: Sequence[OcrLine]) -> 
     """Regions with those of such tables, in place of regions of text around them or in them."""
     known = [region.rect for region in regions if region.label in ("table", "figure")]
     free = [line for line in lines if not inside(line, known)]
-    found = _areas(free) if free else []
+    found = _areas(free)
     kept = [
         region
         for region in regions
@@ -77,8 +83,8 @@ def _smaller(one: Rect, other: Rect) -> float:
 
 
 def _areas(lines: Sequence[OcrLine]) -> list[Rect]:
-    height = typical_height(lines)
     found = []
+    height = typical_height(lines) if lines else 0.0
     for run in _runs(_rows(lines, gutters(lines)), height):
         inner = [line for row in run for line in row.parts]
         if _is_table(run, _has_caption(run, lines, height)) and not is_prose(inner):
@@ -208,6 +214,4 @@ def with_label_column(table: Rect, lines: Sequence[OcrLine]) -> Rect:
 
 
 def _in_line(part: OcrLine, other: OcrLine) -> bool:
-    near = SAME_EDGE * part.height
-    (left, _, right, _), (start, _, end, _) = part.rect, other.rect
-    return min(abs(left - start), abs(right - end), abs(left + right - start - end) / 2) < near
+    return is_aligned(part.rect, other.rect, SAME_EDGE * part.height)

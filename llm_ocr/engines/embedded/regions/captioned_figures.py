@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, hull, overlap, typical_height
 from llm_ocr.engines.embedded.regions.captions import begins_caption, names_figure
-from llm_ocr.engines.embedded.regions.gutters import gutters, words_in
 from llm_ocr.engines.embedded.regions.layout import Region
+from llm_ocr.engines.embedded.regions.text_columns import gutters, words_in
 
 # A figure's labels are of so few words, and no wider than this share of its column.
 FEW_WORDS, NARROW = 3, 0.6

@@ -11,7 +11,6 @@ _FIGURE = re.compile(
 _TABLE = re.compile(rf"(?i:tab(le|elle|leau|la|ella|\.)?|exhibit|表){_NUMBERED}")
 # A caption's number is followed by a mark or a capital; in a sentence a verb follows.
 _SENTENCE = re.compile(rf"\w+\.?\s*(?:{_NUMBER})[a-z]?\s+(?!and\b)[a-z]{{2,}}")
-_MARKED = re.compile(rf"\w+\.?\s*(?:{_NUMBER})[a-z]?\s*[.:|–—]\s+\S")
 
 
 def names_figure(text: str) -> bool:
@@ -26,8 +25,3 @@ def names_table(text: str) -> bool:
 
 def begins_caption(text: str) -> bool:
     return (names_figure(text) or names_table(text)) and _SENTENCE.match(text) is None
-
-
-def is_marked(text: str) -> bool:
-    """Whether a mark stands between a caption's number and its text."""
-    return _MARKED.match(text) is not None

@@ -5,7 +5,15 @@ import re
 from collections.abc import Sequence
 
 from llm_ocr.engines.embedded.block import FOOTER, HEADER, PAGE_NUMBER, PageBlock, block_of
-from llm_ocr.engines.embedded.geometry import OcrLine, Rect, area, hull, overlap, shared_rows
+from llm_ocr.engines.embedded.geometry import (
+    OcrLine,
+    Rect,
+    area,
+    hull,
+    overlap,
+    shared_rows,
+    typical_height,
+)
 from llm_ocr.engines.embedded.regions.captions import begins_caption
 from llm_ocr.engines.embedded.regions.layout import Region
 from llm_ocr.engines.embedded.words.rows import rows_of
@@ -49,67 +57,54 @@ def furniture(
 ) -> tuple[list[PageBlock], list[OcrLine]]:
     """The furniture of a page of `height` pixels, and the lines that are none."""
     rows = rows_of(lines)
-    body = _body(lines)
-    figures = [one.rect for one in regions if one.label in ("figure", "table")]
-    top = _outer(rows, regions, figures, height, body)
+    body = typical_height(lines)
+    top = _outer(rows, regions, height, body)
     # A heading with nothing below it is none.
     headless = [one for one in regions if one.label != "title"]
-    bottom = _outer(rows[len(top) :][::-1], headless, figures, height, body, MOST_TOGETHER)
+    bottom = _outer(rows[len(top) :][::-1], headless, height, body, MOST_TOGETHER)
     blocks = [block for row in top for block in _parts(row, HEADER)]
     blocks += [block for row in reversed(bottom) for block in _parts(row, FOOTER)]
     inner = rows[len(top) : len(rows) - len(bottom)]
-    paged = [row for row in inner if _says_its_page(row, regions, height)]
+    # `Page 4 of 6` in a margin is a page number, whatever is printed beyond it.
+    paged = [
+        row
+        for row in inner
+        if _margin(row, height) < ZONE
+        and says_page_number(_text_of(row))
+        and _detected_label(row, regions) != "table"
+    ]
     blocks += [block_of(PAGE_NUMBER, row) for row in paged]
     return blocks, [line for row in inner if row not in paged for line in row]
 
 
-def _says_its_page(row: Sequence[OcrLine], regions: Sequence[Region], height: int) -> bool:
-    """Whether a row in a margin says `Page 4 of 6`, whatever is printed beyond it."""
-    rect = hull(line.rect for line in row)
-    margin = min(rect[3], height - rect[1]) / height
-    return (
-        margin < ZONE
-        and says_page_number(_text_of(row))
-        and _detected_label(list(row), regions) != "table"
-    )
-
-
-def _body(lines: Sequence[OcrLine]) -> float:
-    """The height that most of the text has."""
-    sizes = sorted((line.height, len(line.text)) for line in lines)
-    half = sum(length for _, length in sizes) / 2
-    for size, length in sizes:
-        half -= length
-        if half <= 0:
-            return size
-    return 1.0
+def _margin(row: Sequence[OcrLine], height: int) -> float:
+    """How far the inner side of a row is from the nearer edge of the page, as a share of it."""
+    _, top, _, bottom = hull(line.rect for line in row)
+    return max(0.0, min(bottom, height - top) / height)
 
 
 def _outer(
     rows: Sequence[list[OcrLine]],
     regions: Sequence[Region],
-    figures: Sequence[Rect],
     height: int,
     body: float,
     together: int = 1,
 ) -> list[list[OcrLine]]:
     """The rows from the edge on that are furniture; up to `together` of them are judged as one."""
+    figures = [one.rect for one in regions if one.label in ("figure", "table")]
     count = 0
     for k, row in enumerate(rows[:MOST_ROWS]):
-        text = _text_of(row)
-        item = _ITEM.match(text) and not _is_numbered(row)
-        if _detected_label(row, regions) == "table" or item or begins_caption(text):
+        text, margin, is_numbered = _text_of(row), _margin(row, height), _is_numbered(row)
+        is_item = _ITEM.match(text) and not is_numbered
+        if _detected_label(row, regions) == "table" or is_item or begins_caption(text):
             break
-        rect = hull(line.rect for line in row)
-        margin = max(min(rect[3], height - rect[1]) / height, 0.0)
         gap, size = _gap_to_text(rows[k:], figures, body, together)
         evidence = [_evidence(one, gap, regions, body) for one in rows[k : k + size]]
-        zone = NUMBER_ZONE if is_page_number(text) else ZONE
-        if margin > zone or evidence[0] + (margin < DEEP) < SOME:
+        certainty = evidence[0] + (margin < DEEP)
+        if margin > (NUMBER_ZONE if is_page_number(text) else ZONE) or certainty < SOME:
             break
         # What lies between the edge and furniture is furniture too.
-        is_furniture = evidence[0] + (margin < DEEP) >= ENOUGH
-        if is_furniture and (gap > TOUCHING * body or _is_numbered(row)):
+        if certainty >= ENOUGH and (gap > TOUCHING * body or is_numbered):
             count = max(count, k + size if min(evidence) >= SOME else k + 1)
     return [] if count == len(rows) else list(rows[:count])
 
@@ -136,23 +131,22 @@ def _gap_to_text(
     return gaps[0], 1
 
 
-def _evidence(row: list[OcrLine], gap: float, regions: Sequence[Region], body: float) -> int:
-    text = " ".join(line.text.strip() for line in row)
+def _evidence(row: Sequence[OcrLine], gap: float, regions: Sequence[Region], body: float) -> int:
+    text = _text_of(row)
     words = len(text.split())
     parts = _apart(row)
-    longest = max(parts, key=_length)
-    size = max(line.height for line in longest)
+    size = max(line.height for line in max(parts, key=lambda part: len(_text_of(part))))
     numbered = _is_numbered(row)
-    called = _detected_label(row, regions)
-    score = 2 * numbered + 2 * any(_STAMP.match(_text_of(part)) for part in parts)
-    score += 2 * (called in (HEADER, FOOTER)) - 2 * (called == "title") - (called == "text")
+    stamped = any(_STAMP.match(_text_of(part)) for part in parts)
+    label = _detected_label(row, regions)
+    spoken = words >= SPOKEN and _SENTENCE.search(text) is not None and not stamped
+    called = label in (HEADER, FOOTER)
+    score = 2 * numbered + 2 * stamped + 2 * called - 2 * (label == "title") - (label == "text")
     score += (gap > 0.8 * body) + (gap > 1.5 * body) + (gap > 3 * body)
     score += (size < 0.9 * body) + (len(parts) > 1)
-    score -= 3 * (size > (LARGE_HEADER if called in (HEADER, FOOTER) else LARGE) * body)
+    score -= 3 * (size > (LARGE_HEADER if called else LARGE) * body)
     score -= 2 * (_NOTE.match(text) is not None and not numbered)
-    marked = any(_STAMP.match(_text_of(part)) for part in parts)
-    spoken = words >= SPOKEN and _SENTENCE.search(text) is not None
-    score -= 2 * (words > MOST_WORDS) + 2 * (spoken and not marked)
+    score -= 2 * (words > MOST_WORDS) + 2 * spoken
     return score
 
 
@@ -165,7 +159,7 @@ def _is_numbered(row: Sequence[OcrLine]) -> bool:
     return is_first or is_page_number(last)
 
 
-def _detected_label(row: list[OcrLine], regions: Sequence[Region]) -> str | None:
+def _detected_label(row: Sequence[OcrLine], regions: Sequence[Region]) -> str | None:
     """What the detector calls most of a row; a header of many rows is a letterhead."""
     for region in regions:
         shared = sum(overlap(line.rect, region.rect) for line in row)
@@ -184,10 +178,6 @@ def _apart(row: Sequence[OcrLine]) -> list[list[OcrLine]]:
         else:
             parts.append([line])
     return parts
-
-
-def _length(lines: Sequence[OcrLine]) -> int:
-    return sum(len(line.text) for line in lines)
 
 
 def _text_of(lines: Sequence[OcrLine]) -> str:

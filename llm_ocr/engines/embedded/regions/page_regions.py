@@ -9,8 +9,8 @@ from llm_ocr.engines.embedded.geometry import (
     Rect,
     area,
     hull,
+    inside,
     overlap,
-    shared_columns,
     shared_rows,
     typical_height,
 )
@@ -23,7 +23,6 @@ from llm_ocr.engines.embedded.regions.captions import begins_caption, names_tabl
 from llm_ocr.engines.embedded.regions.figures import (
     SMALLEST,
     figures,
-    inside,
     is_drawn,
     with_tables,
 )
@@ -38,8 +37,6 @@ CAPTION = 0.5
 # Text above or below a table is further from it than this, in line heights; the extent of a table
 # that its rules or rows tell of is certain.
 FAR, CERTAIN = 1.5, 1.0
-# A column of row labels is so high, as shares of its table's height.
-SIDE = (0.6, 1.15)
 
 
 @dataclass(frozen=True)
@@ -71,12 +68,11 @@ def page_regions(
     if not lines:
         return PageRegions(height, figures=_pictures(regions, width, height))
     body = typical_height(lines)
-    regions = with_tables(regions, lines, width * height)
+    regions = with_tables(regions, lines, image)
     margins, free = furniture(lines, regions, height)
     regions = with_captioned_figures(with_aligned_tables(regions, free), free)
     drawn = figures(regions, pictures, free, width * height)
-    whole = [*(one.rect for one in regions if one.label == "figure"), *pictures]
-    drawn = [rect for rect in drawn if is_drawn(image, rect, whole, lines)]
+    drawn = [rect for rect in drawn if is_drawn(image, rect, lines)]
     free = [line for line in free if not inside(line, drawn)]
     tables, free = _tables(regions, free, body)
     return PageRegions(height, body, margins, tables, drawn, with_joined_marks(free), regions)
@@ -92,17 +88,10 @@ def _tables(
     regions: Sequence[Region], lines: Sequence[OcrLine], body: float
 ) -> tuple[list[PageBlock], list[OcrLine]]:
     """Blocks of the table regions, and the lines outside of them."""
-    found = [region for region in regions if region.label == "table"]
-    others = [
-        one
-        for one in regions
-        if one.label not in ("table", "figure")
-        and not is_prose([line for line in lines if inside(line, [one.rect])])
-    ]
     free = list(lines)
     tables: list[PageBlock] = []
-    for region in found:
-        rect = with_label_column(_with_side_column(region.rect, others, body), lines)
+    for region in (one for one in regions if one.label == "table"):
+        rect = with_label_column(region.rect, lines)
         inner = [line for line in free if overlap(line.rect, rect) > 0.5 * area(line.rect)]
         inner = _without_caption(inner, rect)
         if region.score < CERTAIN:
@@ -141,14 +130,3 @@ def _without_text_around(lines: Sequence[OcrLine], body: float) -> list[OcrLine]
             if -shared_rows(inner, outer) > FAR * body:
                 rows = rows[first:]
     return [line for row in rows for line in row]
-
-
-def _with_side_column(table: Rect, others: Sequence[Region], body: float) -> Rect:
-    """A table grown by regions beside it: a column of row labels is often taken for text."""
-    for other in others:
-        tall = other.rect[3] - other.rect[1]
-        beside = shared_rows(other.rect, table) > 0.75 * tall
-        near = 0 <= -shared_columns(other.rect, table) < 3 * body
-        if beside and near and SIDE[0] < tall / (table[3] - table[1]) < SIDE[1]:
-            table = hull((table, other.rect))
-    return table

@@ -17,6 +17,8 @@ HELD = 0.45
 CLOSE_IN_REGION = 1.6
 # A line that the next word did not fit in ends so near the right edge, in line heights.
 NEAR_EDGE = 3.0
+# Heights that differ by less are of one size: known ones, and measured ones.
+SAME_SIZE, SAME_MEASURED = 1.15, 1.3
 _SENTENCE_END = re.compile(r"[.:;!?。！？]\W*$")
 
 
@@ -62,7 +64,7 @@ def _one_column_each(lines: list[OcrLine]) -> list[list[OcrLine]]:
     """A region's lines, in several groups where columns stand side by side in it."""
     rows = rows_of(lines)
     apart = [row for row in rows if any(is_apart(*two) for two in pairwise(row))]
-    if len(apart) < 2 or _gutter_of(apart) is None:
+    if len(apart) < 2 or not _have_gutter(apart):
         return [lines]
     return close_together(lines, CLOSE_IN_REGION)
 
@@ -82,10 +84,11 @@ def _heads_apart(group: LineGroup) -> list[LineGroup]:
 
 
 def _alike(above: Sequence[OcrLine], row: Sequence[OcrLine]) -> bool:
-    if any(line.is_exact for line in row):
-        ratio = row[0].height / above[-1].height
-        return all(line.bold for line in row) == above[-1].bold and 1 / 1.15 < ratio < 1.15
-    return 1 / 1.3 < max(line.height for line in row) / above[-1].height < 1.3
+    """Whether rows are of one size, and both in bold or neither of them."""
+    most = SAME_SIZE if any(line.is_exact for line in row) else SAME_MEASURED
+    is_bold = all(line.bold for line in row)
+    ratio = max(line.height for line in row) / above[-1].height
+    return is_bold == above[-1].bold and 1 / most < ratio < most
 
 
 def _is_headed(parts: Sequence[Sequence[OcrLine]]) -> bool:
@@ -96,14 +99,11 @@ def _is_headed(parts: Sequence[Sequence[OcrLine]]) -> bool:
     return len(parts) <= 4 and heads >= len(parts) // 2
 
 
-def _gutter_of(rows: Sequence[Sequence[OcrLine]]) -> float | None:
-    """Where all of the rows with several parts have a gap, if most of those parts are no bullets
-    or numbers."""
-    start = max(row[0].rect[2] for row in rows)
-    end = min(row[-1].rect[0] for row in rows)
-    if start >= end or sum(len(row[0].text) > 6 for row in rows) < 0.6 * len(rows):
-        return None
-    return (start + end) / 2
+def _have_gutter(rows: Sequence[Sequence[OcrLine]]) -> bool:
+    """Whether all of the rows with several parts have a gap in one place, and most of those parts
+    are no bullets or numbers."""
+    start, end = max(row[0].rect[2] for row in rows), min(row[-1].rect[0] for row in rows)
+    return start < end and sum(len(row[0].text) > 6 for row in rows) >= 0.6 * len(rows)
 
 
 def _rejoin(found: list[LineGroup]) -> list[LineGroup]:

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llm_ocr.engines.embedded.geometry import Rect, Word, hull
-from llm_ocr.engines.embedded.tables.grid import Cell
-from llm_ocr.engines.embedded.tables.rows import GridRow
+from llm_ocr.engines.embedded.tables.grid import Cell, GridRow
 
 # Pixels of one step of the search for gaps.
 STEP = 2
@@ -61,7 +60,7 @@ def _without_idle(
 def _has_text_beside(rows: Sequence[GridRow], gap: float, hard: Sequence[float]) -> bool:
     left = max((x for x in hard if x < gap), default=float("-inf"))
     right = min((x for x in hard if x > gap), default=float("inf"))
-    middles = [(w.rect[0] + w.rect[2]) / 2 for row in rows for w in row.words]
+    middles = [word.x for row in rows for word in row.words]
     return any(left < x < gap for x in middles) and any(gap < x < right for x in middles)
 
 
@@ -122,8 +121,8 @@ def _gap_widths(rows: Sequence[GridRow], x: float) -> list[float]:
     """How wide a gap each row with words on both sides of `x` leaves there; none below zero."""
     gaps = []
     for row in rows:
-        before = [word.rect[2] for word in row.words if (word.rect[0] + word.rect[2]) / 2 < x]
-        after = [word.rect[0] for word in row.words if (word.rect[0] + word.rect[2]) / 2 >= x]
+        before = [word.rect[2] for word in row.words if word.x < x]
+        after = [word.rect[0] for word in row.words if word.x >= x]
         if before and after:
             gaps.append(max(0.0, min(after) - max(before)))
     return gaps
@@ -177,7 +176,7 @@ def _split(groups: Sequence[list[Word]], gaps: Sequence[float]) -> list[list[Wor
     """Groups, but those with just one word a column, three or slanted ones, as these words."""
     parted: list[list[Word]] = []
     for words in groups:
-        places = [sum(x < (w.rect[0] + w.rect[2]) / 2 for x in gaps) for w in words]
+        places = [sum(x < word.x for x in gaps) for word in words]
         one_each = places == list(range(places[0], places[0] + len(words)))
         # Words that run slantwise have boxes that overlap.
         slanted = any(other.rect[0] < one.rect[2] for one, other in pairwise(words))
@@ -201,8 +200,7 @@ def _group(
 def _belongs(
     last: Word, word: Word, height: float, gaps: Sequence[float], hard: Sequence[float]
 ) -> bool:
-    middles = (last.rect[0] + last.rect[2]) / 2, (word.rect[0] + word.rect[2]) / 2
-    if any(middles[0] < x < middles[1] for x in hard):
+    if any(last.x < x < word.x for x in hard):
         return False
     gap = word.rect[0] - last.rect[2]
     if _is_glue(last, word, gap, height):

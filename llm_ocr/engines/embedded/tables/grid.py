@@ -1,4 +1,4 @@
-"""Cells of a table, and their HTML."""
+"""Words -> rows of text; cells of a table, and their HTML."""
 
 import statistics
 from collections.abc import Sequence
@@ -6,6 +6,34 @@ from dataclasses import dataclass, field
 
 from llm_ocr.engines.embedded.geometry import Rect, Word, hull
 from llm_ocr.text.table_markup import html_cell, html_table
+
+# Words whose middles are closer than this share of their height are of one row.
+SAME_ROW = 0.45
+
+
+@dataclass(frozen=True)
+class GridRow:
+    """Words beside each other, from left to right."""
+
+    middle: float
+    words: list[Word]
+
+
+def text_rows(words: Sequence[Word], height: float) -> list[GridRow]:
+    """The rows that words stand in; `height` is that of a usual word."""
+    groups: list[list[Word]] = []
+    middles: list[float] = []
+    for word in sorted(words, key=lambda word: word.y):
+        if groups and abs(word.y - middles[-1]) < SAME_ROW * height:
+            groups[-1].append(word)
+            middles[-1] += (word.y - middles[-1]) / len(groups[-1])
+        else:
+            groups.append([word])
+            middles.append(word.y)
+    return [
+        GridRow(middle, sorted(group, key=lambda word: word.rect[0]))
+        for middle, group in zip(middles, groups, strict=True)
+    ]
 
 
 @dataclass

@@ -1,9 +1,11 @@
 """Heads of a table: which rows they are, and which columns a head stands over."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import inf
 
+from llm_ocr.engines.embedded.geometry import hull
 from llm_ocr.engines.embedded.tables.grid import Cell
 from llm_ocr.engines.embedded.tables.multiline_rows import TextRow, is_number, is_year, join_rows
 from llm_ocr.engines.embedded.tables.rules import RulingLine
@@ -13,6 +15,8 @@ MOST_HEADS = 4
 OFF, OFF_SHARE = 0.8, 0.06
 # A line's middle is further than this from a rule above or below it, in heights of a word.
 OFF_LEVEL = 0.25
+# A rule below a head over some columns is shorter than this share of the table.
+SHORT = 0.8
 
 Extent = tuple[float, float]
 
@@ -75,7 +79,7 @@ def in_levels(
             columns = [one.first for one in span[1]], [one.last for one in span[1]]
             upper = join_rows(upper, Cell(min(columns[0]), max(columns[1]), cell.words))
     for cell in beside:
-        tops = [(word.rect[1] + word.rect[3]) / 2 for word in cell.words]
+        tops = [word.y for word in cell.words]
         is_both = min(tops) < y + OFF_LEVEL * height and max(tops) > y - OFF_LEVEL * height
         if is_both:
             cell.rows = 2
@@ -106,7 +110,7 @@ def _stands_over(rule: RulingLine, cells: Sequence[Cell], height: float) -> bool
 
 def _covers(rule: RulingLine, cell: Cell, height: float) -> bool:
     x1, _, x2, _ = cell.rect
-    return rule.start - height < x1 and x2 < rule.end + height
+    return rule.start - height <= x1 and x2 <= rule.end + height
 
 
 def _middle(cell: Cell) -> float:
@@ -117,20 +121,16 @@ def header_colspans(
     rows: Sequence[TextRow], heads: int, columns: int, rules: Sequence[RulingLine], height: float
 ) -> None:
     """Heads that stand over several columns get them: by the rule beneath, or by their middle."""
-    extents = _extents(rows[heads:], columns)
+    extents = _extents(rows[heads:])
     _spread_titles(rows, heads, columns, height)
-    for k in range(heads):
-        row = rows[k]
-        below = rows[k + 1] if k + 1 < heads else None
+    for k, (row, below) in enumerate(pairwise(rows[: heads + 1])):
         for n, cell in enumerate(row.cells):
             if cell.rows > 1:
                 continue
             left = row.cells[n - 1].last + 1 if n else 0
             right = row.cells[n + 1].first - 1 if n + 1 < len(row.cells) else columns - 1
-            found = _by_rule(
-                cell, rows[k + 1] if k + 1 < len(rows) else None, rules, extents, height
-            )
-            if found is None and below is not None:
+            found = _by_rule(cell, below, rules, extents, height)
+            if found is None and k + 1 < heads:
                 found = _by_middle(cell, below, extents, (left, right), height)
             if found is not None and left <= found[0] <= found[1] <= right:
                 cell.first, cell.last = found
@@ -138,51 +138,40 @@ def header_colspans(
 
 def _spread_titles(rows: Sequence[TextRow], heads: int, columns: int, height: float) -> None:
     """Lone cells in the middle of a table, below its heads, stand over all of its columns."""
-    left, right = min(row.rect[0] for row in rows), max(row.rect[2] for row in rows)
+    left, _, right, _ = hull(row.rect for row in rows)
     for row in rows[heads:]:
         (x1, _, x2, _), lone = row.rect, row.cells[0]
         if len(row.cells) == 1 and x1 > left + height and abs(x1 + x2 - left - right) < height:
             lone.first, lone.last = 0, columns - 1
 
 
-def _extents(rows: Sequence[TextRow], columns: int) -> list[Extent | None]:
-    """Where the columns' text starts and ends."""
-    found: list[Extent | None] = []
-    for column in range(columns):
-        rects = [
-            cell.rect
-            for row in rows
-            for cell in row.cells
-            if (cell.first, cell.last) == (column, column)
-        ]
-        found.append((min(r[0] for r in rects), max(r[2] for r in rects)) if rects else None)
-    return found
+def _extents(rows: Sequence[TextRow]) -> dict[int, Extent]:
+    """Where the columns' text starts and ends, of those that have any of their own."""
+    found: dict[int, Extent] = {}
+    for cell in (cell for row in rows for cell in row.cells if cell.first == cell.last):
+        (x1, _, x2, _), (left, right) = cell.rect, found.get(cell.first, (inf, -inf))
+        found[cell.first] = min(x1, left), max(x2, right)
+    return dict(sorted(found.items()))
 
 
 def _by_rule(
     cell: Cell,
-    below: TextRow | None,
+    below: TextRow,
     rules: Sequence[RulingLine],
-    extents: Sequence[Extent | None],
+    extents: Mapping[int, Extent],
     height: float,
 ) -> tuple[int, int] | None:
     """The columns over the rule that is between a head and the next row, if it is as short."""
-    if below is None:
+    if not extents:
         return None
-    x1, _, x2, bottom = cell.rect
-    whole = [one for one in extents if one is not None]
-    if not whole:
-        return None
-    wide = max(one[1] for one in whole) - min(one[0] for one in whole)
+    wide = max(end for _, end in extents.values()) - min(start for start, _ in extents.values())
     for rule in rules:
-        inside = bottom - 0.3 * height <= rule.at <= below.middle
-        around = rule.start - height <= x1 and x2 <= rule.end + height
-        if inside and around and rule.length < 0.8 * wide:
+        is_between = cell.rect[3] - 0.3 * height <= rule.at <= below.middle
+        if is_between and _covers(rule, cell, height) and rule.length < SHORT * wide:
             under = [
-                k
-                for k, one in enumerate(extents)
-                if one is not None
-                and rule.start - height < (one[0] + one[1]) / 2 < rule.end + height
+                column
+                for column, (start, end) in extents.items()
+                if rule.start - height < (start + end) / 2 < rule.end + height
             ]
             return (under[0], under[-1]) if under else None
     return None
@@ -191,28 +180,23 @@ def _by_rule(
 def _by_middle(
     cell: Cell,
     below: TextRow,
-    extents: Sequence[Extent | None],
+    extents: Mapping[int, Extent],
     free: tuple[int, int],
     height: float,
 ) -> tuple[int, int] | None:
     """The most columns, each with a head below, whose middle a head stands over."""
     held = {column for one in below.cells for column in range(one.first, one.last + 1)}
-    middle = (cell.rect[0] + cell.rect[2]) / 2
-    best: tuple[int, int] | None = None
-    for first in range(free[0], cell.first + 1):
-        for last in range(cell.last, free[1] + 1):
-            left, right = extents[first], extents[last]
-            if last == first or left is None or right is None:
-                continue
-            if not all(column in held for column in range(first, last + 1)):
-                continue
-            heads = [one.rect for one in below.cells if first <= one.first <= last]
-            start, end = (
-                min([left[0], *(r[0] for r in heads)]),
-                max([right[1], *(r[2] for r in heads)]),
-            )
-            off = abs((start + end) / 2 - middle)
-            widest = last - first > (best[1] - best[0] if best else 0)
-            if off < max(OFF * height, OFF_SHARE * (end - start)) and widest:
-                best = first, last
-    return best
+    spans = [
+        (first, last)
+        for first in range(free[0], cell.first + 1)
+        for last in range(max(cell.last, first + 1), free[1] + 1)
+        if {first, last} <= extents.keys() and held.issuperset(range(first, last + 1))
+    ]
+    for first, last in sorted(spans, key=lambda span: span[0] - span[1]):
+        heads = [one.rect for one in below.cells if first <= one.first <= last]
+        start = min(extents[first][0], *(rect[0] for rect in heads))
+        end = max(extents[last][1], *(rect[2] for rect in heads))
+        off = abs(start + end - cell.rect[0] - cell.rect[2]) / 2
+        if off < max(OFF * height, OFF_SHARE * (end - start)):
+            return first, last
+    return None

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.geometry import Word
-from llm_ocr.engines.embedded.tables.grid import Cell, Grid
-from llm_ocr.engines.embedded.tables.rows import text_rows
+from llm_ocr.engines.embedded.tables.grid import Cell, Grid, text_rows
 from llm_ocr.engines.embedded.tables.rules import (
     Rules,
     RulingLine,
@@ -18,8 +17,8 @@ from llm_ocr.engines.embedded.tables.rules import (
 DRAWN = 0.6
 # A rule may go beyond the one that it ends at, or end before it, by so much, in heights of a word.
 STANDS_OUT, FALLS_SHORT = 0.9, 0.28
-# Of all sides within a lattice, and of the words, at least so many are drawn, and inside.
-CLOSED, HELD = 0.45, 0.85
+# Of all sides within a lattice at least so many are drawn.
+CLOSED = 0.45
 
 Place = tuple[int, int]
 
@@ -45,15 +44,15 @@ class Lattice:
         return self._with_frame() and self._inner_share() >= CLOSED
 
     def _with_frame(self) -> bool:
-        left, right = (
-            coverage(self._rules.down, x, self.y[0], self.y[-1], self.near)
-            for x in (self.x[0], self.x[-1])
+        across, down = (self.y[0], self.y[-1]), (self.x[0], self.x[-1])
+        return all(
+            coverage(rules, at, start, end, self.near) > DRAWN
+            for rules, places, (start, end) in (
+                (self._rules.across, across, down),
+                (self._rules.down, down, across),
+            )
+            for at in places
         )
-        top, bottom = (
-            coverage(self._rules.across, y, self.x[0], self.x[-1], self.near)
-            for y in (self.y[0], self.y[-1])
-        )
-        return min(left, right, top, bottom) > DRAWN
 
     def _inner_share(self) -> float:
         columns, rows = len(self.x) - 1, len(self.y) - 1
@@ -73,8 +72,8 @@ class Lattice:
 
     def place(self, word: Word) -> Place | None:
         """The place that a word's middle is in, None outside of the frame."""
-        row = _between(self.y, (word.rect[1] + word.rect[3]) / 2)
-        column = _between(self.x, (word.rect[0] + word.rect[2]) / 2)
+        row = _between(self.y, word.y)
+        column = _between(self.x, word.x)
         return None if row is None or column is None else (row, column)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from llm_ocr.engines.embedded.geometry import Rect, hull
+from llm_ocr.engines.embedded.geometry import Rect, hull, is_aligned
 from llm_ocr.engines.embedded.tables.grid import Cell
 
 _NUMBER = re.compile(r"[\s$€£%()+\-–—±.,\d]*\d[\s$€£%()+\-–—±.,\d]*[A-Za-z%]{0,2}")
@@ -185,16 +185,10 @@ def _is_of_head(whole: TextRow, above: TextRow, row: TextRow, pitches: _Pitches)
         row.middle - above.middle < HEAD * pitches.usual
         and not any(is_number(cell.text) for cell in row.cells)
         and _fits(whole, row)
-        and all(_is_aligned(cell, above, SAME_EDGE * pitches.height) for cell in row.cells)
-    )
-
-
-def _is_aligned(cell: Cell, above: TextRow, near: float) -> bool:
-    """Whether an edge, or the middle, of a cell is below that of one above."""
-    left, _, right, _ = cell.rect
-    return any(
-        min(abs(left - x1), abs(right - x2), abs(left + right - x1 - x2) / 2) < near
-        for x1, _, x2, _ in (one.rect for one in above.cells)
+        and all(
+            any(is_aligned(cell.rect, one.rect, SAME_EDGE * pitches.height) for one in above.cells)
+            for cell in row.cells
+        )
     )
 
 

@@ -10,7 +10,14 @@ import numpy as np
 
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, hull
 from llm_ocr.engines.embedded.tables.columns import column_gaps, row_cells
-from llm_ocr.engines.embedded.tables.grid import Cell, Grid, as_html, usual_height
+from llm_ocr.engines.embedded.tables.grid import (
+    Cell,
+    Grid,
+    GridRow,
+    as_html,
+    text_rows,
+    usual_height,
+)
 from llm_ocr.engines.embedded.tables.groups import (
     assign_rowspans,
     assign_rowspans_by_rules,
@@ -22,11 +29,14 @@ from llm_ocr.engines.embedded.tables.heads import (
     header_colspans,
     in_levels,
 )
-from llm_ocr.engines.embedded.tables.lattice import HELD, Lattice, lattice_grid
-from llm_ocr.engines.embedded.tables.multiline_rows import TextRow, is_number, table_rows
+from llm_ocr.engines.embedded.tables.lattice import Lattice, lattice_grid
+from llm_ocr.engines.embedded.tables.multiline_rows import (
+    FEWEST_BANDS,
+    TextRow,
+    is_number,
+    table_rows,
+)
 from llm_ocr.engines.embedded.tables.occluded_rules import occluded_rules
-from llm_ocr.engines.embedded.tables.prose import is_prose
-from llm_ocr.engines.embedded.tables.rows import text_rows
 from llm_ocr.engines.embedded.tables.rules import (
     LETTERS,
     NO_RULES,
@@ -36,6 +46,7 @@ from llm_ocr.engines.embedded.tables.rules import (
     rules_in,
 )
 from llm_ocr.engines.embedded.words.recognize import Image
+from llm_ocr.engines.embedded.words.rows import MARK
 
 FEWEST_WORDS = 4
 # Slopes from here on are turned upright; a rule is one of the table's from this share of its
@@ -49,6 +60,8 @@ FEW_ROWS, MANY_LINES = 4, 3
 # So does one of which more than this share of the rows has numbers one below the other in a cell;
 # columns, one with numbers side by side.
 STACKED, PARTED = 0.1, 0.4
+# Of the rows of a table without rules at least so many have several cells.
+FULL = 0.2
 # Dots that lead from a label to its value.
 _LEADER = re.compile(r"[.·…_]{3,}")
 
@@ -105,52 +118,39 @@ def _rules_around(image: Image, words: Sequence[Word], height: float, is_exact: 
 def _close(words: Sequence[Word], rules: Rules, height: float) -> Grid | None:
     """The grid of a table with rules around all cells; None if rules are missing."""
     lattice = Lattice(rules, height)
-    if not lattice.is_closed:
-        return None
-    held = [word for word in words if lattice.place(word) is not None]
-    if len(held) < HELD * len(words) or len(held) < len(words):
-        return None
-    grid = lattice_grid(lattice, words, height)
-    if grid is None or grid.columns < 2:
-        return None
-    if _has_hidden_rows(grid, height) or _has_hidden_columns(grid, height):
+    grid = lattice_grid(lattice, words, height) if lattice.is_closed else None
+    if grid is None or grid.columns < 2 or _hides_cells(grid, height):
         return None
     grid.heads = head_rows(grid.rows, list(range(len(grid.rows))))
     return grid
 
 
-def _has_hidden_rows(grid: Grid, height: float) -> bool:
-    """Whether there are rows that no rule parts: many rows have a cell with numbers one below the
-    other, or the first cell of one of few rows has many lines."""
-    stacked = sum(any(_is_stacked(cell, height) for cell in row) for row in grid.rows)
-    if stacked > STACKED * len(grid.rows):
-        return True
-    firsts = [cell for row in grid.rows for cell in row if cell.first == 0]
-    return len(grid.rows) < FEW_ROWS and any(
-        len(text_rows(cell.words, height)) >= MANY_LINES for cell in firsts
+def _hides_cells(grid: Grid, height: float) -> bool:
+    """Whether there are rows or columns that no rule parts: many rows have a cell with numbers one
+    below the other, or far from each other; or the first cell of one of few rows has many lines."""
+    lines = [
+        [(cell, text_rows(cell.words, height)) for cell in row if cell.columns == 1]
+        for row in grid.rows
+    ]
+    stacked = sum(any(_is_stacked(*one) for one in row) for row in lines)
+    parted = sum(any(_is_parted(inner, height) for _, inner in row) for row in lines)
+    tall = len(lines) < FEW_ROWS and any(
+        cell.first == 0 and len(inner) >= MANY_LINES for row in lines for cell, inner in row
     )
+    return tall or stacked > STACKED * len(lines) or parted > PARTED * len(lines)
 
 
-def _has_hidden_columns(grid: Grid, height: float) -> bool:
-    """Whether there are columns that no rule parts: many rows have a cell with numbers far from
-    each other."""
-    parted = sum(any(_is_parted(cell, height) for cell in row) for row in grid.rows)
-    return parted > PARTED * len(grid.rows)
+def _is_stacked(cell: Cell, lines: Sequence[GridRow]) -> bool:
+    texts = (" ".join(word.text for word in line.words) for line in lines)
+    return cell.rows == 1 and sum(map(is_number, texts)) > 1
 
 
-def _is_parted(cell: Cell, height: float) -> bool:
-    return cell.columns == 1 and any(
+def _is_parted(lines: Sequence[GridRow], height: float) -> bool:
+    return any(
         right.rect[0] - left.rect[2] > height and (is_number(left.text) or is_number(right.text))
-        for row in text_rows(cell.words, height)
-        for left, right in pairwise(row.words)
+        for line in lines
+        for left, right in pairwise(line.words)
     )
-
-
-def _is_stacked(cell: Cell, height: float) -> bool:
-    if cell.rows > 1 or cell.columns > 1 or len(cell.words) < 2:
-        return False
-    texts = [" ".join(word.text for word in row.words) for row in text_rows(cell.words, height)]
-    return sum(is_number(text) for text in texts) > 1
 
 
 def _open(words: Sequence[Word], rules: Rules, height: float, letters: float) -> Grid | None:
@@ -161,28 +161,21 @@ def _open(words: Sequence[Word], rules: Rules, height: float, letters: float) ->
     rows = [
         (band, row)
         for band, (top, bottom) in enumerate(zip([-1e9, *bands], [*bands, 1e9], strict=True))
-        for row in text_rows([w for w in words if top <= _middle(w) < bottom], height)
+        for row in text_rows([w for w in words if top <= w.y < bottom], height)
     ]
     gaps = column_gaps([row for _, row in rows], letters, hard)
     if not gaps:
         return None
     found = [TextRow(row.middle, row_cells(row, gaps, letters, hard), band) for band, row in rows]
-    if (
-        not hard
-        and len({row.band for row in found}) < 3
-        and is_prose([r.cells for r in found], len(gaps) + 1)
-    ):
+    is_ruled = hard or len({row.band for row in found}) >= FEWEST_BANDS
+    full = [row.cells for row in found if len(row.cells) > 1]
+    is_list = len(gaps) == 1 and all(MARK.fullmatch(cells[0].text) for cells in full)
+    if not is_ruled and (is_list or len(full) < max(2, FULL * len(found))):
         return None
-    opened = _open_edges(rules, bands, (around[0], gaps[0]), 0.35 * height)
+    across, near = [*rules.across, *rules.edges], 0.35 * height
+    # Of each rule between rows whether it leaves the first column out.
+    opened = [coverage(across, y, around[0], gaps[0], near) < LEFT_OUT for y in bands]
     return _build(found, len(gaps) + 1, rules, height, opened)
-
-
-def _open_edges(
-    rules: Rules, bands: Sequence[float], stretch: tuple[float, float], near: float
-) -> list[bool]:
-    """For each rule between rows, whether it leaves the first column out."""
-    across = [*rules.across, *rules.edges]
-    return [coverage(across, y, *stretch, near) < LEFT_OUT for y in bands]
 
 
 def _build(
@@ -229,7 +222,3 @@ def _row_rules(rules: Rules, around: Rect, height: float) -> list[float]:
         for y in positions(across, near)
         if around[1] < y < around[3] and coverage(across, y, around[0], around[2], near) > ROW_RULE
     ]
-
-
-def _middle(word: Word) -> float:
-    return (word.rect[1] + word.rect[3]) / 2

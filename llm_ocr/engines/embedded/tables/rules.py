@@ -1,4 +1,5 @@
-"""Rules, the thin dark lines of a table, found on the page's pixels."""
+"""What parts the cells of a table, found on its pixels: rules, which are thin dark lines, and the
+edges of grounds, parts with a color of their own such as a dark head or shaded rows."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from llm_ocr.engines.embedded.geometry import Rect
-from llm_ocr.engines.embedded.tables.grounds import as_on_paper, edges_across, ground_of
 from llm_ocr.engines.embedded.words.detect import Image, normalize_background
 
 # How much wider than its letters a word's rectangle may be, in heights, and of its height how much
@@ -30,6 +30,15 @@ STEMS, UNBROKEN = 0.4, 0.9
 PAPER, FAINT = 80, 0.3
 # The shortest rules, in heights of a word: across it must not be a dash, down not a letter.
 SHORTEST_ACROSS, SHORTEST_DOWN = 1.3, 1.15
+
+# The window whose median is the ground, in heights of a word: letters fill less than half of it.
+WINDOW = 0.8
+# How much two grounds differ (0..255): light shades by about 12, noise and shadows by less.
+STEP = 7
+# An edge is no shorter than this, and not in more rows, in heights of a word.
+SHORTEST_EDGE, LEVEL_EDGE = 4.0, 0.5
+# Below this share of the paper's brightness a ground is dark, and what is printed on it light.
+DARK = 0.6
 
 Mask = npt.NDArray[np.uint8]
 Box = tuple[int, int, int, int]
@@ -85,8 +94,8 @@ def rules_in(
         gray = np.asarray(cv2.resize(gray, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
     frame = _Frame(left, top, scale)
     tall = height * scale
-    ground = ground_of(gray, tall)
-    gray = as_on_paper(gray, ground)
+    ground = _ground_of(gray, tall)
+    gray = _as_on_paper(gray, ground)
     letters = [_letters(gray, box) for box in frame.insets(words, 0)]
     flat = _long(_dark(gray, 0), (1, int(SHORTEST_ACROSS * tall)), letters, tall)
     stems, shortest = _dark(gray, 1), SHORTEST_DOWN if is_exact else LETTERS * SHORTEST_DOWN
@@ -94,13 +103,37 @@ def rules_in(
     upright = _long(stems, (int(shortest * tall), 1), boxes, tall)
     down = [
         rule
-        for rule in frame.rules(upright, at=0, along=1)
+        for rule in frame.rules(upright, 2 * THICKEST, at=0, along=1)
         if frame.share(stems, rule) >= UNBROKEN
         or (rule.length >= SHORTEST_DOWN * height and not _goes_through(rule, words))
     ]
-    across = frame.rules(flat, at=1, along=0)
+    across = frame.rules(flat, 2 * THICKEST, at=1, along=0)
+    edges = frame.rules(_edges_across(ground, tall), LEVEL_EDGE * tall, at=1, along=0)
     placed = tuple(frame.to_page(box) for box in letters)
-    return Rules(tuple(across), tuple(down), placed, tuple(frame.edges(ground, tall)))
+    return Rules(tuple(across), tuple(down), placed, tuple(edges))
+
+
+def _ground_of(gray: Mask, height: float) -> Mask:
+    """What letters and rules are printed on, at each pixel; `height` is that of a usual word."""
+    window = max(3, 2 * int(WINDOW * height / 2) + 1)
+    return np.asarray(cv2.medianBlur(gray, window), dtype=np.uint8)
+
+
+def _as_on_paper(gray: Mask, ground: Mask) -> Mask:
+    """Pixels with what is light on a dark ground turned round, so that it is dark on light."""
+    dark = ground < DARK * float(np.median(ground))
+    return np.where(dark, 255 - gray, gray).astype(np.uint8)
+
+
+def _edges_across(ground: Mask, height: float) -> Mask:
+    """Where one ground ends and another begins below it: an edge parts rows as a rule does."""
+    steps = np.zeros(ground.shape, np.uint8)
+    above, below = ground[:-2].astype(np.int16), ground[2:].astype(np.int16)
+    steps[1:-1] = np.abs(below - above) > STEP
+    # A scan's edge wanders by a pixel.
+    wide = cv2.dilate(steps, np.ones((3, 1), np.uint8))
+    long = np.ones((1, max(3, int(SHORTEST_EDGE * height))), np.uint8)
+    return np.asarray(cv2.morphologyEx(wide, cv2.MORPH_OPEN, long), np.uint8)
 
 
 def _letters(gray: Mask, box: Box) -> Box:
@@ -156,17 +189,12 @@ class _Frame:
         start, end = (round(place * self.scale) for place in ends)
         return float(dark[start:end, max(0, at - 1) : at + 2].max(axis=1).mean())
 
-    def edges(self, ground: Mask, height: float) -> Iterable[RulingLine]:
-        """Edges across of the crop's grounds, on the page."""
-        for y, start, end in edges_across(ground, height):
-            x1, x2 = start / self.scale + self.left, end / self.scale + self.left
-            yield RulingLine(y / self.scale + self.top, x1, x2)
-
-    def rules(self, mask: Mask, *, at: int, along: int) -> Iterable[RulingLine]:
+    def rules(self, mask: Mask, thickest: float, *, at: int, along: int) -> Iterable[RulingLine]:
+        """What a mask shows in lines no thicker than `thickest` pixels, on the page."""
         found: Any = cv2.connectedComponentsWithStats(mask)
         origin = self.left, self.top
         for stats, center in zip(found[2][1:], found[3][1:], strict=True):
-            if stats[2 + at] <= 2 * THICKEST:
+            if stats[2 + at] <= thickest:
                 start = float(stats[along] / self.scale + origin[along])
                 end = start + float(stats[2 + along] / self.scale)
                 yield RulingLine(float(center[at] / self.scale + origin[at]), start, end)

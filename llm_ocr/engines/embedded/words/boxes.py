@@ -1,4 +1,5 @@
-"""The characters of a strip held against its ink: words, where they stand, what was left out."""
+"""A recognition model's outputs -> the characters of a strip, held against its ink: words, where
+they stand, what was left out."""
 
 import statistics
 from collections.abc import Sequence
@@ -9,8 +10,11 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from llm_ocr.engines.embedded.words.decode import CharPrediction
+from llm_ocr.engines.embedded.models import Array
 from llm_ocr.engines.embedded.words.detect import Image
+
+# The model's first class stands for nothing read here.
+NOTHING = 0
 
 Columns = npt.NDArray[np.bool_]
 
@@ -20,6 +24,33 @@ IS_INK, FARTHEST, IS_RULE = 0.4, 0.99, 0.8
 # In heights of the strip: white this wide between two characters, if it is wider than a character,
 # is a space that was not read; and a character accounts for ink up to this far from its middle.
 IS_SPACE, REACH = 0.33, 0.45
+
+
+@dataclass(frozen=True)
+class CharPrediction:
+    """A character, its probability (0..1) and the middle of its place, as a share of the strip."""
+
+    text: str
+    score: float
+    place: float
+
+
+def decode_steps(steps: Array, characters: Sequence[str]) -> list[CharPrediction]:
+    """The characters of one strip, given the probabilities of its steps (steps x classes).
+
+    What neighboring steps agree on is one character; two alike have nothing between them.
+    """
+    best = steps.argmax(axis=1)
+    sure = steps[np.arange(len(best)), best]
+    begins = np.flatnonzero(np.diff(best, prepend=-1))
+    ends = np.append(begins[1:], len(best))
+    read = []
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        one = int(best[begin])
+        if one != NOTHING:
+            middle = (begin + end) / 2 / len(best)
+            read.append(CharPrediction(characters[one], float(sure[begin:end].max()), middle))
+    return read
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
 from llm_ocr.engines.embedded.geometry import Rect
 from llm_ocr.engines.embedded.models import Array
@@ -41,15 +40,9 @@ class DeskewTransform:
         """The image, which is turned already, without its skew."""
         if not self.skew:
             return image
-        upright: Any = cv2.warpAffine(
-            image,
-            self._matrix()[:2],
-            self._size,
-            flags=cv2.INTER_LINEAR,
-            borderMode=cv2.BORDER_REPLICATE,
-        )
-        made: Image = upright
-        return made
+        size = self.width, self.height
+        upright = cv2.warpAffine(image, self._matrix(), size, borderMode=cv2.BORDER_REPLICATE)
+        return np.asarray(upright, np.uint8)
 
     def forth(self, points: Array) -> Array:
         """Points (n x 2) of the image, on the upright page."""
@@ -61,22 +54,14 @@ class DeskewTransform:
             return rect
         x1, y1, x2, y2 = rect
         corners = np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], dtype=np.float32)
-        points = _map(np.asarray(np.linalg.inv(self._matrix()), np.float64), corners)
-        points = np.clip(points, 0, np.array(self._size))
+        points = _map(cv2.invertAffineTransform(self._matrix()), corners)
+        points = np.clip(points, 0, np.array([self.width, self.height]))
         (left, top), (right, bottom) = points.min(axis=0).tolist(), points.max(axis=0).tolist()
         return left, top, right, bottom
 
-    @property
-    def _size(self) -> tuple[int, int]:
-        return self.width, self.height
-
-    def _matrix(self) -> npt.NDArray[np.float64]:
-        """From the image to the upright page (3 x 3)."""
-        x, y = self.width / 2, self.height / 2
-        cos, sin = math.cos(math.radians(self.skew)), math.sin(math.radians(self.skew))
-        straighten = np.array([[cos, sin, 0], [-sin, cos, 0], [0, 0, 1]])
-        whole: npt.NDArray[np.float64] = _move(x, y) @ straighten @ _move(-x, -y)
-        return whole
+    def _matrix(self) -> Any:  # noqa: ANN401
+        """From the image to the upright page (2 x 3)."""
+        return cv2.getRotationMatrix2D((self.width / 2, self.height / 2), self.skew, 1.0)
 
 
 def rotate_image(image: Image, degrees: int) -> Image:
@@ -84,12 +69,8 @@ def rotate_image(image: Image, degrees: int) -> Image:
     return np.ascontiguousarray(np.rot90(image, -degrees // 90))
 
 
-def _move(x: float, y: float) -> npt.NDArray[np.float64]:
-    return np.array([[1, 0, x], [0, 1, y], [0, 0, 1]], dtype=np.float64)
-
-
-def _map(matrix: npt.NDArray[np.float64], points: Array) -> Array:
-    mapped: Array = (points @ matrix[:2, :2].T + matrix[:2, 2]).astype(np.float32)
+def _map(matrix: Any, points: Array) -> Array:  # noqa: ANN401
+    mapped: Array = (points @ matrix[:, :2].T + matrix[:, 2]).astype(np.float32)
     return mapped
 
 

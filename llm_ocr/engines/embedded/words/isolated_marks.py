@@ -117,11 +117,9 @@ def find_isolated_marks(
         strip = TextBox(np.array(corners, np.float32))
         if mark.text and boxes[nearest, 0] > x1 and gaps[nearest] < TO_ITEM * unit:
             items.append(_Item(mark, lying[nearest], float(gaps[nearest])))
-        if mark.text == BULLET_TEXT:
-            continue
-        if mark.text and offsets[nearest] < DASH_OFFSET:
+        if mark.text != BULLET_TEXT and mark.text and offsets[nearest] < DASH_OFFSET:
             dashes.append((mark, strip))
-        elif mark.height * unit <= HIGHEST * heights[nearest]:
+        elif mark.text != BULLET_TEXT and mark.height * unit <= HIGHEST * heights[nearest]:
             characters.append(strip)
     of_lists = [one for one in items if _is_of_list(one, items, bullets)]
     known = [one.mark for one in of_lists]

@@ -13,8 +13,15 @@ import numpy as np
 
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, typical_height
 from llm_ocr.engines.embedded.models import Model, characters, in_wheel, load
-from llm_ocr.engines.embedded.words.boxes import InkMask, Span, ink_mask, is_covered, spans
-from llm_ocr.engines.embedded.words.decode import CharPrediction, decode_steps
+from llm_ocr.engines.embedded.words.boxes import (
+    CharPrediction,
+    InkMask,
+    Span,
+    decode_steps,
+    ink_mask,
+    is_covered,
+    spans,
+)
 from llm_ocr.engines.embedded.words.deskew import (
     TELLING,
     DeskewTransform,

@@ -73,12 +73,13 @@ def verify_text_layer(
     the layout model sees any."""
     lines = [seen for line in given.lines if (seen := _seen_part(image, line)) is not None]
     read = _read_again(image, lines, recognizer) if given.verify else []
-    agreement = _agreement(read)
+    ratios = [ratio for ratio, score in read if score >= CONFIDENT]
+    agreement = statistics.median(ratios) if ratios else None
     if agreement is not None and agreement < AGREES:
         return VerifiedTextLayer([], False, agreement)
     if read and _is_pictured(image, given.pictures):
         # What another program read of a picture is as sure as what is read of it here.
-        sure = statistics.fmean(one.score for one in read)
+        sure = statistics.fmean(score for _, score in read)
         lines = [replace(line, score=sure) for line in lines]
     lines, mended = _mend(image, lines, recognizer) if given.verify else (lines, 0)
     added = _missing(image, lines, figures, recognizer) if given.verify else []
@@ -109,31 +110,20 @@ def _is_seen(image: Image, rect: Rect) -> bool:
     return inside.size > 0 and float(inside.std()) >= UNSEEN
 
 
-@dataclass(frozen=True)
-class _ReadAgain:
-    """The beginning of a line of the layer, what was read of it and with which confidence."""
-
-    held: str
-    text: str
-    score: float
-
-
-def _read_again(image: Image, lines: Sequence[OcrLine], recognizer: Texts) -> list[_ReadAgain]:
-    """A few lines from all over the page."""
+def _read_again(
+    image: Image, lines: Sequence[OcrLine], recognizer: Texts
+) -> list[tuple[float, float]]:
+    """How much the beginnings of a few lines from all over the page are like what is read there
+    (0..1), and with which confidence it is read."""
     lying = [line for line in lines if line.height > LOWEST and not line.vertical]
-    fit = [line for line in lying if _is_known(_beginning(line).text)]
+    fit = [begin for line in lying if _is_known((begin := _beginning(line)).text)]
     if len(fit) > SAMPLES:
         step = (len(fit) - 1) / (SAMPLES - 1)
         fit = [fit[int(k * step)] for k in range(SAMPLES)]
-    samples = [_beginning(line) for line in fit]
-    read = recognizer.texts([_crop(image, one.rect) for one in samples])
-    return [_ReadAgain(one.text, *said) for one, said in zip(samples, read, strict=True)]
-
-
-def _agreement(read: Sequence[_ReadAgain]) -> float | None:
-    """How well the layer agrees with lines read anew; None if none was read for sure."""
-    ratios = [_likeness(one.held, one.text) for one in read if one.score >= CONFIDENT]
-    return statistics.median(ratios) if ratios else None
+    read = recognizer.texts([_crop(image, one.rect) for one in fit])
+    return [
+        (_likeness(one.text, text), score) for one, (text, score) in zip(fit, read, strict=True)
+    ]
 
 
 def _is_pictured(image: Image, pictures: Sequence[Rect]) -> bool:
@@ -166,47 +156,32 @@ def _likeness(held: str, read: str) -> float:
 
 def _mend(image: Image, lines: Sequence[OcrLine], recognizer: Texts) -> tuple[list[OcrLine], int]:
     """Lines whose characters are partly no text, or not what the page shows, read anew."""
-    bad = [
-        k for k, line in enumerate(lines) if _is_rubbish(line.text) or _PATCHED.search(line.text)
-    ]
+    bad = [k for k, line in enumerate(lines) if _is_garbled(line) or _PATCHED.search(line.text)]
     read = recognizer.texts([_crop(image, lines[k].rect) for k in bad])
     mended = list(lines)
-    count = 0
     for k, (text, score) in zip(bad, read, strict=True):
-        better = _better(lines[k], text.strip(), score)
-        if better is not None:
-            mended[k] = better
-            count += 1
-    return mended, count
+        if text.strip() and score >= CONFIDENT:
+            mended[k] = _mended(lines[k], text.split(), score)
+    return mended, sum(old is not new for old, new in zip(lines, mended, strict=True))
 
 
-def _better(line: OcrLine, text: str, score: float) -> OcrLine | None:
-    if not text or score < CONFIDENT:
-        return None
-    if _is_rubbish(line.text):
+def _is_garbled(line: OcrLine) -> bool:
+    return garbled_share(line.text) > RUBBISH
+
+
+def _mended(line: OcrLine, read: Sequence[str], score: float) -> OcrLine:
+    """A line with what was read of it; of one that isn't garbled only the patched words are taken
+    from the reading, if both have the same number of words: the layer is right about the rest."""
+    if _is_garbled(line):
+        text = " ".join(read)
         return OcrLine(text, (Word(line.rect, text),), score)
-    # Only what is patched is taken from the reading: the layer is right about the rest.
-    words = _patched_words(line.words, text.split())
-    if words is None:
-        return None
-    said = line.text
-    for old, new in zip(line.words, words, strict=True):
-        said = said.replace(old.text, new.text, 1) if old.text != new.text else said
-    return replace(line, text=said, words=tuple(words))
-
-
-def _patched_words(held: Sequence[Word], read: Sequence[str]) -> list[Word] | None:
-    """Words with the patched ones as they were read, where both have the same number of words."""
-    if len(held) != len(read):
-        return None
-    return [
-        Word(word.rect, text) if _PATCHED.search(word.text) else word
-        for word, text in zip(held, read, strict=True)
-    ]
-
-
-def _is_rubbish(text: str) -> bool:
-    return garbled_share(text) > RUBBISH
+    if len(read) != len(line.words):
+        return line
+    words = tuple(
+        replace(word, text=text) if _PATCHED.search(word.text) else word
+        for word, text in zip(line.words, read, strict=True)
+    )
+    return replace(line, text=" ".join(word.text for word in words), words=words)
 
 
 def _missing(

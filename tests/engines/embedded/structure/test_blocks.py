@@ -3,7 +3,7 @@ the detector calls a figure: a drawing's labels, or text."""
 
 import pytest
 
-from llm_ocr.engines.embedded.geometry import OcrLine, hull
+from llm_ocr.engines.embedded.geometry import hull
 from llm_ocr.engines.embedded.regions.layout import Region
 from tests.engines.embedded.written import FLOOD, RECORDS, column, labeled_blocks, line, rows
 
@@ -68,25 +68,6 @@ def test_what_seems_a_heading_at_the_bottom_of_a_page_is_furniture(at: int, labe
     beside = [line("NETS 2015", 700, at), line("7", 800, 1240)]
     blocks = labeled_blocks([*text, name, *more, *beside], regions, 1000, 1300)
     assert [one.label for one in blocks if name in one.lines] == [label]
-
-
-@pytest.mark.parametrize(
-    ("lines", "labels"),
-    [
-        (rows([("Subtotal", "£12.50"), ("Total", "£14.00")], (200, 500), 400), {"text"}),
-        (rows([("1901", "1911"), ("1921", "1931")], (200, 500), 400), {"image"}),
-        (rows([("Alder", "£12.50"), ("Canal", "£14.00")], (200, 500), 400)[2:], {"image"}),
-        ([*rows([("Alder", "94")], (200, 500), 400), line("Year", 300, 600)], {"image"}),
-    ],
-    ids=["a sum", "numbers alone", "one row", "labels of a chart"],
-)
-def test_labels_with_their_values_are_no_figure(lines: list[OcrLine], labels: set[str]) -> None:
-    around = hull(one.rect for one in lines)
-    figure = Region("figure", (150.0, around[1] - 100, 700.0, around[3] + 100), 0.9)
-    text = column([FLOOD] * 3, 100, 1000)
-    blocks = labeled_blocks([*lines, *text], [figure], 1000, 1300)
-    above = [one for one in blocks if one.rect[1] < 900]
-    assert {one.label for one in above} == labels
 
 
 def test_text_over_a_background_that_is_cut_in_strips_is_text() -> None:

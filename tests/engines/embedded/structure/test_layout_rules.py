@@ -3,7 +3,7 @@
 from llm_ocr.engines.embedded.block import PageBlock
 from llm_ocr.engines.embedded.geometry import OcrLine, Word
 from llm_ocr.engines.embedded.regions.layout import Region
-from llm_ocr.engines.embedded.structure.heading_levels import heading_levels
+from llm_ocr.engines.embedded.structure.headings import heading_levels
 from tests.engines.embedded.written import labeled_blocks
 
 WIDTH, HEIGHT = 1000, 1300

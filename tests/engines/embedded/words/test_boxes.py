@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
-from llm_ocr.engines.embedded.words.boxes import ink_mask, is_covered, spans
-from llm_ocr.engines.embedded.words.decode import CharPrediction, decode_steps
+from llm_ocr.engines.embedded.words.boxes import (
+    CharPrediction,
+    decode_steps,
+    ink_mask,
+    is_covered,
+    spans,
+)
 
 HEIGHT, WIDTH = 48, 400
 

@@ -3,9 +3,8 @@
 import pytest
 
 from llm_ocr.engines.embedded.geometry import OcrLine, hull
-from llm_ocr.engines.embedded.regions.gutters import Gutter, gutters
 from llm_ocr.engines.embedded.regions.layout import Region
-from llm_ocr.engines.embedded.regions.text_columns import CLOSE, close_together
+from llm_ocr.engines.embedded.regions.text_columns import CLOSE, Gutter, close_together, gutters
 from tests.engines.embedded.written import (
     FLOOD,
     HEIGHT,

@@ -4,7 +4,7 @@ import pytest
 
 from llm_ocr.engines.embedded.block import block_of
 from llm_ocr.engines.embedded.geometry import OcrLine
-from llm_ocr.engines.embedded.structure.measured_headings import heads_text, with_heads
+from llm_ocr.engines.embedded.structure.headings import as_heading, with_heads
 from tests.engines.embedded.written import FLOOD, HEIGHT, PITCH, RECORDS, column, line
 
 PLAIN, BOLD = 3.0, 4.0
@@ -37,7 +37,7 @@ def test_a_row_of_parts_above_a_text_is_no_heading() -> None:
     head = [line("Goods shed", 100, 4 * PITCH), line("Remarks", 300, 4 * PITCH)]
     for parts, heads in ((head[:1], True), (head, False)):
         block = block_of("text", parts)
-        assert heads_text(block, [block, below], HEIGHT) is heads
+        assert (as_heading(block, [block, below], HEIGHT).label == "title") is heads
 
 
 @pytest.mark.parametrize(("thickness", "heads"), [(BOLD, True), (PLAIN, False), (0.0, False)])
@@ -46,4 +46,4 @@ def test_a_bold_line_heads_the_text_below_whatever_is_above(thickness: float, he
     above = block_of("text", column([RECORDS] * 4, 100, 0, PLAIN))
     head = block_of("text", [line("The keepers", 100, 4 * PITCH, thickness)])
     below = block_of("text", column([FLOOD.capitalize()] * 4, 100, 5 * PITCH, PLAIN))
-    assert heads_text(head, [above, head, below], HEIGHT) is heads
+    assert (as_heading(head, [above, head, below], HEIGHT).label == "title") is heads

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from llm_ocr.batch.parse_run import parse
     from llm_ocr.batch.worker import run
     from llm_ocr.document.converter import AsyncConverter, Converter, convert
+    from llm_ocr.evaluation.predictions import NothingToEvaluateError
     from llm_ocr.export.document import ExportError
     from llm_ocr.export.run import ExportSummary, export_result, export_run
-    from llm_ocr.evaluation.predictions import NothingToEvaluateError
     from llm_ocr.inference.responses import EngineFailedError, WrongServerError
     from llm_ocr.messages import MissingExtraError
     from llm_ocr.parsing.schema import SchemaError

@@ -1,7 +1,8 @@
 """Score key-value extraction: `python -m benchmarks.fields [--receipts FOLDER] [--svg FILE]`.
 
-Fills a flat schema and a nested one from generated pages of a fresh seed and, if they are given,
-from receipts (img/, key/ as SROIE has them), develop and check apart. Prints precision, recall and
+Fills a flat schema and a nested one from generated pages of a fresh seed, the built-in invoice
+schema from generated invoices and, if they are given, a flat and the built-in schema from receipts
+(img/, key/ as SROIE has them), develop and check apart. Prints precision, recall and
 F1 of each field, and how well the probabilities are calibrated; `--svg` draws the reliability
 curve.
 """
@@ -14,15 +15,22 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.field_weights import FLAT, NESTED, Example, examples, is_value_right, leaves_of
+from benchmarks.field_examples import (
+    FLAT,
+    NESTED,
+    TRUTH,
+    Example,
+    examples,
+    invoices,
+    is_value_right,
+    leaves_of,
+)
 from benchmarks.receipts import FIELDS, read_receipts
 from llm_ocr.engines.embedded.key_value.fill import fill_schema
 from llm_ocr.engines.embedded.key_value.phrases import paper_of_lines
 from llm_ocr.engines.embedded.key_value.rated_values import RatedValue
 from llm_ocr.parsing.loading import load_schema
 
-# Paths of the built-in receipt schema -> fields of SROIE.
-BUILT_IN = {"merchant.name": "company", "merchant.address": "address", "receipt_date": "date"}
 BINS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.97, 1.0)
 SIZE, MARGIN = 320, 40
 
@@ -49,32 +57,22 @@ class Scores:
     fields: dict[str, Counts] = field(default_factory=lambda: defaultdict(Counts))
     values: list[tuple[float, bool]] = field(default_factory=list)
 
-    def add(self, example: Example, schema: Mapping[str, object]) -> None:
-        """Fill a schema from a page, and count its values."""
-        found = {
-            BUILT_IN.get(path, path): value
-            for path, value in leaves_of(fill_schema(schema, example.paper))
-        }
-        wanted = (
-            FIELDS
-            if schema is not NESTED
-            else tuple(name for name in example.fields if name != "sender line")
-        )
+    def add(self, example: Example, schema: Mapping[str, object], wanted: Sequence[str]) -> None:
+        """Fill a schema from a page, and count the values of `wanted` fields. Where these are not
+        only `FIELDS`, they are all that the page has: values of others are counted as wrong."""
+        answer = leaves_of(fill_schema(schema, example.paper))
+        found = {TRUTH.get(path, path): value for path, value in answer}
         for name in wanted:
-            if schema is NESTED:
-                name = {"company": "seller.name", "address": "seller.address"}.get(name, name)
             self._count(name, found.get(name), example.fields)
         for path, value in found.items():
-            if schema is NESTED and path not in wanted and not path.startswith("seller."):
-                right = is_value_right(path, value.value, example.fields)
-                if right is not None:
-                    self.fields[_kind(path)].given += 1
-                    self.values.append((value.probability, right))
+            right = is_value_right(path, value.value, example.fields)
+            if wanted is not FIELDS and path not in wanted and right is not None:
+                self.fields[_kind(path)].given += 1
+                self.values.append((value.probability, right))
 
     def _count(self, name: str, value: object, truth: Mapping[str, str]) -> None:
         counts = self.fields[_kind(name)]
-        true_name = {"seller.name": "company", "seller.address": "address"}.get(name, name)
-        counts.true += bool(truth.get(true_name))
+        counts.true += bool(truth.get(name))
         if isinstance(value, RatedValue):
             right = bool(is_value_right(name, value.value, truth))
             counts.given += 1
@@ -163,18 +161,28 @@ def main() -> None:
     parser.add_argument("--svg", type=Path)
     options = parser.parse_args()
     curves: dict[str, Sequence[tuple[float, bool]]] = {}
-    sets = {f"generated ({options.seed})": examples(options.seed, options.pages, ())}
+    sets = {
+        f"generated ({options.seed})": examples(options.seed, options.pages),
+        f"invoices ({options.seed})": invoices(options.seed, options.pages),
+    }
     for receipt in read_receipts(options.receipts, options.cache) if options.receipts else ():
         name = "receipts, check" if receipt.is_check else "receipts, develop"
         example = Example(paper_of_lines(receipt.lines), receipt.fields)
         sets.setdefault(name, []).append(example)
+    built_in = {name: load_schema(name).json_schema for name in ("receipt", "invoice")}
     for name, some in sets.items():
-        other = NESTED if name.startswith("generated") else load_schema("receipt").json_schema
+        schemas = {"flat": FLAT, "built-in receipt": built_in["receipt"]}
+        if name.startswith("generated"):
+            schemas = {"flat": FLAT, "nested": NESTED}
+        elif name.startswith("invoices"):
+            schemas = {"built-in invoice": built_in["invoice"]}
         curve: list[tuple[float, bool]] = []
-        for label, schema in (("flat", FLAT), ("nested", other)):
+        for label, schema in schemas.items():
             scores = Scores()
             for example in some:
-                scores.add(example, schema)
+                is_short = label in ("flat", "built-in receipt")
+                every = [path for path in example.fields if path != "sender line"]
+                scores.add(example, schema, FIELDS if is_short else every)
             scores.print(f"{name}, {len(some)} pages, {label} schema")
             curve += scores.values
         curves[name.partition(" (")[0]] = curve

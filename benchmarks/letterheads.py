@@ -8,15 +8,30 @@ Layouts, wording, notation and what else is in the letterhead change at random.
 import random
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
 
+from benchmarks.letterhead_wording import (
+    COINS,
+    COLUMN_ENDS,
+    COLUMNS,
+    CONFUSED,
+    COUNTRIES,
+    LABELS,
+    OTHER_DATES,
+    OWNERS,
+    ROUNDING,
+    SLOGANS,
+    SYLLABLES,
+    TITLES,
+    TRADES,
+    Country,
+)
 from llm_ocr.engines.embedded.geometry import OcrLine, Word
-from llm_ocr.text.normalize import normalized_words
 
 Amount = Decimal
-CENT = Decimal("0.01")
+CENT, COIN = Decimal("0.01"), Decimal("0.05")
 _PLACES = re.compile(r"#|\b[CW]\b|\bS(?=\b|str|weg|laan)|\bST\b|\bAA?\b|\bAA?(?=#)|(?<=#)AA?\b")
 
 
@@ -27,237 +42,6 @@ class GeneratedPage:
     kind: str
     lines: tuple[OcrLine, ...]
     fields: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Country:
-    """How a country writes addresses, companies, dates and amounts.
-
-    In patterns `#` is a digit, `S` a surname, `W` a word, `C` a city, `A` a capital; `|` separates
-    the lines of an address.
-    """
-
-    addresses: tuple[str, ...]
-    cities: tuple[str, ...]
-    forms: tuple[str, ...]
-    currency: str
-    tax: tuple[str, ...]
-    comma: bool = False
-    month_first: bool = False
-    language: str = "en"
-
-
-_MY = (
-    "NO. ##, JALAN W #/#,|TAMAN W,|##### C, W.",
-    "LOT #-#, W PLAZA,|JALAN W ##,|##### C",
-    "##-G, JALAN W #/##|BANDAR W ##### C",
-    "##, LORONG W,|KAWASAN PERINDUSTRIAN W|##### C,|W",
-    "LEVEL #, W MALL|NO # LEBUH W|##### C, W",
-    "## JALAN W # TAMAN W ##### C",
-    "##, JLN W,|C",
-)
-COUNTRIES = (
-    Country(
-        _MY,
-        ("KUALA LUMPUR", "PETALING JAYA", "IPOH", "MELAKA", "KUCHING", "SEREMBAN", "KLANG"),
-        ("SDN BHD", "SDN. BHD.", "S/B", "(M) SDN BHD", "ENTERPRISE", "BHD", "", "TRADING"),
-        "RM",
-        ("GST ID", "GST REG NO", "SST NO", "GST NO"),
-    ),
-    Country(
-        (
-            "### S Street|C, ST #####",
-            "#### N W Ave, Suite ###|C, ST #####-####",
-            "## S Rd|C ST #####",
-            "#### S Blvd.|C, ST",
-        ),
-        ("Dayton", "Boise", "Fresno", "Tulsa", "Omaha", "Santa Rosa", "Fort Wayne"),
-        ("Inc.", "LLC", "Corp.", "Co.", "", "", "& Sons"),
-        "$",
-        ("Tax ID", "EIN"),
-        month_first=True,
-    ),
-    Country(
-        (
-            "## S Road|C|AA# #AA",
-            "Unit #, W Park,|S Lane, C|AA## #AA",
-            "The Old W, S Street|C AA# #AA",
-        ),
-        ("Leeds", "Norwich", "Derby", "Exeter", "Perth", "Swansea"),
-        ("Ltd", "Limited", "PLC", "LLP", "", "& Co"),
-        "£",
-        ("VAT No", "VAT Reg No"),
-    ),
-    Country(
-        ("Sstraße ##|##### C", "Am W #, ##### C", "Sweg ##a|D-##### C", "S-Platz #|##### C"),
-        ("Kassel", "Bremen", "Jena", "Ulm", "Gera", "Bad Homburg", "Köln"),
-        ("GmbH", "AG", "GmbH & Co. KG", "e.K.", "OHG", ""),
-        "EUR",
-        ("USt-IdNr.", "Steuernummer"),
-        comma=True,
-        language="de",
-    ),
-    Country(
-        ("## rue de S|##### C", "# place W|##### C Cedex", "###, avenue S,|##### C"),
-        ("Lyon", "Rouen", "Nantes", "Dijon", "Pau", "Saint-Malo"),
-        ("SARL", "SAS", "SA", "EURL", ""),
-        "€",
-        ("TVA", "SIRET"),
-        comma=True,
-        language="fr",
-    ),
-    Country(
-        ("Calle S, ##|##### C", "Avda. de W ##, #º A|##### C (W)", "Plaza W #|##### C"),
-        ("Vigo", "Burgos", "Granada", "Toledo", "Cuenca"),
-        ("S.L.", "S.A.", "SL", ""),
-        "€",
-        ("NIF", "CIF"),
-        comma=True,
-        language="es",
-    ),
-    Country(
-        ("Via S, ##|##### C (AA)", "Corso W ##/A|##### C"),
-        ("Parma", "Lecce", "Trento", "Verona", "Lucca"),
-        ("S.r.l.", "S.p.A.", "SNC", ""),
-        "€",
-        ("P.IVA", "C.F."),
-        comma=True,
-        language="it",
-    ),
-    Country(
-        ("Slaan ##|#### AA C", "Sstraat ##-#|#### AA C"),
-        ("Breda", "Zwolle", "Delft", "Assen"),
-        ("B.V.", "BV", "N.V.", "VOF", ""),
-        "€",
-        ("BTW nr", "KvK"),
-        comma=True,
-        language="nl",
-    ),
-    Country(
-        ("No. ##, # Cross, W Nagar|C - ######", "Shop ##, S Marg,|Near W Park,|C ######"),
-        ("Pune", "Mysuru", "Surat", "Kochi"),
-        ("Pvt. Ltd.", "Private Limited", "& Sons", ""),
-        "Rs.",
-        ("GSTIN", "GST No"),
-    ),
-    Country(
-        ("## W Street|#0#-## W Tower|Singapore ######", "# S Road #0#-##|S(######)"),
-        ("Singapore",),
-        ("Pte Ltd", "PTE. LTD.", "LLP", ""),
-        "S$",
-        ("GST Reg No", "UEN"),
-    ),
-    Country(
-        ("##/# Soi W #,|W Road, W District|C #####", "### Moo #, T.W A.W|C #####"),
-        ("Bangkok", "Chiang Mai", "Phuket"),
-        ("Co., Ltd.", "Co.,Ltd.", ""),
-        "THB",
-        ("TAX ID",),
-    ),
-    Country(
-        ("Rua S, ### - W|C - AA|#####-###", "Av. W, #### - C/AA"),
-        ("Recife", "Curitiba", "Belem"),
-        ("LTDA", "S.A.", "EIRELI", "ME"),
-        "R$",
-        ("CNPJ", "CPF/CNPJ"),
-        comma=True,
-        language="pt",
-    ),
-    Country(
-        ("ul. S ##|##-### C", "al. W ##/#|##-### C"),
-        ("Gdynia", "Lublin", "Opole"),
-        ("Sp. z o.o.", "S.A.", ""),
-        "PLN",
-        ("NIP",),
-        comma=True,
-        language="pl",
-    ),
-    Country(
-        ("## S St|C ST ####", "Shop #, W Centre|S Rd, C ST ####"),
-        ("Hobart", "Cairns", "Perth", "Geelong"),
-        ("Pty Ltd", "Pty. Ltd.", ""),
-        "A$",
-        ("ABN",),
-    ),
-)
-_TRADES = (
-    "Restaurant", "Cafe", "Bakery", "Hardware", "Trading", "Mart", "Supermarket", "Pharmacy",
-    "Stationery", "Books", "Hotel", "Kitchen", "Electronics", "Motors", "Supplies", "Seafood",
-    "Fashion", "Market", "Instruments", "Services", "Foods", "Marketing", "Consulting", "Garden",
-    "International", "Health and Beauty", "Design", "Tools", "Sports", "Optik", "Farm Shop",
-)  # fmt: skip
-_SYLLABLES = normalized_words(
-    "ba be bi bo da de di do fa fo ga go ha he ka ke ko la le li lo ma me mi mo na ne ni no pa "
-    "pe ra re ri ro sa se si so ta te ti to va ve vi wa wi ya zo ber den dor fel gar hal lin "
-    "mar mon nor ral sen son tan ter val ven wick wood"
-)
-_SLOGANS = (
-    "WELCOME TO OUR STORE", "Quality since 1984", "Thank you for visiting", "The family shop",
-    "YOUR ORDER NUMBER IS", "Fresh every day", "Open 24 hours", "*** COPY ***", "Have a nice day",
-    "Opening hours 9:00 - 21:00", "MON - SUN 10AM TO 10PM", "Customer copy", "Table service",
-)  # fmt: skip
-_OWNERS = ("FKA", "Operated by", "Owned by")
-_TITLES = {
-    "en": ("TAX INVOICE", "RECEIPT", "INVOICE", "SIMPLIFIED TAX INVOICE", "CASH BILL", "Cash Sale"),
-    "de": ("Rechnung", "Quittung", "Kassenbon", "RECHNUNG"),
-    "fr": ("FACTURE", "Ticket", "Reçu"),
-    "es": ("FACTURA", "Recibo", "FACTURA SIMPLIFICADA"),
-    "it": ("FATTURA", "Scontrino", "RICEVUTA"),
-    "nl": ("Factuur", "Kassabon"),
-    "pt": ("FATURA", "Recibo"),
-    "pl": ("FAKTURA", "Paragon"),
-}
-# Language -> labels of the date, of a number, of the subtotal, tax, total, cash and change.
-_LABELS = {
-    "en": (
-        ("Date", "DATE", "Invoice date", "Date of issue", "Bill date", "Trans Date", "BIZDATE"),
-        ("Invoice no", "Bill No", "Receipt #", "INV NO.", "Doc No", "Slip no."),
-        ("Subtotal", "SUB TOTAL", "Total excl. tax", "Net amount", "Total Excluding GST"),
-        ("VAT 20%", "TAX", "GST 6%", "Sales tax", "GST", "SST 6%", "Service Tax"),
-        ("TOTAL", "Total", "Grand Total", "NETT TOTAL", "Amount due", "TOTAL SALES", "Total Amount",
-         "Total Incl. GST", "Balance due", "TOTAL (RM)", "Rounded Total", "Net Total", "TOTAL DUE",
-         "Total Sales (Inclusive of GST)", "Total payable", "Amount", "Bill Total"),
-        ("CASH", "Cash", "Amount tendered", "PAID", "VISA CARD", "Payment", "Cash received"),
-        ("CHANGE", "Change", "Change due", "CHANGE DUE"),
-    ),
-    "de": (
-        ("Datum", "Rechnungsdatum", "Belegdatum"),
-        ("Rechnungsnummer", "Beleg-Nr.", "Rechnung Nr."),
-        ("Zwischensumme", "Nettobetrag", "Netto"),
-        ("MwSt. 19%", "USt 19 %", "zzgl. 19 % MwSt."),
-        ("Summe", "Gesamtbetrag", "Rechnungsbetrag", "SUMME EUR", "Gesamt", "Zu zahlen"),
-        ("Bar", "Gegeben", "EC-Karte"),
-        ("Rückgeld", "Zurück"),
-    ),
-    "fr": (
-        ("Date", "Date de facture", "Le"), ("Facture n°", "Ticket"), ("Total HT", "Sous-total"),
-        ("TVA 20%", "TVA"), ("Total TTC", "Net à payer", "TOTAL", "Montant dû"), ("Espèces", "CB"),
-        ("Rendu", "Monnaie"),
-    ),
-    "es": (
-        ("Fecha", "FECHA"), ("Factura nº", "Ticket"), ("Base imponible", "Subtotal"),
-        ("IVA 21%", "IVA"), ("TOTAL", "Total a pagar", "Importe total"), ("Efectivo", "Tarjeta"),
-        ("Cambio",),
-    ),
-    "it": (
-        ("Data", "Data documento"), ("Fattura n.", "Documento n."), ("Imponibile", "Subtotale"),
-        ("IVA 22%", "di cui IVA"), ("TOTALE", "Totale complessivo", "Totale da pagare"),
-        ("Contanti", "Pagamento"), ("Resto",),
-    ),
-    "nl": (
-        ("Datum", "Factuurdatum"), ("Factuurnummer", "Bonnr"), ("Subtotaal", "Excl. BTW"),
-        ("BTW 21%", "BTW"), ("Totaal", "TOTAAL", "Te betalen"), ("Contant", "PIN"), ("Wisselgeld",),
-    ),
-    "pt": (
-        ("Data", "Data de emissão"), ("Fatura nº", "Nota"), ("Subtotal",), ("IVA", "Impostos"),
-        ("TOTAL", "Valor total", "Total a pagar"), ("Dinheiro", "Cartão"), ("Troco",),
-    ),
-    "pl": (
-        ("Data", "Data wystawienia"), ("Faktura nr", "Paragon nr"), ("Wartość netto", "Netto"),
-        ("VAT 23%", "PTU"), ("SUMA PLN", "Razem", "Do zapłaty"), ("Gotówka",), ("Reszta",),
-    ),
-}  # fmt: skip
-_OTHER_DATES = ("Due date", "Delivery date", "Valid until", "Expiry", "Order date", "Printed on")
 
 
 @dataclass
@@ -298,13 +82,42 @@ class _Sheet:
 class Generator:
     """Generates pages; the same seed gives the same pages."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, bad_prints: float = 0.0) -> None:
+        """`bad_prints`: the share of pages that OCR reads with errors."""
         self.chance = random.Random(f"letterheads/{seed}")
+        self._bad_prints = bad_prints
         # Details that a receipt has at its end.
         self._late: list[tuple[str, str]] = []
 
+    def invoice(self) -> GeneratedPage:
+        """An invoice in one of the languages of the engine's labels, with a table of items."""
+        countries = [one for one in COUNTRIES if one.language in COLUMNS]
+        return self._invoice(self.chance.choice(countries), has_table=True)
+
     def page(self) -> GeneratedPage:
-        return self._receipt() if self.chance.random() < 0.6 else self._invoice()
+        is_receipt = self._maybe(0.6)
+        page = self._receipt() if is_receipt else self._invoice(self.chance.choice(COUNTRIES))
+        if not self._maybe(self._bad_prints):
+            return page
+        share = self.chance.uniform(0.0, 0.03)
+        return replace(page, lines=tuple(self._misread(line, share) for line in page.lines))
+
+    def _misread(self, line: OcrLine, share: float) -> OcrLine:
+        """A line as OCR reads a bad print: some characters are others, some words are joined."""
+        words: list[Word] = []
+        for word in line.words:
+            text = "".join(map(self._confused, word.text)) if self._maybe(8 * share) else word.text
+            if words and self._maybe(share):
+                first = words.pop()
+                x1, y1, _, _ = first.rect
+                words.append(Word((x1, y1, *word.rect[2:]), first.text + text))
+            else:
+                words.append(Word(word.rect, text))
+        return replace(line, text=" ".join(word.text for word in words), words=tuple(words))
+
+    def _confused(self, char: str) -> str:
+        group = next((some for some in CONFUSED if char in some), char)
+        return self._pick(group) if self._maybe(0.3) else char
 
     def _pick(self, some: Sequence[str]) -> str:
         return self.chance.choice(some)
@@ -314,7 +127,7 @@ class Generator:
 
     def _word(self) -> str:
         count = self.chance.choice((2, 2, 2, 3, 3, 4))
-        return "".join(self._pick(_SYLLABLES) for _ in range(count)).capitalize()
+        return "".join(self._pick(SYLLABLES) for _ in range(count)).capitalize()
 
     def _filled(self, pattern: str, city: str) -> str:
         """A pattern with its places filled in."""
@@ -340,7 +153,7 @@ class Generator:
         if self._maybe(0.15):
             words.insert(1, "&")
             words.insert(2, self._word())
-        words += [self._pick(_TRADES)] if self._maybe(0.65) else []
+        words += [self._pick(TRADES)] if self._maybe(0.65) else []
         words += [self._pick(country.forms)]
         return " ".join(filter(None, words))
 
@@ -371,7 +184,8 @@ class Generator:
         letters = "".join(
             self.chance.choice("ABCDEFGHKLMNPRSTVW") for _ in range(self.chance.randint(0, 3))
         )
-        return f"{letters}{self._pick(('', '-', ''))}{self.chance.randint(1000, 99999999)}"
+        dash = self._pick(("", "-", "")) if letters else ""
+        return f"{letters}{dash}{self.chance.randint(1000, 99999999)}"
 
     def _extra(self, country: Country) -> str:
         number = "".join(str(self.chance.randint(0, 9)) for _ in range(self.chance.randint(8, 12)))
@@ -400,20 +214,24 @@ class Generator:
             printed[-1] += behind
         head: list[tuple[str, str]] = []
         while self._maybe(0.22):
-            above = (self._pick(_SLOGANS), self._word().upper(), self._reference(), self._word())
-            head.append(("", self._pick(above)))
+            brand = f"{self._word()} {self._pick(TRADES)}"
+            above = (self._pick(SLOGANS), self._word().upper(), self._reference(), self._word())
+            head.append(("", self._pick((*above, brand, upper(brand)))))
         if self._maybe(0.1):
-            head.append(("title", self._pick(_TITLES[country.language])))
+            head.append(("title", self._pick(TITLES[country.language])))
         head += [("name", line) for line in printed]
         while self._maybe(0.28):
             head.append(("", self._pick((
                 self._extra(country), f"({self._reference()})", self._reference(),
-                self._pick(_SLOGANS), f"{self._pick(_OWNERS)} {self._name(country)}",
-                upper(f"{self._word()} {self._pick(_TRADES)}"),
+                self._pick(SLOGANS), f"{self._pick(OWNERS)} {self._name(country)}",
+                upper(f"{self._word()} {self._pick(TRADES)}"),
             ))))  # fmt: skip
         if self._maybe(0.06):
             address = []
-        head += [("address", line) for line in address]
+        lines = list(address)
+        if lines and self._maybe(0.05):
+            lines[-1] += f"  {self._pick(('TEL: ', 'Tel ', 'GST ID: '))}0{self._reference()}"
+        head += [("address", line) for line in lines]
         count = self.chance.randint(0, 4)
         head += [("", self._extra(country)) for _ in range(count)]
         if self._maybe(0.25):
@@ -424,7 +242,7 @@ class Generator:
                 )
             )
         if self._maybe(0.7):
-            head.append(("title", self._pick(_TITLES[country.language])))
+            head.append(("title", self._pick(TITLES[country.language])))
         return head, name, " ".join(address)
 
     def _receipt(self) -> GeneratedPage:
@@ -441,7 +259,7 @@ class Generator:
             sheet.feed(spaced * max(1.0, size / sheet.size) + (0.7 if self._maybe(0.08) else 0.0))
         sheet.feed(chance.uniform(0.0, 1.5))
         fields = {"company": name, **({"address": address} if address else {})}
-        labels = _LABELS[country.language]
+        labels = LABELS[country.language]
         self._details(sheet, country, labels, fields)
         self._sums(sheet, country, labels, fields)
         return GeneratedPage("receipt", tuple(sheet.lines), fields)
@@ -491,7 +309,7 @@ class Generator:
         pairs += chance.sample(extras, chance.randint(0, 3))
         if self._maybe(0.15):
             other = day + timedelta(days=chance.randint(1, 60))
-            label = self._pick(_OTHER_DATES)
+            label = self._pick(OTHER_DATES)
             pairs.append((label, self._date(other, country)))
             if label == "Due date":
                 fields["due_date"] = other.isoformat()
@@ -520,12 +338,16 @@ class Generator:
         country: Country,
         labels: Sequence[Sequence[str]],
         fields: dict[str, str],
+        *,
+        has_table: bool = False,
     ) -> None:
         chance, money = self.chance, self._money
         prices = [Decimal(chance.randint(50, 9000)) * CENT for _ in range(chance.randint(1, 9))]
         sign = country.currency if self._maybe(0.5) else ""
         gap = self._pick(("", " "))
-        if self._maybe(0.5):
+        if has_table:
+            self._items(sheet, country, prices, fields)
+        elif self._maybe(0.5):
             sheet.put(self._pick(("Item", "Description", "QTY ITEM")), 0)
             sheet.put(
                 self._pick(("Amount", "Price", "TOTAL", f"Amt({country.currency})")),
@@ -533,7 +355,7 @@ class Generator:
                 align="right",
             )
             sheet.feed()
-        for k, price in enumerate(prices):
+        for k, price in enumerate(() if has_table else prices):
             fields[f"lines.{k}.amount"] = str(price)
             count = chance.choice((1, 1, 1, 2, 3))
             sheet.put(f"{self._word()} {self._word()}", 0)
@@ -548,7 +370,6 @@ class Generator:
         tax = (net * rate / 100).quantize(CENT)
         included = self._maybe(0.4)
         total = net if included else net + tax
-        rounding = Decimal(0)
         rows: list[tuple[str, Amount]] = []
         if self._maybe(0.2):
             sheet.put(
@@ -562,10 +383,12 @@ class Generator:
             if rate or self._maybe(0.5):
                 rows.append((self._pick(labels[3]), tax))
                 fields["vat"] = str(tax)
-        if country.currency == "RM" and self._maybe(0.4):
-            rounded = (total * 20).quantize(Decimal(1)) / 20
-            rounding = rounded - total
-            rows.append((self._pick(("Rounding", "ROUNDING ADJ", "Rounding Adjustment")), rounding))
+        if country.currency in COINS and self._maybe(0.6):
+            rounded = (total / COIN).to_integral_value() * COIN
+            if self._maybe(0.5):
+                rows.append((self._pick(labels[4]), total))
+            if self._maybe(0.8):
+                rows.append((self._pick(ROUNDING), rounded - total))
             total = rounded
         total = total.quantize(CENT)
         rows.append((self._pick(labels[4]), total))
@@ -586,7 +409,7 @@ class Generator:
             fields["vat"] = str(tax)
         fields["total"] = str(total)
         if sign:
-            fields["currency"] = sign
+            fields["currency"] = sign.rstrip(".")
         for label, amount in rows:
             value = f"{sign}{gap}{money(amount, country)}" if sign else money(amount, country)
             if self._maybe(0.2):
@@ -618,19 +441,41 @@ class Generator:
             )
             sheet.feed()
 
-    def _invoice(self) -> GeneratedPage:
-        country, chance = self.chance.choice(COUNTRIES), self.chance
+    def _items(
+        self, sheet: _Sheet, country: Country, prices: Sequence[Amount], fields: dict[str, str]
+    ) -> None:
+        """A table with headings: texts at the left of their columns, numbers at the right."""
+        headings = [self._pick(some) for some in COLUMNS[country.language]]
+        ends = [0.0, *(sheet.width * share for share in self.chance.choice(COLUMN_ENDS))]
+        counts = [self.chance.randint(1, 12) for _ in prices]
+        rows = [headings]
+        for k, (count, each) in enumerate(zip(counts, prices, strict=True)):
+            price = (each / count).quantize(CENT)
+            text = f"{self._word()} {self._word().lower()}"
+            rows.append([text, str(count), self._money(price, country), self._money(each, country)])
+            fields |= {
+                f"lines.{k}.quantity": str(count),
+                f"lines.{k}.unit_price": str(price),
+                f"lines.{k}.amount": str(each),
+            }
+        for row in rows:
+            for k, (text, end) in enumerate(zip(row, ends, strict=True)):
+                sheet.put(text, end, align="right" if k else "left")
+            sheet.feed(self.chance.uniform(1.0, 1.4))
+
+    def _invoice(self, country: Country, *, has_table: bool = False) -> GeneratedPage:
+        chance = self.chance
         sheet = _Sheet(chance, chance.uniform(1000, 1500), chance.uniform(16, 24))
         head, name, address = self._letterhead(country)
         fields = {"company": name, **({"address": address} if address else {})}
         scale = chance.choice((1.0, 1.2, 1.5, 2.0))
         align = self._pick(("left", "left", "right", "center"))
         x = {"left": 0.0, "right": sheet.width, "center": sheet.width / 2}[align]
-        title = self._pick(_TITLES[country.language])
+        title = self._pick(TITLES[country.language])
         sender: list[str] = []
         has_sender = bool(address) and self._maybe(0.3)
         if has_sender:
-            sender = [text for tag, text in head if tag == "address"]
+            sender = [text.partition("  ")[0] for tag, text in head if tag == "address"]
             head = [(tag, text) for tag, text in head if tag != "address"]
             fields["sender line"] = "yes"
             if self._maybe(0.5):
@@ -667,7 +512,11 @@ class Generator:
         )
         lines = [label, *recipient] if self._maybe(0.7) else recipient
         details = _Sheet(chance, 0.45 * sheet.width, sheet.size)
-        self._details(details, country, _LABELS[country.language], fields)
+        labels: Sequence[Sequence[str]] = LABELS[country.language]
+        if has_table:
+            numbers = [one for one in labels[1] if re.search("inv|rechn|bill", one, re.I)]
+            labels = (labels[0], numbers, *labels[2:])
+        self._details(details, country, labels, fields)
         if has_sender:
             lines = recipient
             mark = self._pick((" · ", " | ", " - ", " • "))
@@ -688,5 +537,5 @@ class Generator:
             )
             sheet.lines.append(OcrLine(line.text, words, line.score))
         sheet.y = max(sheet.y, details.y + down) + 2 * sheet.size
-        self._sums(sheet, country, _LABELS[country.language], fields)
+        self._sums(sheet, country, LABELS[country.language], fields, has_table=has_table)
         return GeneratedPage("invoice", tuple(sheet.lines), fields)

@@ -47,13 +47,15 @@ umsatzsteuer identifikationsnummer, uid, uid nr, mwst nr, steuernummer, steuer n
 currency, währung
 subtotal, sub total, net, net amount, net total, total net, net value, total excl vat, total \
 excluding vat, total before tax, total before vat, amount before tax, total excl tax, total ex \
-vat, goods total, zwischensumme, netto, nettobetrag, nettosumme, netto summe, summe netto, \
-netto gesamt, gesamt netto, gesamtbetrag netto, warenwert, betrag netto, netto betrag
-vat rate, tax rate, rate of vat, vat, vat at, tax, sales tax, gst, mwst, mwst satz, ust, ust \
-satz, umsatzsteuersatz, mehrwertsteuersatz, umsatzsteuer, mehrwertsteuer, steuersatz, plus vat
-vat, vat amount, tax, tax amount, total vat, total tax, sales tax, gst, value added tax, vat \
-at, plus vat, mwst, mwst betrag, mehrwertsteuer, mehrwertsteuerbetrag, umsatzsteuer, ust, ust \
-betrag, umsatzsteuerbetrag, steuer, steuerbetrag, zzgl mwst, zzgl ust
+vat, total excluding tax, total excluding gst, total excl gst, goods total, zwischensumme, \
+netto, nettobetrag, nettosumme, netto summe, summe netto, netto gesamt, gesamt netto, \
+gesamtbetrag netto, warenwert, betrag netto, netto betrag
+vat rate, tax rate, rate of vat, vat, vat at, tax, sales tax, service tax, gst, sst, mwst, mwst \
+satz, ust, ust satz, umsatzsteuersatz, mehrwertsteuersatz, umsatzsteuer, mehrwertsteuer, \
+steuersatz, plus vat
+vat, vat amount, tax, tax amount, total vat, total tax, sales tax, service tax, gst, sst, value \
+added tax, vat at, plus vat, mwst, mwst betrag, mehrwertsteuer, mehrwertsteuerbetrag, \
+umsatzsteuer, ust, ust betrag, umsatzsteuerbetrag, steuer, steuerbetrag, zzgl mwst, zzgl ust
 total, grand total, total amount, invoice total, total due, amount due, balance due, amount \
 payable, total payable, total to pay, to pay, total incl vat, total including vat, total inc \
 vat, total incl tax, gross total, gross amount, gross, total gross, amount, gesamt, \

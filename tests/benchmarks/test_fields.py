@@ -52,6 +52,25 @@ def test_what_a_generated_page_has_as_its_name_and_total_is_printed_on_it() -> N
         assert page.fields["total"].replace(".", "") in text
 
 
+def test_bad_prints_are_read_with_errors_and_keep_their_true_values() -> None:
+    generator = Generator(5, bad_prints=1.0)
+    pages = [generator.page() for _ in range(40)]
+    right = 0
+    for page in pages:
+        text = "".join(line.text for line in page.lines).replace(" ", "")
+        right += page.fields["company"].replace(" ", "") in text
+    assert 20 < right < 40
+
+
+def test_an_invoice_has_a_table_with_the_amounts_of_its_lines() -> None:
+    generator = Generator(7)
+    for page in (generator.invoice() for _ in range(20)):
+        amounts = [value for name, value in page.fields.items() if name.endswith(".amount")]
+        printed = {re.sub(r"\D", "", word.text) for line in page.lines for word in line.words}
+        assert amounts
+        assert {re.sub(r"\D", "", amount) for amount in amounts} <= printed
+
+
 def test_receipts_of_a_shop_are_all_in_develop_or_all_in_check(tmp_path: Path) -> None:
     pages = pages_of(6, 30)
     found = read_receipts(*receipts_in(tmp_path, [*pages, *pages]))
@@ -66,13 +85,14 @@ def test_fields_are_scored_with_a_table_and_a_curve(tmp_path: Path) -> None:
     options = ["--seed", 9, "--pages", 30, "--receipts", folder, "--cache", cache, "--svg", curve]
     printed = command("fields", *options)
     titles = re.findall(r"^(\w.*) schema$", printed, re.MULTILINE)
-    assert len(titles) == 6
-    assert {title.split(", ")[-1] for title in titles} == {"flat", "nested"}
+    assert len(titles) == 7
+    asked = {"flat", "nested", "built-in receipt", "built-in invoice"}
+    assert {title.split(", ")[-1] for title in titles} == asked
     flat = printed.split("nested schema")[0]
     f1 = dict(re.findall(r"^(\w+) .* (\d\.\d+)$", flat, re.MULTILINE))
     assert {"company", "address", "date", "total", "all"} <= set(f1)
     assert float(f1["all"]) > 0.8
-    assert curve.read_text("utf-8").count("<polyline") == 3
+    assert curve.read_text("utf-8").count("<polyline") == 4
 
 
 def test_weights_are_learned_and_written_as_python(tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ _GLUED = re.compile(r"(?<=\d)(?=[A-Za-z]{3,9}\d)|(?<=[A-Za-z]{3})(?=\d{1,2}:)")
 MOST_CANDIDATES = 60
 # On a page of fewer rows there is nothing to compare a candidate with: only labels count.
 FEWEST_ROWS = 6
+# The smallest coin where prices are not: totals are rounded to it, 41.52 to 41.50.
 NEAR = Decimal("0.05")
 
 
@@ -199,6 +200,7 @@ def total_candidates(
     kinds = {
         kind: {one.value for one in mentions if kind in one.kinds} for kind in (*_KINDS, "total")
     }
+    rounded = {one: (one / NEAR).to_integral_value() * NEAR for one in by_value if one % NEAR}
     totals = [one for one in mentions if "total" in one.kinds and one.kinds <= {"total", "final"}]
     candidates = []
     for value, places in by_value.items():
@@ -238,6 +240,8 @@ def total_candidates(
                     for adjustment in (sign * one for one in kinds["rounding"] for sign in (1, -1))
                 )
             ),
+            "rounded twin": float(value in rounded.values()),
+            "unrounded twin": float(rounded.get(value) in by_value),
             "height": max(
                 -0.5, min(1.0, math.log(max(p.phrase.height for p in places) / paper.height))
             ),

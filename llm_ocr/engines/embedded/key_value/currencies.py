@@ -20,12 +20,15 @@ DOLLARS = {
     letters: CURRENCY_LETTERS["$"][letters]
     for letters in ("US", "CA", "C", "AU", "A", "NZ", "HK", "S", "R", "MX")
 }
+# Letters before an amount, or in brackets, that are neither a sign nor a code.
+LETTERS = {"RM": "MYR", "Rs": "INR", "Rp": "IDR"}
 # More than one currency writes these signs.
 SHARED = {"$": frozenset({"USD", *DOLLARS.values()}), "¥": frozenset({"JPY", "CNY"})}
 _LONGEST_FIRST = sorted(DOLLARS, key=len, reverse=True)
 _SIGN = rf"(?<![^\W_])(?:{'|'.join(_LONGEST_FIRST)})\$|[{''.join(CURRENCY_SIGNS)}]"
 _CODE = rf"(?<![^\W\d_])(?:{'|'.join(CODES)})(?![^\W\d_])"
-_MARK = re.compile(f"{_SIGN}|{_CODE}")
+_LETTERED = rf"(?<![^\W_])(?:{'|'.join(LETTERS)})(?=\.?\s?\d|\))"
+_MARK = re.compile(f"{_SIGN}|{_CODE}|{_LETTERED}")
 
 
 def currency(text: str) -> str | None:
@@ -54,8 +57,8 @@ def page_currency(leaf: ScalarField, text: str) -> str | None:
 
 
 def code_of(mark: str) -> str:
-    if mark in CODES:
-        return mark
+    if mark in CODES or mark in LETTERS:
+        return LETTERS.get(mark, mark)
     return DOLLARS[mark[:-1]] if len(mark) > 1 else CURRENCY_SIGNS[mark]
 
 

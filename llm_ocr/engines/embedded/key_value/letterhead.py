@@ -54,6 +54,9 @@ _LEGAL = frozenset(
         "enterprises holdings group gruppe"
     )
 )
+# Digits that OCR takes letters for, in a word of letters: 5DN 8HD, 5/B.
+_LETTERS = str.maketrans("5081", "SOBI")
+_MISREAD = re.compile(r"(?<![\w/])(?=[\w/]*[5081])(?=[\w/]*[A-Z])[A-Z5081/]{3,6}(?![\w/])")
 _TRADE = frozenset(
     normalized_words(
         "restaurant restoran ristorante restaurante cafe kafe coffee bistro bar grill kitchen "
@@ -79,7 +82,10 @@ _STREET = frozenset(
         "ground kawasan industrial estate district city town apt chome ku shi"
     )
 )
-_STREET_ENDS = ("strasse", "straat", "gatan", "vagen", "weg", "gasse", "platz", "allee", "vej")
+# Long ones are also found in words that OCR has joined: JALANSS25, Lindenstraße.
+_STREET_ENDS = ("weg", "vej", *(word for word in _STREET if len(word) > 4))
+_STREET_STARTS = tuple(word for word in _STREET if len(word) > 4)
+_LEGAL_ENDS = ("bhd", "gmbh", "ltd")
 TITLE_WORDS = frozenset(
     normalized_words(
         "invoice rechnung receipt quittung bill statement order purchase tax original copy page "
@@ -111,7 +117,7 @@ _GREETING = frozenset(
 POSTAL_CODE = re.compile(
     r"\b[A-Z]{1,2}\d[A-Z\d]?\s*\d[A-Z]{2}\b|\b\d{4}\s?[A-Z]{2}\b|\b[A-Z]{2,3}\.?\s+\d{4,6}(?:-\d{4})?\b"
     r"|(?<![\d-])(?:[A-Z]{1,2}-)?\d{4,6}(?![\d-])[\s,.]+[^\W\d_]{2,}|[^\W\d_]{2,}[\s,.-]+\d{5,6}[.,]?$"
-    r"|\b\d{5}-\d{3}\b|\b\d{2}-\d{3}\b|\b\d{3}\s\d{2}\b|〒"
+    r"|\(\d{6}\)|\b\d{5}-\d{3}\b|\b\d{2}-\d{3}\b|\b\d{3}\s\d{2}\b|〒"
 )
 _HOUSE = re.compile(r"\d+[A-Za-z]?\s?[-/&]\s?\d*[A-Za-z]?\d*|\b[A-Z]{1,3}\d+[A-Z]?/\d+")
 _PHONE = re.compile(r"\+?\(?\d[\d ()./-]{6,}\d")
@@ -125,8 +131,14 @@ _REGISTRATION = re.compile(
 )
 # A registration number behind a name: NAME LTD (519537-X), NAME LTD 273500-U (GKJ).
 _NAME_END = re.compile(
-    r"[\s(\[]+(?:(?:co|reg|company|roc)\b[ .:]*(?:reg|no)?[ .:]*(?:no)?[ .:]*)?"
+    r"[\s(\[]+(?:(?:co|regn?|company|roc|br|brn|ssm|gst|vat|tax|tin|id|no)\b[ .:#]*)*"
     r"[A-Z]{0,3}-?\d{4,}\s?-?\s?\w{0,2}\)?.*$",
+    re.IGNORECASE,
+)
+# Contact data or a tax number behind an address in the same line.
+_ADDRESS_END = re.compile(
+    r"[\s,;(/]+(?:tel|telephone|phone|fax|h/p|hp|mobile|e-?mail|www|(?:gst|vat|sst|tax)\s*"
+    r"(?:id|no|reg)|(?:co\.?\s*)?reg\.?\s*no)\b[\s.:#]*(?:no\b)?[\s.:#]*[(+\w]*\d.*$",
     re.IGNORECASE,
 )
 
@@ -139,7 +151,11 @@ class HeadLine:
 
     @cached_property
     def text(self) -> str:
-        return " ".join(phrase.text for phrase in self.phrases)
+        """As it is printed: legal forms without the digits that OCR took their letters for."""
+        return " ".join(
+            phrase.text if phrase.score >= 1 else _MISREAD.sub(_legal_form, phrase.text)
+            for phrase in self.phrases
+        )
 
     @cached_property
     def rect(self) -> Rect:
@@ -177,9 +193,7 @@ def issuer_on(paper: Paper, used: frozenset[int] = frozenset()) -> Issuer:
     return Issuer(
         _rate(joined_name(name), name, scores, path, "name"),
         _rate(joined_address(address), address, scores, path, "address"),
-        _rate(
-            ", ".join(line.text.strip(" ,;") for line in address), address, scores, path, "address"
-        ),
+        _rate(joined_address(address, ", "), address, scores, path, "address"),
         name,
         address,
     )
@@ -202,8 +216,14 @@ def joined_name(lines: Sequence[HeadLine]) -> str:
     return (shorter if sum(map(str.isalpha, shorter)) > 1 else text).strip(" ,;:*-|")
 
 
-def joined_address(lines: Sequence[HeadLine]) -> str:
-    return " ".join(line.text.strip() for line in lines).strip(" ;:*|")
+def joined_address(lines: Sequence[HeadLine], between: str = " ") -> str:
+    """The lines of an address; what follows it in its last line, as a telephone number, is left
+    out."""
+    trimmed = " ,;" if between.strip() else " "
+    texts = [line.text.strip(trimmed) for line in lines]
+    if texts:
+        texts[-1] = _ADDRESS_END.sub("", texts[-1])
+    return between.join(texts).strip(" ;:*|")
 
 
 def head_lines(paper: Paper) -> list[HeadLine]:
@@ -292,7 +312,7 @@ def features_of(paper: Paper, lines: Sequence[HeadLine]) -> list[dict[str, float
             "capitals": sum(char.isupper() for char in letters) / max(1, len(letters)),
             "one word": float(len(words) == 1),
             "many words": float(len(words) > 7),
-            "legal form": float(bool(known & _LEGAL)),
+            "legal form": float(_is_legal(words)),
             "trade": float(bool(known & _TRADE)),
             "street": float(street),
             "street and number": float(street and has_number),
@@ -334,8 +354,22 @@ def features_of(paper: Paper, lines: Sequence[HeadLine]) -> list[dict[str, float
     return found
 
 
+def _legal_form(word: re.Match[str]) -> str:
+    """A word with letters for digits if that makes a legal form of it."""
+    letters = word.group().translate(_LETTERS)
+    return letters if letters.lower().replace("/", "") in _LEGAL else word.group()
+
+
 def _is_street(words: Sequence[str]) -> bool:
-    return any(word in _STREET or (len(word) > 6 and word.endswith(_STREET_ENDS)) for word in words)
+    return any(
+        word in _STREET
+        or (len(word) > 6 and (word.endswith(_STREET_ENDS) or word.startswith(_STREET_STARTS)))
+        for word in words
+    )
+
+
+def _is_legal(words: Sequence[str]) -> bool:
+    return any(word in _LEGAL or word.endswith(_LEGAL_ENDS) for word in words)
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,11 @@ class Owners:
 
     def may_have(self, pair: Pair) -> bool:
         """Whether a labeled value is not one of another party."""
-        is_open = {*pair.wording} <= OPEN
-        is_told_apart = is_open or self._party(pair.leaf) is not None
-        if says(pair.wording, self._role(pair.leaf)) or not is_told_apart:
+        wording = pair.label.wording
+        is_told_apart = {*wording} <= OPEN or self._party(pair.leaf) is not None
+        if says(wording, self._role(pair.leaf)) or not is_told_apart:
             return True
-        return self._is_of(pair.leaf, pair.label)
+        return self._is_of(pair.leaf, pair.label.phrase)
 
     def contacts(
         self, leaves: Sequence[ScalarField], values: Mapping[str, RatedValue]

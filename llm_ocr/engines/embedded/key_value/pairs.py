@@ -22,7 +22,6 @@ from llm_ocr.engines.embedded.key_value.wording import (
     value_behind,
 )
 from llm_ocr.parsing.schema_fields import ScalarField, ValueKind
-from llm_ocr.parsing.synonyms import Phrase as Words
 
 BEHIND, BESIDE, BELOW = 3.0, 2.0, 1.5
 # How far below a label its value may stand, in heights of its line.
@@ -36,30 +35,31 @@ _PARTED = re.compile(r"^\s*[.)]?\s*[:#=]\s*")
 
 @dataclass(frozen=True)
 class Pair:
-    """A value that a label was found for, how good a find it is, and the phrase that it is in.
-
-    `wording`: the label's words. `place`: where the value is from its label.
-    """
+    """A value that a label was found for, the phrase that it is in, where that is from the label,
+    and how good a find it is."""
 
     leaf: ScalarField
+    label: Label
     value: object
-    score: float
-    label: Phrase
     phrase: Phrase
-    wording: Words
     place: str
-    weight: float
+    score: float
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether a sum of money is not written as one."""
+        return is_money(self.leaf) and not is_marked(self.phrase.text)
 
     def evidence(self, rivals: int) -> dict[str, float]:
         """Features of the pair; `rivals` is how many values there are for its field."""
         return {
             self.place: 1.0,
-            "own wording": float(self.weight >= OWN),
-            "hint": float(self.weight <= HINTS),
-            "short wording": float(len("".join(self.wording)) < 5),
+            "own wording": float(self.label.weight >= OWN),
+            "hint": float(self.label.weight <= HINTS),
+            "short wording": float(len("".join(self.label.wording)) < 5),
             "rivals": min(1.0, (rivals - 1) / 3),
             f"{self.leaf.kind}": 1.0,
-            "bare amount": float(_is_bare(self)),
+            "bare amount": float(self.is_bare),
         }
 
 
@@ -80,12 +80,7 @@ def pairs_on(
             if isinstance(label.field, ScalarField):
                 ends = own if label.field.kind is ValueKind.CHOICE else own | others
                 found += _of_label(paper, label, label.field, ends, taken, notation)
-    return sorted(found, key=lambda pair: (_is_bare(pair), -pair.score, pair.label.number))
-
-
-def _is_bare(pair: Pair) -> bool:
-    """Whether a sum of money is not written as one."""
-    return is_money(pair.leaf) and not is_marked(pair.phrase.text)
+    return sorted(found, key=lambda pair: (pair.is_bare, -pair.score, pair.label.phrase.number))
 
 
 def _of_label(
@@ -100,18 +95,8 @@ def _of_label(
     sure = label.weight + min(label.length, 30) / 100
     behind = _behind(label, leaf, notation)
     if behind is not None:
-        yield Pair(
-            leaf,
-            behind,
-            BEHIND * sure,
-            label.phrase,
-            label.phrase,
-            label.wording,
-            "behind",
-            label.weight,
-        )
-        return
-    if not has_value_elsewhere(label):
+        yield Pair(leaf, label, behind, label.phrase, "behind", BEHIND * sure)
+    if behind is not None or not has_value_elsewhere(label):
         return
     if label.phrase.height > TITLE * paper.height:
         return
@@ -121,18 +106,16 @@ def _of_label(
         # Sums stand at the end of a row, behind what they are reckoned from.
         sums = [one for one in beside if is_money(leaf) and is_marked(one[1].text)]
         value, phrase = (sums or beside)[-1 if leaf.kind is ValueKind.NUMBER else 0]
-        yield Pair(
-            leaf, value, BESIDE * sure, label.phrase, phrase, label.wording, "beside", label.weight
-        )
+        yield Pair(leaf, label, value, phrase, "beside", BESIDE * sure)
     below = _in_column(paper, label.phrase, ends) or paper.below(label.phrase, REACH)
     open_to = [one for one in below if one.number not in taken]
     for value, phrase in islice(_values(open_to, label, leaf, ends, notation), 1):
-        aligned = _in_strip(paper, label.phrase, ends)
-        score = BESIDE + 0.2 if aligned else BELOW
-        place = "below in a row" if aligned else f"{leaf.kind} below"
-        yield Pair(
-            leaf, value, score * sure, label.phrase, phrase, label.wording, place, label.weight
-        )
+        # A number beside its label is no label of a column.
+        is_beside = beside and (is_identifier(leaf) or leaf.kind is not ValueKind.TEXT)
+        if not is_beside and _in_strip(paper, label.phrase, ends):
+            yield Pair(leaf, label, value, phrase, "below in a row", (BESIDE + 0.2) * sure)
+        else:
+            yield Pair(leaf, label, value, phrase, f"{leaf.kind} below", BELOW * sure)
 
 
 def _behind(label: Label, leaf: ScalarField, notation: Notation) -> object:

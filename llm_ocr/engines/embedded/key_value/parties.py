@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llm_ocr.engines.embedded.geometry import Rect, hull
 from llm_ocr.engines.embedded.key_value.labels import Label
@@ -54,7 +54,10 @@ def parties_on(
     parties: list[ContactBlock] = []
     for group in wanted:
         party = _party_at_label(paper, group, labels, taken)
-        parties += [] if party is None else [party]
+        # A seller without an address is a person: `Sold by: J. Miller`.
+        is_person = group.names.has(*ISSUER) and _leaf(group, ADDRESS) and _leaf(group, NAME)
+        if party is not None and not (is_person and len(party.values) == 1):
+            parties.append(party)
     for roles, seek in ((ISSUER, _issuer), (RECIPIENT, _recipient)):
         for group in wanted:
             missing = all(party.group is not group for party in parties)
@@ -71,25 +74,18 @@ def _leaf(group: ObjectField, words: tuple[str, ...]) -> str | None:
     return next((name for name, leaf in leaves.items() if leaf.names.has(*words)), None)
 
 
-@dataclass(frozen=True)
-class _Line:
-    text: str
-    phrase: Phrase
-
-
-def _party(group: ObjectField, lines: Sequence[_Line], source: str) -> ContactBlock:
+def _party(group: ObjectField, lines: Sequence[Phrase], source: str) -> ContactBlock:
     name, address = _leaf(group, NAME), _leaf(group, ADDRESS)
     values: dict[str, RatedValue] = {}
     rest = list(lines)
     if name is not None:
         first = rest.pop(0)
-        values[name] = rate_value(first.text, [first.phrase], {source: 1.0})
+        values[name] = rate_value(first.text, [first], {source: 1.0})
     if address is not None and rest:
         text = ", ".join(line.text.strip(" ,;") for line in rest)
-        values[address] = rate_value(text, [line.phrase for line in rest], {source: 1.0})
-    phrases = [line.phrase for line in lines]
-    numbers = frozenset(phrase.number for phrase in phrases)
-    return ContactBlock(group, values, hull(phrase.rect for phrase in phrases), numbers)
+        values[address] = rate_value(text, rest, {source: 1.0})
+    numbers = frozenset(line.number for line in lines)
+    return ContactBlock(group, values, hull(line.rect for line in lines), numbers)
 
 
 def _party_at_label(
@@ -104,29 +100,25 @@ def _party_at_label(
     return None
 
 
-def _under(paper: Paper, label: Label, ends: Collection[int]) -> list[_Line]:
+def _under(paper: Paper, label: Label, ends: Collection[int]) -> list[Phrase]:
     """The lines behind, below or beside a group's label; `ends`: the phrases that are no part."""
-    rest = label.rest.lstrip(" :.").strip()
-    if not label.is_whole:
-        if not label.rest.lstrip().startswith(":"):
-            return []
-        below = _lines_from(paper, label.phrase, ends)
-        return [_Line(rest, label.phrase), *below]
     below = _lines_from(paper, label.phrase, ends)
-    if below:
-        return below
+    if not label.is_whole:
+        rest = label.rest.lstrip()
+        first = replace(label.phrase, text=rest.lstrip(" :.").strip())
+        return [first, *below] if rest.startswith(":") else []
     beside = next(paper.right_of(label.phrase), None)
-    if beside is None or beside.number in ends:
-        return []
-    return [_Line(beside.text, beside), *_lines_from(paper, beside, ends)]
+    if below or beside is None or beside.number in ends:
+        return below
+    return [beside, *_lines_from(paper, beside, ends)]
 
 
 def _lines_from(
     paper: Paper, start: Phrase, ends: Collection[int], reach: float = LABEL_GAP
-) -> list[_Line]:
+) -> list[Phrase]:
     """The lines below a phrase that begin or end where it does, each close to the one above; the
     first one within `reach` of its heights."""
-    lines: list[_Line] = []
+    lines: list[Phrase] = []
     above, slack = start, 1.5 * paper.height
     while len(lines) < MOST_LINES:
         aligned = (
@@ -137,11 +129,16 @@ def _lines_from(
         below = next(aligned, None)
         if below is None or below.number in ends:
             break
-        if _CONTACT.search(below.text) or next(dates_in(below.text), None):
+        if _CONTACT.search(below.text) or next(dates_in(below.text), None) or _is_title(below):
             break
-        lines.append(_Line(below.text, below))
+        lines.append(below)
         above = below
     return lines
+
+
+def _is_title(phrase: Phrase) -> bool:
+    """Whether a phrase only says what kind of document it is on."""
+    return TITLE_WORDS.issuperset(normalized_words(phrase.text))
 
 
 def _issuer(
@@ -195,10 +192,10 @@ def _recipient(
     ends = {*labels, *used}
     for phrase in paper.phrases:
         is_sender = len(_DOTS.split(phrase.text)) > 2
-        is_title = TITLE_WORDS.issuperset(normalized_words(phrase.text)) or phrase.text[-1] == ":"
-        if phrase.number in ends or is_sender or is_title or phrase.rect[1] > limit:
+        is_head = _is_title(phrase) or phrase.text[-1] == ":"
+        if phrase.number in ends or is_sender or is_head or phrase.rect[1] > limit:
             continue
-        lines = [_Line(phrase.text, phrase), *_lines_from(paper, phrase, ends, LINE_GAP)]
+        lines = [phrase, *_lines_from(paper, phrase, ends, LINE_GAP)]
         while len(lines) > 1 and not POSTAL_CODE.search(lines[-1].text):
             lines.pop()
         if len(lines) > 1:

@@ -72,13 +72,9 @@ def _date(text: str, notation: Notation) -> str | None:
 
 def _boolean(text: str) -> bool | None:
     words = normalize(text)
-    return (
-        True
-        if words in {*YES_WORDS, *TICKED_BOXES}
-        else False
-        if words in {*NO_WORDS, *EMPTY_BOXES}
-        else None
-    )
+    if words in {*YES_WORDS, *TICKED_BOXES}:
+        return True
+    return False if words in {*NO_WORDS, *EMPTY_BOXES} else None
 
 
 def _choice(leaf: ScalarField, text: str) -> object:
@@ -119,11 +115,10 @@ def _has(words: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
 def _text(leaf: ScalarField, text: str) -> str | None:
     if leaf.names.has("currency", "wahrung"):
         return currency_for(leaf, text)
-    if is_email(leaf):
-        found = EMAIL.search(text)
-        return found.group() if found else None
-    if leaf.names.has("iban"):
-        found = IBAN.search(text)
+    if (
+        pattern := EMAIL if is_email(leaf) else IBAN if leaf.names.has("iban") else None
+    ) is not None:
+        found = pattern.search(text)
         return found.group() if found else None
     if leaf.names.has(*PHONE):
         text = _phone(text)
@@ -135,11 +130,8 @@ def _text(leaf: ScalarField, text: str) -> str | None:
 
 
 def is_email(leaf: ScalarField) -> bool:
-    return leaf.format == "email" or leaf.names.has("email") or _has_mail(leaf)
-
-
-def _has_mail(leaf: ScalarField) -> bool:
-    return any(_has(phrase, ("e", "mail")) for phrase in leaf.names.own)
+    is_named = any(_has(phrase, ("e", "mail")) for phrase in leaf.names.own)
+    return is_named or leaf.format == "email" or leaf.names.has("email")
 
 
 def is_identifier(leaf: ScalarField) -> bool:

@@ -41,6 +41,7 @@ def test_another_date_is_not_that_of_the_document() -> None:
         ("TOTAL    RM22.50\nCASH    RM50.00\nCHANGE    RM27.50", 22.5),
         ("Subtotal    THB22.50\nVAT 7%    THB1.58\nGrand total    THB24.08", 24.08),
         ("Total Sales    22.48\nRounding    0.02\nRounded Total    22.50\nCash    22.50", 22.5),
+        ("Total    22.52\nR0undlng    -0.02\nNet    22.50\nCash    50.00\nChange    27.50", 22.5),
         ("Summe    22,50\nBar    30,00\nRückgeld    7,50", 22.5),
     ],
 )

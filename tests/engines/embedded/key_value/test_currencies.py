@@ -15,6 +15,9 @@ from tests.engines.embedded.key_value.asking import TEXT, Schema, ask, choice
         ("Total CA$ 11.00", choice("USD", "CAD"), "CAD"),
         ("Total CA$ 11.00", choice("USD", "EUR"), None),
         ("Total $ 11.00", TEXT, "$"),
+        ("Item RM 5.00\nTotal RM11.00", choice("MYR", "SGD"), "MYR"),
+        ("Amount (RM)\n5.00\nTotal 5.00", choice("MYR", "SGD"), "MYR"),
+        ("Room RM\nTotal 5.00", choice("MYR", "SGD"), None),
         # A code that the sign is not of.
         ("Pay in EUR to our German account\nTotal £5.00\nNet £4.00", TEXT, "£"),
     ],

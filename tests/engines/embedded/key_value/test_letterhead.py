@@ -1,7 +1,11 @@
 """Who issued a document: name and address of the letterhead, without labels."""
 
+import json
+
 import pytest
 
+from llm_ocr.engines.embedded.geometry import OcrLine, Word
+from llm_ocr.engines.embedded.key_value.answer import guided_by_lines
 from tests.engines.embedded.key_value.asking import TEXT, ask, ask_tokens, group
 
 BODY = """
@@ -36,6 +40,12 @@ Thank you
             "Mühlenstraße 7 34117 Kassel",
         ),
         (
+            "KEDAI BUKU MERANTI SDN BHD Reg No: 481927-K\nNO 12, JALANSETIA 3/4,\n"
+            "43000 KAJANG, SELANGOR TEL : 03-8733 1942\nGST ID : 000481726354",
+            "KEDAI BUKU MERANTI SDN BHD",
+            "NO 12, JALANSETIA 3/4, 43000 KAJANG, SELANGOR",
+        ),
+        (
             "WELCOME TO OUR STORE\nLIBRERIA MORALES S.L.\n(B-48219365)\nCalle Mayor, 14\n"
             "28013 Madrid\nNIF: B48219365",
             "LIBRERIA MORALES S.L.",
@@ -46,6 +56,27 @@ Thank you
 def test_a_flat_schema_gets_the_issuer(head: str, company: str, address: str) -> None:
     found = ask(head + "\n" + BODY, company=TEXT, address=TEXT)
     assert found == {"company": company, "address": address}
+
+
+def test_a_salesperson_is_not_the_issuer() -> None:
+    head = "Gasthaus Lindner GmbH\nMühlenstraße 7\n34117 Kassel\nTel: 0561 774120\n"
+    sold = "Sold by: BD1187 Jane Doe\nTAX INVOICE\nModel\n"
+    found = ask(head + sold + BODY, company=TEXT, address=TEXT)
+    assert found == {"company": "Gasthaus Lindner GmbH", "address": "Mühlenstraße 7 34117 Kassel"}
+
+
+@pytest.mark.parametrize(("score", "form"), [(0.99, "S/B"), (1.0, "5/B")])
+def test_letters_of_a_legal_form_that_ocr_took_for_digits_are_letters(
+    score: float, form: str
+) -> None:
+    texts = ["42 MERANTI MART 5/B (481927-K)", "NO 12, JALAN SETIA 3/4,", "43000 KAJANG, SELANGOR"]
+    texts += ["TEL : 03-8733 1942", *filter(None, BODY.splitlines())]
+    lines = [
+        OcrLine(text, (Word((0.0, 30.0 * k, 12.0 * len(text), 30.0 * k + 20), text),), score)
+        for k, text in enumerate(texts)
+    ]
+    answer = json.loads(guided_by_lines(group(company=TEXT), lines).text)
+    assert answer == {"company": f"42 MERANTI MART {form}"}
 
 
 def test_a_group_gets_the_issuer_with_the_address_in_one_line() -> None:

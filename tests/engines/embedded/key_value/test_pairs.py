@@ -36,6 +36,12 @@ def test_a_row_of_labels_stands_above_a_row_of_as_many_values() -> None:
     assert ask(text, invoice_number=TEXT) == "INVOICE-555"
 
 
+def test_a_value_beside_its_label_comes_before_what_stands_below() -> None:
+    text = "Bill to    Invoice no    AB-21658\nArle Trust    Pax: 2\nFenwick FK1 7AB"
+    party = group(name=TEXT, address=TEXT)
+    assert ask(text, invoice_number=TEXT, buyer=party)["invoice_number"] == "AB-21658"
+
+
 @pytest.mark.parametrize(
     ("schema", "text", "expected"),
     [

@@ -94,12 +94,11 @@ class DocumentProgress:
             changes["items_failed"] = row.items_failed + 1
             changes["error"] = row.error or error
             self._metrics.count_error(step, error["code"])
-            text = f"{error['code']}: {error['message']}"
-            log.warning("the step %s: %s", step, text, extra=logs.about(error=error))
+            text = f"{step}: {error['code']}: {error['message']}"
+            log.warning("%s: %s", _item_id(result), text, extra=logs.about(error=error))
         if isinstance(result, StepResult):
             outcome = result.outcome
-            tokens = outcome.prompt_tokens, outcome.completion_tokens
-            self._metrics.count_item(step, outcome.status, outcome.strategy, *tokens)
+            self._metrics.count_item(step, outcome)
             changes["requests"] = row.requests + outcome.attempts
             changes["prompt_tokens"] = row.prompt_tokens + outcome.prompt_tokens
             changes["completion_tokens"] = row.completion_tokens + outcome.completion_tokens
@@ -185,6 +184,10 @@ def step_error(step: str, result: Any) -> dict[str, Any]:  # noqa: ANN401
     """The error of a failed item, as stored in `steps.error` and `documents.error`."""
     code, message = result_error(result)
     error = {"code": code, "message": message, "step": step, "retryable": code in RETRYABLE}
-    item_id = getattr(result, "page_id", "") or getattr(result, "record_id", "")
-    number = item_id.rpartition("/")[2]
+    number = _item_id(result).rpartition("/")[2]
     return {**error, "page": int(number)} if number.isdigit() and int(number) else error
+
+
+def _item_id(result: Any) -> str:  # noqa: ANN401
+    found: str = getattr(result, "page_id", "") or getattr(result, "record_id", "")
+    return found

@@ -22,6 +22,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from llm_ocr.records import Outcome
 from llm_ocr.service.database import Database, DatabaseError
 from llm_ocr.service.schema import DocumentState
 from llm_ocr.service.status_board import ServiceStatus, load_status
@@ -120,6 +121,18 @@ class WorkerMetrics:
             ["step", "code"],
             registry=registry,
         )
+        self._requests = Counter(
+            "llm_ocr_step_requests",
+            "Requests of a step to models, with those that failed",
+            ["step"],
+            registry=registry,
+        )
+        self._request_seconds = Counter(
+            "llm_ocr_step_request_seconds",
+            "Seconds of a step's requests to models, of which several run at the same time",
+            ["step"],
+            registry=registry,
+        )
         self._tokens = Counter(
             "llm_ocr_step_tokens",
             "Tokens of a step's requests by kind: prompt or completion",
@@ -147,13 +160,13 @@ class WorkerMetrics:
     def count_error(self, step: str, code: str | None) -> None:
         self._errors.labels(step, code or "unknown").inc()
 
-    def count_item(
-        self, step: str, status: str, strategy: str | None, prompt: int = 0, completion: int = 0
-    ) -> None:
-        """Count an item of a step with the tokens of its requests."""
-        self._items.labels(step, status, strategy or "").inc()
-        self._tokens.labels(step, "prompt").inc(prompt)
-        self._tokens.labels(step, "completion").inc(completion)
+    def count_item(self, step: str, outcome: Outcome) -> None:
+        """Count an item of a step, and what it cost."""
+        self._items.labels(step, outcome.status, outcome.strategy or "").inc()
+        self._requests.labels(step).inc(outcome.attempts)
+        self._request_seconds.labels(step).inc(outcome.seconds)
+        self._tokens.labels(step, "prompt").inc(outcome.prompt_tokens)
+        self._tokens.labels(step, "completion").inc(outcome.completion_tokens)
 
 
 class GatewayMetrics:

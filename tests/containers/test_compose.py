@@ -94,7 +94,7 @@ def as_process(name: str, folder: Path, secret: dict[str, str]) -> ComposeServic
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_files_are_valid(path: Path) -> None:
     program = Path(sys.executable).parent / "check-jsonschema"
-    command = [program, "--builtin-schema", "vendor.compose-spec", path]
+    command = [str(program), "--builtin-schema", "vendor.compose-spec", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

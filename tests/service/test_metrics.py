@@ -87,6 +87,8 @@ def test_a_service_counts_documents_steps_errors_and_requests(
         assert value("llm_ocr_step_seconds_count", step="extract", outcome="succeeded") == 2
         assert value("llm_ocr_step_errors_total", step="extract", code=code) == 1
         assert value("llm_ocr_step_tokens_total", step="extract", kind="completion")
+        assert value("llm_ocr_step_requests_total", step="extract") == 5
+        assert value("llm_ocr_step_request_seconds_total", step="extract")
         answers = value("llm_ocr_answer_seconds_count")
         assert answers is not None
         assert answers >= 5

@@ -1,15 +1,18 @@
 """Fault injection: does every document finish once, with the right result, despite faults?
 
     python -m benchmarks.chaos [--documents 1000] [--faults 60] [--seed 1]
-        [--on postgresql sqlite] [--keep FOLDER]
+        [--replicas 3] [--on postgresql sqlite] [--keep FOLDER]
 
 Documents of 1 to 8 pages go through two gateways and four workers, on PostgreSQL and S3
 (SeaweedFS), and on SQLite with a folder. Their pages contain numbers that a stub engine reads
 (`tests.servers.known_pages`), so the right result of each is known. Meanwhile random faults with a
 fixed seed occur: processes are killed, frozen and thawed; the database, the storage and the engine
-become unavailable. Clients repeat each submission, with its Idempotency-Key, until they get a
-response. At the end everything is compared with the ledger of submissions; each difference is
-printed, and the exit code is 1 if there is one.
+become unavailable. With `--replicas`, an inference tier is between the workers and that many
+replicas of the engine, which are killed and frozen, too; and during the last quarter of the
+documents all processes are replaced, one after another, as a rolling update does it. Clients
+repeat each submission, with its Idempotency-Key, until they get a response. At the end everything
+is compared with the ledger of submissions; each difference is printed, and the exit code is 1 if
+there is one.
 
 A document whose workers died three times has failed: the service can't know that the faults are
 random. So no worker is killed or frozen while a document is in progress that has lost two workers.
@@ -23,9 +26,10 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,9 +37,13 @@ from typing import Any
 import aiohttp
 from sqlalchemy import func, select
 
-from benchmarks.service_processes import Service, ServiceProcess, serving_service
+from benchmarks.service_processes import (
+    Service,
+    ServiceProcess,
+    serving_service,
+)
 from llm_ocr.service.database import DatabaseError
-from llm_ocr.service.schema import FINISHED_STATES, documents, events
+from llm_ocr.service.schema import FINISHED_STATES, DocumentState, documents, events
 from llm_ocr.service.work_queue import MAX_WORKER_DEATHS
 from tests.servers.chat import serving_beside
 from tests.servers.known_pages import (
@@ -53,6 +61,12 @@ RENDERERS = 2
 # A worker's requests in progress, and the results that it is saving: see `ItemSlots`.
 MAX_UNSAVED = TASKS + 2 * RENDERERS
 LEASE_SECONDS = 10.0
+# Requests that a replica gets at a time, and seconds until one has failed.
+REPLICA_REQUESTS, REQUEST_SECONDS = 8, 5.0
+# Seconds until the engine answers during a rolling update: documents shall be in progress.
+UPDATE_SECONDS = 1.5
+# The faults by which requests are sent again although no worker is interrupted.
+REPLICA_FAULTS = ("replica killed", "replica frozen", "inference tier killed", "rolling update")
 # Concurrent submissions.
 CLIENTS = 12
 # If no document finishes for this long, some were lost.
@@ -68,6 +82,16 @@ class Submission:
     document_id: str
 
 
+@dataclass(frozen=True)
+class Replacement:
+    """A process that was replaced in a rolling update: its exit code, and the number of documents
+    that were in progress."""
+
+    name: str
+    code: int
+    in_progress: int
+
+
 @dataclass
 class Ledger:
     """The submissions, the number of requests for them, and the number of faults by kind."""
@@ -75,6 +99,7 @@ class Ledger:
     submissions: list[Submission] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     requests: int = 0
+    replaced: list[Replacement] = field(default_factory=list)
 
 
 def pages_of(number: int, seed: int) -> int:
@@ -91,11 +116,11 @@ class Clients:
     async def submit(self, session: aiohttp.ClientSession, number: int) -> None:
         pages = pages_of(number, self._seed)
         pdf = await asyncio.to_thread(known_pdf, number, pages)
-        urls = list(self._service.gateways)
         async with self._slots:
             attempt = number
             while True:
                 attempt += 1
+                urls = list(self._service.gateways)
                 url = urls[attempt % len(urls)]
                 with suppress(aiohttp.ClientError, TimeoutError, ValueError):
                     document_id = await self._send(session, url, number, pdf)
@@ -163,6 +188,27 @@ class ChaosMonkey:
         await fault.inject()
         self._ledger.faults[fault.name] += 1
 
+    async def update(self, submit: Callable[[int, int], None]) -> None:
+        """A rolling update: a new gateway takes the place of an old one when it is ready; the other
+        processes drain, and start again at their addresses. `submit` gets the numbers of processes
+        that were replaced and that will be; documents are in progress whenever one is replaced."""
+        self._engine.seconds = UPDATE_SECONDS
+        service = self._service
+        tier = [] if service.inference is None else [service.inference]
+        replacements: list[tuple[str, Callable[[], int]]] = [
+            *(
+                (gateway.name, partial(service.replace_gateway, url))
+                for url, gateway in service.gateways.items()
+            ),
+            *((process.name, process.restart) for process in (*service.workers, *tier)),
+        ]
+        for number, (name, replace) in enumerate(replacements, 1):
+            submit(number, len(replacements))
+            in_progress = await _wait_until_in_progress(service)
+            code = await asyncio.to_thread(replace)
+            self._ledger.replaced.append(Replacement(name, code, in_progress))
+        self._ledger.faults["rolling update"] += 1
+
     async def finish(self) -> None:
         """Wait until all frozen processes have thawed."""
         await asyncio.gather(*self._thawing)
@@ -193,10 +239,18 @@ class ChaosMonkey:
             ]
         if self._s3 is not None:
             kinds.append(Fault("storage restarted", self._restart_storage))
+        if (tier := self._service.inference) is not None:
+            replica = self._random.choice(self._service.replicas)
+            kinds += [
+                Fault("replica killed", lambda: self._kill(replica)),
+                Fault("replica frozen", self._freezing(replica, long)),
+                Fault("inference tier killed", lambda: self._kill(tier)),
+            ]
         return kinds
 
     def _weight(self, fault: Fault) -> float:
-        return 3.0 if fault.hits_worker or fault.name == "gateway killed" else 1.0
+        often = fault.hits_worker or fault.name in ("gateway killed", "replica killed")
+        return 3.0 if often else 1.0
 
     def _has_last_chance(self) -> bool:
         """Whether a document would fail if it lost another worker."""
@@ -264,17 +318,19 @@ async def submit_with_faults(
     faults: int,
     seed: int,
 ) -> None:
-    """Submit all documents, in as many batches as there are faults, and inject a fault after each
-    batch; then wait until all documents are finished."""
+    """Submit documents in as many batches as there are faults, and inject a fault after each batch.
+    If there is an inference tier, submit the last quarter during a rolling update. Then wait until
+    all documents are finished."""
     clients = Clients(service, ledger, seed)
     timeout = aiohttp.ClientTimeout(total=30)
     headers = {"Authorization": f"Bearer {service.key}"}
     async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
         supervising = asyncio.create_task(_supervise(service))
         async with asyncio.TaskGroup() as group:
-            submitted = 0
+            has_update = service.inference is not None
+            submitted, with_faults = 0, count * 3 // 4 if has_update else count
             for fault in range(faults):
-                end = count * (fault + 1) // faults
+                end = with_faults * (fault + 1) // faults
                 for number in range(submitted, end):
                     group.create_task(clients.submit(session, number + 1))
                 submitted = end
@@ -282,6 +338,15 @@ async def submit_with_faults(
                 await _wait_until_finished(service, end - 2 * WORKERS * TASKS)
                 await monkey.inject_fault()
             await monkey.finish()
+
+            def submit_share(number: int, shares: int) -> None:
+                first, last = (with_faults + left * k // shares for k in (number - 1, number))
+                for document in range(first, last):
+                    group.create_task(clients.submit(session, document + 1))
+
+            left = count - with_faults
+            if has_update:
+                await monkey.update(submit_share)
         await _wait_until_finished(service, count)
         supervising.cancel()
 
@@ -291,7 +356,7 @@ async def _supervise(service: Service) -> None:
     started while the database is unavailable."""
     while True:
         await asyncio.sleep(1.0)
-        for process in (*service.gateways.values(), *service.workers):
+        for process in service.processes:
             if process.should_run and not process.is_running:
                 process.start()
 
@@ -299,7 +364,7 @@ async def _supervise(service: Service) -> None:
 async def _wait_until_finished(service: Service, count: int) -> None:
     """Wait until `count` documents are finished. Raises TimeoutError if no more finish."""
     most, since = -1, time.monotonic()
-    while (finished := await asyncio.to_thread(_count_finished, service)) < count:
+    while (finished := await asyncio.to_thread(_count, service, FINISHED_STATES)) < count:
         if finished != most:
             most, since = finished, time.monotonic()
         if time.monotonic() - since > STALL_SECONDS:
@@ -307,8 +372,18 @@ async def _wait_until_finished(service: Service, count: int) -> None:
         await asyncio.sleep(0.2)
 
 
-def _count_finished(service: Service) -> int:
-    query = select(func.count()).where(documents.c.state.in_(FINISHED_STATES))
+async def _wait_until_in_progress(service: Service) -> int:
+    """Wait until documents are processed; returns how many. Raises TimeoutError."""
+    deadline = time.monotonic() + STALL_SECONDS
+    while not (found := await asyncio.to_thread(_count, service, (DocumentState.PROCESSING,))):
+        if time.monotonic() > deadline:
+            raise TimeoutError("no document is processed")
+        await asyncio.sleep(0.1)
+    return found
+
+
+def _count(service: Service, states: Collection[DocumentState]) -> int:
+    query = select(func.count()).where(documents.c.state.in_(states))
     while True:
         with suppress(DatabaseError), service.database.read() as connection:
             return int(connection.execute(query).scalar_one())
@@ -357,6 +432,12 @@ async def check_outcome(
     verdict.expect("wrong results", len(wrong), 0)
     verdict.errors += wrong
     check_requests(verdict, ledger, engine, claims)
+    if ledger.replaced:
+        verdict.rows.append(("replaced processes", str(len(ledger.replaced))))
+        in_progress = ", ".join(str(one.in_progress) for one in ledger.replaced)
+        verdict.rows.append(("documents in progress at each", in_progress))
+        failed = [f"{one.name}: exit code {one.code}" for one in ledger.replaced if one.code]
+        verdict.expect("replaced processes that failed", failed, [])
     return verdict
 
 
@@ -420,7 +501,7 @@ def check_requests(
 ) -> None:
     """Check that no checkpointed page or figure was sent again. An interruption of a document's
     processing repeats at most the requests whose results weren't saved yet, and all together they
-    are at most one per fault and task."""
+    are at most one per fault and task; a fault of a replica repeats at most its requests."""
     images = {
         shown
         for submission in ledger.submissions
@@ -428,6 +509,8 @@ def check_requests(
     }
     verdict.expect("images never sent to the engine", len(images - engine.asked.keys()), 0)
     verdict.expect("unknown images", len(engine.asked.keys() - images), 0)
+    # Sent again by the inference tier, or by workers whose requests it had lost.
+    resent = REPLICA_REQUESTS * sum(ledger.faults[name] for name in REPLICA_FAULTS)
     repeated: Counter[int] = Counter()
     for shown, requests in engine.asked.items():
         repeated[shown.document] += requests - 1
@@ -436,12 +519,12 @@ def check_requests(
     verdict.rows.append(("repeated requests", counts))
     for submission in ledger.submissions:
         interrupted = claims[submission.document_id] - 1
-        if repeated[submission.number] > interrupted * MAX_UNSAVED:
+        if repeated[submission.number] > interrupted * MAX_UNSAVED + resent:
             verdict.errors.append(
                 f"{submission.document_id}: {repeated[submission.number]} requests were repeated, "
                 f"interruptions: {interrupted}"
             )
-    if repeated.total() > ledger.faults.total() * TASKS:
+    if repeated.total() > ledger.faults.total() * TASKS + resent:
         verdict.errors.append(
             f"{repeated.total()} requests were repeated, faults: {ledger.faults.total()}"
         )
@@ -472,8 +555,11 @@ def create_service(kind: str, folder: Path) -> "Iterator[tuple[Service, Any, Any
         yield service, postgresql, s3
 
 
-def run_chaos(kind: str, folder: Path, *, count: int, faults: int, seed: int) -> Verdict:
-    """Run everything on one kind of database. Raises TimeoutError if documents never finish."""
+def run_chaos(
+    kind: str, folder: Path, *, count: int, faults: int, seed: int, replicas: int = 0
+) -> Verdict:
+    """Run everything on one kind of database, with an inference tier if there are `replicas`.
+    Raises TimeoutError if documents never finish."""
     folder.mkdir(parents=True, exist_ok=True)
     ledger, engine = Ledger(), KnownPages(seconds=0.05)
     with (
@@ -484,8 +570,17 @@ def run_chaos(kind: str, folder: Path, *, count: int, faults: int, seed: int) ->
         options += ["--render-workers", str(RENDERERS)]
         for _ in range(GATEWAYS):
             service.start_gateway()
+        url = chat.base_url
+        if replicas:
+            url = service.start_inference(
+                chat.base_url,
+                replicas,
+                max_concurrency=REPLICA_REQUESTS,
+                request_timeout=REQUEST_SECONDS,
+                probe_seconds=1.0,
+            )
         for _ in range(WORKERS):
-            service.start_worker(chat.base_url, *options, tasks=TASKS)
+            service.start_worker(url, *options, tasks=TASKS)
         monkey = ChaosMonkey(service, ledger, engine, postgresql, s3, seed)
         started_at = time.monotonic()
         asyncio.run(
@@ -505,6 +600,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=1000)
     parser.add_argument("--faults", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--replicas", type=int, default=0, help="of an inference tier")
     kinds = ("postgresql", "sqlite")
     parser.add_argument("--on", nargs="+", choices=kinds, default=kinds)
     parser.add_argument("--keep", type=Path, help="keep logs and data in this folder")
@@ -523,9 +619,10 @@ def main() -> None:
                 count=arguments.documents,
                 faults=arguments.faults,
                 seed=arguments.seed,
+                replicas=arguments.replicas,
             )
             for name, value in verdict.rows:
-                print(f"  {name:40}{value}")
+                print(f"  {name:46}{value}")
             for line in verdict.errors:
                 print(f"  ERROR: {line}")
             has_errors |= bool(verdict.errors)

@@ -15,13 +15,20 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from benchmarks.material import ROOT
 from llm_ocr.service.access import create_key
 from llm_ocr.service.database import Database
 from tests.servers.ports import free_port
 
-START_SECONDS = 120.0
+START_SECONDS = 300.0
+# What every process of the service prints when it works.
+STARTED = "(press Ctrl-C to stop)"
+# Longer than any grace period.
+STOP_SECONDS = 60.0
 
 
 class ServiceProcess:
@@ -48,6 +55,7 @@ class ServiceProcess:
 
     def start(self) -> None:
         with self._log.open("ab") as log:
+            self._log_start = log.tell()
             self._process = subprocess.Popen(
                 self._command,
                 env=self._environment,
@@ -78,15 +86,25 @@ class ServiceProcess:
         self._process.terminate()
         return self._process.wait(seconds)
 
+    def restart(self) -> int:
+        """Stop it, and start it again; returns the exit code, when the new process works."""
+        code = self.stop(STOP_SECONDS)
+        self.start()
+        self.wait_for_output(STARTED)
+        return code
+
     def wait_for_output(self, text: str) -> None:
-        """Wait until the log contains `text`. Raises RuntimeError if it exits before, or after
+        """Wait until it has printed `text`. Raises RuntimeError if it exits before, or after
         START_SECONDS."""
         deadline = time.monotonic() + START_SECONDS
-        while text not in self._log.read_text(errors="replace"):
+        while text not in (output := self._output()):
             if not self.is_running or time.monotonic() > deadline:
-                output = self._log.read_text(errors="replace")[-2000:]
-                raise RuntimeError(f"{self.name} did not start:\n{output}")
+                raise RuntimeError(f"{self.name} did not start:\n{output[-2000:]}")
             time.sleep(0.05)
+
+    def _output(self) -> str:
+        """What it has printed since it was last started."""
+        return self._log.read_bytes()[self._log_start :].decode(errors="replace")
 
     def _signal(self, number: signal.Signals) -> None:
         if self.is_running:
@@ -115,12 +133,22 @@ class Service:
         self.key = create_key(self.database)
         self.gateways: dict[str, ServiceProcess] = {}
         self.workers: list[ServiceProcess] = []
+        # The inference tier and the servers of its replicas, if there is one.
+        self.inference: ServiceProcess | None = None
+        self.replicas: list[ServiceProcess] = []
+        self._gateways_started = 0
+
+    @property
+    def processes(self) -> list[ServiceProcess]:
+        tier = [] if self.inference is None else [self.inference]
+        return [*self.gateways.values(), *self.workers, *tier, *self.replicas]
 
     def start_gateway(self, *options: str) -> str:
         """Start a gateway; returns its URL."""
         port = free_port()
         url = f"http://127.0.0.1:{port}"
-        gateway = self._start("gateway", len(self.gateways), "--port", str(port), *options)
+        number, self._gateways_started = self._gateways_started, self._gateways_started + 1
+        gateway = self._start("gateway", number, "--port", str(port), *options)
         self.gateways[url] = gateway
         _wait_until_ready(url, gateway)
         return url
@@ -139,11 +167,39 @@ class Service:
         for number in range(known, known + count):
             self.workers.append(self._start("worker", number, *options))
         for worker in self.workers[known:]:
-            worker.wait_for_output("Processing up to")
+            worker.wait_for_output(STARTED)
         return self.workers[known:]
 
+    def start_inference(self, engine_url: str, replicas: int, **config: Any) -> str:  # noqa: ANN401
+        """Start an inference tier whose replicas pass requests on to the engine at `engine_url`,
+        each from a process of its own; returns its URL. `config` is for its configuration file,
+        `max_concurrency` for its replicas."""
+        addresses = [f"http://127.0.0.1:{free_port()}" for _ in range(replicas)]
+        for number, address in enumerate(addresses, 1):
+            target = (engine_url.removesuffix("/v1"), address.rpartition(":")[2])
+            command = [sys.executable, "-m", "tests.servers.front", *target]
+            log = self._folder / f"replica-{number}.log"
+            self.replicas.append(ServiceProcess(log.stem, command, self._environment, log))
+        of_replicas = {key: config.pop(key) for key in ("max_concurrency",) if key in config}
+        model = {
+            "probe": "text",
+            "replicas": [{"base_url": f"{one}/v1", **of_replicas} for one in addresses],
+        }
+        path = self._folder / "inference.yaml"
+        path.write_text(yaml.safe_dump({"models": {"deepseek-ocr": model}, **config}))
+        port = free_port()
+        options = ("--config", str(path), "--port", str(port))
+        self.inference = self._start("inference", 0, *options)
+        _wait_until_ready(f"http://127.0.0.1:{port}", self.inference)
+        return f"http://127.0.0.1:{port}/v1"
+
+    def replace_gateway(self, url: str) -> int:
+        """Start another gateway, and stop this one when that is ready; returns its exit code."""
+        self.start_gateway()
+        return self.gateways.pop(url).stop(STOP_SECONDS)
+
     def close(self) -> None:
-        for process in (*self.gateways.values(), *self.workers):
+        for process in self.processes:
             process.kill()
         self.database.close()
 

@@ -44,12 +44,20 @@ def test_chaos_finds_requests_that_were_repeated_or_never_sent() -> None:
         "11 requests were repeated, faults: 1",
     ]
     assert ("repeated requests", "11 of 15; 1 interruptions") in verdict.rows
+    # A replica's death repeats the requests that it had.
+    ledger.faults["replica killed"], verdict = 1, Verdict()
+    check_requests(verdict, ledger, engine, claims={"doc_1": 2, "doc_4": 1})
+    assert [line for line in verdict.errors if "doc_1" in line] == []
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
-def test_every_document_finishes_once_with_the_right_result(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "replicas"), [("postgresql", 0), ("sqlite", 2)])
+def test_every_document_finishes_once_with_the_right_result(
+    kind: str, replicas: int, tmp_path: Path
+) -> None:
     if kind == "postgresql" and find_postgresql() is None:
         pytest.skip(MISSING)
-    verdict = run_chaos(kind, tmp_path, count=60, faults=10, seed=3)
+    verdict = run_chaos(kind, tmp_path, count=60, faults=10, seed=3, replicas=replicas)
     assert verdict.errors == []
+    # With a tier, all gateways, workers and the tier itself are replaced in the end.
+    assert dict(verdict.rows).get("replaced processes") == ("7" if replicas else None)

@@ -1,5 +1,10 @@
-"""A front on an HTTP server that passes everything on, and remembers what was read."""
+"""A front on an HTTP server that passes everything on, and remembers what was read.
 
+As a process of its own, which can be killed and frozen: `python -m tests.servers.front URL PORT`.
+"""
+
+import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +29,7 @@ class Front:
 
 
 @contextmanager
-def in_front_of(url: str) -> Iterator[Front]:
+def in_front_of(url: str, port: int = 0) -> Iterator[Front]:
     """A front on the server at `url`. The host's name is passed on: requests stay signed."""
     front, lock = Front(""), threading.Lock()
     place = urlsplit(url).netloc
@@ -60,7 +65,7 @@ def in_front_of(url: str) -> Iterator[Front]:
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     front.base_url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -70,3 +75,8 @@ def in_front_of(url: str) -> Iterator[Front]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+if __name__ == "__main__":
+    with in_front_of(sys.argv[1], int(sys.argv[2])):
+        signal.pause()

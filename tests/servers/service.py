@@ -24,7 +24,7 @@ DEFAULT_URL = "http://127.0.0.1:8300"
 LLM_OCR = [sys.executable, "-m", "llm_ocr"]
 KEY = re.compile(r"lo_[0-9A-Za-z]{8}_[0-9A-Za-z]{32}")
 URL = re.compile(r"(http://\S+)  \(press Ctrl-C to stop\)")
-READY_SECONDS = 60
+READY_SECONDS = 180
 
 
 class ServiceProcess:

@@ -34,6 +34,7 @@ TESTED_BY = {
     "cli/help": "cli/test_commands",
     "cli/inference": "router/test_config",
     "cli/launch": "platforms/test_launch_requests",
+    "cli/mcp": "integrations/test_mcp_server",
     "cli/options": "cli/test_commands",
     "cli/output": "cli/test_commands",
     "cli/parse": "cli/test_commands",

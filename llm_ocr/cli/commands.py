@@ -18,6 +18,7 @@ from llm_ocr.cli.export import export
 from llm_ocr.cli.help import Commands
 from llm_ocr.cli.launch import jobs, launch
 from llm_ocr.cli.listings import models, schemas
+from llm_ocr.cli.mcp import mcp
 from llm_ocr.cli.options import (
     CLUSTER,
     DESCRIBE,
@@ -128,6 +129,7 @@ def describe(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
 
 app.command(section=READ)(parse)
 app.command(section=READ)(convert)
+app.command(section=READ)(mcp)
 
 
 @app.command(section=REWORK)

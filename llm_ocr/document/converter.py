@@ -15,7 +15,7 @@ from pydantic import BaseModel, SecretStr
 from llm_ocr.document.assemble import document_status
 from llm_ocr.document.checkpoints import MemoryCheckpoints
 from llm_ocr.document.configure import document_steps, render_pool, render_workers
-from llm_ocr.document.processor import DocumentProcessor, OnItem
+from llm_ocr.document.processor import DocumentProcessor, ItemSlots, OnItem
 from llm_ocr.documents import Document
 from llm_ocr.engines.pool import EnginePool
 from llm_ocr.engines.session import Notify
@@ -72,14 +72,12 @@ class AsyncConverter:
                 log_dir = Path(stack.enter_context(folder))
             self._pool: RenderPool = await stack.enter_async_context(render_pool(settings))
             steps, targets = await asyncio.to_thread(document_steps, settings, self._pool, schema)
-            engines = EnginePool(
+            self._engines = EnginePool(
                 settings, log_dir, self._notify, _discard, retry_seconds=RETRY_SECONDS
             )
-            await stack.enter_async_context(engines)
-            ahead = 2 * render_workers(settings)
-            self._processor = DocumentProcessor(
-                steps, engines, targets, ahead=ahead, on_item=self._on_item
-            )
+            await stack.enter_async_context(self._engines)
+            self._slots = ItemSlots(2 * render_workers(settings))
+            self._steps, self._targets = steps, targets
             self._stack = stack.pop_all()
         return self
 
@@ -91,20 +89,35 @@ class AsyncConverter:
     ) -> None:
         await self._stack.aclose()
 
-    async def convert(self, source: Source) -> DocumentResult:
+    async def convert(
+        self,
+        source: Source,
+        *,
+        schema: str | None = None,
+        on_item: OnItem | None = None,
+    ) -> DocumentResult:
         """Read one document, a PDF or an image.
 
         `source` is a path, a place in a bucket (`s3://`, `gs://`, `hf://`), an `https://` URL, or
-        the document's bytes. What can't be read is a `failed` result, not an exception. Raises
-        NoInputError where there is not exactly one document, EngineFailedError where an engine
-        can't be started or is lost, and StorageError where a bucket can't be read.
+        the document's bytes. `schema` and `on_item` are for this document, in place of the
+        converter's; the engines are the same. What can't be read is a `failed` result, not an
+        exception. Raises NoInputError where there is not exactly one document, EngineFailedError
+        where an engine can't be started or is lost, StorageError where a bucket can't be read, and
+        SchemaError for a `schema` that can't be used.
         """
+        steps, targets = self._steps, self._targets
+        if schema is not None:
+            changed = self._settings.model_copy(update={"record_schema": schema})
+            steps, targets = await asyncio.to_thread(document_steps, changed, self._pool)
+        processor = DocumentProcessor(
+            steps, self._engines, targets, on_item=on_item or self._on_item, slots=self._slots
+        )
         try:
             document = await self._open(source)
         except PageError as error:
             return _unread(source, error)
         try:
-            return await self._processor.process(document, MemoryCheckpoints())
+            return await processor.process(document, MemoryCheckpoints())
         finally:
             self._pool.release(document)
 

@@ -109,6 +109,11 @@ UNPROVEN = (
 )
 # What a page takes for granted.
 FIRST = {
+    "docs/compare.md": (
+        "llm-ocr run scans/ --out out/deepseek",
+        "llm-ocr run scans/ --out out/olmocr",
+        "llm-ocr run scans/ --out s3://my-bucket/runs/olmocr",
+    ),
     "docs/figures.md": ("llm-ocr run scans/ --out out/demo",),
     "docs/operations.md": (
         "llm-ocr run scans/ --out out/big",

@@ -82,6 +82,7 @@ TESTED_BY = {
     "inference/retry_ladder": "batch/test_retry_ladder",
     "inference/text_rows": "inference/test_quality",
     "inference/tokens": "inference/test_streaming",
+    "integrations/loaded_texts": "integrations/test_langchain",
     "messages": "test_exit_codes",
     "models/bbox_html": "models/test_qwen_vl",
     "models/files": "models/test_catalog",

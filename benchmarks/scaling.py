@@ -102,8 +102,9 @@ class Extent:
     ideal_documents: int = IDEAL_DOCUMENTS
 
 
-def measure(folder: Path, load: Load, extent: Extent) -> Results:
-    """All measurements. Series that need few of this machine's cores run side by side."""
+def measure(folder: Path, load: Load, extent: Extent, command: str) -> Results:
+    """All measurements, which `command` asked for. Series that need few of this machine's cores run
+    side by side."""
     most = max(extent.workers)
     direct = measure_directly(load, most, extent.seconds, extent.settle) / most
     report(f"{direct:.1f} pages/min of each GPU, asked directly")
@@ -113,7 +114,7 @@ def measure(folder: Path, load: Load, extent: Extent) -> Results:
     series.append(_measure_steps(folder, load, extent, most))
     arrivals, stored = _measure_loads(folder, load, extent, most, direct)
     return Results(
-        shlex.join(["python", "-m", "benchmarks.scaling", *sys.argv[1:]]),
+        command,
         datetime.now(UTC).date().isoformat(),
         load,
         direct,
@@ -185,6 +186,15 @@ def load_results(path: Path) -> Results:
     return TypeAdapter(Results).validate_json(path.read_bytes())
 
 
+def _command(arguments: argparse.Namespace) -> str:
+    """The command without where its output goes."""
+    given = sys.argv[1:]
+    for name in ("out", "images"):
+        if (path := getattr(arguments, name)) is not None and f"--{name}" in given:
+            given = [word for word in given if word not in (f"--{name}", str(path))]
+    return shlex.join(["python", "-m", "benchmarks.scaling", *given])
+
+
 def main() -> None:
     from benchmarks.scaling_figures import draw, tables
 
@@ -199,7 +209,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120.0, help="of a step")
     parser.add_argument("--documents", type=int, default=50, help="at each load")
     parser.add_argument("--out", type=Path, help="write the results to this file")
-    parser.add_argument("--draw", type=Path, metavar="FILE", help="measure nothing: of this file")
+    parser.add_argument("--draw", type=Path, metavar="FILE", help="the results of an earlier run")
     parser.add_argument("--images", type=Path, help="draw the figures into this folder")
     arguments = parser.parse_args()
     if arguments.draw is not None:
@@ -215,7 +225,7 @@ def main() -> None:
         workers = {gpus: WORKERS[gpus] for gpus in sorted(arguments.gpus)}
         extent = Extent(workers, arguments.seconds, SETTLE_SECONDS, LOADS, arguments.documents)
         with tempfile.TemporaryDirectory(prefix="scaling-") as folder:
-            results = measure(Path(folder), load, extent)
+            results = measure(Path(folder), load, extent, _command(arguments))
         if arguments.out is not None:
             save(results, arguments.out)
     print(tables(results))

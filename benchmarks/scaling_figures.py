@@ -5,7 +5,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.scaling_ideal import mean_tokens
 from benchmarks.scaling_runs import TIERS, LoadPoint, SteadyPoint
+from benchmarks.simpages import PROMPT_TOKENS
+from benchmarks.simulation import GPUS
+from llm_ocr.platforms.costs.latency import DocumentQueue, replica_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +36,7 @@ def tables(results: "Results") -> str:
         "Where the time of a document goes": _parts_table(results),
         "CPU seconds of each tier": _tier_table(results),
         "Requests per GPU": _window_table(results),
+        "The formula of llm-ocr plan": _formula_table(results),
         "Goals": _goal_table(results),
     }
     sections = [f"### {title}\n\n{body}" for title, body in parts.items()]
@@ -174,7 +179,7 @@ def _tier_table(results: "Results") -> str:
         )
     names = (
         *("tier", "CPU per document", "CPU per page", "documents per hour and core"),
-        f"{results.load.gpu} GPUs that a core keeps busy",
+        f"such {results.load.gpu.upper()} GPUs that a core keeps busy",
     )
     return _table(names, rows)
 
@@ -199,6 +204,34 @@ def _window_table(results: "Results") -> str:
     names = (
         *("requests per GPU", "pages/min per GPU", f"P95 at {low:.0%} load"),
         *(f"P95 at {FLAT_LOAD:.0%} load", "ratio"),
+    )
+    return _table(names, rows)
+
+
+def _formula_table(results: "Results") -> str:
+    """The latency that `llm-ocr plan` computes, beside simulated GPUs with random arrivals."""
+    gpu, pages = GPUS[results.load.gpu], results.load.pages
+    alone = mean_tokens() * (gpu.base + gpu.per_sequence) + PROMPT_TOKENS * gpu.per_prompt_token
+    rows = []
+    for point in sorted(results.ideal, key=lambda point: (point.window, point.load)):
+        if not point.is_random:
+            continue
+        replica = replica_of(results.windows[point.window], alone, point.window)
+        latency = DocumentQueue(replica, point.gpus, pages, point.load).latency()
+        rows.append(
+            (
+                str(point.window),
+                f"{point.load:.0%}",
+                f"{point.p50:.0f} s",
+                f"{latency.p50:.0f} s",
+                f"{point.p95:.0f} s",
+                f"{latency.p95:.0f} s",
+                f"{latency.p95 / point.p95:.2f}",
+            )
+        )
+    names = (
+        *("requests per GPU", "load", "P50 simulated", "P50 by the formula"),
+        *("P95 simulated", "P95 by the formula", "ratio of P95"),
     )
     return _table(names, rows)
 
@@ -289,6 +322,7 @@ def _draw_throughput(axis: "Axes", results: "Results") -> None:
     axis.set_xlabel("documents in progress (workers x tasks)")
     axis.set_ylabel("throughput (pages/min)")
     axis.set_title("Throughput; dotted: the GPUs alone", fontsize=10)
+    axis.set_xlim(left=0)
     _finish(axis)
 
 
@@ -303,6 +337,7 @@ def _draw_durations(axis: "Axes", results: "Results") -> None:
     axis.set_xlabel("documents in progress (workers x tasks)")
     axis.set_ylabel("duration of a document (s)")
     axis.set_title("Duration without the queue", fontsize=10)
+    axis.set_xlim(left=0)
     _finish(axis)
 
 

@@ -42,6 +42,8 @@ BACKLOG = 6
 FEED_SECONDS = 0.5
 # Fewer documents have no percentiles.
 MIN_DOCUMENTS = 8
+# Alembic has global state: two databases can't be migrated at the same time.
+MIGRATING = threading.Lock()
 SQLITE_SIZE = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
 
 
@@ -220,9 +222,8 @@ class Stack:
         )
 
     def warm_up(self) -> None:
-        """Process a document for each worker, so that all have loaded what they need."""
-        count = len(self.service.workers)
-        self._wait_for(asyncio.run(self._submit_evenly(count, 0.0)))
+        """Process as many documents as all workers can, so that each has loaded what it needs."""
+        self._wait_for(asyncio.run(self._submit_evenly(self.slots, 0.0)))
 
     def measure_arrivals(self, share: float, pages_per_minute: float, count: int) -> LoadPoint:
         """Submit `count` documents at equal intervals, at this share of what the GPUs can do, and
@@ -401,9 +402,10 @@ def serving_stack(folder: Path, load: Load, gpus: int) -> Iterator[Stack]:
         urls = [url for url, _ in servers]
         tier_url, router = stack.enter_context(serving_tier(urls, load.window, queue_size=256))
         processes["inference"] = [router]
-        service = stack.enter_context(
-            serving_service(folder / "logs", database, storage, environment)
-        )
+        with MIGRATING:
+            service = stack.enter_context(
+                serving_service(folder / "logs", database, storage, environment)
+            )
         yield Stack(load, service, tier_url, urls, processes, list_sizes)
 
 

@@ -52,7 +52,7 @@ from benchmarks.simulation import GPUS
 WORKERS: dict[int, tuple[int, ...]] = {1: (1, 2, 3, 4), 2: (1, 2, 4, 6), 4: (2, 4, 8, 10)}
 LOADS = (0.3, 0.6, 0.8, 0.95)
 IDEAL_LOADS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-WINDOWS = (8, 16, 24, 32, 64)
+WINDOWS = (8, 16, 24, 32, 64, 105)
 # Seconds until documents that start together are spread over their pages.
 SETTLE_SECONDS = 60.0
 # Documents of the virtual runs, and those at their beginning that don't count.

@@ -117,7 +117,7 @@ class DocumentTools:
         target = None if out is None else self._new_file(out)
         async with self._reporting(context) as on_item:
             with _as_tool_errors():
-                converter = await self._started()
+                converter = await self._warm_converter()
                 result = await converter.convert(file, schema=source, on_item=on_item)
         self._documents += 1
         _raise_if_failed(result, path)
@@ -166,7 +166,7 @@ class DocumentTools:
             return known
         async with self._reporting(context) as on_item:
             with _as_tool_errors():
-                converter = await self._started()
+                converter = await self._warm_converter()
                 result = await converter.convert(file, on_item=on_item)
         self._documents += 1
         _raise_if_failed(result, path)
@@ -175,7 +175,7 @@ class DocumentTools:
             self._read.popitem(last=False)
         return document
 
-    async def _started(self) -> AsyncConverter:
+    async def _warm_converter(self) -> AsyncConverter:
         async with self._entering:
             if self._converter is None:
                 converter = AsyncConverter(self._settings)

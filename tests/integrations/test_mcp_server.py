@@ -16,6 +16,8 @@ from aiohttp import web
 from mcp import Client, StdioServerParameters
 from mcp_types import TextContent
 
+from llm_ocr.integrations.mcp_server import make_server
+from llm_ocr.settings import Fallback, Settings
 from tests import documents
 from tests.evaluation.runs import page, write_run
 from tests.servers.chat import ChatServer, answer, serving_beside
@@ -27,11 +29,21 @@ TEXT = "\n\n".join(PARAGRAPHS)
 
 
 @asynccontextmanager
-async def asking(root: Path, *arguments: str) -> AsyncIterator["Assistant"]:
-    """A client of a server for this folder."""
+async def starting(root: Path, *arguments: str) -> AsyncIterator["Assistant"]:
+    """A client of a server that is a process, as an assistant starts it."""
     command = ["-m", "llm_ocr", "mcp", "--root", str(root), *arguments]
     process = StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ))
     async with Client(process) as client:
+        yield Assistant(client)
+
+
+@asynccontextmanager
+async def asking(
+    root: Path, base_url: str, max_characters: int = 20_000
+) -> AsyncIterator["Assistant"]:
+    """A client of a server in this process, which reads with the model at `base_url`."""
+    options = Settings(base_url=base_url, skip_model_check=True, fallback=Fallback.NONE)
+    async with Client(make_server(options, root, max_characters)) as client:
         yield Assistant(client)
 
 
@@ -73,39 +85,36 @@ def server() -> Iterator[ChatServer]:
 
 
 async def test_documents_are_converted_and_parsed_by_one_warm_engine(tmp_path: Path) -> None:
-    shutil.copy(EXAMPLES / "report.pdf", tmp_path)
-    schema = {
-        "type": "object",
-        "properties": {"title": {"type": "string"}, "month": {"type": "string"}},
-    }
-    (tmp_path / "title.json").write_text(json.dumps(schema))
-    options = ("--text-layer", "only", "--pages", "1", "--no-describe")
-    async with asking(tmp_path, *options) as assistant:
+    shutil.copy(EXAMPLES / "invoices" / "classic-en-pdf.pdf", tmp_path / "bill.pdf")
+    options = ("--text-layer", "only", "--no-describe")
+    async with starting(tmp_path, *options) as assistant:
         tools = await assistant.client.list_tools()
         assert [tool.name for tool in tools.tools] == ["convert", "parse", "status"]
-        text = await assistant.ask("convert", path="report.pdf")
-        assert text.startswith("report.pdf: ok, 1 page.")
-        assert "The River Arle" in text
+        text = await assistant.ask("convert", path="bill.pdf")
+        assert text.startswith("bill.pdf: ok, 1 page.")
+        assert "INVOICE" in text.upper()
         assert (1, "extract: ok") in assistant.progress
         state = json.loads(await assistant.ask("status"))
         assert (state["engine"], state["documents_read"]) == ("started", 1)
-        written = await assistant.ask("convert", path="report.pdf", out="report.md")
-        assert "is in report.md" in written
-        assert "The River Arle" in (tmp_path / "report.md").read_text()
+        written = await assistant.ask("convert", path="bill.pdf", out="bill.md")
+        assert "is in bill.md" in written
+        assert (tmp_path / "bill.md").read_text().strip() in text
         assert json.loads(await assistant.ask("status"))["documents_read"] == 1, "it was kept"
-        record = json.loads(await assistant.ask("parse", path="report.pdf", schema="title.json"))
-        assert set(record["fields"]) == {"title", "month"}
-        assert "exists already" in await assistant.fail(
-            "convert", path="report.pdf", out="report.md"
-        )
+        record = json.loads(await assistant.ask("parse", path="bill.pdf", schema="invoice"))
+        number = record["fields"]["invoice_number"]
+        assert number
+        assert number in text
+        (found,) = [one for one in record["evidence"] if one["path"] == "invoice_number"]
+        assert found["page_number"] == 1
+        again = await assistant.fail("convert", path="bill.pdf", out="bill.md")
+        assert "exists already" in again
 
 
 async def test_long_text_comes_in_parts_that_end_with_paragraphs(
     tmp_path: Path, server: ChatServer
 ) -> None:
     documents.picture(tmp_path / "scan.png")
-    options = ("--base-url", server.base_url, "--skip-model-check", "--fallback", "none")
-    async with asking(tmp_path, *options, "--max-characters", "1000") as assistant:
+    async with asking(tmp_path, server.base_url, 1000) as assistant:
         parts = []
         offset: int | None = 0
         while offset is not None:
@@ -133,7 +142,7 @@ async def test_errors_say_what_to_do_and_nothing_outside_the_root_is_read(
     secret.write_text("hush")
     (root / "link.pdf").symlink_to(secret)
     write_run(root / "run", page("x", 1, "text"))
-    async with asking(root, "--base-url", server.base_url, "--skip-model-check") as assistant:
+    async with asking(root, server.base_url) as assistant:
         for path in ("../secret.md", str(secret), "link.pdf", "~/x.pdf", "a\0b"):
             assert "not below the root folder" in await assistant.fail("convert", path=path)
         assert "only files below" in await assistant.fail("convert", path="https://x.org/a.pdf")
@@ -155,7 +164,6 @@ async def test_errors_say_what_to_do_and_nothing_outside_the_root_is_read(
 async def test_an_engine_that_is_not_there_is_an_answer(tmp_path: Path) -> None:
     documents.picture(tmp_path / "scan.png")
     options = ("--base-url", "http://127.0.0.1:9/v1", "--ready-timeout", "0.2")
-    async with asking(tmp_path, *options) as assistant:
-        assert "no response from http://127.0.0.1:9/v1" in await assistant.fail(
-            "convert", path="scan.png"
-        )
+    async with starting(tmp_path, *options) as assistant:
+        failed = await assistant.fail("convert", path="scan.png")
+    assert "no response from http://127.0.0.1:9/v1" in failed

@@ -75,6 +75,7 @@ NOT_RUN = {
     ("docs/service/api.md", ""): "run in tests/service/test_docs.py",
     ("docs/service/auxiliary.md", ""): "its pipelines are checked in tests/service/test_docs.py",
     ("docs/service/classification.md", ""): "run in tests/cli/test_classifier.py",
+    ("docs/service/docker.md", ""): "needs Docker; tests/containers/test_compose.py",
     ("docs/service/index.md", ""): "serves; tests/cli/test_serve.py",
     ("docs/service/inference.md", ""): "serves; tests/router, and its file in test_config.py",
     ("docs/service/monitoring.md", ""): "tests/service/test_metrics.py, tests/monitoring",

@@ -20,7 +20,7 @@ from llm_ocr.inference.model_item import PromptRequest
 from llm_ocr.inference.quality import SEVERITY, QualityIssue
 from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.responses import Answer
-from llm_ocr.models.elements import Region, compose, find_regions, regions_to_read
+from llm_ocr.models.elements import ElementRegion, compose, find_regions, regions_to_read
 from llm_ocr.models.geometry import THOUSAND
 from llm_ocr.models.profile import ModelProfile, Prompt, Rung, TwoStep
 from llm_ocr.sources.raster import encode, rotate, squeeze
@@ -63,7 +63,7 @@ class PageElements:
         self, profile: ModelProfile, steps: TwoStep, jpeg: bytes, size: tuple[int, int]
     ) -> None:
         self._profile, self._steps, self._jpeg, self._size = profile, steps, jpeg, size
-        self._regions: Sequence[Region] = ()
+        self._regions: Sequence[ElementRegion] = ()
         self._layout_fault: ElementFault | None = None
         self._answers: dict[int, Answer] = {}
 
@@ -113,7 +113,7 @@ class PageElements:
             self._describe(faults),
         )
 
-    def _set_regions(self, regions: Sequence[Region]) -> None:
+    def _set_regions(self, regions: Sequence[ElementRegion]) -> None:
         self._regions, self._answers = regions, {}
 
     def _read_layout(self, answer: Answer) -> None:
@@ -203,14 +203,14 @@ def _layout_fault(answer: Answer) -> ElementFault | None:
     return None
 
 
-def cut_elements(jpeg: bytes, regions: Sequence[Region], quality: int) -> list[bytes]:
+def cut_elements(jpeg: bytes, regions: Sequence[ElementRegion], quality: int) -> list[bytes]:
     """The regions of a page image as images (JPEG), upright and of a size that models take."""
     with Image.open(io.BytesIO(jpeg)) as stored:
         page = stored.convert("RGB")
     return [encode(_element(page, region), quality) for region in regions]
 
 
-def _element(page: Image.Image, region: Region) -> Image.Image:
+def _element(page: Image.Image, region: ElementRegion) -> Image.Image:
     x1, y1, x2, y2 = (
         side * length / THOUSAND
         for side, length in zip(region.box, (*page.size, *page.size), strict=True)
@@ -235,19 +235,19 @@ _PAGE = (0, 0, THOUSAND, THOUSAND)
 _DETECTED = {"figure": "image", "figure_caption": "image_caption", "reference": "text"}
 
 
-def _detect(jpeg: bytes, size: tuple[int, int]) -> list[Region]:
+def _detect(jpeg: bytes, size: tuple[int, int]) -> list[ElementRegion]:
     """The regions that the embedded engine's layout model finds; the whole page, if none has text.
     Raises EngineNotInstalledError where the cpu extra is missing."""
     check_installed()
     from llm_ocr.engines.embedded.layout_regions import layout_regions
 
-    found: list[Region] = []
+    found: list[ElementRegion] = []
     for label, rect in layout_regions(jpeg):
         x1, y1, x2, y2 = (
             round(side / length * THOUSAND)
             for side, length in zip(rect, (*size, *size), strict=True)
         )
         if x1 < x2 and y1 < y2:
-            found.append(Region(_DETECTED.get(label, label), (x1, y1, x2, y2)))
+            found.append(ElementRegion(_DETECTED.get(label, label), (x1, y1, x2, y2)))
     # Handwriting and drawings are figures to it: the page may have text all the same.
-    return found if regions_to_read(found) else [*found, Region("text", _PAGE)]
+    return found if regions_to_read(found) else [*found, ElementRegion("text", _PAGE)]

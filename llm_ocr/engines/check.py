@@ -13,7 +13,7 @@ from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.responses import Answer, WrongServerError
 from llm_ocr.inference.server_status import server_version
 from llm_ocr.messages import ProblemCode
-from llm_ocr.models.elements import Region, compose
+from llm_ocr.models.elements import ElementRegion, compose
 from llm_ocr.models.geometry import THOUSAND
 from llm_ocr.models.profile import Gives, ModelProfile, Task
 from llm_ocr.records import FIGURE_LABELS, PageError, ParsedAnswer
@@ -119,7 +119,7 @@ async def _ask(client: ChatClient, profile: ModelProfile, probe: Probe) -> Findi
         return Finding(probe.name, answer.seconds, stuck, is_stuck=True)
     text = answer.text
     if profile.two_step is not None and probe.element is not None:
-        whole = Region(probe.element, (0, 0, THOUSAND, THOUSAND))
+        whole = ElementRegion(probe.element, (0, 0, THOUSAND, THOUSAND))
         text = compose([whole], {0: text})
     parsed = profile.read(text, *probe.size)
     return Finding(probe.name, answer.seconds, probe.problem(profile, answer, parsed))

@@ -213,20 +213,20 @@ def _whole(token: re.Match[str]) -> str:
     if name == "table":
         kept = _MATH.sub(lambda match: f"${match['latex'].strip()}$", _BOXES.sub("", body))
         table = f"<table{_BOXES.sub('', token['within'])}>{kept.strip()}</table>"
-        return f"\n\n{_marked(table)}\n\n"
+        return f"\n\n{_mark_lines(table)}\n\n"
     plain = html.unescape(_ANY_TAG.sub("", body))
     if not plain.strip():
         return ""
     if name == "pre":
-        return f"\n\n{_marked('```' + chr(10) + plain.strip(chr(10)) + chr(10) + '```')}\n\n"
+        return f"\n\n{_mark_lines('```' + chr(10) + plain.strip(chr(10)) + chr(10) + '```')}\n\n"
     if name == "chem":
         return f"`{plain.strip()}`"
     if "block" in token["within"]:
-        return f"\n\n{_marked(format_display_math(plain.strip()))}\n\n"
+        return f"\n\n{_mark_lines(format_display_math(plain.strip()))}\n\n"
     return f"${plain.strip()}$"
 
 
-def _marked(text: str) -> str:
+def _mark_lines(text: str) -> str:
     """Lines that are to stay as they are."""
     return "\n".join(f"{_MARK}{line}" if line.strip() else f"{_MARK} " for line in text.split("\n"))
 

@@ -59,7 +59,7 @@ _FORMULA = re.compile(r"\A\s*\\\[(?P<latex>.*)\\\]\s*\Z", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Region:
+class ElementRegion:
     """A part of a page: its label, and its box `(x1, y1, x2, y2)` on a grid of 0..1000.
 
     `turn` is the clockwise rotation in degrees that makes its text upright: 0, 90, 180 or 270;
@@ -72,16 +72,18 @@ class Region:
     continues: bool = False
 
 
-def find_regions(answer: str) -> list[Region]:
+def find_regions(answer: str) -> list[ElementRegion]:
     """The regions in an answer about a page's layout, each once, in its order; takes any text.
 
     Boxes are clipped to the page and their corners sorted; those without an area are left out, and
     so are parts of the text of a table.
     """
     found = dict.fromkeys(
-        Region(_label(match), box, _TURNS[match["turn"] or "up"], _CONTINUES in match.group())
+        ElementRegion(
+            _label(match), box, _TURNS[match["turn"] or "up"], _CONTINUES in match.group()
+        )
         for match in _REGION.finditer(answer)
-        if (box := _clipped([int(match[k]) for k in range(1, 5)])) is not None
+        if (box := _clip([int(match[k]) for k in range(1, 5)])) is not None
     )
     tables = [region.box for region in found if region.label == "table"]
     return [
@@ -91,7 +93,7 @@ def find_regions(answer: str) -> list[Region]:
     ]
 
 
-def regions_to_read(regions: Sequence[Region]) -> list[int]:
+def regions_to_read(regions: Sequence[ElementRegion]) -> list[int]:
     """The places of the regions whose text is to be read: all but figures, and regions that hold
     others."""
     return [
@@ -107,7 +109,7 @@ def regions_to_read(regions: Sequence[Region]) -> list[int]:
     ]
 
 
-def compose(regions: Iterable[Region], texts: Mapping[int, str]) -> str:
+def compose(regions: Iterable[ElementRegion], texts: Mapping[int, str]) -> str:
     """The regions as one answer, with their texts behind them, by place."""
     names = {turn: name for name, turn in _TURNS.items()}
     return "\n".join(
@@ -184,7 +186,7 @@ def _with_tables(text: str) -> Iterator[str]:
     yield table_html(text[first.start() :])
 
 
-def _clipped(corners: Sequence[int]) -> tuple[int, int, int, int] | None:
+def _clip(corners: Sequence[int]) -> tuple[int, int, int, int] | None:
     xs = sorted(min(max(x, 0), THOUSAND) for x in corners[0::2])
     ys = sorted(min(max(y, 0), THOUSAND) for y in corners[1::2])
     return (xs[0], ys[0], xs[1], ys[1]) if xs[0] < xs[1] and ys[0] < ys[1] else None

@@ -57,7 +57,7 @@ def schema_arguments(schema: Node, again: str = "") -> Mapping[str, object]:
 
 def _template(node: Node, definitions: Node, depth: int) -> object:
     """A template for values of the node."""
-    node = _resolved(node, definitions)
+    node = _resolve(node, definitions)
     kind = _kind(node)
     if "enum" in node:
         choices = [str(value) for value in node["enum"] if value is not None]
@@ -79,17 +79,17 @@ def _descriptions(node: Node, definitions: Node, path: str = "") -> Iterator[tup
     if path.count(".") >= MAX_DEPTH:
         return
     for name, given in node.get("properties", {}).items():
-        inner = _resolved(given, definitions)
+        inner = _resolve(given, definitions)
         text = given.get("description") or inner.get("description")
         where = f"{path}{name}"
         if text:
             yield where, " ".join(str(text).split())
-        items = _resolved(inner.get("items", {}), definitions)
+        items = _resolve(inner.get("items", {}), definitions)
         yield from _descriptions(inner, definitions, f"{where}.")
         yield from _descriptions(items, definitions, f"{where}[].")
 
 
-def _resolved(node: Node, definitions: Node) -> Node:
+def _resolve(node: Node, definitions: Node) -> Node:
     """The node that references and choices lead to: of several choices the first that isn't null,
     a number before a string."""
     for _ in range(MAX_DEPTH):

@@ -104,7 +104,7 @@ class TwoStep:
         return self.sampling.get(label, self.sampling.get("text", {}))
 
     @property
-    def asked(self) -> Sequence[object]:
+    def fingerprint(self) -> Sequence[object]:
         """The same for what gives the same answers."""
         prompts = [*sorted(self.prompts.items()), ("layout", self.layout)]
         texts = [[name, one.text, one.max_tokens] for name, one in prompts if one is not None]
@@ -263,7 +263,7 @@ class ModelProfile:
         """As `prompt_hash`, for any prompt."""
         fields = [self.model, prompt.text, prompt.max_tokens, dict(self.sampling)]
         if self.two_step is not None:
-            fields.append(self.two_step.asked)
+            fields.append(self.two_step.fingerprint)
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:12]
 
 

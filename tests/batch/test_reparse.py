@@ -16,7 +16,7 @@ from llm_ocr.batch.reparse import reparse_answer
 from llm_ocr.batch.worker import resume
 from llm_ocr.models import catalog
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
-from llm_ocr.models.elements import Region, compose
+from llm_ocr.models.elements import ElementRegion, compose
 from llm_ocr.models.two_step import MINERU_2_5_PRO
 from llm_ocr.records import Block, Box, ParsedAnswer
 from llm_ocr.settings import Settings
@@ -168,7 +168,7 @@ def test_moved_figures_are_cropped_again_from_the_source_or_the_page(
 
 @pytest.mark.parametrize("status", ["truncated", "repetitive", "ok"])
 def test_a_page_of_elements_keeps_the_status_that_they_gave_it(status: str) -> None:
-    regions = [Region("text", (0, 100 * k, 900, 100 * k + 90)) for k in range(9)]
+    regions = [ElementRegion("text", (0, 100 * k, 900, 100 * k + 90)) for k in range(9)]
     row: dict[str, Any] = {
         "raw_answer": compose(regions, dict.fromkeys(range(9), "The same line in each box.")),
         "finish_reason": "stop",

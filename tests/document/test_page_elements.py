@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from llm_ocr import Converter, PageStatus
 from llm_ocr.document.page_elements import cut_elements
-from llm_ocr.models.elements import Region
+from llm_ocr.models.elements import ElementRegion
 from llm_ocr.models.two_step import MINERU_2_5_PRO
 from llm_ocr.records import Box, PageResult
 from tests.documents import decoded
@@ -229,6 +229,9 @@ def test_regions_may_come_from_the_layout_detector(server: ChatServer, page: Pat
 def test_elements_have_sizes_that_models_take() -> None:
     sink = io.BytesIO()
     Image.new("RGB", (2000, 1000), "white").save(sink, "JPEG")
-    regions = [Region("text", (0, 0, 1000, 10)), Region("text", (0, 0, 1, 1000), turn=90)]
+    regions = [
+        ElementRegion("text", (0, 0, 1000, 10)),
+        ElementRegion("text", (0, 0, 1, 1000), turn=90),
+    ]
     elements = cut_elements(sink.getvalue(), regions, 90)
     assert [decoded(jpeg).size for jpeg in elements] == [(2000, 40), (1400, 28)]

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.models.elements import Region, compose, find_regions, parse, regions_to_read
+from llm_ocr.models.elements import ElementRegion, compose, find_regions, parse, regions_to_read
 from llm_ocr.records import Box
 
 BEGIN, END = "<|box_start|>1 2 300 400<|box_end|>", "<|ref_end|><|rotate_up|>"
@@ -21,7 +21,7 @@ boxes = st.builds(
     *[st.integers(1, 500)] * 2,
 )
 regions = st.builds(
-    Region,
+    ElementRegion,
     st.sampled_from(LABELS),
     boxes,
     st.sampled_from([0, 90, 180, 270]),
@@ -47,21 +47,21 @@ def test_regions_of_a_page() -> None:
         ]
     )
     assert find_regions(answer) == [
-        Region("title", (100, 120, 900, 180)),
-        Region("text", (50, 200, 480, 940)),
-        Region("text", (520, 200, 950, 300), continues=True),
-        Region("table", (520, 320, 950, 600), turn=270),
-        Region("image", (800, 950, 900, 1000)),
+        ElementRegion("title", (100, 120, 900, 180)),
+        ElementRegion("text", (50, 200, 480, 940)),
+        ElementRegion("text", (520, 200, 950, 300), continues=True),
+        ElementRegion("table", (520, 320, 950, 600), turn=270),
+        ElementRegion("image", (800, 950, 900, 1000)),
     ]
 
 
 def test_figures_and_regions_that_hold_others_are_not_read() -> None:
     found = [
-        Region("image", (0, 0, 100, 100)),
-        Region("list", (0, 200, 500, 500)),
-        Region("text", (10, 210, 490, 300)),
-        Region("list", (600, 200, 900, 500)),
-        Region("chart", (0, 600, 100, 700)),
+        ElementRegion("image", (0, 0, 100, 100)),
+        ElementRegion("list", (0, 200, 500, 500)),
+        ElementRegion("text", (10, 210, 490, 300)),
+        ElementRegion("list", (600, 200, 900, 500)),
+        ElementRegion("chart", (0, 600, 100, 700)),
     ]
     assert regions_to_read(found) == [2, 3]
 
@@ -76,7 +76,7 @@ def test_texts_become_markdown_by_their_labels() -> None:
         "ref_text": ("[1] A paper", "[1] A paper"),
         "header": ("[Non-Text]", ""),
     }
-    found = [Region(label, (0, 100 * k, 500, 100 * k + 90)) for k, label in enumerate(texts)]
+    found = [ElementRegion(label, (0, 100 * k, 500, 100 * k + 90)) for k, label in enumerate(texts)]
     answer = compose(found, {k: text for k, (text, _) in enumerate(texts.values())})
     parsed = parse(answer, 2000, 1000)
     assert [block.label for block in parsed.blocks] == list(texts)
@@ -87,7 +87,9 @@ def test_texts_become_markdown_by_their_labels() -> None:
 
 
 @given(st.lists(regions, max_size=8), st.data())
-def test_what_was_composed_is_parsed_to_the_same(found: list[Region], data: st.DataObject) -> None:
+def test_what_was_composed_is_parsed_to_the_same(
+    found: list[ElementRegion], data: st.DataObject
+) -> None:
     texts = {k: data.draw(words) for k in range(len(found))}
     answer = compose(found, texts)
     parsed = parse(answer, 1000, 1000)
@@ -114,7 +116,7 @@ def test_any_answer_is_parsed_with_boxes_on_the_page(answer: str, width: int, he
 
 @given(st.lists(st.tuples(regions, words), max_size=5), st.data())
 def test_every_word_is_kept_wherever_the_answer_ends(
-    pairs: list[tuple[Region, str]], data: st.DataObject
+    pairs: list[tuple[ElementRegion, str]], data: st.DataObject
 ) -> None:
     answer = compose(
         [region for region, _ in pairs], {k: text for k, (_, text) in enumerate(pairs)}

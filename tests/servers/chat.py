@@ -29,6 +29,8 @@ from aiohttp import web
 from PIL import Image
 
 from llm_ocr.engines.check import MONTHS, SENTENCES, probes
+from llm_ocr.models.two_step import MINERU_2_5_PRO
+from llm_ocr.sources.raster import squeeze
 
 ROOT = Path(__file__).parents[2]
 # Requests for so few tokens only ask whether the server is there.
@@ -92,8 +94,12 @@ FIGURE = (
 
 @cache
 def check_pages() -> Mapping[bytes, int]:
-    """The places of the model check's pages in `probes()`, by their JPEGs."""
-    return {probe.jpeg: place for place, probe in enumerate(probes())}
+    """The places of the model check's pages in `probes()`, by their JPEGs, also as squares."""
+    steps, quality = MINERU_2_5_PRO.two_step, MINERU_2_5_PRO.image.jpeg_quality
+    assert steps is not None
+    pages = {probe.jpeg: place for place, probe in enumerate(probes())}
+    squares = {squeeze(jpeg, steps.layout_side, quality): place for jpeg, place in pages.items()}
+    return {**pages, **squares}
 
 
 def check_answer(body: dict[str, Any]) -> str | None:
@@ -108,7 +114,29 @@ def check_answer(body: dict[str, Any]) -> str | None:
     text, headline = " ".join(SENTENCES), SENTENCES[0]
     rows = "".join(f"<tr><td>{month}</td><td></td></tr>" for month in MONTHS)
     table = f"<table>{rows}</table>"
-    if "<|grounding|>" in prompt:
+    if "Layout Detection" in prompt:
+        region = "<|box_start|>100 {} 900 {}<|box_end|><|ref_start|>image<|ref_end|>\n"
+        return region.format(80, 400) + region.format(540, 850)
+    if "images/bbox_" in prompt:
+        figure = '<img src="images/bbox_100_{}_900_{}.jpg" />\n\n'
+        return (text, table, headline, figure.format(80, 400) + figure.format(540, 850))[place]
+    if prompt == "grounding":
+        marked = "![{}](100,{},900,{}) "
+        return (
+            marked.format("text", 50, 300) + text,
+            marked.format("table", 50, 600) + table,
+            marked.format("text", 400, 500) + headline,
+            marked.format("image", 80, 400) + marked.format("image", 540, 850),
+        )[place]
+    if "data-label" in prompt:
+        block = '<div data-bbox="100 {} 900 {}" data-label="{}">{}</div>'
+        return (
+            block.format(50, 300, "Text", text),
+            block.format(50, 600, "Table", table),
+            block.format(400, 500, "Text", headline),
+            block.format(80, 400, "Image", "") + block.format(540, 850, "Figure", ""),
+        )[place]
+    if "<|grounding|>" in prompt or "document parsing" in prompt:
         boxed = "<|ref|>{}<|/ref|><|det|>[[100, {}, 900, {}]]<|/det|>\n"
         return (
             boxed.format("text", 50, 300) + text,
@@ -125,11 +153,12 @@ def check_answer(body: dict[str, Any]) -> str | None:
             f'<img {box}/><img data-bbox="100 500 900 800"/>',
         )[place]
     if "bbox" in prompt:
+        figure = "figure" if "'figure'" in prompt else "Picture"
         cells = (
             [{"bbox": [100, 50, 900, 300], "category": "Text", "text": text}],
             [{"bbox": [100, 50, 900, 600], "category": "Table", "text": table}],
             [{"bbox": [30, 200, 600, 240], "category": "Text", "text": headline}],
-            [{"bbox": [100, top, 900, top + 300], "category": "Picture"} for top in (80, 540)],
+            [{"bbox": [100, top, 900, top + 300], "category": figure} for top in (80, 540)],
         )[place]
         return json.dumps(cells)
     # Markdown, with places of figures as LightOnOCR writes them.

@@ -138,14 +138,15 @@ def _image(document: ExportDocument, page: PageResult) -> tuple[bytes, int]:
             image = source.image(page)
         except PageError as error:
             if page.image is None:
-                raise
+                lost = f"{error}; no image of page {page.page_number} is stored either"
+                raise ExportError(lost) from error
             document.notes.append(f"{error}; made from the stored page image")
         else:
             return image.jpeg, ((page.rotation or 0) - image.rotation) % 360
     if page.image is None:
         raise ExportError(
-            f"{document.source_uri}, page {page.page_number}: its image is not stored, and the "
-            "original can't be used"
+            f"{document.source_uri}, page {page.page_number}: no image of it is stored, and the "
+            "original isn't known"
         )
     return page.image, 0
 

@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import Any, BinaryIO
 
 from llm_ocr.export.invisible_font import InvisibleFont
@@ -99,16 +100,17 @@ class PdfUpdate:
         matrix = page_matrix(
             _visible_box(original), (layout.width, layout.height), page.rotation or 0
         )
-        content = invisible_text(layout, matrix, font, FONT_NAME)
+        name = _free_name(original)
+        content = invisible_text(layout, matrix, font, name)
         if not content:
             return
         number = writer.reserve()
         yield writer.stream(number, content)
-        changed = self._changed(original, number, font)
+        changed = self._changed(original, number, (name, font.number))
         reference = original.indirect_reference
         yield writer.object(reference.idnum, _bytes_of(changed), reference.generation)
 
-    def _changed(self, original: Any, content: int, font: InvisibleFont) -> Any:  # noqa: ANN401
+    def _changed(self, original: Any, content: int, font: tuple[bytes, int]) -> Any:  # noqa: ANN401
         """The page with the content in front of its own, where no state that its own leaves behind
         matters, and with the font."""
         from pypdf.generic import ArrayObject, DictionaryObject, IndirectObject, NameObject
@@ -121,8 +123,8 @@ class PdfUpdate:
         page[NameObject("/Contents")] = ArrayObject([reference, *streams])
         resources = _copied(page.get("/Resources"))
         fonts = _copied(resources.get("/Font"))
-        name = NameObject(f"/{FONT_NAME.decode()}")
-        fonts[name] = IndirectObject(font.number, 0, self._reader)
+        name, number = font
+        fonts[NameObject(f"/{name.decode()}")] = IndirectObject(number, 0, self._reader)
         resources[NameObject("/Font")] = fonts
         page[NameObject("/Resources")] = resources
         return page
@@ -145,6 +147,13 @@ _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, IndexError, Recursio
 def _needs_text(page: PageResult) -> bool:
     has_own = (page.text_layer or 0.0) >= MIN_LAYER_TRUST
     return bool(page.width and page.height and page.page_number) and not has_own
+
+
+def _free_name(page: Any) -> bytes:  # noqa: ANN401
+    """A name for the font that the page doesn't use: it may have been extended before."""
+    fonts = _copied(_copied(page.get("/Resources")).get("/Font"))
+    names = (FONT_NAME + (b"%d" % number if number > 1 else b"") for number in count(1))
+    return next(name for name in names if f"/{name.decode()}" not in fonts)
 
 
 def _visible_box(page: Any) -> Box:  # noqa: ANN401

@@ -63,6 +63,8 @@ NOT_RUN = {
     ("docs/datasets.md", 'llm-ocr run "hf://'): "a dataset of the real Hub",
     ("docs/engine.md", "make demo"): CI,
     ("docs/engine.md", ".venv/bin/pip"): "changes the environment of the tests",
+    ("docs/export.md", "make demo"): CI,
+    ("docs/export.md", ".venv/bin/python"): "reads what make demo wrote",
     ("docs/hf-jobs.md", ""): ACCOUNT,
     ("docs/operations.md", "export"): "tests/test_env_file.py",
     ("docs/performance.md", ""): "takes minutes; tests/benchmarks runs the short ones",
@@ -115,6 +117,7 @@ FIRST = {
         "llm-ocr run scans/ --out out/olmocr",
         "llm-ocr run scans/ --out s3://my-bucket/runs/olmocr",
     ),
+    "docs/export.md": ("llm-ocr run scans/ --out out/demo",),
     "docs/figures.md": ("llm-ocr run scans/ --out out/demo",),
     "docs/operations.md": (
         "llm-ocr run scans/ --out out/big",

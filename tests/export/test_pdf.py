@@ -152,23 +152,25 @@ def test_a_page_with_text_of_its_own_gets_no_second(tmp_path: Path) -> None:
     assert before == after
 
 
-def test_files_that_compress_their_objects_are_extended(tmp_path: Path) -> None:
+def test_files_with_a_stream_of_objects_are_extended_more_than_once(tmp_path: Path) -> None:
     from pypdf import PdfWriter
 
     plain = documents.marked_pdf(tmp_path / "plain.pdf", (400, 600))
-    writer = PdfWriter(clone_from=plain)
-    writer.compress_identical_objects()
+    writer = PdfWriter(plain, incremental=True)
+    writer.add_metadata({"/Title": "A title"})
     original = tmp_path / "a.pdf"
     writer.write(original)
+    assert b"/XRef" in original.read_bytes()
     with SourceReader() as reader:
         document = source_of(original, reader)
         once = tmp_path / "once.pdf"
-        pages = [page(lines=text_lines(TEXTS[:1]))]
+        pages = [page(lines=text_lines([["Hello", "😀", "there"]]))]
         once.write_bytes(b"".join(searchable_pdf(replace(document, pages=pages))))
         again = replace(source_of(once, reader), pages=[page(lines=text_lines(TEXTS[3:4]))])
         (text,) = read_text(b"".join(searchable_pdf(again)))
-    assert "Hello wörld" in text
-    assert "漢字" in text
+    assert document.notes == again.notes == []
+    assert "Hello 😀 there" in text
+    assert "漢字" in text, "the second has a font of its own"
 
 
 def test_what_cannot_be_extended_is_made_of_page_images(tmp_path: Path) -> None:
@@ -187,7 +189,7 @@ def test_what_cannot_be_extended_is_made_of_page_images(tmp_path: Path) -> None:
             assert len(document.notes) == 1, path
             assert "made from the stored page images" in document.notes[0]
         bare = replace(found[lost], pages=[replace(pages[0], image=None)])
-        with pytest.raises(ExportError, match="its image is not stored"):
+        with pytest.raises(ExportError, match="no image of page 1 is stored either"):
             b"".join(searchable_pdf(bare))
 
 

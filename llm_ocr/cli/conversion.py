@@ -24,7 +24,7 @@ from llm_ocr.export.document import ExportError, document_of_result
 from llm_ocr.export.formats import (
     CONVERT_FORMATS,
     SPECS,
-    ExportFormat,
+    DocumentFormat,
     ExportOptions,
     export_files,
 )
@@ -46,7 +46,7 @@ def convert_all(
     """Convert each input; one that fails doesn't stop the others. Returns the exit codes of those
     that failed."""
     settings = Settings(**given)
-    exports = [ExportFormat(name) for name in formats if name in CONVERT_FORMATS]
+    exports = [DocumentFormat(name) for name in formats if name in CONVERT_FORMATS]
     formats = tuple(name for name in formats if name not in CONVERT_FORMATS)
     options = export_options(settings, exports)
     store = None if out is None else open_store(out)
@@ -103,13 +103,13 @@ class _Original:
 def _export(
     result: DocumentResult,
     original: _Original,
-    exports: Sequence[ExportFormat],
+    exports: Sequence[DocumentFormat],
     options: ExportOptions,
     store: Store | None,
 ) -> list[str]:
     """Write a document in these formats, or print it if there is no store. Returns the paths of
     the files that were written last. Raises ExportError and PageError."""
-    source = original.open() if {ExportFormat.PDF, ExportFormat.PDFA} & set(exports) else None
+    source = original.open() if {DocumentFormat.PDF, DocumentFormat.PDFA} & set(exports) else None
     document = document_of_result(result, source)
     paths = []
     for one in exports:

@@ -35,7 +35,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class DocumentChunk:
     """A piece of a document. `headings` are those above it, from the title down; its own text has
     none of them. `tokens` counts its text."""
 
@@ -73,7 +73,7 @@ class _Section:
     pieces: list[_Piece] = field(default_factory=list)
     is_empty: bool = False
 
-    def begin(self, level: int, title: str, place: Place) -> Iterator[Chunk]:
+    def begin(self, level: int, title: str, place: Place) -> Iterator[DocumentChunk]:
         """A heading begins."""
         yield from self.flush()
         if self.is_empty and level <= max(self.headings, default=0):
@@ -82,33 +82,33 @@ class _Section:
         self.headings = {**kept, level: title}
         self.heading_place, self.is_empty = (place,), True
 
-    def add(self, piece: _Piece) -> Iterator[Chunk]:
+    def add(self, piece: _Piece) -> Iterator[DocumentChunk]:
         self.is_empty = False
-        if self.pieces and self.count(_joined([*self.pieces, piece])) > self.limit:
+        if self.pieces and self.count(_join_pieces([*self.pieces, piece])) > self.limit:
             yield from self.flush()
         self.pieces.append(piece)
 
-    def flush(self) -> Iterator[Chunk]:
+    def flush(self) -> Iterator[DocumentChunk]:
         """The pieces so far as a chunk."""
         if self.pieces:
-            text = _joined(self.pieces)
+            text = _join_pieces(self.pieces)
             places = tuple(dict.fromkeys(one for piece in self.pieces for one in piece.places))
             headings = tuple(self.headings[level] for level in sorted(self.headings))
-            yield Chunk(text, headings, places, self.count(text))
+            yield DocumentChunk(text, headings, places, self.count(text))
             self.pieces = []
 
-    def end(self) -> Iterator[Chunk]:
+    def end(self) -> Iterator[DocumentChunk]:
         yield from self.flush()
         if self.is_empty:
             yield from self._alone()
 
-    def _alone(self) -> Iterator[Chunk]:
+    def _alone(self) -> Iterator[DocumentChunk]:
         """A heading with nothing below it as a chunk, so that it isn't lost."""
         *above, last = (self.headings[level] for level in sorted(self.headings))
-        yield Chunk(last, tuple(above), self.heading_place, self.count(last))
+        yield DocumentChunk(last, tuple(above), self.heading_place, self.count(last))
 
 
-def chunks(pages: Sequence[PageResult], limit: int, count: Count) -> Iterator[Chunk]:
+def chunks(pages: Sequence[PageResult], limit: int, count: Count) -> Iterator[DocumentChunk]:
     """The chunks of a document's pages, in reading order, of at most `limit` tokens by `count`,
     except for rows of tables that are longer. Headers, footers and page numbers are left out."""
     section = _Section(count, limit)
@@ -121,7 +121,7 @@ def chunks(pages: Sequence[PageResult], limit: int, count: Count) -> Iterator[Ch
         following = None
         if level is None and block.label != "table":
             following = _Piece(block_text(block), (place,))
-            joined = None if waiting is None else _continued(waiting, following)
+            joined = None if waiting is None else _join_paragraphs(waiting, following)
             if joined is not None:
                 waiting = joined
                 continue
@@ -137,7 +137,7 @@ def chunks(pages: Sequence[PageResult], limit: int, count: Count) -> Iterator[Ch
     yield from section.end()
 
 
-def chunk_json(chunk: Chunk, number: int, name: str, source: str) -> Mapping[str, Any]:
+def chunk_json(chunk: DocumentChunk, number: int, name: str, source: str) -> Mapping[str, Any]:
     """A chunk for JSON; `number` counts from 1."""
     return {
         "id": f"{name}#{number}",
@@ -179,7 +179,7 @@ def _level(block: Block, known: int | None) -> int | None:
     return (1 if block.label == "title" else 2) if block.label in HEADING_LABELS else None
 
 
-def _continued(one: _Piece, other: _Piece) -> _Piece | None:
+def _join_paragraphs(one: _Piece, other: _Piece) -> _Piece | None:
     """Two paragraphs as one, if the second continues the first on the next page."""
     if one.places[-1].page == other.places[0].page:
         return None
@@ -188,7 +188,7 @@ def _continued(one: _Piece, other: _Piece) -> _Piece | None:
     return None if joined is None else _Piece(joined, (*one.places, *other.places))
 
 
-def _add_all(section: _Section, pieces: Iterable[_Piece]) -> Iterator[Chunk]:
+def _add_all(section: _Section, pieces: Iterable[_Piece]) -> Iterator[DocumentChunk]:
     for piece in pieces:
         yield from section.add(piece)
 
@@ -198,8 +198,8 @@ def _cut(piece: _Piece, limit: int, count: Count) -> Iterator[_Piece]:
     if count(piece.text) <= limit:
         yield piece
         return
-    for part in _packed(_SENTENCE.split(piece.text), limit, count):
-        words = [part] if count(part) <= limit else _packed(_words(part), limit, count)
+    for part in _pack_parts(_SENTENCE.split(piece.text), limit, count):
+        words = [part] if count(part) <= limit else _pack_parts(_words(part), limit, count)
         for text in words:
             yield replace(piece, text=text)
 
@@ -209,7 +209,7 @@ def _words(text: str) -> list[str]:
     return [word[k : k + 32] for word in text.split() for k in range(0, len(word), 32)]
 
 
-def _packed(parts: Iterable[str], limit: int, count: Count) -> Iterator[str]:
+def _pack_parts(parts: Iterable[str], limit: int, count: Count) -> Iterator[str]:
     """Consecutive parts joined by spaces, as many as fit."""
     current = ""
     for part in parts:
@@ -248,7 +248,7 @@ def _row(grid: TableGrid, row: int) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _joined(pieces: Sequence[_Piece]) -> str:
+def _join_pieces(pieces: Sequence[_Piece]) -> str:
     """Pieces as one text: paragraphs apart, the rows of a table below their header."""
     lines: list[str] = []
     header = ""

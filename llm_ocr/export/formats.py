@@ -27,7 +27,7 @@ from llm_ocr.report.document_files import (
 )
 
 
-class ExportFormat(StrEnum):
+class DocumentFormat(StrEnum):
     """A format that documents can be exported in."""
 
     TEXT = "text"
@@ -43,7 +43,7 @@ class ExportFormat(StrEnum):
 
 
 # The formats of `llm-ocr convert` that aren't made here: it writes HTML itself.
-CONVERT_FORMATS = tuple(one for one in ExportFormat if one is not ExportFormat.HTML)
+CONVERT_FORMATS = tuple(one for one in DocumentFormat if one is not DocumentFormat.HTML)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class FormatSpec:
 
 
 def export_files(
-    document: ExportDocument, to: ExportFormat, options: ExportOptions
+    document: ExportDocument, to: DocumentFormat, options: ExportOptions
 ) -> Iterator[ExportFile]:
     """The files of a document in a format, one after the other; each has to be read before the
     next. Raises ExportError or PageError."""
@@ -86,11 +86,11 @@ def _html(document: ExportDocument, options: ExportOptions) -> Iterator[ExportFi
 
 def _hocr(document: ExportDocument, options: ExportOptions) -> Iterator[ExportFile]:
     pages = hocr(document.name, document.source_uri, _layouts(document))
-    yield ExportFile(".hocr", _encoded(pages))
+    yield ExportFile(".hocr", _encode_pieces(pages))
 
 
 def _alto(document: ExportDocument, options: ExportOptions) -> Iterator[ExportFile]:
-    yield ExportFile(".alto.xml", _encoded(alto(document.source_uri, _layouts(document))))
+    yield ExportFile(".alto.xml", _encode_pieces(alto(document.source_uri, _layouts(document))))
 
 
 def _page_xml(document: ExportDocument, options: ExportOptions) -> Iterator[ExportFile]:
@@ -143,7 +143,7 @@ def _chunks(document: ExportDocument, options: ExportOptions) -> Iterator[Export
         f"{dumps(chunk_json(chunk, k, document.name, document.source_uri), ensure_ascii=False)}\n"
         for k, chunk in enumerate(found, 1)
     )
-    yield ExportFile(".chunks.jsonl", _encoded(lines))
+    yield ExportFile(".chunks.jsonl", _encode_pieces(lines))
 
 
 def _layouts(document: ExportDocument) -> Iterator[PageLayout]:
@@ -159,19 +159,19 @@ def _whole(suffix: str, content: str) -> ExportFile:
     return ExportFile(suffix, [content.encode()])
 
 
-def _encoded(pieces: Iterable[str]) -> Iterator[bytes]:
+def _encode_pieces(pieces: Iterable[str]) -> Iterator[bytes]:
     return (piece.encode() for piece in pieces)
 
 
-SPECS: Mapping[ExportFormat, FormatSpec] = {
-    ExportFormat.TEXT: FormatSpec(".txt", _text, needs_markdown=True),
-    ExportFormat.HTML: FormatSpec(".html", _html, needs_markdown=True, needs_figures=True),
-    ExportFormat.HOCR: FormatSpec(".hocr", _hocr),
-    ExportFormat.ALTO: FormatSpec(".alto.xml", _alto),
-    ExportFormat.PAGE_XML: FormatSpec(".page/index.json", _page_xml, needs_images=True),
-    ExportFormat.PDF: FormatSpec(".searchable.pdf", _pdf, needs_images=True),
-    ExportFormat.PDFA: FormatSpec(".archive.pdf", _pdfa, needs_images=True),
-    ExportFormat.DOCX: FormatSpec(".docx", _docx, needs_markdown=True, needs_figures=True),
-    ExportFormat.DOCLING: FormatSpec(".docling.json", _docling, needs_figures=True),
-    ExportFormat.CHUNKS: FormatSpec(".chunks.jsonl", _chunks),
+SPECS: Mapping[DocumentFormat, FormatSpec] = {
+    DocumentFormat.TEXT: FormatSpec(".txt", _text, needs_markdown=True),
+    DocumentFormat.HTML: FormatSpec(".html", _html, needs_markdown=True, needs_figures=True),
+    DocumentFormat.HOCR: FormatSpec(".hocr", _hocr),
+    DocumentFormat.ALTO: FormatSpec(".alto.xml", _alto),
+    DocumentFormat.PAGE_XML: FormatSpec(".page/index.json", _page_xml, needs_images=True),
+    DocumentFormat.PDF: FormatSpec(".searchable.pdf", _pdf, needs_images=True),
+    DocumentFormat.PDFA: FormatSpec(".archive.pdf", _pdfa, needs_images=True),
+    DocumentFormat.DOCX: FormatSpec(".docx", _docx, needs_markdown=True, needs_figures=True),
+    DocumentFormat.DOCLING: FormatSpec(".docling.json", _docling, needs_figures=True),
+    DocumentFormat.CHUNKS: FormatSpec(".chunks.jsonl", _chunks),
 }

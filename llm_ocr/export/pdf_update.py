@@ -106,11 +106,11 @@ class PdfUpdate:
             return
         number = writer.reserve()
         yield writer.stream(number, content)
-        changed = self._changed(original, number, (name, font.number))
+        changed = self._page_with_content(original, number, (name, font.number))
         reference = original.indirect_reference
         yield writer.object(reference.idnum, _bytes_of(changed), reference.generation)
 
-    def _changed(self, original: Any, content: int, font: tuple[bytes, int]) -> Any:  # noqa: ANN401
+    def _page_with_content(self, original: Any, content: int, font: tuple[bytes, int]) -> Any:  # noqa: ANN401
         """The page with the content in front of its own, where no state that its own leaves behind
         matters, and with the font."""
         from pypdf.generic import ArrayObject, DictionaryObject, IndirectObject, NameObject
@@ -121,8 +121,8 @@ class PdfUpdate:
         streams = [*own.get_object()] if is_list else [own]
         reference = IndirectObject(content, 0, self._reader)
         page[NameObject("/Contents")] = ArrayObject([reference, *streams])
-        resources = _copied(page.get("/Resources"))
-        fonts = _copied(resources.get("/Font"))
+        resources = _copy_dictionary(page.get("/Resources"))
+        fonts = _copy_dictionary(resources.get("/Font"))
         name, number = font
         fonts[NameObject(f"/{name.decode()}")] = IndirectObject(number, 0, self._reader)
         resources[NameObject("/Font")] = fonts
@@ -151,7 +151,7 @@ def _needs_text(page: PageResult) -> bool:
 
 def _free_name(page: Any) -> bytes:  # noqa: ANN401
     """A name for the font that the page doesn't use: it may have been extended before."""
-    fonts = _copied(_copied(page.get("/Resources")).get("/Font"))
+    fonts = _copy_dictionary(_copy_dictionary(page.get("/Resources")).get("/Font"))
     names = (FONT_NAME + (b"%d" % number if number > 1 else b"") for number in count(1))
     return next(name for name in names if f"/{name.decode()}" not in fonts)
 
@@ -166,7 +166,7 @@ def _visible_box(page: Any) -> Box:  # noqa: ANN401
     return Box(float(left), float(bottom), float(right), float(top))
 
 
-def _copied(value: Any) -> Any:  # noqa: ANN401
+def _copy_dictionary(value: Any) -> Any:  # noqa: ANN401
     """A dictionary, or none, as one that can be changed without changing the original."""
     from pypdf.generic import DictionaryObject
 

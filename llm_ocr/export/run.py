@@ -16,7 +16,7 @@ from llm_ocr.export.document import (
     document_of_result,
 )
 from llm_ocr.export.docx import find_pandoc
-from llm_ocr.export.formats import SPECS, ExportFormat, ExportOptions, FormatSpec, export_files
+from llm_ocr.export.formats import SPECS, DocumentFormat, ExportOptions, FormatSpec, export_files
 from llm_ocr.export.source import SourceReader
 from llm_ocr.export.tokenizers import token_counter
 from llm_ocr.messages import ProblemCode
@@ -48,7 +48,7 @@ class DocumentExport:
     written. `path` is that of the file that was written last."""
 
     name: str
-    to: ExportFormat
+    to: DocumentFormat
     outcome: str
     path: str
     message: str | None = None
@@ -126,22 +126,22 @@ def export_result(
         return {f"{result.name}{file.suffix}": b"".join(file.content) for file in files}
 
 
-def parse_format(name: str) -> ExportFormat:
+def parse_format(name: str) -> DocumentFormat:
     """The format of this name. Raises ExportError."""
     try:
-        return ExportFormat(name)
+        return DocumentFormat(name)
     except ValueError as error:
-        known = ", ".join(ExportFormat)
+        known = ", ".join(DocumentFormat)
         raise ExportError(f"{name!r} is none of the formats {known}") from error
 
 
-def export_options(settings: Settings, formats: Collection[ExportFormat]) -> ExportOptions:
+def export_options(settings: Settings, formats: Collection[DocumentFormat]) -> ExportOptions:
     """What the settings say about exports. Raises ExportError and MissingExtraError for what one
     of the formats needs and isn't there."""
     return ExportOptions(
         settings.chunk_tokens,
-        token_counter(settings.chunk_tokenizer if ExportFormat.CHUNKS in formats else None),
-        find_pandoc() if ExportFormat.DOCX in formats else "",
+        token_counter(settings.chunk_tokenizer if DocumentFormat.CHUNKS in formats else None),
+        find_pandoc() if DocumentFormat.DOCX in formats else "",
     )
 
 
@@ -170,7 +170,7 @@ class _Export:
     plan: Plan | None
     target: Store
     reader: SourceReader
-    to: ExportFormat
+    to: DocumentFormat
     options: ExportOptions
     overwrite: bool
 

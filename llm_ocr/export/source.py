@@ -70,17 +70,17 @@ class SourceReader:
         Raises NoInputError and PageError.
         """
         if is_url(address):
-            return self.source(self._wait(self._opened().add_url(address, policy)))
+            return self.source(self._wait(self._open_pool().add_url(address, policy)))
         return self.source(list_documents([absolute_input(address)])[0])
 
     def render(self, page: Page, policy: ImagePolicy) -> PageImage:
         """A page of an original as an image. Raises PageError."""
-        return self._wait(self._opened().render(page, policy))
+        return self._wait(self._open_pool().render(page, policy))
 
     @contextmanager
     def file(self, document: Document) -> Iterator[Path]:
         """The original as a local file, until the block ends. Raises PageError."""
-        opened = self._opened().open_file(document)
+        opened = self._open_pool().open_file(document)
         local = self._wait(opened.__aenter__())
         try:
             _check_unchanged(local)
@@ -88,7 +88,7 @@ class SourceReader:
         finally:
             self._wait(opened.__aexit__(None, None, None))
 
-    def _opened(self) -> RenderPool:
+    def _open_pool(self) -> RenderPool:
         if self._pool is None:
             loop = self._loop = asyncio.new_event_loop()
             threading.Thread(target=loop.run_forever, name="llm-ocr-export", daemon=True).start()
@@ -133,10 +133,10 @@ class DocumentSource:
         if rendered.text_layer is None or rendered.rotation != page.rotation:
             return ()
         across, down = width / rendered.width, height / rendered.height
-        return [_scaled(line, across, down) for line in rendered.text_layer.lines]
+        return [_scale_line(line, across, down) for line in rendered.text_layer.lines]
 
 
-def _scaled(line: TextLine, across: float, down: float) -> TextLine:
+def _scale_line(line: TextLine, across: float, down: float) -> TextLine:
     words = tuple(
         replace(
             word,

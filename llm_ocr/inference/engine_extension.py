@@ -172,9 +172,10 @@ def parse_engine_metadata(extension: Mapping[str, Any], scale: float) -> EngineM
     return EngineMetadata(
         lines=tuple(
             PageLine(
-                *(text, confidence, doubtful, _scaled(corners, scale)),
+                *(text, confidence, doubtful, _scale_box(corners, scale)),
                 tuple(
-                    TextWord(word, _scaled(box, scale), score) for word, score, *box in line_words
+                    TextWord(word, _scale_box(box, scale), score)
+                    for word, score, *box in line_words
                 ),
             )
             for (text, confidence, doubtful, *corners), line_words in zip(
@@ -201,7 +202,7 @@ def _words(extension: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
     return found
 
 
-def _scaled(corners: Sequence[float], scale: float) -> Box:
+def _scale_box(corners: Sequence[float], scale: float) -> Box:
     return Box(*(value * scale for value in corners))
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.export.chunks import Chunk, chunk_json, chunks
+from llm_ocr.export.chunks import DocumentChunk, chunk_json, chunks
 from llm_ocr.export.tokenizers import estimate_tokens
 from llm_ocr.records import Block, Box, PageResult
 from tests.export.pages import page
@@ -15,7 +15,7 @@ def words(text: str) -> int:
     return len(text.split())
 
 
-def made(*pages: PageResult, limit: int = 100) -> list[Chunk]:
+def made(*pages: PageResult, limit: int = 100) -> list[DocumentChunk]:
     return list(chunks(pages, limit, words))
 
 

@@ -7,7 +7,7 @@ from docling_core.types.doc.document import DoclingDocument
 
 from llm_ocr.export.docling_document import docling_document, docling_markdown, docling_text
 from llm_ocr.export.document import ExportDocument
-from llm_ocr.export.formats import ExportFormat, ExportOptions, export_files
+from llm_ocr.export.formats import DocumentFormat, ExportOptions, export_files
 from llm_ocr.records import Box, Figure
 from tests.export.pages import read_page
 from tests.export.test_pdf import jpeg
@@ -94,7 +94,7 @@ def test_docling_loads_the_document() -> None:
 def test_an_exported_document_has_its_figures_inside() -> None:
     figure = Figure("d/1/1", "d/1", "d", "f.jpg", "image", Box(50, 300, 400, 500), jpeg(), 9, 9)
     document = ExportDocument("a", "/in/a.pdf", [read_page()], figures=[figure])
-    (file,) = export_files(document, ExportFormat.DOCLING, ExportOptions())
+    (file,) = export_files(document, DocumentFormat.DOCLING, ExportOptions())
     loaded = DoclingDocument.model_validate_json(b"".join(file.content))
     (picture,) = loaded.pictures
     assert picture.image is not None

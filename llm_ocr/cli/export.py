@@ -55,7 +55,7 @@ def export(
     Examples:
       llm-ocr export out/first --to pdf
       llm-ocr export out/first --to alto,hocr --out s3://bucket/alto
-      llm-ocr export out/first --to chunks --chunk-tokens 400 --chunk-tokenizer BAAI/bge-m3
+      llm-ocr export out/first --to chunks --chunk-tokens 400
     """
     from llm_ocr.export.run import export_run
     from llm_ocr.settings import Settings

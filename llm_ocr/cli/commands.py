@@ -129,7 +129,6 @@ def describe(out: Run, given: Given, json_logs: JsonLogs = False) -> None:
 
 app.command(section=READ)(parse)
 app.command(section=READ)(convert)
-app.command(section=READ)(mcp)
 
 
 @app.command(section=REWORK)
@@ -200,6 +199,7 @@ app.add_typer(jobs, name="jobs", rich_help_panel=CLOUD)
 
 app.add_typer(serve, name="serve", rich_help_panel=SERVICE)
 app.command(section=SERVICE)(submit)
+app.command(section=SERVICE)(mcp)
 app.add_typer(service, name="service", rich_help_panel=SERVICE)
 app.add_typer(pipelines, name="pipelines", rich_help_panel=SERVICE)
 app.add_typer(registry, name="registry", rich_help_panel=SERVICE)

@@ -68,7 +68,7 @@ def compare(
     Examples:
       llm-ocr compare out/deepseek out/olmocr
       llm-ocr compare out/a s3://bucket/b --sample 500 --out out/comparison
-      llm-ocr compare out/a out/b --judge Qwen/Qwen3-VL-32B --base-url http://gpu-box:8000/v1
+      llm-ocr compare out/a out/b --judge qwen3-vl-8b --base-url http://gpu/v1
     """
     from rich.console import Console
 

@@ -45,7 +45,8 @@ def mcp(
 
     \b
     Example, as an entry of the assistant's configuration:
-      {"mcpServers": {"llm-ocr": {"command": "llm-ocr", "args": ["mcp", "--root", "/scans"]}}}
+      {"mcpServers": {"llm-ocr": {
+        "command": "llm-ocr", "args": ["mcp", "--root", "/scans"]}}}
     """
     from llm_ocr.messages import MissingExtraError, how_to_install
     from llm_ocr.settings import Settings

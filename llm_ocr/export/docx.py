@@ -31,7 +31,7 @@ def docx(title: str, markdown: str, figures: Iterable[Figure], pandoc: str) -> b
     html = html_page(title, markdown, figures)
     with tempfile.TemporaryDirectory(prefix="llm-ocr-export-") as folder:
         path = Path(folder) / "document.docx"
-        command = [pandoc, "--from=html+tex_math_dollars", "--to=docx", f"--output={path}"]
+        command = [pandoc, "-f", "html+tex_math_dollars", "-t", "docx", "-o", str(path)]
         try:
             subprocess.run(
                 # No --sandbox: Debian's pandoc can't find its own files with it. The HTML refers to

@@ -205,7 +205,7 @@ class DocumentTools:
                 return found
         raise ToolError(
             f"{path}: not below the root folder, {self._root}; give a path within it, or restart "
-            "the server with another --root"
+            "the server with another `root`"
         )
 
     def _file(self, path: str) -> Path:

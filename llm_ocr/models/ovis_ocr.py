@@ -29,7 +29,7 @@ _FIGURE = re.compile(
     r"<img\b[^<>]*?\bsrc\s*=\s*[\"']images/bbox_(?P<box>-?\d+(?:\.\d+)?(?:_-?\d+(?:\.\d+)?){3})"
     r"\.\w{2,4}[\"'][^<>]*>"
 )
-_CUT_FIGURE = re.compile(r"<img\b[^<>]*\Z")
+_CUT_FIGURE = re.compile(r"<(?:i(?:m(?:g\b[^<>]*)?)?)?\Z")
 # The model card's: in an answer of at least so many characters, an ending of so many equal parts,
 # each of at most so many characters and together at least so many.
 LONG_ANSWER, MIN_REPEATS, MAX_PERIOD, MIN_REPEATED = 8000, 5, 200, 100

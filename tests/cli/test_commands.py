@@ -334,8 +334,8 @@ def sections(*arguments: str) -> dict[str, list[str]]:
 
 COMMANDS = [
     "run", "extract", "describe", "parse", "convert", "assemble", "retry", "reparse", "compact",
-    "eval", "export", "status", "view", "plan", "launch", "run-batch-job", "check", "engine",
-    "models", "schemas",
+    "eval", "export", "compare", "status", "view", "plan", "launch", "run-batch-job", "check",
+    "engine", "models", "schemas", "mcp",
 ]  # fmt: skip
 
 

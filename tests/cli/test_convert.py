@@ -198,7 +198,7 @@ def test_documents_of_the_same_name_get_files_of_their_own(
     [
         (("a.pdf", "b.pdf"), "several documents need a folder to be written to"),
         (("a.pdf", "--to", "md,html"), "several formats need a folder to be written to"),
-        (("a.pdf", "--to", "docx"), "'docx' is none of md, json, html"),
+        (("a.pdf", "--to", "odt"), "'odt' is none of md, json, html, text, hocr"),
         (("a.pdf", "--to", "md", "--schema", "invoice"), "--schema makes a record"),
         (("a.pdf", "--schema", "nonesuch"), "nonesuch"),
         (("a.pdf", "--pages", "x"), "is no range"),

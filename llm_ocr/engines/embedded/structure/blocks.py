@@ -38,10 +38,10 @@ def page_blocks(page: PageRegions) -> list[PageBlock]:
     drawn = [PageBlock("image", (), rect) for rect in page.figures]
     blocks = [*page.furniture, *text, *page.tables, *drawn]
     blocks = [one for one in blocks if not one.lines or re.search(r"\w", one.text)]
-    return _labeled(blocks, page.body, page.height)
+    return _assign_labels(blocks, page.body, page.height)
 
 
-def _labeled(blocks: Sequence[PageBlock], body: float, height: int) -> list[PageBlock]:
+def _assign_labels(blocks: Sequence[PageBlock], body: float, height: int) -> list[PageBlock]:
     """A page's blocks, those that are called text or by the detector's words with their labels."""
     drawn = [block.rect for block in blocks if block.label == "image"]
     named = [

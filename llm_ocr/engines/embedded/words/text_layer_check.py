@@ -161,7 +161,7 @@ def _mend(image: Image, lines: Sequence[OcrLine], recognizer: Texts) -> tuple[li
     mended = list(lines)
     for k, (text, score) in zip(bad, read, strict=True):
         if text.strip() and score >= CONFIDENT:
-            mended[k] = _mended(lines[k], text.split(), score)
+            mended[k] = _mend_line(lines[k], text.split(), score)
     return mended, sum(old is not new for old, new in zip(lines, mended, strict=True))
 
 
@@ -169,7 +169,7 @@ def _is_garbled(line: OcrLine) -> bool:
     return garbled_share(line.text) > RUBBISH
 
 
-def _mended(line: OcrLine, read: Sequence[str], score: float) -> OcrLine:
+def _mend_line(line: OcrLine, read: Sequence[str], score: float) -> OcrLine:
     """A line with what was read of it; of one that isn't garbled only the patched words are taken
     from the reading, if both have the same number of words: the layer is right about the rest."""
     if _is_garbled(line):

@@ -1,12 +1,14 @@
 import html
 import re
 from collections.abc import Sequence
+from itertools import product
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.engines.embedded.geometry import OcrLine, Word
 from llm_ocr.engines.embedded.tables import table_html
+from llm_ocr.text.table_markup import read_html_tables
 
 HEIGHT, LETTER, COLUMN = 20.0, 10.0, 200.0
 
@@ -196,8 +198,6 @@ def test_no_word_is_lost_and_every_row_has_all_columns(words: list[Word]) -> Non
         return
     texts = [text for row in row_texts(table) for text in row]
     assert sorted(" ".join(texts).split()) == sorted(one.text for one in words)
-    widths = {
-        sum(int(span or 1) for span in re.findall(r'<t[hd](?: colspan="(\d+)")?>', row))
-        for row in re.findall(r"<tr>(.*?)</tr>", table)
-    }
-    assert len(widths) == 1
+    (cells,) = read_html_tables(table)
+    places = product(range(cells.row_count), range(cells.column_count))
+    assert all(cells.at(row, column) is not None for row, column in places)

@@ -167,6 +167,7 @@ def ran(*command: str, **environment: str) -> "subprocess.CompletedProcess[str]"
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "command",
     [
@@ -206,6 +207,7 @@ def test_missing_variables_exit_with_2() -> None:
     assert (done.returncode, done.stderr.startswith("S3_BUCKET=: ")) == (2, True), done.stderr
 
 
+@pytest.mark.long
 def test_embedded_engine_runs_a_batch_job(
     s3: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

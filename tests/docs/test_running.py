@@ -76,6 +76,10 @@ NOT_RUN = {
     ("docs/sagemaker.md", ""): ACCOUNT,
     ("docs/service/api.md", ""): "run in tests/service/test_docs.py",
     ("docs/service/auxiliary.md", ""): "its pipelines are checked in tests/service/test_docs.py",
+    (
+        "docs/service/capacity.md",
+        "python -m benchmarks",
+    ): "takes half an hour; tests/benchmarks/test_scaling.py runs a small one",
     ("docs/service/classification.md", ""): "run in tests/cli/test_classifier.py",
     ("docs/service/docker.md", ""): "needs Docker; tests/containers/test_compose.py",
     ("docs/service/index.md", ""): "serves; tests/cli/test_serve.py",

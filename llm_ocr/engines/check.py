@@ -114,15 +114,14 @@ async def _ask(client: ChatClient, profile: ModelProfile, probe: Probe) -> Findi
         answer = await client.ask(request)
     except PageError as error:
         return Finding(probe.name, 0.0, error.message)
-    stuck = _repetition(answer)
-    if stuck is not None:
-        return Finding(probe.name, answer.seconds, stuck, is_stuck=True)
     text = answer.text
     if profile.two_step is not None and probe.element is not None:
         whole = ElementRegion(probe.element, (0, 0, THOUSAND, THOUSAND))
         text = compose([whole], {0: text})
     parsed = profile.read(text, *probe.size)
-    return Finding(probe.name, answer.seconds, probe.problem(profile, answer, parsed))
+    stuck = _repetition(answer)
+    problems = [one for one in (stuck, probe.problem(profile, answer, parsed)) if one is not None]
+    return Finding(probe.name, answer.seconds, "; ".join(problems) or None, stuck is not None)
 
 
 def _request(profile: ModelProfile, probe: Probe) -> ChatRequest | None:

@@ -1,4 +1,4 @@
-"""A recognition model's outputs -> the characters of a strip, held against its ink: words, where
+"""A recognition model's outputs -> the characters of a strip, compared with its ink: words, where
 they stand, what was left out."""
 
 import statistics

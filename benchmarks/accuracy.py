@@ -7,7 +7,7 @@ The pages are those of `benchmarks/pages` (60 in six layouts, as PDFs with a tex
 scans, and a few turned ones and light ones on dark paper), and with --bench the documents of a
 folder with a tests.jsonl in olmOCR-bench's format, once with their text layers and once as images
 alone. What was read is kept in --out and taken from there; engines that are named with --engines
-read anew, and no others. liteparse and kreuzberg run in an environment of their own
+read again, and no others. liteparse and kreuzberg run in an environment of their own
 (--peers-python):
 
     python3 -m venv FOLDER && FOLDER/bin/pip install liteparse==2.18.0 kreuzberg==4.10.4

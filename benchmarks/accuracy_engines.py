@@ -1,7 +1,7 @@
 """Who reads the pages of `benchmarks.accuracy`, and what it costs them.
 
 What was read is kept: a folder for each engine and set of pages, with NAME_pgN.md for each page and
-`cost.json`. It is taken again for the same pages, unless the engine is to read them anew.
+`cost.json`. It is taken again for the same pages, unless the engine is to read them again.
 """
 
 import hashlib

@@ -325,7 +325,7 @@ def learn_reading(receipts: Iterable[Receipt]) -> dict[str, float]:
     return _logistic(data) if data else dict(field_weights.READING)
 
 
-# A shorter line may be part of another one by chance.
+# A shorter line may be part of another one accidentally.
 FEWEST_CHARACTERS = 6
 
 

@@ -94,7 +94,7 @@ def watch(run: "subprocess.Popen[bytes]", port: int) -> list[tuple[float, int, i
             alone = int(worker.memory_full_info().pss)
         except psutil.Error:
             break
-        # At the end, when nothing is told any more, all pages are done.
+        # When nothing more is reported at the end, all pages are done.
         last = samples[-1][1] if samples else 0
         samples.append((now, last if count is None else count, alone, pss(run.pid)))
         time.sleep(0.5)

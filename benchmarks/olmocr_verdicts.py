@@ -20,7 +20,7 @@ def verdict(fields: dict[str, object], folder: Path) -> bool | str:
         text = file.read_text("utf-8")
         return bool(load_single_test(fields).run(text)[0])
     except Exception as error:  # noqa: BLE001
-        # Whatever goes wrong there is told.
+        # Whatever goes wrong there is reported.
         return f"{type(error).__name__}: {error}"
 
 

@@ -159,7 +159,7 @@ def begun(text: str) -> str:
 
 
 class _Slots(dict[str, str]):
-    """What stands in a template's braces, drawn anew for each."""
+    """What stands in a template's braces, drawn again for each."""
 
     def __init__(self, writer: English) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""How a page looks, drawn by chance: typefaces, sizes, margins, gutters, rules."""
+"""How a page looks, drawn at random: typefaces, sizes, margins, gutters, rules."""
 
 import random
 from dataclasses import dataclass

@@ -56,7 +56,7 @@ class Reader:
     def score(
         self, samples: SampleSet, before: Callable[[Sample], None] = lambda _: None
     ) -> list[DocumentScore]:
-        """Read and score all documents of a set; `before` is told of each."""
+        """Read and score all documents of a set; `before` is called with each."""
         with self._converter(samples) as converter, ThreadPoolExecutor(self._threads) as pool:
 
             def read(sample: Sample) -> DocumentScore:

@@ -143,7 +143,7 @@ class ChatClient:
             # As it is sent, not when it began to wait: a death before that was not its doing.
             sent: list[_Sent] = []
             if request.structured_output:
-                # The form begins anew with each request: behind a draft it would stand within it.
+                # The form starts over with each request: behind a draft it would stand within it.
                 draft.discard()
             begun = draft.length
             try:

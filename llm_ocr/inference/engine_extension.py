@@ -231,5 +231,5 @@ def _layer_notes(layer: Mapping[str, Any]) -> Sequence[str]:
         return ()
     if not layer["used"]:
         return (f"the PDF's own text left alone: it agrees {layer['agreement']:.2f} with the page",)
-    counts = (("mended", "lines of the PDF's own text read anew"), ("added", "lines that it lacks"))
+    counts = (("mended", "lines of the text layer read again"), ("added", "lines that it lacks"))
     return [f"{layer[name]} {what}" for name, what in counts if layer.get(name)]

@@ -60,7 +60,7 @@ class PartialAnswer:
         self._before, self.finish_reason = self.completion_tokens, None
 
     def discard(self) -> None:
-        """The next attempt begins anew."""
+        """The next attempt starts over."""
         self.length = self.completion_tokens = self._before = self._looked = 0
         self._written, self.logprobs = io.StringIO(), []
 

@@ -264,7 +264,7 @@ class ConnectionGuard:
         self.refused: str | None = None
 
     def create_connector(self) -> aiohttp.TCPConnector:
-        """What a client's session connects with. It remembers no name, and connects anew for each
+        """What a client's session connects with. It remembers no name, and connects again for each
         request."""
         return aiohttp.TCPConnector(
             socket_factory=self.create_socket,

@@ -1,7 +1,7 @@
 """Bars of a chart with the labels below them and the values printed at their ends.
 
-Only what is printed is told: a chart whose bars are without values, or whose values don't fit the
-bars' heights, is not read.
+Only printed values count: a chart whose bars have none, or whose values don't fit the bars'
+heights, is not read.
 """
 
 import re

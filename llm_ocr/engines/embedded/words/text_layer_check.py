@@ -155,7 +155,7 @@ def _likeness(held: str, read: str) -> float:
 
 
 def _mend(image: Image, lines: Sequence[OcrLine], recognizer: Texts) -> tuple[list[OcrLine], int]:
-    """Lines whose characters are partly no text, or not what the page shows, read anew."""
+    """Lines whose characters are partly no text, or not what the page shows, read again."""
     bad = [k for k, line in enumerate(lines) if _is_garbled(line) or _PATCHED.search(line.text)]
     read = recognizer.texts([_crop(image, lines[k].rect) for k in bad])
     mended = list(lines)

@@ -56,7 +56,7 @@ INPUT = "hf://datasets/HuggingFaceM4/FineVision?config=olmOCR-mix-0225-documents
 LIMIT = 1000  # documents to read; None: all. Of your own: INPUT = "s3://my-bucket/scans"
 REGION = "us-east-1"  # the module's
 BUCKET = "my-bucket"  # the module's
-RUN = "runs/notebook"  # where the results go; one that is begun goes on
+RUN = "runs/notebook"  # where the results go; a run that exists is resumed
 GPU = "l4"  # a key of the module's `machines`
 TASKS = 3  # jobs of the array, which share the pages
 MINUTES = 240  # that a task may take

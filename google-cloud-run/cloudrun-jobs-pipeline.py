@@ -58,7 +58,7 @@ LIMIT = 1000  # documents to read; None: all. Of your own: INPUT = "gs://my-proj
 PROJECT = "my-project"
 REGION = "us-central1"
 BUCKET = "my-project-ocr"  # in REGION
-RUN = "runs/notebook"  # where the results go; one that is begun goes on
+RUN = "runs/notebook"  # where the results go; a run that exists is resumed
 GPU = "l4"
 TASKS = 3  # that share the pages
 MINUTES = 240  # that a task may work

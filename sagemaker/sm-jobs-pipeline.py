@@ -57,7 +57,7 @@ LIMIT = 1000  # documents to read; None: all. Of your own: INPUT = "s3://my-buck
 REGION = "us-east-1"
 ROLE = None  # ARN of the role that jobs run as; None: the notebook's own
 BUCKET = None  # in the same region; None: the session's default bucket
-RUN = "runs/notebook"  # where the results go; one that is begun goes on
+RUN = "runs/notebook"  # where the results go; a run that exists is resumed
 GPU = "l40s"  # or l4
 TASKS = 3  # instances that share the pages
 MINUTES = 240  # that a job may take

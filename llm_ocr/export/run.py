@@ -1,6 +1,5 @@
 """Export the documents of a run, one by one, and single results."""
 
-import os
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -153,13 +152,13 @@ def source_reader(settings: Settings) -> SourceReader:
 
 
 def _open_run(run: str) -> tuple[Store, Plan | None]:
-    if "://" not in run and not Path(os.path.expanduser(run)).exists():
-        # To open a store creates its folder.
-        raise NoRunError(f"{run} holds no run", ProblemCode.NO_RUN, out=run)
     store = open_snapshot(run)
+    plan = read_plan(store)
     if not published_ranges(store, "pages"):
+        if plan is None:
+            raise NoRunError(f"{run} holds no run", ProblemCode.NO_RUN, out=run)
         raise NoRunError(f"{run} holds no finished run", ProblemCode.NO_FINISHED_RUN, out=run)
-    return store, read_plan(store)
+    return store, plan
 
 
 @dataclass(frozen=True)

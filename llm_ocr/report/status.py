@@ -5,13 +5,11 @@ MOST_READS of the commits and parts that are not in it yet.
 """
 
 import json
-import os
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 
 from rich.console import Group
 from rich.table import Table
@@ -128,11 +126,7 @@ def read_status(out: str, staging: str | None = None) -> RunStatus:
 
 
 def _run_of(out: str, staging: str | None) -> tuple[Store, Plan | None]:
-    place = run_uri(out, staging)
-    if "://" not in place and not Path(os.path.expanduser(place)).exists():
-        # To open a store creates its folder.
-        raise NoRunError(f"{out} holds no run", ProblemCode.NO_RUN, out=out)
-    store = open_store(place)
+    store = open_store(run_uri(out, staging))
     try:
         return store, read_plan(store)
     except StorageError:

@@ -96,7 +96,9 @@ def _s3(bucket: str, prefix: str) -> BucketStore:
         retry_config=RETRIES,
         **settings,
     )
-    return BucketStore(_uri("s3", bucket, prefix), store, _explainer(_S3, bucket=bucket), prefix)
+    return BucketStore(
+        _uri("s3", bucket, prefix), lambda: store, _explainer(_S3, bucket=bucket), prefix
+    )
 
 
 def _from_boto3(region: str | None) -> dict[str, Any]:
@@ -121,7 +123,9 @@ def _gs(bucket: str, prefix: str) -> BucketStore:
     store = GCSStore(
         bucket, client_options=_client_options(emulator), retry_config=RETRIES, **settings
     )
-    return BucketStore(_uri("gs", bucket, prefix), store, _explainer(_GCS, bucket=bucket), prefix)
+    return BucketStore(
+        _uri("gs", bucket, prefix), lambda: store, _explainer(_GCS, bucket=bucket), prefix
+    )
 
 
 def _client_options(endpoint: str | None) -> "ClientConfig":
@@ -131,7 +135,9 @@ def _client_options(endpoint: str | None) -> "ClientConfig":
 
 def _memory(name: str, prefix: str) -> BucketStore:
     store = _in_memory.setdefault(name, MemoryStore())
-    return BucketStore(_uri("memory", name, prefix), store, _explainer({}, bucket=name), prefix)
+    return BucketStore(
+        _uri("memory", name, prefix), lambda: store, _explainer({}, bucket=name), prefix
+    )
 
 
 # Patterns in errors and the advice for each, tried in this order.

@@ -9,39 +9,47 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from obstore.exceptions import BaseError
 from obstore.store import LocalStore as ObstoreLocalBackend
 
 from llm_ocr.messages import ProblemCode
 from llm_ocr.storage.objects import Explanation, ObjectStore, first_line
-from llm_ocr.storage.protocol import RunInUseError, StorageError
+from llm_ocr.storage.protocol import RunInUseError, StoredObject
 
 # How obstore, and `_hard_link`, name a file until it is renamed into place.
 _UNFINISHED = re.compile(r"#\d+$")
 
 
 class LocalStore(ObjectStore):
-    """A folder as a store. Writes are atomic: to a temporary file, which is then renamed."""
+    """A folder as a store, which the first write creates; one that is missing, or is a file, reads
+    as empty. Writes are atomic: to a temporary file, which is then renamed."""
 
     def __init__(self, path: str) -> None:
         self._folder = Path(os.path.expanduser(path)).absolute()
-        try:
+        super().__init__(str(self._folder), self._create_folder, _explain)
+
+    def _create_folder(self) -> ObstoreLocalBackend:
+        with self._errors():
             self._folder.mkdir(parents=True, exist_ok=True)
-            super().__init__(str(self._folder), ObstoreLocalBackend(self._folder), _explain)
-        except (OSError, BaseError) as error:
-            said, code = _explain(error)
-            raise StorageError(f"{self._folder}: {said}", code) from error
+            return ObstoreLocalBackend(self._folder)
 
     @property
     def folder(self) -> Path:
         return self._folder
 
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
+        return super().list(prefix, after=after) if self._folder.is_dir() else iter(())
+
+    def stat(self, path: str) -> StoredObject:
+        self._check_folder()
+        return super().stat(path)
+
     # Files are read directly: obstore takes twice as long because it passes them between threads.
     def get(self, path: str) -> bytes:
-        with self._errors():
-            return (self._folder / path).read_bytes()
+        with self.open(path) as file, self._errors():
+            return file.read()
 
     def open(self, path: str) -> BinaryIO:
+        self._check_folder()
         with self._errors():
             return (self._folder / path).open("rb")
 
@@ -56,9 +64,14 @@ class LocalStore(ObjectStore):
         if not linked:
             super().put(path, data)
 
+    def _check_folder(self) -> None:
+        if not self._folder.is_dir():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._folder))
+
     @contextmanager
     def exclusive_lock(self) -> Iterator[None]:
         # The kernel drops this lock when its holder dies, kill -9 included: nothing to clean up.
+        self._create_folder()
         with self._errors():
             lock = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -23,18 +23,23 @@ Explanation = tuple[str, ProblemCode | None]
 
 
 class ObjectStore:
-    """The objects below `prefix` of an obstore backend; `explain` says what its errors mean."""
+    """The objects below `prefix` of an obstore backend, which is opened when it is needed;
+    `explain` says what its errors mean."""
 
     def __init__(
         self,
         uri: str,
-        backend: ObstoreBackend,
+        open_backend: Callable[[], ObstoreBackend],
         explain: Callable[[Exception], Explanation],
         prefix: str = "",
     ) -> None:
         self.uri = uri
         self._prefix = f"{prefix}/" if prefix else ""
-        self._backend, self._explain = backend, explain
+        self._open_backend, self._explain = open_backend, explain
+
+    @cached_property
+    def _backend(self) -> ObstoreBackend:
+        return self._open_backend()
 
     @property
     def folder(self) -> Path | None:

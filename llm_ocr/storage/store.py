@@ -29,7 +29,7 @@ BUCKET_SCHEMES = ("s3", "gs", "memory")
 def open_store(uri: str) -> Store:
     """The store at a URI: a local path (or `file://`), `s3://`, `gs://`, `hf://` or `memory://`.
 
-    A folder is created if needed; a bucket must exist. Raises StorageError for any other scheme.
+    The first write creates a folder; a bucket must exist. Raises StorageError for any other scheme.
     """
     # Imported on demand: a run on a local disk never loads what buckets need.
     scheme, _, path = uri.rpartition("://")

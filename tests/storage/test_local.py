@@ -56,12 +56,28 @@ def test_temporary_files_of_a_killed_writer_are_hidden_and_deleted(tmp_path: Pat
     assert [path.name for path in pages.iterdir()] == ["000001-0.parquet"]
 
 
+@pytest.mark.parametrize("name", ["missing", "file", "file/below"])
+def test_reading_creates_no_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("")
+    store = open_store(str(tmp_path / name))
+    assert list(store.list("")) == []
+    assert not store.exists("plan.json")
+    for read in (store.get, store.open, store.stat):
+        with pytest.raises(FileNotFoundError):
+            read("plan.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_unwritable_folders_raise_errors_with_advice(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="a file is in the way of a folder"):
-        open_store(str(tmp_path / "file"))
-    with pytest.raises(StorageError, match="a file is in the way of a folder"):
-        open_store(str(tmp_path / "file" / "below"))
+    for uri in (str(tmp_path / "file"), str(tmp_path / "file" / "below")):
+        with pytest.raises(StorageError, match="a file is in the way of a folder"):
+            open_store(uri).put("data", b"")
+        with (
+            pytest.raises(StorageError, match="a file is in the way of a folder"),
+            open_store(uri).exclusive_lock(),
+        ):
+            pass
     with pytest.raises(StorageError, match="az:// is not supported"):
         open_store("az://bucket/run")
 

@@ -26,9 +26,11 @@ _TABLE = re.compile(r"</?(?:td|tr|th|table)\b|(?<!<)\|(?!>)", re.IGNORECASE)
 # across a page has up to 180, generated ones in the tests have 120. At half of these they still
 # pass; at twice these, so does an answer of 700 underscores.
 MAX_REPEATED_MARKS = (400, 250)
-# Where a block begins in the formats that have boxes: DeepSeek-OCR's tags, JSON, HTML, LightOnOCR.
+# Where a block begins in the formats that have boxes: the tags of DeepSeek-OCR, Unlimited-OCR and
+# MinerU, JSON, HTML, LightOnOCR.
 _BOXED_BLOCK = re.compile(
-    r"<\|ref\|>(?:(?!<\|).)*<\|/ref\|>\s*<\|det\|>|\{\s*\"bbox(?:_2d)?\"\s*:"
+    r"<\|ref\|>(?:(?!<\|).)*<\|/ref\|>\s*<\|det\|>|<\|det\|>\s*[A-Za-z][\w \-]*\["
+    r"|\{\s*\"bbox(?:_2d)?\"\s*:"
     r"|<\|box_start\|>|<[a-zA-Z][^<>]*\bdata-bbox\s*=|!\[[^\]\n]*\]\((?:\s*\d+\s*,|[^)\n]*\)\s*\d)",
     re.DOTALL,
 )

@@ -5,7 +5,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from llm_ocr.models.datalab_html import CHANDRA_OCR_2, SURYA_OCR_2
-from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR, DEEPSEEK_OCR_2, UNLIMITED_OCR
+from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR, DEEPSEEK_OCR_2
 from llm_ocr.models.dots_ocr import DOTS_MOCR, DOTS_OCR
 from llm_ocr.models.generic import GENERIC
 from llm_ocr.models.infinity_parser import INFINITY_PARSER_2_FLASH
@@ -18,6 +18,7 @@ from llm_ocr.models.paddleocr_vl import PADDLEOCR_VL, PADDLEOCR_VL_1_6
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.models.qwen_vl import PROFILES as QWEN_VL
 from llm_ocr.models.two_step import PROFILES as TWO_STEP
+from llm_ocr.models.unlimited_ocr import UNLIMITED_OCR
 
 GROUP = "llm_ocr.profiles"
 FILE_ENDINGS = frozenset({".toml", ".yaml", ".yml"})

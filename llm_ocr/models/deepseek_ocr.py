@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from llm_ocr.models.profile import (
     NO_CACHES,
-    TRUST_REMOTE_CODE,
     Argument,
     Card,
     Gives,
@@ -37,7 +36,7 @@ _BOX = re.compile(rf"\[{_NUMBER},{_NUMBER},{_NUMBER},{_NUMBER}\]")
 # never closed, or the first characters of a tag.
 _CUT_TAIL = re.compile(
     r"(?:<\|ref\|>(?:(?!<\|)[^\n])*(?:<\|/ref\|>\s*)?)?"
-    r"(?:<\|det\|>[\d\s,.\[\]-]*)?(?:<\|[a-z/]*\|?)?\Z"
+    r"(?:<\|det\|>[\d\s,.\[\]-]*<?)?(?:<\|[a-z/]*\|?)?\Z"
 )
 _STRAY = re.compile(r"<\|/?(?:ref|det)\|>")
 _END = re.compile(r"(?:<｜end▁of▁sentence｜>|<\|endoftext\|>)\s*\Z")
@@ -137,7 +136,7 @@ DEEPSEEK_OCR = ModelProfile(
     # (vllm#36669).
     image=ImagePolicy(longest_side=1920, jpeg_quality=90, smallest_side=648),
     parse=parse,
-    parser_version=2,
+    parser_version=3,
     ladder=(
         Rung("warmer", sampling={"temperature": 0.3, "seed": 1}),
         # A tighter ban breaks loops that the usual one lets pass.
@@ -197,59 +196,6 @@ DEEPSEEK_OCR_2 = replace(
         sources=(
             "https://huggingface.co/deepseek-ai/DeepSeek-OCR-2",
             "https://github.com/deepseek-ai/DeepSeek-OCR-2",
-        ),
-    ),
-)
-
-# Of DeepSeek-OCR's lineage, with its image encoder and answers, a prompt of its own, and the n-gram
-# ban for one page at a time. Source: vLLM's recipe (https://github.com/vllm-project/recipes,
-# models/baidu/Unlimited-OCR.yaml).
-_UNLIMITED_NGRAMS = {"ngram_size": 35, "window_size": 128}
-_UNLIMITED_PROCESSOR = "vllm.model_executor.models.unlimited_ocr:NGramPerReqLogitsProcessor"
-
-UNLIMITED_OCR = replace(
-    DEEPSEEK_OCR,
-    id="unlimited-ocr",
-    model="baidu/Unlimited-OCR",
-    prompts={
-        # The model has no chat template: the prompt names the image's place.
-        Task.DOCUMENT: Prompt("<image>\ndocument parsing.", 8192),
-        Task.DESCRIBE: Prompt("<image>\nDescribe this image in detail.", 1024),
-    },
-    prefix="<image>\n",
-    sampling={**DEEPSEEK_OCR.sampling, "vllm_xargs": _UNLIMITED_NGRAMS},
-    parser_version=1,
-    ladder=(
-        Rung("warmer", sampling={"temperature": 0.3, "seed": 1}),
-        Rung(
-            "tighter n-gram ban",
-            sampling={
-                "temperature": 0.5,
-                "seed": 2,
-                "vllm_xargs": {"ngram_size": 20, "window_size": 400},
-            },
-        ),
-        Rung("in three strips", sampling={"temperature": 0.2, "seed": 3}, bands=3),
-    ),
-    serving=replace(
-        DEEPSEEK_OCR.serving,
-        revision="07dea832e22aefee32ad281d4b80551282e1c168",
-        weights_gib=6.7,
-        max_model_len=16384,
-        versions=((0, 25), (0, 32)),
-        arguments=(
-            TRUST_REMOTE_CODE,
-            Argument("--logits-processors", _UNLIMITED_PROCESSOR, "bans repeated n-grams"),
-            *NO_CACHES,
-        ),
-    ),
-    card=Card(
-        parameters="3.3B",
-        license="MIT",
-        gives=frozenset({Gives.BOXES, Gives.FIGURES, Gives.TABLES}),
-        sources=(
-            "https://huggingface.co/baidu/Unlimited-OCR",
-            "https://github.com/vllm-project/recipes",
         ),
     ),
 )

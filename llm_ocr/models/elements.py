@@ -144,7 +144,7 @@ def parse(answer: str, width: int, height: int) -> ParsedAnswer:
         corners = [float(match[k]) for k in range(1, 5)]
         box = box_from_grid(corners, (THOUSAND, THOUSAND), (width, height))
         label = _label(match)
-        text = _markdown(label, _MARKS.sub("", answer[match.end() : end]).strip())
+        text = element_markdown(label, _MARKS.sub("", answer[match.end() : end]).strip())
         if box is None:
             notes.append(f"no area on the page: {' '.join(match.groups()[:4])}")
         if text or (box is not None and label not in CONTAINERS):
@@ -158,7 +158,7 @@ def _label(match: re.Match[str]) -> str:
     return LABELS.get(name, name) or "text"
 
 
-def _markdown(label: str, text: str) -> str:
+def element_markdown(label: str, text: str) -> str:
     """An element's answer as Markdown."""
     if text == _NO_TEXT:
         return ""

@@ -25,6 +25,7 @@ from llm_ocr.models import (
     ovis_ocr,
     paddleocr_vl,
     qwen_vl,
+    unlimited_ocr,
 )
 from llm_ocr.models.generic import GENERIC
 from llm_ocr.models.geometry import BoxUnit
@@ -56,6 +57,7 @@ PARSERS: Mapping[str, Parser] = {
     "paddleocr": paddleocr_vl.parse,
     "qwen2.5-html": qwen_vl.parse_qwen2_5,
     "qwen3-html": qwen_vl.parse_qwen3,
+    "unlimited-grounded": unlimited_ocr.parse,
 }
 
 NonEmpty = Annotated[str, Field(min_length=1)]

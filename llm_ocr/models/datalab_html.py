@@ -65,6 +65,7 @@ _MATH = re.compile(r"<math\b[^<>]*>(?P<latex>.*?)</math\s*>", re.DOTALL | re.IGN
 _BOXES = re.compile(r"\s?\bdata-(?:bbox|label)\s*=\s*(?:\"[^\"]*\"|'[^']*')")
 _ANY_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _SPACE = re.compile(r"\s+")
+_BULLET = re.compile(r"\A\s*[•◦▪‣●○■·]\s*")
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)+")
 # Levels of lists that are indented further.
 MAX_INDENT = 8
@@ -188,8 +189,12 @@ def to_markdown(inside: str) -> str:
     pieces: list[str] = []
     lists: list[int] = []
     place = 0
+    begins_item = False
     for token in _TOKEN.finditer(inside):
-        pieces.append(_inline(inside[place : token.start()]))
+        text = inside[place : token.start()]
+        # The sign before an item as it stands on the page; Markdown has its own.
+        pieces.append(_inline(_BULLET.sub("", text) if begins_item else text))
+        begins_item = _opens_item(token) or (begins_item and not text.strip())
         place = token.end()
         pieces.append(_whole(token) if token["whole"] else _tag(token, lists))
     pieces.append(_inline(inside[place:]))
@@ -260,6 +265,10 @@ def _tag(token: re.Match[str], lists: list[int]) -> str:
     if name == "input" and attributes.get("type", "").lower() in ("checkbox", "radio"):
         return "[x] " if re.search(r"\bchecked\b", token["attributes"]) else "[ ] "
     return _inline(attributes.get("value", "")) if name == "input" else ""
+
+
+def _opens_item(token: re.Match[str]) -> bool:
+    return not token["close"] and (token["name"] or "").lower() == "li"
 
 
 def _item(lists: list[int]) -> str:
@@ -364,7 +373,7 @@ CHANDRA_OCR_2 = ModelProfile(
         longest_side=2240, jpeg_quality=95, max_pixels=6_291_456, min_pixels=1_536 * 1_536
     ),
     parse=parse,
-    parser_version=1,
+    parser_version=2,
     # Repeats are retried warmer and warmer, as the authors do it.
     ladder=(
         Rung("warmer", sampling={"temperature": 0.2, "top_p": 0.95, "seed": 1}),
@@ -395,6 +404,7 @@ CHANDRA_OCR_2 = ModelProfile(
         ),
         license_note="free of charge for research, personal use and companies below $2M of revenue "
         "or funding; others need a paid license",
+        verified=True,
     ),
     resizing=RESIZING,
 )
@@ -430,5 +440,6 @@ SURYA_OCR_2 = replace(
         ),
         license_note="free of charge for research, personal use and companies below $5M of revenue "
         "or funding; not for products that compete with Datalab's",
+        verified=False,
     ),
 )

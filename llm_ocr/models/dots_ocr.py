@@ -230,6 +230,7 @@ DOTS_OCR = ModelProfile(
             "https://huggingface.co/rednote-hilab/dots.ocr",
             "https://github.com/rednote-hilab/dots.ocr",
         ),
+        verified=True,
     ),
 )
 
@@ -249,5 +250,6 @@ DOTS_MOCR = replace(
             "https://github.com/rednote-hilab/dots.ocr",
         ),
         license_note="read the model card: an agreement of the model's own may apply, too",
+        verified=False,
     ),
 )

@@ -206,6 +206,7 @@ LIGHTON_OCR_3_4B = replace(
             "https://huggingface.co/lightonai/LightOnOCR-3-4B",
             "https://github.com/lightonai/LightOnOCR",
         ),
+        verified=True,
     ),
 )
 

@@ -29,6 +29,7 @@ _FIGURE = re.compile(
     r"<img\b[^<>]*?\bsrc\s*=\s*[\"']images/bbox_(?P<box>-?\d+(?:\.\d+)?(?:_-?\d+(?:\.\d+)?){3})"
     r"\.\w{2,4}[\"'][^<>]*>"
 )
+_TABLE = re.compile(r"<table\b(?:(?!<table\b).)*?</table\s*>", re.DOTALL | re.IGNORECASE)
 _CUT_FIGURE = re.compile(r"<(?:i(?:m(?:g\b[^<>]*)?)?)?\Z")
 # The model card's: in an answer of at least so many characters, an ending of so many equal parts,
 # each of at most so many characters and together at least so many.
@@ -48,7 +49,7 @@ def parse(answer: str, width: int, height: int) -> ParsedAnswer:
     if cut is not None:
         notes.append(f"cut-off tail dropped: {cut.group()[:80]!r}")
         text = text[: cut.start()]
-    blocks = tuple(_blocks(text, (width, height), notes))
+    blocks = tuple(_blocks(_TABLE.sub(_move_figures, text), (width, height), notes))
     return ParsedAnswer(blocks, tuple(dict.fromkeys(notes)))
 
 
@@ -67,6 +68,12 @@ def trim_repeated_ending(text: str) -> str:
             # With the part of one that it may end with.
             return text[:start] + text[length - repeated % period : length]
     return text
+
+
+def _move_figures(table: re.Match[str]) -> str:
+    """A table without the figures in its cells, and these behind it: they don't end it."""
+    figures = [figure.group() for figure in _FIGURE.finditer(table.group())]
+    return "\n\n".join([_FIGURE.sub("", table.group()), *figures])
 
 
 def _blocks(text: str, size: tuple[int, int], notes: list[str]) -> Iterator[Block]:
@@ -109,7 +116,7 @@ OVIS_OCR_2 = ModelProfile(
         longest_side=2368, jpeg_quality=95, max_pixels=8_294_400, min_pixels=200_704, multiple_of=32
     ),
     parse=parse,
-    parser_version=1,
+    parser_version=2,
     ladder=(
         Rung("warmer", sampling={"temperature": 0.3, "seed": 1}),
         Rung("in two strips", sampling={"temperature": 0.2, "seed": 2}, bands=2),

@@ -6,7 +6,7 @@ The model is made to read one element of a page at a time, after a layout model 
 has found it; alone it reads whole pages too, without headings, boxes or figures. Prompts:
 https://docs.vllm.ai/projects/recipes/en/latest/PaddlePaddle/PaddleOCR-VL.html. Table tokens (OTSL,
 https://arxiv.org/abs/2305.03393): a filled cell, an empty one, one that goes on from the left,
-from above, from both; the end of a row.
+from above, from both; the end of a row. A line break in a cell is a backslash and an `n`.
 """
 
 import re
@@ -35,6 +35,8 @@ _KINDS = "fcel|ecel|lcel|ucel|xcel|ched|rhed|srow"
 _CELL = re.compile(rf"<(?P<kind>{_KINDS})>(?P<text>[^<]*(?:<(?!(?:{_KINDS}|nl)>)[^<]*)*)")
 _ROW_END = "<nl>"
 _SPANNING = frozenset({"lcel", "ucel", "xcel"})
+# Formulas are left alone: `\nu` and `\neq` begin as a line break does.
+_LINE_BREAK = re.compile(r"\\\(.*?\\\)|\\\[.*?\\\]|\$[^$]*\$|\s*(?P<break>\\n|\n)\s*", re.DOTALL)
 
 Cell = tuple[str, str]
 
@@ -74,7 +76,8 @@ def _row(rows: Sequence[Sequence[Cell]], y: int) -> Iterator[str]:
             continue
         across, down = _across(rows[y], x), _down(rows, x, y)
         name = "th" if kind in ("ched", "rhed") else "td"
-        yield html_cell(name, text, colspan=across, rowspan=down)
+        cell = html_cell(name, text, colspan=across, rowspan=down)
+        yield _LINE_BREAK.sub(lambda match: "<br>" if match["break"] else match.group(), cell)
 
 
 def _across(row: Sequence[Cell], x: int) -> int:
@@ -107,7 +110,7 @@ PADDLEOCR_VL = ModelProfile(
     sampling={"temperature": 0.0},
     image=ImagePolicy(longest_side=1904, jpeg_quality=92, smallest_side=0),
     parse=parse,
-    parser_version=2,
+    parser_version=3,
     ladder=(
         Rung("warmer", sampling={"temperature": 0.2, "seed": 1}),
         Rung("in three strips", sampling={"temperature": 0.1, "seed": 2}, bands=3),
@@ -133,6 +136,7 @@ PADDLEOCR_VL = ModelProfile(
             "https://huggingface.co/PaddlePaddle/PaddleOCR-VL",
             "https://docs.vllm.ai/projects/recipes/en/latest/PaddlePaddle/PaddleOCR-VL.html",
         ),
+        verified=True,
     ),
 )
 
@@ -149,5 +153,6 @@ PADDLEOCR_VL_1_6 = replace(
             "https://huggingface.co/PaddlePaddle/PaddleOCR-VL-1.6",
             "https://github.com/vllm-project/recipes",
         ),
+        verified=False,
     ),
 )

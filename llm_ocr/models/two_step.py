@@ -66,7 +66,7 @@ MINERU_2_5_PRO = ModelProfile(
     },
     image=_IMAGE,
     parse=elements.parse,
-    parser_version=1,
+    parser_version=2,
     ladder=_LADDER,
     serving=Serving(
         revision="bff20d4ae2bf202df9f45284b4d43681555a97ed",
@@ -112,7 +112,7 @@ GLM_OCR = ModelProfile(
     sampling={"temperature": 0.0, "top_p": 0.00001, "top_k": 1, "repetition_penalty": 1.1},
     image=_IMAGE,
     parse=elements.parse,
-    parser_version=1,
+    parser_version=2,
     ladder=_LADDER,
     serving=Serving(
         revision="ca5d8b3e287e52589e37c28385d9655ee4372f9d",
@@ -136,6 +136,7 @@ GLM_OCR = ModelProfile(
         license="MIT",
         gives=_GIVES,
         sources=("https://huggingface.co/zai-org/GLM-OCR", "https://github.com/zai-org/GLM-OCR"),
+        verified=True,
     ),
     two_step=TwoStep(
         prompts={
@@ -153,7 +154,7 @@ PADDLEOCR_VL_1_6_LAYOUT = replace(
     id="paddleocr-vl-1.6-layout",
     image=_IMAGE,
     parse=elements.parse,
-    parser_version=1,
+    parser_version=2,
     ladder=_LADDER,
     card=replace(PADDLEOCR_VL_1_6.card, gives=_GIVES),
     two_step=TwoStep(

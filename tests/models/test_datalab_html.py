@@ -1,5 +1,5 @@
-"""The examples follow the prompts of datalab-to/chandra and datalab-to/surya; no answer was
-recorded."""
+"""The examples follow the prompts of datalab-to/chandra and datalab-to/surya; answers of Chandra
+are in `test_recorded_answers.py`."""
 
 import html
 import re
@@ -62,6 +62,8 @@ def test_a_page() -> None:
     [
         ("<ul><li>one<ol><li>a</li><li>b</li></ol></li><li><p>two</p></li></ul>", "- one"),
         ("<ul><li>one<ol><li>a</li><li>b</li></ol></li><li><p>two</p></li></ul>", "   2. b"),
+        ("<ul><li>• one</li><li><p>• two • 2</p></li></ul>", "- one\n- two • 2"),
+        ("<p>• no item</p>", "• no item"),
         ('<input type="checkbox" checked> Yes', "[x]  Yes"),
         ("<input type='radio'/>No", "[ ] No"),
         ("<pre><code>if a &lt; b:\n    c()</code></pre>", "```\nif a < b:\n    c()\n```"),

@@ -1,5 +1,5 @@
-"""The examples follow the grammar in the README of lightonai/LightOnOCR; no answer of the model was
-recorded."""
+"""The examples follow the grammar in the README of lightonai/LightOnOCR; two answers of the model
+are in `test_recorded_answers.py`."""
 
 from hypothesis import given
 from hypothesis import strategies as st

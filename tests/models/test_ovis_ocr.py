@@ -30,6 +30,16 @@ def test_figures_have_boxes_and_keep_their_position_in_the_text() -> None:
     ]
 
 
+def test_a_figure_in_a_cell_does_not_end_the_table() -> None:
+    answer = f"<table><tr><td>a {FIGURE}</td><td>b</td></tr></table>\n\nAfter"
+    parsed = parse(answer, 500, 2000)
+    assert [(block.label, block.text, block.box) for block in parsed.blocks] == [
+        ("table", "<table><tr><td>a </td><td>b</td></tr></table>", None),
+        ("image", "", Box(50, 400, 250, 2000)),
+        ("text", "After", None),
+    ]
+
+
 def test_of_a_repeated_ending_one_occurrence_is_kept_and_noted() -> None:
     answer = f"{BODY} and so on" + ", and so on" * 30
     parsed = parse(answer, 100, 100)

@@ -29,6 +29,13 @@ def test_continued_cells_become_spans() -> None:
     )
 
 
+def test_line_breaks_in_cells_are_none_of_their_letters() -> None:
+    table = r"<fcel>Net\nprofit<fcel>\(\nu \neq 1\)\nand $\nabla$<nl>"
+    assert table_html(table) == (
+        r"<table><tr><td>Net<br>profit</td><td>\(\nu \neq 1\)<br>and $\nabla$</td></tr></table>"
+    )
+
+
 def test_text_around_a_table_is_kept() -> None:
     parsed = parse("Table 1\n\n<fcel>a<fcel>b<nl>\n\nA note.", 100, 100)
     assert [(block.label, block.text) for block in parsed.blocks] == [
@@ -48,6 +55,6 @@ def test_a_cut_table_keeps_its_last_row() -> None:
 @given(st.lists(pieces, max_size=30).map("".join))
 def test_any_answer_is_parsed_and_every_word_is_kept(answer: str) -> None:
     text = "".join(block.text for block in parse(answer, 100, 100).blocks)
-    text = html.unescape(re.sub(r"</?(?:table|tr|td|th)[^<>]*>", " ", text))
-    for token in re.findall(r"[a-z]{3,}", re.sub(r"<(?:[a-z]cel|nl)>", " ", answer)):
+    text = html.unescape(re.sub(r"</?(?:table|tr|td|th|br)[^<>]*>", " ", text))
+    for token in re.findall(r"[a-z]{3,}", re.sub(r"<(?:[a-z]cel|nl)>|\\n", " ", answer)):
         assert token in text

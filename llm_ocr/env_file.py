@@ -36,6 +36,7 @@ REFUSED: Mapping[str, str] = {
     "revision": _CODE,
     "base_url": _ADDRESS,
     "fallback_base_url": _ADDRESS,
+    "check_base_url": _ADDRESS,
     "staging": "the run would be written there",
     "log_dir": "logs would be written there",
     "metrics_host": "others could connect to it",
@@ -57,7 +58,7 @@ REFUSED: Mapping[str, str] = {
     "oidc_tenant_claim": _LOGIN,
     "json_logs": "logs have their format before the file is read",
 }
-_PROFILES = ("model", "describe_model", "parse_model", "fallback_model")
+_PROFILES = ("model", "describe_model", "parse_model", "check_model", "fallback_model")
 _SCHEMAS = ("record_schema", "task_schema")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _PROFILE_ENDINGS = (".toml", ".yaml", ".yml")

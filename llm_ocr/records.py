@@ -574,6 +574,17 @@ class FieldEvidence:
 
 
 @dataclass(frozen=True)
+class Disagreement:
+    """A value of a record for which a second model has another one, both as JSON; None where one of
+    them has none. `path` is as in `FieldError`; that of a row which only the second model found is
+    its list's."""
+
+    path: str
+    value: str | None
+    check_value: str | None
+
+
+@dataclass(frozen=True)
 class Record(StepResult):
     """A document, a page, or consecutive pages of one class, as JSON `fields` of the user's schema,
     None where there are none.
@@ -581,6 +592,9 @@ class Record(StepResult):
     `record_id` is the ID of the document or page, or DOCUMENT/FIRST-LAST. `page_numbers` are the
     pages that it was made of, `class_name` is their class if the schema was chosen by it. `errors`
     name the values that are missing from it, and `evidence` says where each value is on its page.
+
+    `check_model` is the second model that was asked, `disagreements` are the values on which the
+    two disagree (None if there was no check), and `check_error` says why it has no record.
     """
 
     record_id: str
@@ -595,6 +609,9 @@ class Record(StepResult):
     raw_answer: str | None = None
     page_numbers: tuple[int, ...] = ()
     class_name: str | None = None
+    check_model: str | None = None
+    check_error: str | None = None
+    disagreements: tuple[Disagreement, ...] | None = None
 
 
 @dataclass(frozen=True)

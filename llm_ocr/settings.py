@@ -17,7 +17,7 @@ import re
 from collections.abc import Collection, Mapping
 from enum import Enum, StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import (
     BaseModel,
@@ -336,6 +336,13 @@ class ParseSettings(SettingsGroup):
     drop_unverified: Annotated[
         bool, Field(description="Leave out values that were not found on the page.")
     ] = False
+    check_model: Annotated[
+        str | None,
+        Field(
+            description="A second model that [answers each request again](parse.md#a-second-model) "
+            "to find the values on which the two disagree: a profile, or embedded (default: none)."
+        ),
+    ] = None
     redo: Annotated[
         str | None,
         Field(
@@ -484,8 +491,32 @@ class FallbackSettings(SettingsGroup):
     ] = None
 
 
+class CheckSettings(SettingsGroup):
+    """Where the second model answers that checks records."""
+
+    title = "Check of records"
+
+    check_base_url: Annotated[
+        str | None,
+        Field(description="Address of the server of `check_model` (default: `base_url`)."),
+    ] = None
+    check_api_key: Annotated[
+        SecretStr | None,
+        Field(description="API key for `check_base_url` (default: none)."),
+        Trait.NO_OPTION,
+    ] = None
+
+
+# The addresses of servers, each with the setting of its key.
+SERVER_KEYS = {
+    "base_url": "api_key",
+    "fallback_base_url": "fallback_api_key",
+    "check_base_url": "check_api_key",
+}
+
+
 class EngineOptions(
-    FallbackSettings, RequestSettings, EngineSettings, ServerSettings, ModelSettings
+    CheckSettings, FallbackSettings, RequestSettings, EngineSettings, ServerSettings, ModelSettings
 ):
     """What engines are started and asked with. A service makes its own, as in
     `EngineOptions(base_url=...)`: only `Settings` read the environment and an env file.
@@ -503,7 +534,7 @@ class EngineOptions(
         if not isinstance(values, dict):
             return values
         changes: dict[str, object] = {}
-        for url, key in (("base_url", "api_key"), ("fallback_base_url", "fallback_api_key")):
+        for url, key in SERVER_KEYS.items():
             if not isinstance(given := values.get(url), str):
                 continue
             try:
@@ -743,6 +774,7 @@ GROUPS: tuple[type[SettingsGroup], ...] = (
     EngineSettings,
     RequestSettings,
     FallbackSettings,
+    CheckSettings,
     MetricsSettings,
     RunSettings,
     OutputSettings,
@@ -779,6 +811,22 @@ class Settings(
     @classmethod
     def _check_step_profile(cls, value: str | None) -> str | None:
         return _checked_profile(value)
+
+    @field_validator("check_model")
+    @classmethod
+    def _check_checking_profile(cls, value: str | None) -> str | None:
+        return value if value == EngineChoice.EMBEDDED else _checked_profile(value)
+
+    @model_validator(mode="after")
+    def _require_server_of_check_model(self) -> Self:
+        """An engine that is started serves one model."""
+        is_elsewhere = self.check_base_url is not None or self.base_url is not None
+        if self.check_model in (None, EngineChoice.EMBEDDED.value) or is_elsewhere:
+            return self
+        raise ValueError(
+            "`check_model` needs a server: give its address as `check_base_url`, or choose the "
+            "embedded engine"
+        )
 
     @field_validator("describe_task", "classes", "redo", mode="before")
     @classmethod

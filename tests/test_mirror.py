@@ -102,6 +102,7 @@ TESTED_BY = {
     "parsing/text_spans": "parsing/test_evidence",
     "parsing/tolerant_model": "parsing/test_pydantic_validator",
     "parsing/validation": "parsing/test_pydantic_validator",
+    "parsing/value_equality": "parsing/test_disagreement",
     "platforms/aws": "platforms/test_aws_deploy",
     "platforms/base": "platforms/test_cluster",
     "platforms/cloud_logging": "platforms/test_cloud_run",

@@ -17,7 +17,13 @@ from llm_ocr.batch.requests import describe_stage
 from llm_ocr.batch.stage_runner import RunContext, ShardTask, StageRunner
 from llm_ocr.batch.stages import AnyItem, Stage, assemble_stage, parse_stage
 from llm_ocr.batch.telemetry import Telemetry
-from llm_ocr.document.configure import extract_step, parse_spec, render_workers, step_target
+from llm_ocr.document.configure import (
+    check_target,
+    extract_step,
+    parse_spec,
+    render_workers,
+    step_target,
+)
 from llm_ocr.document.items import AskModel, ask_in_slots, ask_nothing
 from llm_ocr.document.processor import ItemSlots
 from llm_ocr.engines.pool import EnginePool
@@ -113,9 +119,12 @@ class LocalExecutor:
             return await self._loop(stage, ask_nothing, work, None)
         target = await asyncio.to_thread(step_target, self._context.settings, stage.name)
         async with self._engines.lease(target) as engine_session:
-            ladder = self._engines.ladder(engine_session, for_pages=stage.name == "extract")
+            settings, is_parse = self._context.settings, stage.name == "parse"
+            check = await asyncio.to_thread(check_target, settings) if is_parse else None
+            for_pages = stage.name == "extract"
+            ladder = self._engines.ladder(engine_session, for_pages=for_pages, check=check)
             ask_model: AskModel = ladder.run
-            if stage.name == "parse":
+            if is_parse:
                 # Parts of long documents are asked about one slot each, whichever document they
                 # are of.
                 ask_model = ask_in_slots(self._slots(engine_session), ask_model)

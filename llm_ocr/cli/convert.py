@@ -11,6 +11,7 @@ from llm_ocr.cli.options import (
     EXPORT,
     FALLBACK,
     MODEL,
+    RECORD,
     SERVER,
     URLS,
     settings_options,
@@ -18,14 +19,14 @@ from llm_ocr.cli.options import (
 )
 from llm_ocr.cli.output import handle_errors, parse_list
 from llm_ocr.report.document_files import FORMATS
-from llm_ocr.settings import PageSettings, ParseSettings, RenderSettings, RequestSettings
+from llm_ocr.settings import PageSettings, RenderSettings, RequestSettings
 
 # Those that choose among the documents of a run are left out.
 _PAGES = {
     **settings_options(PageSettings, without=("limit", "sample", "seed")),
     **settings_options(RenderSettings),
 }
-_RECORD = settings_options(ParseSettings, without=("redo",))
+_RECORD = {name: option for name, option in RECORD.items() if name != "redo"}
 _REQUESTS = settings_options(RequestSettings)
 # Without the room export, which would take its time for each `--help`; a test compares them.
 ALL_FORMATS = (

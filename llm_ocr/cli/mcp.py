@@ -11,18 +11,19 @@ from llm_ocr.cli.options import (
     ENV_FILE,
     FALLBACK,
     MODEL,
+    RECORD,
     SERVER,
     settings_options,
     with_options,
 )
 from llm_ocr.cli.output import handle_errors
-from llm_ocr.settings import PageSettings, ParseSettings, RenderSettings, RequestSettings
+from llm_ocr.settings import PageSettings, RenderSettings, RequestSettings
 
 _PAGES = {
     **settings_options(PageSettings, without=("limit", "sample", "seed")),
     **settings_options(RenderSettings),
 }
-_RECORD = settings_options(ParseSettings, without=("redo",))
+_RECORD = {name: option for name, option in RECORD.items() if name != "redo"}
 _REQUESTS = settings_options(RequestSettings)
 
 

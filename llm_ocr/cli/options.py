@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 from llm_ocr.cli.advice import name_options_of, show_options
 from llm_ocr.env_file import ENV_FILE as VARIABLE
 from llm_ocr.settings import (
+    CheckSettings,
     CostSettings,
     DescribeSettings,
     EngineSettings,
@@ -122,7 +123,7 @@ REQUESTS = {
     **settings_options(MetricsSettings),
 }
 DESCRIBE = settings_options(DescribeSettings)
-RECORD = settings_options(ParseSettings)
+RECORD = {**settings_options(ParseSettings), **settings_options(CheckSettings)}
 RUN = settings_options(RunSettings)
 OUTPUT = {**settings_options(OutputSettings), **settings_options(CostSettings)}
 ESTIMATES = settings_options(EstimateSettings)

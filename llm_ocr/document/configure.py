@@ -11,11 +11,12 @@ from llm_ocr.document.page import ExtractOptions
 from llm_ocr.document.record import ParseSpec
 from llm_ocr.document.steps import Assemble, Auxiliary, Describe, Extract, Parse, SizedTask, Step
 from llm_ocr.engines.embedded.serving.command import available_cores, check_installed
-from llm_ocr.engines.targets import EngineKind, EngineTarget, resolve_engine
+from llm_ocr.engines.targets import EMBEDDED_TARGET, EngineKind, EngineTarget, resolve_engine
+from llm_ocr.inference.responses import EngineFailedError
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.parsing.loading import LoadedSchema, load_schema
 from llm_ocr.records import FindingKind, TextLayerUse
-from llm_ocr.settings import Settings
+from llm_ocr.settings import EngineChoice, Settings
 from llm_ocr.sources.render_pool import RenderLimits, RenderPool
 
 
@@ -49,6 +50,29 @@ def step_target(settings: Settings, step: str) -> EngineTarget:
     model = step_model(settings, step)
     needs_no_model = settings.text_layer is TextLayerUse.ONLY and model == settings.model
     return resolve_engine(settings, model, text_layer_only=needs_no_model)
+
+
+def check_target(settings: Settings) -> EngineTarget | None:
+    """The engine of the second model that checks records, if there is to be one.
+
+    Raises EngineFailedError where it is the same model on the same engine, which would agree.
+    """
+    if settings.check_model is None:
+        return None
+    if settings.check_model == EngineChoice.EMBEDDED:
+        target = EMBEDDED_TARGET
+    else:
+        server = settings.check_base_url or settings.base_url
+        # The name on the server is that of the main model.
+        own = {} if settings.check_base_url is None else {"served_model": None, "revision": None}
+        options = settings.model_copy(update={"base_url": server, **own})
+        target = resolve_engine(options, settings.check_model)
+    if target == step_target(settings, "parse"):
+        raise EngineFailedError(
+            f"`check_model`: {target.label} makes the records already: choose another model, or "
+            "another server"
+        )
+    return target
 
 
 def document_target(settings: Settings, step: str) -> EngineTarget:
@@ -95,6 +119,7 @@ def parse_spec(settings: Settings, schema: LoadedSchema | None = None) -> ParseS
         settings.input_mode,
         settings.drop_unverified,
         settings.parse_model,
+        settings.check_model,
     )
 
 
@@ -121,5 +146,6 @@ def document_steps(
         steps.append(describe_step(settings))
     steps.append(Assemble())
     if wanted is not None:
-        steps.append(Parse(wanted, targets["parse"].model.profile))
+        check = check_target(settings)
+        steps.append(Parse(wanted, targets["parse"].model.profile, check))
     return steps, targets

@@ -201,7 +201,9 @@ class DocumentProcessor:
         async with self._engines.lease(target) as session:
             slots = self._slots.of(session)
             for_pages = isinstance(step, Extract)
-            ask_model: AskModel = self._engines.ladder(session, for_pages=for_pages).run
+            check = step.check if isinstance(step, Parse | ParseByClass) else None
+            ladder = self._engines.ladder(session, for_pages=for_pages, check=check)
+            ask_model: AskModel = ladder.run
             if isinstance(step, Parse | ParseByClass):
                 yield ask_in_slots(slots, ask_model), ConcurrencyLimiter(self._slots.ahead)
             else:

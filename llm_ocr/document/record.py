@@ -10,11 +10,14 @@ from typing import IO, NamedTuple
 
 from llm_ocr.document.items import AskModel, outcome
 from llm_ocr.document.record_chunks import Chunk, ChunkItem, ChunkResult, text_budget
+from llm_ocr.engines.embedded.serving.command import EMBEDDED
 from llm_ocr.inference.model_item import ModelResult, Usage, combine_answers
 from llm_ocr.inference.quality import QualityAssessment, QualityIssue
 from llm_ocr.inference.responses import Answer
+from llm_ocr.models.catalog import profile_named
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.parsing.chunks import split_chunks
+from llm_ocr.parsing.disagreement import find_disagreements
 from llm_ocr.parsing.evidence import find_evidence
 from llm_ocr.parsing.leaves import clear_leaves, leaves
 from llm_ocr.parsing.loading import LoadedSchema
@@ -22,6 +25,7 @@ from llm_ocr.parsing.merging import merge_records
 from llm_ocr.parsing.schema import InputMode, PageBlocks, RecordScope, ValidatedRecord
 from llm_ocr.parsing.schema_fields import field_labels
 from llm_ocr.records import (
+    Disagreement,
     ErrorCode,
     FieldError,
     FieldEvidence,
@@ -36,13 +40,17 @@ from llm_ocr.text.markdown import unescape_markdown
 
 @dataclass(frozen=True)
 class ParseSpec:
-    """What is to be parsed, from what, and into what; `model` where it is another than usual."""
+    """What is to be parsed, from what, and into what; `model` where it is another than usual.
+
+    `check_model` is the profile of a second model that answers each request too; None for no check.
+    """
 
     schema: LoadedSchema
     per: RecordScope = RecordScope.DOCUMENT
     source: InputMode = InputMode.BOTH
     drop_unverified: bool = False
     model: str | None = None
+    check_model: str | None = None
 
     @property
     def asked(self) -> str:
@@ -52,12 +60,20 @@ class ParseSpec:
             what.append("dropped")
         if self.model is not None:
             what.append(self.model)
+        if self.check_model is not None:
+            what.append(f"checked by {self.check_model}")
         return "-".join(what)
 
     @property
     def reads_images(self) -> bool:
         """Whether the model is shown the page images."""
         return self.source is not InputMode.TEXT
+
+    @cached_property
+    def check_profile(self) -> ModelProfile | None:
+        if self.check_model in (None, EMBEDDED.id):
+            return None if self.check_model is None else EMBEDDED
+        return profile_named(self.check_model)
 
     @cached_property
     def labels(self) -> Mapping[str, Sequence[str]]:
@@ -76,6 +92,17 @@ class RecordResult(ModelResult):
 
     record: ValidatedRecord | None = None
     confidences: Mapping[str, float] | None = None
+    check: "RecordCheck | None" = None
+
+
+@dataclass(frozen=True)
+class RecordCheck:
+    """What the second model says of a record: the values on which the two disagree, or an `error`
+    where it has no complete record."""
+
+    model: str
+    disagreements: tuple[Disagreement, ...] | None = None
+    error: str | None = None
 
 
 class RecordItem:
@@ -104,12 +131,36 @@ class RecordItem:
         return self._pages[0].page
 
     async def ask(self, ask_model: AskModel, usage: Usage) -> ModelResult | None:
-        """Ask about each chunk, and merge the answers to a record.
+        """Ask about each chunk, merge the answers to a record, and have it checked, if wanted.
 
         A chunk that got no answer is missing from it. Raises PageError where all are.
         """
+        answer = await self._ask_chunks(ask_model, usage, self._profile)
+        if answer.record is None or (profile := self._wanted.check_profile) is None:
+            return answer
+        return replace(answer, check=await self._check(answer.record, profile, ask_model, usage))
+
+    async def _check(
+        self, record: ValidatedRecord, profile: ModelProfile, ask_model: AskModel, usage: Usage
+    ) -> RecordCheck:
+        """Ask the second model for the same record, and compare the two."""
+        try:
+            answer = await self._ask_chunks(ask_model, usage, profile, is_check=True)
+        except PageError as error:
+            usage.attempts += error.attempts
+            return RecordCheck(profile.model, error=error.message)
+        model = answer.model.name if answer.model else profile.model
+        if answer.record is None or answer.assessment.issue is not None:
+            return RecordCheck(model, error=answer.assessment.reason)
+        fields = record.fields, answer.record.fields
+        return RecordCheck(model, tuple(await asyncio.to_thread(find_disagreements, *fields)))
+
+    async def _ask_chunks(
+        self, ask_model: AskModel, usage: Usage, profile: ModelProfile, *, is_check: bool = False
+    ) -> RecordResult:
+        """The record that a model, the second one with `is_check`, makes of all chunks."""
         schema = self._wanted.schema
-        chunks = list(self._parts(text_budget(self._profile)))
+        chunks = list(self._parts(text_budget(profile)))
         if not chunks:
             first = self._first
             said = first.error or "nothing was read on its pages"
@@ -117,11 +168,12 @@ class RecordItem:
             raise PageError(code, f"{first.name}: no record without pages: {said}")
         if len(chunks) == 1:
             ended: list[ModelResult | BaseException | None] = [
-                await ask_model(ChunkItem(chunks[0], schema), usage)
+                await ask_model(ChunkItem(chunks[0], schema, is_check=is_check), usage)
             ]
         else:
             # All of them end before a failure is raised, so that all are counted.
-            asking = (ask_model(ChunkItem(chunk, schema), usage) for chunk in chunks)
+            items = (ChunkItem(chunk, schema, is_check=is_check) for chunk in chunks)
+            asking = (ask_model(item, usage) for item in items)
             ended = await asyncio.gather(*asking, return_exceptions=True)
         failures = [end for end in ended if isinstance(end, BaseException)]
         grave = [failure for failure in failures if not isinstance(failure, PageError)]
@@ -273,6 +325,7 @@ class RecordItem:
     ) -> Record:
         """The record without its fields."""
         first, schema = self._first, self._wanted.schema
+        check = answer.check if answer else None
         return Record(
             outcome=outcome(status, answer, usage, error),
             record_id=self._record_id,
@@ -284,6 +337,9 @@ class RecordItem:
             raw_answer=answer.answer.text if answer and answer.answer else None,
             page_numbers=tuple(held.page.page_number for held in self._pages),
             class_name=self._class_name,
+            check_model=check.model if check else None,
+            check_error=check.error if check else None,
+            disagreements=check.disagreements if check else None,
         )
 
 

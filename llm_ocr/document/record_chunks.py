@@ -45,10 +45,10 @@ class ChunkResult(ModelResult):
 
 
 class ChunkItem:
-    """A chunk that a model is asked about."""
+    """A chunk that a model is asked about; the second model, with `is_check`."""
 
-    def __init__(self, part: Chunk, schema: Schema) -> None:
-        self.part = part
+    def __init__(self, part: Chunk, schema: Schema, *, is_check: bool = False) -> None:
+        self.part, self.is_check = part, is_check
         self._schema = schema
         self._last: ChunkResult | None = None
 

@@ -17,6 +17,7 @@ from llm_ocr.document.page import ExtractOptions, PageItem
 from llm_ocr.document.record import PageSpool, ParseSpec, RecordItem
 from llm_ocr.document.split import certain_class
 from llm_ocr.documents import Document
+from llm_ocr.engines.targets import EngineTarget
 from llm_ocr.messages import pluralize
 from llm_ocr.models.profile import ModelProfile
 from llm_ocr.parsing.schema import RecordScope
@@ -260,10 +261,12 @@ class Assemble:
 
 @dataclass(frozen=True)
 class Parse:
-    """Documents, or their pages, as records of a schema; `profile` is that of the model."""
+    """Documents, or their pages, as records of a schema; `profile` is that of the model, `check`
+    the engine of a second one that checks them."""
 
     wanted: ParseSpec
     profile: ModelProfile
+    check: EngineTarget | None = None
     name: str = "parse"
     needs: tuple[str, ...] = ("extract",)
     result_type: type[Record] = Record
@@ -291,11 +294,12 @@ class ParseByClass:
     """Consecutive pages of one class as a record of the class's schema; with `RecordScope.PAGE`,
     each page. Pages whose class isn't certain, or has no schema, belong to no record.
 
-    `wanted` is by class; `profile` is that of the model.
+    `wanted` is by class; `profile` and `check` are as in `Parse`.
     """
 
     wanted: Mapping[str, ParseSpec]
     profile: ModelProfile
+    check: EngineTarget | None = None
     name: str = "parse"
     needs: tuple[str, ...] = ("extract", "classify")
     result_type: type[Record] = Record

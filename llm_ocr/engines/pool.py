@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -71,7 +72,7 @@ class EnginePool:
         self._options, self._log_dir = options, log_dir
         self._notify, self._observe, self._retry_seconds = notify, observe, retry_seconds
         self._engines: list[_PooledEngine] = []
-        self._fallbacks: list[EngineSession] = []
+        self._extras: list[EngineSession] = []
         self._route_slots = ConcurrencyLimiter(embedded_limit(options))
         # In the order in which they came.
         self._waiting: list[_LeaseRequest] = []
@@ -96,8 +97,9 @@ class EnginePool:
                 await asyncio.wait(switches)
 
     def __iter__(self) -> Iterator[EngineSession]:
-        """The sessions of all targets that were leased so far, and of fallbacks that were used."""
-        yield from self._fallbacks
+        """The sessions of all targets that were leased so far, of fallbacks that were used, and of
+        models that checked records."""
+        yield from self._extras
         yield from (engine.session for engine in self._engines)
 
     @asynccontextmanager
@@ -112,8 +114,11 @@ class EnginePool:
             self._release(lease)
             _held.set(_active(_held.get()))
 
-    def ladder(self, session: EngineSession, *, for_pages: bool) -> RetryLadder:
-        """Asks the session of a lease, then the fallbacks that the options choose.
+    def ladder(
+        self, session: EngineSession, *, for_pages: bool, check: EngineTarget | None = None
+    ) -> RetryLadder:
+        """Asks the session of a lease, then the fallbacks that the options choose; what checks
+        another answer is asked of `check`, which never waits for a GPU.
 
         The text layer and the embedded engine can only stand in where whole pages are read, and
         only these can be routed. Raises EngineNotInstalledError without the extra cpu, if the
@@ -133,7 +138,8 @@ class EnginePool:
                 fallbacks.append(self._fallback_embedded)
         is_routed = for_pages and options.route is PageRouting.AUTO
         route = self._route() if is_routed and not session.target.is_embedded else None
-        return RetryLadder(Endpoint(session.target.model, session.ask), fallbacks, route)
+        main = Endpoint(session.target.model, session.ask)
+        return RetryLadder(main, fallbacks, route, partial(self._checking_endpoint, check))
 
     def _route(self) -> Route:
         """Simple pages go to the embedded engine, but don't queue there: the slots in which they
@@ -276,15 +282,21 @@ class EnginePool:
     async def _fallback_embedded(self) -> Endpoint:
         return self._fallback(EMBEDDED_TARGET)
 
+    async def _checking_endpoint(self, target: EngineTarget | None) -> Endpoint:
+        assert target is not None, "who checks has a model for it"
+        return self._extra(target, self._checking_options)
+
     def _fallback(self, target: EngineTarget) -> Endpoint:
-        for session in self._fallbacks:
+        return self._extra(target, self._fallback_options)
+
+    def _extra(self, target: EngineTarget, options: EngineOptions) -> Endpoint:
+        """An engine beside that of a lease, which stays until the pool closes."""
+        for session in self._extras:
             if session.target == target:
                 return Endpoint(target.model, session.ask)
-        session = EngineSession(
-            self._fallback_options, target, self._notify, self._observe, self._retry_seconds
-        )
+        session = EngineSession(options, target, self._notify, self._observe, self._retry_seconds)
         session.open(self._log_path(target.kind))
-        self._fallbacks.append(session)
+        self._extras.append(session)
         return Endpoint(target.model, session.ask)
 
     @property
@@ -298,6 +310,15 @@ class EnginePool:
             "ready_timeout": FALLBACK_READY_SECONDS,
         }
         return self._options.model_copy(update=changes)
+
+    @property
+    def _checking_options(self) -> EngineOptions:
+        """The pool's options, with the server of the second model and its key, if it has one."""
+        options = self._options
+        if options.check_base_url is None:
+            return options
+        changes = {"base_url": options.check_base_url, "api_key": options.check_api_key}
+        return options.model_copy(update=changes)
 
 
 @dataclass(eq=False)

@@ -75,6 +75,16 @@ class RoutableItem(Protocol):
         ...
 
 
+@runtime_checkable
+class CheckItem(Protocol):
+    """An item of which a second model may be asked, to check what the first one answered."""
+
+    @property
+    def is_check(self) -> bool:
+        """Whether the second model is the one to ask."""
+        ...
+
+
 @dataclass(frozen=True)
 class Route:
     """The engine that reads simple items. Those that find no free slot are left to the model."""
@@ -90,24 +100,32 @@ FallbackEndpoint = Callable[[], Awaitable[Endpoint]] | None
 
 class RetryLadder:
     """Finds the best result for an item: from the engine of the `route` if that is simple, else
-    from the `main` endpoint, then from fallbacks in order."""
+    from the `main` endpoint, then from fallbacks in order. What checks another result is asked of
+    `check` alone."""
 
     def __init__(
-        self, main: Endpoint, fallbacks: Sequence[FallbackEndpoint], route: Route | None = None
+        self,
+        main: Endpoint,
+        fallbacks: Sequence[FallbackEndpoint],
+        route: Route | None = None,
+        check: Callable[[], Awaitable[Endpoint]] | None = None,
     ) -> None:
-        self._main, self._fallbacks, self._route = main, fallbacks, route
+        self._main, self._fallbacks, self._route, self._check = main, fallbacks, route, check
 
     async def run(self, item: ModelItem, usage: Usage) -> ModelResult | None:
         """The best result; None if there was nothing to ask. Raises PageError.
 
         `usage` counts what it cost, also where this raises.
         """
+        if isinstance(item, CheckItem) and item.is_check:
+            assert self._check is not None, "a check has an endpoint"
+            return await _climb_ladder(item, await self._check(), usage)
         if (routed := await self._run_route(item, usage)) is not None:
             return routed
         best: ModelResult | None = None
         rejection: PageError | None = None
         try:
-            best = await self._run_main(item, usage)
+            best = await _climb_ladder(item, self._main, usage)
             if best is None or self._is_acceptable(best):
                 return best
         except PageError as error:
@@ -148,31 +166,6 @@ class RetryLadder:
             return None
         usage.include(spent)
         return result
-
-    async def _run_main(self, item: ModelItem, usage: Usage) -> ModelResult | None:
-        """The best answer of the main model, which climbs the ladder until one is good."""
-        best = await _ask(item, self._main, FIRST_RUNG, usage, priority=0)
-        uncertain_retries = 0
-        if best is None:
-            return None
-        for rung in item.ladder(self._main.model.profile):
-            issue = best.assessment.issue
-            is_uncertain = issue in UNCERTAIN_ISSUES
-            if issue is None or (is_uncertain and uncertain_retries == MAX_UNCERTAIN_RETRIES):
-                break
-            if _is_out_of_tokens(best) and rung.bands == 1 and not rung.longer:
-                continue  # the same page with the same limit would be cut again
-            uncertain_retries += is_uncertain
-            try:
-                result = await _ask(item, self._main, rung, usage, priority=1)
-            except PageError as error:
-                usage.attempts += error.attempts
-                if error.code not in RECOVERABLE_CODES:
-                    break
-                continue
-            if result is not None and result.assessment.sort_key > best.assessment.sort_key:
-                best = result
-        return best
 
     def _is_acceptable(self, best: ModelResult) -> bool:
         """Whether no fallback could do better.
@@ -216,6 +209,32 @@ class RetryLadder:
             if result.assessment.issue in allowed:
                 return replace(result, is_fallback=True)
         return None
+
+
+async def _climb_ladder(item: ModelItem, endpoint: Endpoint, usage: Usage) -> ModelResult | None:
+    """The best answer of one model, which climbs the item's ladder until one is good."""
+    best = await _ask(item, endpoint, FIRST_RUNG, usage, priority=0)
+    uncertain_retries = 0
+    if best is None:
+        return None
+    for rung in item.ladder(endpoint.model.profile):
+        issue = best.assessment.issue
+        is_uncertain = issue in UNCERTAIN_ISSUES
+        if issue is None or (is_uncertain and uncertain_retries == MAX_UNCERTAIN_RETRIES):
+            break
+        if _is_out_of_tokens(best) and rung.bands == 1 and not rung.longer:
+            continue  # the same page with the same limit would be cut again
+        uncertain_retries += is_uncertain
+        try:
+            result = await _ask(item, endpoint, rung, usage, priority=1)
+        except PageError as error:
+            usage.attempts += error.attempts
+            if error.code not in RECOVERABLE_CODES:
+                break
+            continue
+        if result is not None and result.assessment.sort_key > best.assessment.sort_key:
+            best = result
+    return best
 
 
 def _is_text_layer(fallback: FallbackEndpoint) -> bool:

@@ -26,7 +26,7 @@ from llm_ocr.platforms.costs.estimates import price_per_hour
 from llm_ocr.platforms.costs.prices import UnknownPriceError
 from llm_ocr.platforms.uploads import UploadedFile, plan_uploads
 from llm_ocr.report.sessions import read_sessions, total_cost
-from llm_ocr.settings import Settings, gather_settings
+from llm_ocr.settings import SERVER_KEYS, Settings, gather_settings
 from llm_ocr.storage.hub_address import run_uri
 from llm_ocr.storage.store import StorageError, open_store
 
@@ -38,7 +38,6 @@ DOCUMENT_STAGES = ("run", "extract")
 STAGES = (*DOCUMENT_STAGES, "describe", PARSE, "assemble", RETRY, "reparse")
 # Settings that apply to this machine only, and not to tasks.
 LOCAL_SETTINGS = frozenset({"log_dir", "prices", "throughput", "shard_index", "shard_count"})
-ADDRESS_SETTINGS = ("base_url", "fallback_base_url")
 LOOPBACK = ("localhost", "::1", "0.0.0.0", "::")
 REMOTE_SCHEMES = ("s3://", "gs://", "hf://")
 
@@ -162,7 +161,7 @@ def job_spec(
     given = gather_settings(settings)
     chosen = Settings(**given).model_copy(update=dict(changes))
     # Settings turns a password within an address into a key.
-    names = dict.fromkeys([*given, "api_key", "fallback_api_key"])
+    names = dict.fromkeys([*given, *SERVER_KEYS.values()])
     plain, secret = _split_secrets(chosen, [name for name in names if name not in LOCAL_SETTINGS])
     tokens = {name: os.environ[name] for name in TOKENS if os.environ.get(name)}
     arguments = (command, *inputs, "--out", out) if inputs else (command, out)
@@ -248,7 +247,7 @@ def _split_secrets(chosen: Settings, names: Iterable[str]) -> tuple[dict[str, st
             )
         elif value is not None:
             text = str(value).lower() if isinstance(value, bool) else str(value)
-            if name in ADDRESS_SETTINGS:
+            if name in SERVER_KEYS:
                 _check_address(key, text)
             # An address or argument that has a key in it is a secret, too.
             (secret if has_secrets(text) else plain)[key] = text

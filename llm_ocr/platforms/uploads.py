@@ -19,7 +19,7 @@ from llm_ocr.storage.store import create_repository, open_store
 # Below the run; then a folder named by the SHA-256 of the content, so that a reader can verify that
 # a file is the one that was sent.
 FOLDER = "files"
-PROFILE_SETTINGS = ("model", "describe_model", "parse_model", "fallback_model")
+PROFILE_SETTINGS = ("model", "describe_model", "parse_model", "check_model", "fallback_model")
 SCHEMA_SETTINGS = ("record_schema", "task_schema")
 # SageMaker's limit for the value of a variable; a longer prompt travels as a file.
 MAX_VARIABLE_BYTES = 256

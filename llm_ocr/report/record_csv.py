@@ -1,4 +1,5 @@
-"""Write records as CSV files: one of records, one for each list of objects in them, one of errors.
+"""Write records as CSV files: one of records, one for each list of objects in them, one of errors,
+and one of the disagreements with a second model.
 
 Values come from untrusted documents, and spreadsheets evaluate text that begins with `=`: such text
 is prefixed with an apostrophe.
@@ -14,10 +15,10 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
-from llm_ocr.records import FieldError
+from llm_ocr.records import Disagreement, FieldError
 from llm_ocr.report.record_types import as_json, encodable
 
-RECORDS, ERRORS = "records", "errors"
+RECORDS, ERRORS, DISAGREEMENTS = "records", "errors", "disagreements"
 KEYS = ("source_uri", "record_id")
 # What OWASP lists, https://owasp.org/www-community/attacks/CSV_Injection, and full-width forms.
 _FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")
@@ -58,7 +59,7 @@ class CsvFiles:
         self, folder: Path, kind: pa.DataType, own: Sequence[str], names: Mapping[str, str]
     ) -> None:
         self._folder, self._own, self._names = folder, tuple(own), names
-        taken = {RECORDS, ERRORS}
+        taken = {RECORDS, ERRORS, DISAGREEMENTS}
         self._whole = _list_of(kind, (), RECORDS, taken, ())
         self._files = ExitStack()
         self._writers: dict[str, Any] = {}
@@ -74,6 +75,14 @@ class CsvFiles:
                 self._open(files, object_list.file, [*first, *columns])
             self._files = files.pop_all()
         return self
+
+    def write_disagreements(self, own: Row, disagreements: Sequence[Disagreement]) -> None:
+        """Write the disagreements on a record that was checked; without such, there is no file."""
+        if DISAGREEMENTS not in self._writers:
+            self._open(self._files, DISAGREEMENTS, [*KEYS, "path", "value", "check_value"])
+        for one in disagreements:
+            key = [own[name] for name in KEYS]
+            self._put(DISAGREEMENTS, [*key, one.path, one.value, one.check_value])
 
     def __exit__(self, *_: object) -> None:
         self._files.close()

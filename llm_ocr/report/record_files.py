@@ -4,6 +4,7 @@
     records/records.parquet    one column per field, of the field's type
     records/records.csv        one column per field, nested ones with dots; also errors.csv and
                                a file for each list of objects
+    records/disagreements.csv  the values for which a second model has others, if there was one
     records/schema.json        the JSON schema
 
 They are derived from the table, whose rows are read one by one.
@@ -20,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from llm_ocr.records import FieldError
+from llm_ocr.records import Disagreement, FieldError
 from llm_ocr.report.record_counts import RecordCounter, RecordCounts
 from llm_ocr.report.record_csv import CsvFiles
 from llm_ocr.report.record_types import Json, arrow_type, as_json, convert_value, encodable
@@ -96,6 +97,16 @@ class _Record:
     misfits: tuple[FieldError, ...]
 
     @property
+    def is_checked(self) -> bool:
+        """Whether a second model was to check it."""
+        return self.row.get("check_model") is not None
+
+    @property
+    def disagreements(self) -> list[Disagreement] | None:
+        found = self.row.get("disagreements")
+        return None if found is None else [Disagreement(**one) for one in found]
+
+    @property
     def unverified_paths(self) -> list[str]:
         evidence = self.row["evidence"] or ()
         return [value["path"] for value in evidence if value["matched"] is None]
@@ -133,6 +144,9 @@ def _write(folder: Path, json_schema: Json | None, rows: Iterator[Row]) -> Recor
             tables.write({**record.own, **numbers}, fields or {}, errors)
             typed.write(record)
             counter.add(row["status"], record.errors)
+            if record.is_checked:
+                counter.add_check(record.disagreements)
+                tables.write_disagreements(record.own, record.disagreements or ())
     return counter.counts
 
 
@@ -163,13 +177,15 @@ def _parse_record(row: Row, kind: pa.StructType, is_known: bool) -> _Record:
 def _to_json(record: _Record) -> dict[str, object]:
     """A record without its cost; with the model's answer if it failed."""
     row = record.row
-    line = {
+    line: dict[str, object] = {
         **record.own,
         "error_code": row["error_code"],
         "fields": record.fields,
         "errors": [asdict(error) for error in record.errors],
         "evidence": [_evidence(value) for value in row["evidence"] or ()],
     }
+    if record.is_checked:
+        line |= {name: row[name] for name in ("check_model", "check_error", "disagreements")}
     return line if record.fields is not None else {**line, "raw_answer": row["raw_answer"]}
 
 

@@ -49,6 +49,7 @@ _PAGE_KEYS = (
 )  # fmt: skip
 
 _RECORD_KEYS = ("record_id", "schema", "status", "error_code", "error")
+_CHECK_KEYS = ("check_model", "check_error")
 _EVIDENCE_KEYS = ("page_id", "page_number", "quote", "confidence", "matched")
 
 RowsOf = Callable[[str], Iterable[Row]]
@@ -353,10 +354,17 @@ def record_view(row: Row) -> dict[str, object]:
     for error in row["errors"] or ():
         errors.setdefault(error["path"], []).append(error)
     evidence = {item["path"]: item for item in row["evidence"] or ()}
-    paths = dict.fromkeys([*values, *errors])
+    checks: dict[str, list[Row]] = {}
+    for one in row.get("disagreements") or ():
+        checks.setdefault(one["path"], []).append(one)
+    paths = dict.fromkeys([*values, *errors, *checks])
     view = {key: row.get(key) for key in _RECORD_KEYS}
+    view |= {key: row[key] for key in _CHECK_KEYS if row.get(key) is not None}
     view["fields"] = [
-        _field_view(path, values.get(path), evidence.get(path), errors.get(path, ()))
+        _field_view(
+            *(path, values.get(path), evidence.get(path), errors.get(path, ())),
+            [one["check_value"] for one in checks.get(path, ())],
+        )
         for path in paths
         if path
     ]
@@ -366,13 +374,19 @@ def record_view(row: Row) -> dict[str, object]:
 
 
 def _field_view(
-    path: str, value: object, evidence: Row | None, errors: Sequence[Row]
+    path: str,
+    value: object,
+    evidence: Row | None,
+    errors: Sequence[Row],
+    check_values: Sequence[str | None],
 ) -> dict[str, object]:
     if value is not None and not isinstance(value, str):
         value = as_json(value)
     field: dict[str, object] = {"path": path, "value": value and encodable(value)}
     if errors:
         field["errors"] = _error_views(errors)
+    if check_values:
+        field["check_values"] = check_values
     if evidence is not None:
         field |= {name: evidence[name] for name in _EVIDENCE_KEYS if evidence[name] is not None}
         box = [evidence[corner] for corner in ("x1", "y1", "x2", "y2")]

@@ -9,6 +9,7 @@ from llm_ocr.classification.options import ClassifyOptions
 from llm_ocr.document.classify import LoadedClassifier, PageClassification
 from llm_ocr.document.configure import (
     auxiliary_step,
+    check_target,
     describe_step,
     document_target,
     extract_step,
@@ -144,9 +145,10 @@ def _parse_step(
         class_name: parse_spec(settings, schema)
         for class_name, schema in load_record_schemas(pipeline).items()
     }
+    check = check_target(settings)
     if None in wanted:
-        return Parse(wanted[None], profile)
-    return ParseByClass({str(name): spec for name, spec in wanted.items()}, profile)
+        return Parse(wanted[None], profile, check)
+    return ParseByClass({str(name): spec for name, spec in wanted.items()}, profile, check)
 
 
 def _step_settings(pipeline: Pipeline, definition: PipelineStep, settings: Settings) -> Settings:

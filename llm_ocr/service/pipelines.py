@@ -31,11 +31,13 @@ from sqlalchemy import select
 from llm_ocr.auxiliary.options import AuxiliaryOptions, BackEnd
 from llm_ocr.classification.options import OTHER, ClassifyOptions
 from llm_ocr.messages import CodedError
+from llm_ocr.models.catalog import profile_named
 from llm_ocr.service.database import Database, now
 from llm_ocr.service.review_policy import ReviewPolicy
 from llm_ocr.service.schema import pipelines
 from llm_ocr.settings import (
     DescribeSettings,
+    EngineChoice,
     PageSettings,
     ParseSettings,
     Settings,
@@ -59,7 +61,10 @@ STEP_OPTIONS: Mapping[str, tuple[type[BaseModel], tuple[str, ...]]] = {
         ("describe_task", "task_prompt", "task_schema", "classes", "min_figure_area"),
     ),
     "assemble": (SettingsGroup, ()),
-    "parse": (ParseSettings, ("record_schema", "record_per", "input_mode", "drop_unverified")),
+    "parse": (
+        ParseSettings,
+        ("record_schema", "record_per", "input_mode", "drop_unverified", "check_model"),
+    ),
 }
 # A record schema: its name, or the JSON Schema itself.
 SchemaSource = str | dict[str, Any]
@@ -597,6 +602,11 @@ def _find_invalid_options(step: PipelineStep) -> Iterator[tuple[str, str]]:
             parse_pages(options["pages"])
         except ValueError as error:
             yield "pages", str(error)
+    if options.get("check_model") not in (None, EngineChoice.EMBEDDED):
+        try:
+            profile_named(options["check_model"])
+        except ValueError as error:
+            yield "check_model", str(error)
     if str(options.get("task_prompt") or "").startswith("@"):
         yield "task_prompt", "@FILE is not supported here; write the prompt into this file"
     elif step.step == "describe" and options.get("task_schema") is None:

@@ -22,6 +22,7 @@ class ReasonCode(StrEnum):
     LOW_CONFIDENCE = "low_confidence"
     UNVERIFIED = "unverified"
     FAILED_RULE = "failed_rule"
+    DISAGREEMENT = "disagreement"
     UNKNOWN_CLASS = "unknown_class"
     UNMET_EXPECTATION = "unmet_expectation"
     SAMPLE = "sample"
@@ -32,6 +33,7 @@ class ReviewPolicy(BaseModel):
 
     `below_confidence` is the confidence (0..1) of a value below which it is reviewed. `unverified`:
     a value isn't on the page. `failed_rule`: a value is invalid, or a rule of the schema fails.
+    `disagreement`: the second model of `check_model` has another value, or no record.
     `unknown_class`: nothing decided on the class of a page. `unmet_expectations`: the pages aren't
     as the step auxiliary expects.
     `sample` is the percentage of the other documents that are reviewed too, chosen by their ids.
@@ -43,6 +45,7 @@ class ReviewPolicy(BaseModel):
     below_confidence: Annotated[float, Field(gt=0, le=1)] | None = None
     unverified: bool = False
     failed_rule: bool = False
+    disagreement: bool = False
     unknown_class: bool = False
     unmet_expectations: bool = False
     sample: Annotated[float, Field(ge=0, le=100)] = 0.0
@@ -64,7 +67,8 @@ class ReviewPolicy(BaseModel):
     @property
     def needs_record(self) -> bool:
         """Whether a condition is about a record's values."""
-        return self.below_confidence is not None or self.unverified or self.failed_rule
+        conditions = (self.unverified, self.failed_rule, self.disagreement)
+        return self.below_confidence is not None or any(conditions)
 
 
 def find_reasons(
@@ -140,6 +144,8 @@ def _record_reasons(policy: ReviewPolicy, record: Record) -> Iterator[dict[str, 
         for error in record.errors:
             message = f"{error.path}: {error.reason}" if error.path else error.reason
             yield {"code": ReasonCode.FAILED_RULE, "path": error.path, "message": message}
+    if policy.disagreement:
+        yield from _disagreements(record)
     for evidence in record.evidence:
         path, where = evidence.path, {"path": evidence.path, "page": evidence.page_number}
         if policy.unverified and evidence.matched is None:
@@ -148,6 +154,17 @@ def _record_reasons(policy: ReviewPolicy, record: Record) -> Iterator[dict[str, 
         elif policy.below_confidence and evidence.confidence < policy.below_confidence:
             message = f"{path}: confidence {evidence.confidence:.2f} < {policy.below_confidence:g}"
             yield {"code": ReasonCode.LOW_CONFIDENCE, "message": message, **where}
+
+
+def _disagreements(record: Record) -> Iterator[dict[str, Any]]:
+    code = ReasonCode.DISAGREEMENT
+    if record.check_error is not None:
+        message = f"{record.check_model} could not check it: {record.check_error}"
+        yield {"code": code, "message": message}
+    for one in record.disagreements or ():
+        has = f"has {one.check_value}" if one.check_value is not None else "has none"
+        message = f"{one.path}: {one.value or 'no value'}, but {record.check_model} {has}"
+        yield {"code": code, "path": one.path, "message": message}
 
 
 def _limit(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

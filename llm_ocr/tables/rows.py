@@ -44,7 +44,7 @@ _DOCUMENT = (
 )
 _RECORD = (
     *("record_id", "doc_id", "source_uri", "name"),
-    *("schema", "schema_hash", "raw_answer"),
+    *("schema", "schema_hash", "raw_answer", "check_model", "check_error"),
 )
 
 
@@ -126,11 +126,13 @@ def document_item(document: AssembledDocument) -> ItemResult:
 
 def record_item(record: Record) -> ItemResult:
     """A record's row of `records`."""
+    compared = record.disagreements
     row = {
         **_values(record, _RECORD),
         "fields": None if record.fields is None else json.dumps(record.fields, ensure_ascii=False),
         "errors": [vars(error) for error in record.errors],
         "evidence": [_evidence_row(evidence) for evidence in record.evidence],
+        "disagreements": None if compared is None else [vars(one) for one in compared],
         **_outcome_row(record.outcome),
     }
     return _item(record.record_id, row, {"records": [row]})

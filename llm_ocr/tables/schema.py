@@ -50,6 +50,9 @@ WORDS = pa.list_(
 ERRORS = pa.list_(
     pa.struct([("path", pa.string()), ("value", pa.string()), ("reason", pa.string())])
 )
+DISAGREEMENTS = pa.list_(
+    pa.struct([("path", pa.string()), ("value", pa.string()), ("check_value", pa.string())])
+)
 EVIDENCE = pa.list_(
     pa.struct(
         [
@@ -192,6 +195,9 @@ RECORDS = _schema(
         ("fields", pa.string()),
         ("errors", ERRORS),
         ("evidence", EVIDENCE),
+        ("check_model", pa.string()),
+        ("check_error", pa.string()),
+        ("disagreements", DISAGREEMENTS),
         ("raw_answer", pa.string()),
         *OUTCOME,
     ]

@@ -30,6 +30,9 @@ CONDITIONS = {
     "{unverified: true}": {"unverified: heading: no evidence on the page"},
     "{below_confidence: 0.5}": {"low_confidence: heading: confidence 0.20 < 0.5"},
     "{failed_rule: true}": {"failed_rule: count: 11 is greater than the maximum of 10"},
+    "{disagreement: true}": {
+        'disagreement: heading: "Something else entirely", but Qwen/Qwen3-VL-8B-Instruct has "Note"'
+    },
     "{unmet_expectations: true}": {
         "unmet_expectation: expected one QR Code barcode on page 1, found none"
     },
@@ -50,13 +53,16 @@ def forking() -> Iterator[None]:
 def read_note(body: dict[str, Any]) -> web.Response:
     """Reads pages, and in each a heading that isn't there and a count that is too large."""
     if "response_format" in body:
-        return answer(json.dumps({"heading": "Something else entirely", "count": 11}))
+        heading = "Note" if "Qwen" in body["model"] else "Something else entirely"
+        return answer(json.dumps({"heading": heading, "count": 11}))
     page: web.Response = at_once(body)
     return page
 
 
 def notes_pipeline(review: str) -> str:
-    parse = {"step": "parse", "record_schema": SCHEMA, "retries": {"limit": 0}}
+    parse: dict[str, Any] = {"step": "parse", "record_schema": SCHEMA, "retries": {"limit": 0}}
+    if "disagreement" in review:
+        parse["check_model"] = "qwen3-vl-8b"
     steps = [{"step": "extract", "retries": {"limit": 0}}, {"step": "assemble"}, parse]
     if "unmet_expectations" in review:
         met, unmet = {"count": 0}, {"symbology": "QR Code", "count": 1, "page": 1}

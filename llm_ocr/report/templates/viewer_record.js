@@ -33,13 +33,15 @@ function evidenceBox(field, [left, top, width, height], id) {
 function recordCard(record, n, k) {
   const errors = record.fields.reduce((sum, field) => sum + (field.errors?.length || 0), record.errors.length);
   const counts = [[errors, errors === 1 ? "error" : "errors"],
-    [record.fields.filter((field) => field.unverified).length, "not on the page"]];
+    [record.fields.filter((field) => field.unverified).length, "not on the page"],
+    [record.fields.filter((field) => field.check_values).length, "not as the second model has it"]];
   const facts = counts.filter(([count]) => count).map(([count, words]) => `${count} ${words}`).join(", ");
   const badge = paint(make("span", { class: "badge" }, record.status), record.status);
   const head = make("header", {}, make("h3", {}, record.schema || "Record"), badge, make("span", { class: "quiet" }, facts));
   const card = make("section", { class: "record", "aria-label": "Record" }, head);
   if (record.error) card.append(paint(make("p", { class: "error" }, record.error, make("code", {}, ` ${record.error_code || ""}`)), record.status));
   for (const error of record.errors) card.append(errorNote(error));
+  if (record.check_error) card.append(errorNote({ value: null, reason: `${record.check_model} could not check the record: ${record.check_error}` }));
   if (record.fields.length) card.append(make("table", {}, make("tbody", {}, ...record.fields.map((field, j) => fieldRow(field, `r${n}-${j}`, k)))));
   if (record.raw) card.append(make("details", { class: "raw" }, make("summary", {}, "The model's answer"), make("pre", {}, record.raw)));
   return card;
@@ -51,6 +53,7 @@ function fieldRow(field, id, k) {
   const missing = field.value === null || field.value === undefined;
   const value = make("td", {}, make("span", { class: missing ? "quiet" : "value" }, missing ? "–" : field.value));
   for (const error of field.errors || []) value.append(errorNote(error));
+  for (const other of field.check_values || []) value.append(errorNote({ value: other ?? "nothing", reason: "the second model" }));
   const row = make("tr", { "data-block": id, tabindex: "0", title: field.quote ? `On the page: ${field.quote}` : "" }, name, value, make("td", { class: "where" }, ...evidenceCells(field, k)));
   row.style.setProperty("--hue", hue("field"));
   row.classList.toggle("wrong", Boolean(field.errors));

@@ -12,7 +12,7 @@ from llm_ocr.batch.events import ItemsDone, Notify, StageEnded, StageStarted
 from llm_ocr.batch.executor import ExecutorFactory, LocalExecutor
 from llm_ocr.batch.interruption import CancellationToken
 from llm_ocr.batch.progress import shown
-from llm_ocr.document.configure import check_target
+from llm_ocr.document.configure import check_target, parse_spec, step_target
 from llm_ocr.messages import ProblemCode
 from llm_ocr.parsing.loading import load_schema
 from llm_ocr.records import PageStatus
@@ -61,6 +61,7 @@ def parse(
     chosen = Settings(**{**(settings or Settings()).model_dump(), **changes})
     if executor is LocalExecutor:
         # Before the pages are read.
+        parse_spec(chosen).check(step_target(chosen, "parse").model.profile)
         check_target(chosen)
     several = [inputs] if isinstance(inputs, str | Path) else inputs
     places = [str(one) for one in several]

@@ -9,7 +9,13 @@ from functools import cached_property, partial
 from typing import IO, NamedTuple
 
 from llm_ocr.document.items import AskModel, outcome
-from llm_ocr.document.record_chunks import Chunk, ChunkItem, ChunkResult, text_budget
+from llm_ocr.document.record_chunks import (
+    Chunk,
+    ChunkItem,
+    ChunkResult,
+    check_examples,
+    text_budget,
+)
 from llm_ocr.engines.embedded.serving.command import EMBEDDED
 from llm_ocr.inference.model_item import ModelResult, Usage, combine_answers
 from llm_ocr.inference.quality import QualityAssessment, QualityIssue
@@ -63,6 +69,12 @@ class ParseSpec:
         if self.check_model is not None:
             what.append(f"checked by {self.check_model}")
         return "-".join(what)
+
+    def check(self, profile: ModelProfile) -> None:
+        """Raise SchemaError if the model, or the one that checks it, can't be asked so."""
+        check_examples(self.schema, profile)
+        if self.check_profile is not None:
+            check_examples(self.schema, self.check_profile)
 
     @property
     def reads_images(self) -> bool:
@@ -160,7 +172,7 @@ class RecordItem:
     ) -> RecordResult:
         """The record that a model, the second one with `is_check`, makes of all chunks."""
         schema = self._wanted.schema
-        chunks = list(self._parts(text_budget(profile)))
+        chunks = list(self._parts(text_budget(profile, schema)))
         if not chunks:
             first = self._first
             said = first.error or "nothing was read on its pages"

@@ -1,20 +1,25 @@
 """Ask a model for a record of one chunk of a document: a page, or some of its text."""
 
+import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from PIL import Image
 
 from llm_ocr.inference.engine_extension import request_extension
 from llm_ocr.inference.model_item import ModelRef, ModelResult, PromptRequest, combine_answers
 from llm_ocr.inference.quality import QualityAssessment, QualityIssue
-from llm_ocr.inference.request import ChatRequest
+from llm_ocr.inference.request import ChatRequest, EarlierTurn
 from llm_ocr.inference.responses import Answer
 from llm_ocr.models.profile import ModelProfile, Prompt, Rung, Task
 from llm_ocr.parsing.chunks import CHUNK_CHARACTERS
 from llm_ocr.parsing.confidence import logprob_confidences
 from llm_ocr.parsing.json_answers import SURROUNDING_TEXT, extract_json, field_keys
-from llm_ocr.parsing.schema import Schema, ValidatedRecord
-from llm_ocr.records import ParsedAnswer
+from llm_ocr.parsing.schema import Schema, SchemaError, ValidatedRecord
+from llm_ocr.records import ImagePolicy, ParsedAnswer
+from llm_ocr.sources.raster import encode, fit
 
 # Where there was no JSON, or it was cut: once more, with what was wrong and room for more. At a
 # temperature, as one that ran into a loop would do so again.
@@ -24,6 +29,10 @@ _SPARE = 256
 # Characters of text a token is at least, and tokens that an image and the schema take at most.
 _TOKEN_CHARACTERS = 3
 _BESIDE = 2_000
+# Characters of a document's text for which a request has room at least.
+_LEAST_TEXT = 2_000
+# Tokens of a chat template around the two messages of an example.
+_TURN_TOKENS = 16
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,7 @@ class ChunkItem:
         sampling: Mapping[str, object],
     ) -> PromptRequest:
         schema, part = self._schema, self.part
-        text = f"What was read on it:\n\n<page>\n{part.text}\n</page>" if part.text else ""
+        text = _page_text(part.text)
         said = f"The JSON schema:\n{json.dumps(schema.json_schema)}"
         again = f"Asked before, {self._last.assessment.reason}. Mind that." if self._last else ""
         with_schema = "\n\n".join(filter(None, (prompt.text, said, text, again)))
@@ -111,9 +120,11 @@ class ChunkItem:
             max_tokens=limit,
             sampling=sampling,
             extension=request_extension(profile, Task.PARSE),
+            earlier=_earlier_turns(schema, profile, prompt),
         )
         if profile.schema_arguments is not None:
-            arguments = profile.schema_arguments(schema.json_schema, again)
+            minded = "\n\n".join(filter(None, (_described_examples(schema), again)))
+            arguments = profile.schema_arguments(schema.json_schema, minded)
             request = replace(request, prompt=part.text, chat_template_kwargs=arguments)
         if not prompt.guided:
             return PromptRequest(replace(request, sampling={**sampling, "logprobs": True}))
@@ -130,10 +141,85 @@ class ChunkItem:
         return PromptRequest(guided)
 
 
-def text_budget(profile: ModelProfile) -> int:
-    """Characters of text that fit a request with a page's image and leave room for an answer."""
-    left = profile.serving.max_model_len - profile.prompt(Task.PARSE).max_tokens - _BESIDE
-    return max(2_000, min(CHUNK_CHARACTERS, left * _TOKEN_CHARACTERS))
+def text_budget(profile: ModelProfile, schema: Schema) -> int:
+    """Characters of text that fit a request with a page's image and the schema's examples, and
+    leave room for an answer."""
+    left = _room_for_text(profile) - example_tokens(schema, profile)
+    return max(_LEAST_TEXT, min(CHUNK_CHARACTERS, left * _TOKEN_CHARACTERS))
+
+
+def _room_for_text(profile: ModelProfile) -> int:
+    """Tokens of a request without examples that are left for a document's text."""
+    return profile.serving.max_model_len - profile.prompt(Task.PARSE).max_tokens - _BESIDE
+
+
+def example_tokens(schema: Schema, profile: ModelProfile) -> int:
+    """Tokens that the examples of a schema take in each request, at most; an image is counted as
+    what a page takes."""
+    if profile.takes_extension:
+        return 0
+    texts = sum(len(one.text) + len(one.answer) for one in schema.examples)
+    images = sum(one.image is not None for one in schema.examples)
+    prompts = len(profile.prompt(Task.PARSE).text) * len(schema.examples)
+    characters = texts + (prompts if profile.schema_arguments is None else 0)
+    turns = _TURN_TOKENS * len(schema.examples)
+    return -(-characters // _TOKEN_CHARACTERS) + turns + images * profile.serving.page_tokens
+
+
+def check_examples(schema: Schema, profile: ModelProfile) -> None:
+    """Raise SchemaError if a model can't be shown the examples of a schema, as they are too long or
+    have images that it doesn't take."""
+    if profile.takes_extension:
+        return
+    if profile.schema_arguments is not None and any(one.image for one in schema.examples):
+        raise SchemaError(
+            f"The examples of the schema {schema.name}: {profile.id} takes examples as text: give "
+            "each a text in place of its image"
+        )
+    taken = example_tokens(schema, profile)
+    room = _room_for_text(profile) - _LEAST_TEXT // _TOKEN_CHARACTERS
+    if taken > max(room, 0):
+        raise SchemaError(
+            f"The examples of the schema {schema.name} take up to {taken:,} tokens of each request,"
+            f" but {profile.id} has room for {max(room, 0):,} (a context of "
+            f"{profile.serving.max_model_len:,}, less the page and the answer): shorten them, or "
+            "give fewer"
+        )
+
+
+def _page_text(text: str) -> str:
+    return f"What was read on it:\n\n<page>\n{text}\n</page>" if text else ""
+
+
+def _earlier_turns(
+    schema: Schema, profile: ModelProfile, prompt: Prompt
+) -> tuple[EarlierTurn, ...]:
+    """The examples as exchanges before the request; none for a model that has another way."""
+    if profile.takes_extension or profile.schema_arguments is not None:
+        return ()
+    return tuple(
+        EarlierTurn(
+            "\n\n".join(filter(None, (prompt.text, _page_text(one.text)))),
+            None if one.image is None else _example_jpeg(one.image, profile.image),
+            one.answer,
+        )
+        for one in schema.examples
+    )
+
+
+def _described_examples(schema: Schema) -> str:
+    """The examples in words, for a model whose chat template takes instructions."""
+    return "\n\n".join(
+        f"Example {number}. From this document:\n{one.text}\nthe result is:\n{one.answer}"
+        for number, one in enumerate(schema.examples, 1)
+    )
+
+
+@lru_cache(maxsize=32)
+def _example_jpeg(image: bytes, policy: ImagePolicy) -> bytes:
+    """An example's image as a page image of the model."""
+    with Image.open(io.BytesIO(image)) as stored:
+        return encode(fit(stored.convert("RGB"), policy), policy.jpeg_quality)
 
 
 def _assessment(answer: Answer, is_read: bool, is_cut: bool) -> QualityAssessment:

@@ -271,6 +271,10 @@ class Parse:
     needs: tuple[str, ...] = ("extract",)
     result_type: type[Record] = Record
 
+    def __post_init__(self) -> None:
+        """Raises SchemaError if the model can't be asked so."""
+        self.wanted.check(self.profile)
+
     @property
     def version(self) -> str:
         return _digest(self.wanted.asked)
@@ -303,6 +307,11 @@ class ParseByClass:
     name: str = "parse"
     needs: tuple[str, ...] = ("extract", "classify")
     result_type: type[Record] = Record
+
+    def __post_init__(self) -> None:
+        """Raises SchemaError if the model can't be asked so."""
+        for spec in self.wanted.values():
+            spec.check(self.profile)
 
     @property
     def version(self) -> str:

@@ -23,6 +23,16 @@ routing_key: ContextVar[str | None] = ContextVar("routing_key", default=None)
 
 
 @dataclass(frozen=True)
+class EarlierTurn:
+    """An exchange that a request shows as if it had taken place before: a prompt, with an image
+    (JPEG bytes) or none, and the answer."""
+
+    prompt: str
+    jpeg: bytes | None
+    answer: str
+
+
+@dataclass(frozen=True)
 class ChatRequest:
     """One image (JPEG bytes, or none) and one prompt; `sampling` goes into the request's body.
 
@@ -30,7 +40,7 @@ class ChatRequest:
     loop; None: never. `structured_output` goes into the body too: vLLM's `structured_outputs` or
     OpenAI's `response_format`. `prompt_without_schema` is the prompt for a server that rejects it
     (400). `chat_template_kwargs` are arguments of the model's chat template, in addition to those
-    in `sampling`. `extension` is for the embedded engine only.
+    in `sampling`. `extension` is for the embedded engine only. `earlier` precede the prompt.
     """
 
     prompt: str
@@ -42,6 +52,7 @@ class ChatRequest:
     prompt_without_schema: str = ""
     extension: Mapping[str, object] = field(default_factory=dict)
     chat_template_kwargs: Mapping[str, object] = field(default_factory=dict)
+    earlier: tuple[EarlierTurn, ...] = ()
 
     @property
     def body_fields(self) -> Mapping[str, object]:

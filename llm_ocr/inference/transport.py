@@ -156,14 +156,17 @@ class ChatTransport:
 
     def _body(self, request: ChatRequest, draft: PartialAnswer) -> bytes:
         """The request as JSON, with parameters that only vLLM or the embedded engine knows."""
-        # The image goes in last: base64 needs no escaping, and looking for what does takes longer
-        # than everything else here.
-        content: list[dict[str, object]] = []
-        if request.jpeg is not None:
-            content.append({"type": "image_url", "image_url": {"url": IMAGE}})
-        if request.prompt:
-            content.append({"type": "text", "text": request.prompt})
-        messages: list[dict[str, object]] = [{"role": "user", "content": content}]
+        # A single image goes in last: base64 needs no escaping, and looking for what does takes
+        # longer than everything else here.
+        jpeg = request.jpeg
+        is_last = jpeg is not None and not request.earlier
+        url = IMAGE if is_last else None if jpeg is None else _data_url(jpeg).decode()
+        messages: list[dict[str, object]] = []
+        for turn in request.earlier:
+            shown = None if turn.jpeg is None else _data_url(turn.jpeg).decode()
+            messages.append({"role": "user", "content": _content(turn.prompt, shown)})
+            messages.append({"role": "assistant", "content": turn.answer})
+        messages.append({"role": "user", "content": _content(request.prompt, url)})
         body: dict[str, object] = {"model": self._model, "messages": messages}
         if draft.length:
             messages.append({"role": "assistant", "content": draft.text})
@@ -172,11 +175,10 @@ class ChatTransport:
         body |= STREAMED if self._streams else {}
         body |= request.body_fields
         body |= {EXTENSION: request.extension} if request.extension else {}
-        if request.jpeg is None:
+        if jpeg is None or not is_last:
             return json.dumps(body).encode()
         before, after = json.dumps(body).encode().split(IMAGE.encode(), 1)
-        url = b"data:image/jpeg;base64," + base64.b64encode(request.jpeg)
-        return b"".join((before, url, after))
+        return b"".join((before, _data_url(jpeg), after))
 
     async def _set_headers(self, request: httpx2.Request) -> None:
         """Send the caller's headers in place of those that openai takes from OPENAI_* variables.
@@ -211,6 +213,20 @@ class ChatTransport:
         if isinstance(error, TimeoutError):
             return self._timeout_error()
         return CutOffError(f"half an answer: {message}")
+
+
+def _content(prompt: str, image_url: str | None) -> list[dict[str, object]]:
+    """The content of a user's message."""
+    content: list[dict[str, object]] = []
+    if image_url is not None:
+        content.append({"type": "image_url", "image_url": {"url": image_url}})
+    if prompt:
+        content.append({"type": "text", "text": prompt})
+    return content
+
+
+def _data_url(jpeg: bytes) -> bytes:
+    return b"data:image/jpeg;base64," + base64.b64encode(jpeg)
 
 
 def _parse_url(base_url: str) -> httpx2.URL:

@@ -29,7 +29,7 @@ _MAX_REASON_CHARACTERS = 300
 _FIELD_KEYWORDS = {
     *("properties", "required", "additionalProperties", "patternProperties", "type"),
     *("$defs", "definitions", "$schema", "$id", "$comment", "title", "description", "default"),
-    *("examples", "aliases", "merge"),
+    *("examples", "aliases", "merge", "few_shot"),
 }
 
 

@@ -9,8 +9,8 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
@@ -19,6 +19,7 @@ from pydantic import BaseModel, RootModel
 from pydantic.errors import PydanticUserError
 
 from llm_ocr.parsing.decoding_schema import decoding_schema
+from llm_ocr.parsing.examples import examples_of_model, hash_parts, load_examples
 from llm_ocr.parsing.local_modules import LOADING, import_file, import_module
 from llm_ocr.parsing.pydantic_validator import PydanticValidator
 from llm_ocr.parsing.references import SchemaNode, check_references, resolve
@@ -55,8 +56,8 @@ class LoadedSchema(Schema):
     """A schema with its source and a hash of it.
 
     The hash covers the class's name, the decoding schema, which includes fields of classes from
-    other modules, and the source text of the module or file. So it changes if a validator in that
-    source does, and is the same on every machine.
+    other modules, the source text of the module or file, and the examples. So it changes if a
+    validator in that source does, and is the same on every machine.
     """
 
     schema_hash: str = ""
@@ -85,8 +86,10 @@ def load_schema(where: str) -> LoadedSchema:
     raise SchemaError(f"There is no schema {where!r}: give {_FORMS}, or one of {built_in}")
 
 
-def schema_from_model(model: ModelClass, name: str = "", source: str = "") -> LoadedSchema:
-    """The schema of a pydantic model."""
+def schema_from_model(
+    model: ModelClass, name: str = "", source: str = "", module: ModuleType | None = None
+) -> LoadedSchema:
+    """The schema of a pydantic model, with the examples in its `module`."""
     what = f"The model {model.__module__}:{model.__qualname__}"
     if issubclass(model, RootModel) or not model.model_fields:
         raise SchemaError(f"{what} has no fields: give a model with the fields of the record")
@@ -103,12 +106,27 @@ def schema_from_model(model: ModelClass, name: str = "", source: str = "") -> Lo
     name = name or _identifier(model.__name__)
     source = source or _model_source(model) or json.dumps(json_schema, sort_keys=True)
     rules = _rules(what, given, json_schema["properties"])
-    hashed = _hash(name, model.__qualname__, json.dumps(json_schema), source)
-    return LoadedSchema(name, json_schema, checked, rules, hashed, source)
+    parts = (name, model.__qualname__, json.dumps(json_schema), source)
+    module = module or sys.modules.get(model.__module__)
+    examples = examples_of_model(getattr(module, "FEW_SHOT", ()), model)
+    file = getattr(module, "__file__", None)
+    folder = str(Path(file).parent if file else Path.cwd())
+    schema = LoadedSchema(name, json_schema, checked, rules, source=source)
+    return _with_examples(schema, parts, examples, folder, what)
 
 
-def schema_from_json(schema: object, name: str = "", what: str = "The schema") -> LoadedSchema:
-    """The schema of a JSON Schema of an object."""
+def _with_examples(
+    schema: LoadedSchema, parts: Iterable[str], given: object, folder: str | None, what: str
+) -> LoadedSchema:
+    """The schema with the examples given in it, and its hash. Raises SchemaError."""
+    examples = load_examples(schema, given, folder, what)
+    return replace(schema, schema_hash=_hash(*parts, *hash_parts(examples)), examples=examples)
+
+
+def schema_from_json(
+    schema: object, name: str = "", what: str = "The schema", folder: str | None = None
+) -> LoadedSchema:
+    """The schema of a JSON Schema of an object; images of its examples are in `folder`."""
     # Imported here: it takes a second where the checkers of its formats are installed, as they are
     # with Jupyter, and most runs don't need it.
     from jsonschema.exceptions import SchemaError as NotJsonSchemaError
@@ -149,8 +167,9 @@ def schema_from_json(schema: object, name: str = "", what: str = "The schema") -
     if _SURROGATE.search(source):
         raise SchemaError(f"{what} contains an unpaired surrogate, which cannot be encoded")
     rules = _rules(what, given, properties)
-    hashed = _hash(name, json.dumps(json_schema), source)
-    return LoadedSchema(name, json_schema, JsonSchemaValidator(schema), rules, hashed, source)
+    parts = (name, json.dumps(json_schema), source)
+    loaded = LoadedSchema(name, json_schema, JsonSchemaValidator(schema), rules, source=source)
+    return _with_examples(loaded, parts, schema.get("few_shot", ()), folder, what)
 
 
 def _load_json_file(where: str) -> LoadedSchema:
@@ -162,12 +181,15 @@ def _load_json_file(where: str) -> LoadedSchema:
     except (ValueError, RecursionError) as error:
         raise SchemaError(f"The schema file {where} is not JSON: {error}") from error
     title = schema.get("title") if isinstance(schema, dict) else ""
-    return schema_from_json(schema, str(title or path.stem), f"The schema file {where}")
+    folder = where.rpartition("/")[0] if "://" in where else str(path.parent)
+    name = str(title or path.stem)
+    return schema_from_json(schema, name, f"The schema file {where}", folder)
 
 
 def _load_from_module(where: str, module: ModuleType, name: str) -> LoadedSchema:
     if not name:
-        return schema_from_model(_only_model(where, module), source=_source_of(module))
+        only = _only_model(where, module)
+        return schema_from_model(only, source=_source_of(module), module=module)
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -178,7 +200,7 @@ def _load_from_module(where: str, module: ModuleType, name: str) -> LoadedSchema
             f"The schema {where}: {name} is not a pydantic model (a subclass of pydantic.BaseModel)"
             f"{_list_models(module)}"
         )
-    return schema_from_model(found, source=_source_of(module))
+    return schema_from_model(found, source=_source_of(module), module=module)
 
 
 def _list_models(module: ModuleType) -> str:

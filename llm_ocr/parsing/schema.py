@@ -48,17 +48,29 @@ class ValidatedRecord:
 
 
 @dataclass(frozen=True)
+class ShownExample:
+    """An example as a model is shown it: a document's text (which may be empty) and the file of a
+    page's image, and the answer expected, as JSON."""
+
+    text: str
+    image: bytes | None
+    answer: str
+
+
+@dataclass(frozen=True)
 class Schema:
     """A user's schema: its name, the JSON schema for guided decoding, and its validator.
 
     `json_schema` is self-contained and has only keywords that guided decoding accepts. `validate`
-    never raises. `rules` are by top-level field.
+    never raises. `rules` are by top-level field. `examples` are shown to a model before it is
+    asked, in this order.
     """
 
     name: str
     json_schema: Mapping[str, Any]
     validate: Callable[[Mapping[str, Any]], ValidatedRecord]
     rules: Mapping[str, MergeRule] = field(default_factory=dict)
+    examples: tuple[ShownExample, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from pydantic import SecretStr
 
 from llm_ocr import load_records
 from llm_ocr.batch.parse_run import parse
@@ -56,10 +57,10 @@ def checked(
     with serving_beside(first or says(GOOD)) as main, serving_beside(second) as other:
         given = Settings(
             base_url=main.base_url,
-            api_key="first",
+            api_key=SecretStr("first"),
             check_base_url=other.base_url,
             check_model="qwen3-vl-8b",
-            check_api_key="second",
+            check_api_key=SecretStr("second"),
         )
         summary = parse(source, out, schema, given)
         assert {headers["Authorization"] for headers in main.headers} == {"Bearer first"}

@@ -421,6 +421,32 @@ def documents_of(place: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in sorted(place.rglob("*")) if path.is_file()}
 
 
+def test_examples_are_shown_and_another_one_redoes_the_records(tmp_path: Path, schema: str) -> None:
+    source, out = documents.pdf(tmp_path / "a.pdf"), tmp_path / "out"
+    shown = (
+        "from llm_ocr import Example\nFEW_SHOT = [Example(text='{}', record={{'number': 'A'}})]\n"
+    )
+
+    def reply(body: dict[str, Any]) -> web.Response:
+        return answer(json.dumps(GOOD)) if is_guided(body) else at_once(body)
+
+    with serving_beside(reply) as server:
+        settings = Settings(base_url=server.base_url)
+        for text in ("Bill A", "Bill A", "Another bill"):
+            Path(schema).write_text(BILL + shown.format(text))
+            parse(source if not out.exists() else out, out, schema, settings)
+        turns = [body["messages"] for body in server.requests if is_guided(body)]
+        Path(schema).write_text(BILL + shown.format("Bill A " * 9_000))
+        before = len(server.requests)
+        with pytest.raises(SchemaError, match="examples of the schema Bill take up to"):
+            parse(out, None, schema, settings)
+        assert len(server.requests) == before
+    assert [len(messages) for messages in turns] == [3, 3]
+    assert ["Another bill" in str(messages[0]) for messages in turns] == [False, True]
+    [row] = load_records(out)
+    assert row["fields"] == GOOD
+
+
 def test_records_may_be_made_by_another_model(tmp_path: Path, schema: str) -> None:
     source, out = documents.pdf(tmp_path / "a.pdf"), tmp_path / "out"
 

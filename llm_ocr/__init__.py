@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from llm_ocr.export.run import ExportSummary, export_result, export_run
     from llm_ocr.inference.responses import EngineFailedError, WrongServerError
     from llm_ocr.messages import MissingExtraError
-    from llm_ocr.parsing.examples import Example
+    from llm_ocr.parsing.examples import FewShotExample
     from llm_ocr.parsing.schema import SchemaError
     from llm_ocr.records import (
         Block,
@@ -72,7 +72,7 @@ _HOME = {
     "PageStatus": "llm_ocr.records",
     "Description": "llm_ocr.records",
     "DocumentResult": "llm_ocr.records",
-    "Example": "llm_ocr.parsing.examples",
+    "FewShotExample": "llm_ocr.parsing.examples",
     "Figure": "llm_ocr.records",
     "PageResult": "llm_ocr.records",
     "Record": "llm_ocr.records",
@@ -109,7 +109,7 @@ __all__ = [
     "Description",
     "DocumentResult",
     "EngineFailedError",
-    "Example",
+    "FewShotExample",
     "ExportError",
     "ExportSummary",
     "Figure",

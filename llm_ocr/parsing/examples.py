@@ -2,7 +2,7 @@
 
 In a Python schema the list `FEW_SHOT`, in a JSON Schema the keyword `few_shot`:
 
-    FEW_SHOT = [Example(text="Corner shop, total 3.50", record=Receipt(total=3.5))]
+    FEW_SHOT = [FewShotExample(text="Corner shop, total 3.50", record=Receipt(total=3.5))]
     "few_shot": [{"text": "Corner shop, total 3.50", "record": {"total": 3.5}}]
 """
 
@@ -24,7 +24,7 @@ from llm_ocr.storage.local_files import local_file
 
 
 @dataclass(frozen=True)
-class Example:
+class FewShotExample:
     """A document and the record expected of it: an instance of the schema's model, or its fields.
 
     `text` is Markdown, of a whole document or a part; `image` is the file of a page's image, beside
@@ -93,16 +93,16 @@ def _load(schema: Schema, given: object, folder: str | None, name: str) -> Shown
     return ShownExample(text, image, json.dumps(answer, ensure_ascii=False))
 
 
-def _parse(given: object, name: str) -> Example:
-    if isinstance(given, Example):
+def _parse(given: object, name: str) -> FewShotExample:
+    if isinstance(given, FewShotExample):
         return given
-    known = {field.name for field in fields(Example)}
+    known = {field.name for field in fields(FewShotExample)}
     if not isinstance(given, Mapping) or "record" not in given or not given.keys() <= known:
         raise SchemaError(f"{name}: it needs a record, and a text or an image, and nothing else")
     for part in ("text", "image"):
         if given.get(part) is not None and not isinstance(given[part], str):
             raise SchemaError(f"{name}: its {part} is not a string: {to_json(given[part])}")
-    return Example(given["record"], given.get("text"), given.get("image"))
+    return FewShotExample(given["record"], given.get("text"), given.get("image"))
 
 
 def _read_image(image: str | Path, folder: str | None, name: str) -> bytes:

@@ -423,9 +423,8 @@ def documents_of(place: Path) -> dict[Path, bytes]:
 
 def test_examples_are_shown_and_another_one_redoes_the_records(tmp_path: Path, schema: str) -> None:
     source, out = documents.pdf(tmp_path / "a.pdf"), tmp_path / "out"
-    shown = (
-        "from llm_ocr import Example\nFEW_SHOT = [Example(text='{}', record={{'number': 'A'}})]\n"
-    )
+    example = "FewShotExample(text='{}', record={{'number': 'A'}})"
+    shown = f"from llm_ocr import FewShotExample\nFEW_SHOT = [{example}]\n"
 
     def reply(body: dict[str, Any]) -> web.Response:
         return answer(json.dumps(GOOD)) if is_guided(body) else at_once(body)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from llm_ocr import Example
+from llm_ocr import FewShotExample
 from llm_ocr.parsing.loading import load_schema, schema_from_json, schema_from_model
 from llm_ocr.parsing.schema import SchemaError
 from tests import documents
@@ -15,7 +15,7 @@ FILE = """
 from datetime import date
 from decimal import Decimal
 from pydantic import BaseModel, Field
-from llm_ocr import Example
+from llm_ocr import FewShotExample
 
 class Line(BaseModel):
     text: str
@@ -30,9 +30,9 @@ class Other(BaseModel):
     bill: Bill
 
 FEW_SHOT = [
-    Example(text="# Bill A-1\\n\\nPipes 10.50", record={EXAMPLE}),
-    Example(image="{IMAGE}", text="more", record={{"Bill no": "A-2"}}),
-    Example(text="another schema's", record=Other(bill=Bill(**{{"Bill no": "B"}}))),
+    FewShotExample(text="# Bill A-1\\n\\nPipes 10.50", record={EXAMPLE}),
+    FewShotExample(image="{IMAGE}", text="more", record={{"Bill no": "A-2"}}),
+    FewShotExample(text="another schema's", record=Other(bill=Bill(**{{"Bill no": "B"}}))),
 ]
 """
 GOOD = '{"number": "A-1", "lines": [{"text": "Pipes", "amount": "10.50"}]}'
@@ -80,7 +80,7 @@ class Receipt(BaseModel):
     shop: str
 
 
-FEW_SHOT = [Example(text="Corner shop", record=Receipt(shop="Corner shop"))]
+FEW_SHOT = [FewShotExample(text="Corner shop", record=Receipt(shop="Corner shop"))]
 
 
 def test_a_model_has_those_of_its_module() -> None:

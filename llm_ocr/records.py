@@ -561,7 +561,9 @@ class FieldEvidence:
     """Where one value of a record (a leaf; its path is as in `FieldError`) is on its page.
 
     `quote` is the text on the page. `matched` is None if the page doesn't show the value, which is
-    then unverified. `confidence` is 0..1.
+    then unverified. `confidence` is 0..1. `reading` (0..1) is how surely its characters on the page
+    were read, `extraction` how sure the model was that it is the field's value: None where the
+    engine that read the page, or the one that answered, doesn't report it.
     """
 
     path: str
@@ -571,6 +573,8 @@ class FieldEvidence:
     page_number: int | None = None
     box: Box | None = None
     quote: str | None = None
+    reading: float | None = None
+    extraction: float | None = None
 
 
 @dataclass(frozen=True)

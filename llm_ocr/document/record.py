@@ -309,7 +309,10 @@ class RecordItem:
 
         A default of the schema's is not from the page, and is not looked for there in vain.
         """
-        pages = [PageBlocks(page.page_id, page.page_number, page.blocks) for page, _ in self._pages]
+        pages = [
+            PageBlocks(page.page_id, page.page_number, page.blocks, page.lines)
+            for page, _ in self._pages
+        ]
         wanted = self._wanted
         values = dict(leaves(record.fields))
         found = [

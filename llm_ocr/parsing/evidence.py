@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from llm_ocr.parsing.leaves import leaves_with_items
+from llm_ocr.parsing.reading_confidence import reading_confidence
 from llm_ocr.parsing.schema import Fields, PageBlocks
 from llm_ocr.parsing.text_index import TextIndex
 from llm_ocr.parsing.text_spans import Occurrence, split_spans
@@ -401,9 +402,7 @@ def find_evidence(
     places = {leaf.path: index.occurrences(leaf.value) for leaf in leaves}
     chosen = EvidenceSelector(index, leaves, places, labels or {}).select()
     return [
-        _evidence(
-            leaf, chosen.get(leaf.path), index, pages, (confidences or {}).get(leaf.path, 1.0)
-        )
+        _evidence(leaf, chosen.get(leaf.path), index, pages, (confidences or {}).get(leaf.path))
         for leaf in leaves
     ]
 
@@ -413,10 +412,12 @@ def _evidence(
     choice: SelectedOccurrence | None,
     index: TextIndex,
     pages: Sequence[PageBlocks],
-    probability: float,
+    extraction: float | None,
 ) -> FieldEvidence:
+    probability = 1.0 if extraction is None else extraction
     if choice is None:
-        return FieldEvidence(leaf.path, None, round(AGREEMENT[None] * probability, 4))
+        confidence = round(AGREEMENT[None] * probability, 4)
+        return FieldEvidence(leaf.path, None, confidence, extraction=extraction)
     place = choice.occurrence
     confidence = AGREEMENT[place.matched] * place.similarity
     confidence *= AMBIGUITY_FACTOR ** (choice.ambiguous + place.doubtful)
@@ -427,6 +428,8 @@ def _evidence(
         round(confidence * probability, 4),
         page.page_id,
         page.page_number,
-        index.box(place),
-        index.quote(place),
+        box := index.box(place),
+        quote := index.quote(place),
+        reading_confidence(quote, box, page.lines),
+        extraction,
     )

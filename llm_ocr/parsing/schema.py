@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from llm_ocr.records import Block, FieldError
+from llm_ocr.records import Block, FieldError, PageLine
 
 Fields = Mapping[str, Any]
 
@@ -75,8 +75,10 @@ class Schema:
 
 @dataclass(frozen=True)
 class PageBlocks:
-    """The text blocks of a page; their boxes are in pixels of the stored page image."""
+    """The text blocks of a page, and the lines that the engine read, if it reports them; boxes are
+    in pixels of the stored page image."""
 
     page_id: str
     page_number: int
     blocks: Sequence[Block]
+    lines: Sequence[PageLine] | None = None

@@ -193,9 +193,12 @@ def _evidence(value: Row) -> dict[str, object]:
     corners = [value[corner] for corner in ("x1", "y1", "x2", "y2")]
     box = None if None in corners else corners
     names = ("path", "matched", "confidence", "page_id", "page_number", "quote")
-    # The table has a 32-bit float: further digits are noise.
-    confidence = None if value["confidence"] is None else round(value["confidence"], 4)
-    return {**{name: value[name] for name in names}, "confidence": confidence, "box": box}
+    # The table has 32-bit floats: further digits are noise.
+    rounded = {
+        name: None if value.get(name) is None else round(value[name], 4)
+        for name in ("confidence", "reading", "extraction")
+    }
+    return {**{name: value[name] for name in names}, **rounded, "box": box}
 
 
 class _TypedWriter:

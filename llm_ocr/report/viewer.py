@@ -50,7 +50,9 @@ _PAGE_KEYS = (
 
 _RECORD_KEYS = ("record_id", "schema", "status", "error_code", "error")
 _CHECK_KEYS = ("check_model", "check_error")
-_EVIDENCE_KEYS = ("page_id", "page_number", "quote", "confidence", "matched")
+_EVIDENCE_KEYS = (
+    *("page_id", "page_number", "quote", "confidence", "matched", "reading", "extraction"),
+)
 
 RowsOf = Callable[[str], Iterable[Row]]
 
@@ -388,7 +390,7 @@ def _field_view(
     if check_values:
         field["check_values"] = check_values
     if evidence is not None:
-        field |= {name: evidence[name] for name in _EVIDENCE_KEYS if evidence[name] is not None}
+        field |= {name: evidence[name] for name in _EVIDENCE_KEYS if evidence.get(name) is not None}
         box = [evidence[corner] for corner in ("x1", "y1", "x2", "y2")]
         field["box"] = None if None in box else box
         field["unverified"] = evidence["matched"] is None

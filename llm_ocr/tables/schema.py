@@ -63,6 +63,8 @@ EVIDENCE = pa.list_(
             ("page_number", pa.int32()),
             ("quote", pa.string()),
             *BOX,
+            ("reading", pa.float32()),
+            ("extraction", pa.float32()),
         ]
     )
 )
@@ -222,15 +224,22 @@ STAGES = tuple(STAGE_TABLES)
 
 
 def with_all_columns(rows: pa.Table, table: str) -> pa.Table:
-    """Rows that an earlier version wrote, with null in the columns that it did not have."""
+    """Rows that an earlier version wrote, with null in the columns, and in the parts of these, that
+    it did not have."""
     schema = SCHEMAS[table]
-    if rows.schema.names == schema.names:
+    if rows.schema.equals(schema):
         return rows
-    columns = [
-        rows[field.name] if field.name in rows.schema.names else pa.nulls(len(rows), field.type)
-        for field in schema
-    ]
+    columns = [_column(rows, field) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+    if field.name not in rows.schema.names:
+        return pa.nulls(len(rows), field.type)
+    column = rows[field.name]
+    if column.type == field.type:
+        return column
+    return pa.array(column.to_pylist(), field.type)
 
 
 def id_column(table: str) -> str:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -239,6 +240,24 @@ def test_server_without_log_probabilities_is_supported(tmp_path: Path, schema: s
 
     [row], _ = records(tmp_path, schema, says)
     assert (row["status"], row["fields"]) == ("ok", GOOD)
+    assert {one["extraction"] for one in row["evidence"]} == {None}
+
+
+def test_values_have_the_confidence_of_their_answer_but_none_of_a_reading_that_reports_none(
+    tmp_path: Path, schema: str
+) -> None:
+    def says(body: dict[str, Any]) -> web.Response:
+        text = json.dumps({"number": "What stands on the page"})
+        said = json.loads(str(answer(text).text))
+        content = [{"token": text[:12], "logprob": -0.1}, {"token": text[12:], "logprob": -0.5}]
+        said["choices"][0]["logprobs"] = {"content": content}
+        return web.json_response(said)
+
+    [row], _ = records(tmp_path, schema, says)
+    [found] = row["evidence"]
+    assert found["extraction"] == pytest.approx(math.exp(-0.5))
+    assert found["confidence"] == pytest.approx(found["extraction"], abs=1e-4)
+    assert found["reading"] is None
 
 
 def test_server_without_schema_support_gets_it_in_the_prompt(tmp_path: Path, schema: str) -> None:

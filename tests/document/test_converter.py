@@ -236,6 +236,13 @@ def test_a_schema_makes_a_record(schema: str | type[BaseModel]) -> None:
     assert result.record["invoice_number"]
     [record] = result.records
     assert record.evidence
+    [number] = [one for one in record.evidence if one.path == "invoice_number"]
+    assert number.reading is not None
+    assert 0.9 < number.reading <= 1
+    assert any(one.reading is not None and one.reading < 1 for one in record.evidence)
+    assert all(one.reading is None for one in record.evidence if one.matched is None)
+    assert number.extraction is not None
+    assert number.confidence <= number.extraction < 1
     assert record.doc_id == result.doc_id
 
 

@@ -86,6 +86,8 @@ def test_a_line_holds_all_of_a_record(store: Store) -> None:
                     "path": "total",
                     "matched": "exact",
                     "confidence": 0.9,
+                    "reading": None,
+                    "extraction": None,
                     "page_id": "d/1",
                     "page_number": 1,
                     "quote": "12,50 €",

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -12,6 +13,7 @@ from llm_ocr.tables.commits import Commit, read_commit, unchanged_since
 from llm_ocr.tables.counts import CountMismatchError, ItemResult
 from llm_ocr.tables.data_files import published_ranges
 from llm_ocr.tables.read import read_table
+from llm_ocr.tables.schema import with_all_columns
 from llm_ocr.tables.shards import ShardWriter, publish
 
 TABLES = ("pages", "figures")
@@ -148,6 +150,17 @@ def test_rows_of_an_earlier_version_get_missing_columns(store: Store) -> None:
     rows = list(read_table(store, "pages"))
     assert [row["page_id"] for row in rows] == PAGES
     assert {(row["flaw"], row["missing"]) for row in rows} == {(None, None)}
+
+
+def test_rows_of_an_earlier_version_get_missing_parts_of_their_columns() -> None:
+    """As those of a run that was begun before the evidence of records had `reading`."""
+    before = {"path": "total", "matched": "exact", "quote": "3.50"}
+    rows = pa.Table.from_pylist([{"record_id": "a", "evidence": [before]}, {"record_id": "b"}])
+    [first, second] = with_all_columns(rows, "records").to_pylist()
+    [found] = first["evidence"]
+    assert {**found, **before} == found
+    assert (found["reading"], found["extraction"]) == (None, None)
+    assert second["evidence"] is None
 
 
 def test_doubtful_pages_stay_counted_when_others_are_redone(store: Store) -> None:

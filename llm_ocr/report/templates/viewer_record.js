@@ -75,7 +75,8 @@ function evidenceCells(field, k) {
     parts.push(there < 0 ? `page ${field.page_number}` : make("button", { type: "button", "data-page": there }, `page ${field.page_number}`));
   }
   if (field.confidence !== undefined) {
-    const words = `Found ${field.matched || ""}, confidence ${field.confidence.toFixed(2)}`;
+    const parts_of = ["reading", "extraction"].filter((name) => field[name] !== undefined).map((name) => `, ${name} ${field[name].toFixed(2)}`);
+    const words = `Found ${field.matched || ""}, confidence ${field.confidence.toFixed(2)}${parts_of.join("")}`;
     parts.push(make("span", { class: "quiet", title: words }, `${Math.round(100 * field.confidence)}%`));
   }
   return parts;

@@ -415,6 +415,7 @@ def _evidence(
     extraction: float | None,
 ) -> FieldEvidence:
     probability = 1.0 if extraction is None else extraction
+    extraction = None if extraction is None else round(extraction, 4)
     if choice is None:
         confidence = round(AGREEMENT[None] * probability, 4)
         return FieldEvidence(leaf.path, None, confidence, extraction=extraction)

@@ -59,6 +59,10 @@ def test_summary_and_card_count_records_by_status(out: Path) -> None:
     assert summary["records"] == {
         "by_status": {"failed": 1, "ok": 1},
         "errors_by_field": {"due": 1},
+        "checked": 0,
+        "disagreeing": 0,
+        "not_checked": 0,
+        "disagreements_by_field": {},
     }
     assert summary["rows"]["records"] == 2
     card = (out / "README.md").read_text("utf-8")

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, typical_height
 from llm_ocr.engines.embedded.tables.lattice import Lattice, merged_places
-from llm_ocr.engines.embedded.tables.occluded_rules import occluded_rules
 from llm_ocr.engines.embedded.tables.rules import Rules, RulingLine, rules_in
 from llm_ocr.engines.embedded.words.recognize import Image
 
@@ -29,7 +28,6 @@ def ruled_areas(image: Image, lines: Sequence[OcrLine]) -> list[Rect]:
     rules = rules_in(image, page, boxes, height, is_exact=is_exact)
     if not rules.down or len(rules.across) + len(rules.down) > MOST_RULES:
         return []
-    rules = occluded_rules(rules, height)
     return [
         (lattice.x[0], lattice.y[0], lattice.x[-1], lattice.y[-1])
         for part in _components(rules, 0.35 * height)

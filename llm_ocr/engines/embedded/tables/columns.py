@@ -24,6 +24,9 @@ SIGNS = frozenset({"±", "×", "+/-", "/"})
 BULLETS, BULLET_GAP = frozenset("•●○◦▪■□►·"), 3.0
 # Of the rows with words on both sides of a gap so many leave it wide.
 WIDE = 0.3
+# Between two rules a gap parts columns if it is so wide, in heights, in so many rows and such a
+# share of those with words on both sides of it.
+BOUNDED, BOUNDED_ROWS, BOUNDED_SHARE = 0.9, 2, 0.5
 
 
 def column_gaps(rows: Sequence[GridRow], height: float, hard: Sequence[float] = ()) -> list[float]:
@@ -32,7 +35,7 @@ def column_gaps(rows: Sequence[GridRow], height: float, hard: Sequence[float] = 
     soft = _soft_gaps(rows, height, hard)
     apart = [x for x in soft if all(abs(x - rule) > 1.5 * height for rule in hard)]
     # A gap beside a rule is the cell's margin, unless there is text between the two.
-    soft = [x for x in apart if _has_text_beside(rows, x, hard)]
+    soft = [x for x in apart if _has_text_beside(rows, x, hard) and _parts(rows, x, hard, height)]
     return _without_idle(rows, sorted([*hard, *soft]), height, hard)
 
 
@@ -62,6 +65,16 @@ def _has_text_beside(rows: Sequence[GridRow], gap: float, hard: Sequence[float])
     right = min((x for x in hard if x > gap), default=float("inf"))
     middles = [word.x for row in rows for word in row.words]
     return any(left < x < gap for x in middles) and any(gap < x < right for x in middles)
+
+
+def _parts(rows: Sequence[GridRow], gap: float, hard: Sequence[float], height: float) -> bool:
+    """Whether a gap parts columns: between two rules, which part the others, it lies between a
+    cell's words unless several rows leave it wider than that."""
+    if not min(hard, default=gap) < gap < max(hard, default=gap):
+        return True
+    widths = _gap_widths(rows, gap)
+    wide = sum(width >= BOUNDED * height for width in widths)
+    return wide >= max(BOUNDED_ROWS, BOUNDED_SHARE * len(widths))
 
 
 def _soft_gaps(rows: Sequence[GridRow], height: float, hard: Sequence[float]) -> list[float]:

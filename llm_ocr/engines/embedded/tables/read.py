@@ -36,12 +36,12 @@ from llm_ocr.engines.embedded.tables.multiline_rows import (
     is_number,
     table_rows,
 )
-from llm_ocr.engines.embedded.tables.occluded_rules import occluded_rules
 from llm_ocr.engines.embedded.tables.rules import (
     LETTERS,
     NO_RULES,
     Rules,
     coverage,
+    longest_run,
     positions,
     rules_in,
 )
@@ -53,7 +53,13 @@ FEWEST_WORDS = 4
 # height or width on.
 SLOPED = 0.004
 COLUMN_RULE, ROW_RULE = 0.5, 0.6
+# Pieces of a rule across are no further apart, in heights: between those below heads that stand
+# over some columns each there are other columns.
+BROKEN = 2.0
 LEFT_OUT = 0.3
+# The frame of a table stands a little away from its words, or further if its rules go on: a column
+# may be wider than its words. In heights of a word.
+FRAME_MARGINS = (2.5, 15.0)
 # A table of fewer rows than this, by its rules, has rows that no rule parts if a first cell has
 # as many lines as this.
 FEW_ROWS, MANY_LINES = 4, 3
@@ -108,11 +114,23 @@ def _upright(lines: Sequence[OcrLine], image: Image | None) -> tuple[list[Word],
 
 def _rules_around(image: Image, words: Sequence[Word], height: float, is_exact: bool) -> Rules:
     x1, y1, x2, y2 = hull(word.rect for word in words)
-    # The frame of a table stands a little away from its words.
-    around = (x1 - 2.5 * height, y1 - 1.2 * height, x2 + 2.5 * height, y2 + 1.2 * height)
     boxes = [word.rect for word in words]
-    found = rules_in(image, around, boxes, height, is_exact=is_exact)
-    return occluded_rules(found, height)
+    found = NO_RULES
+    for margin in FRAME_MARGINS:
+        beside, above = margin * height, 1.2 * height
+        around = (x1 - beside, y1 - above, x2 + beside, y2 + above)
+        found = rules_in(image, around, boxes, height, is_exact=is_exact)
+        if not _is_cut(found, around, height):
+            break
+    return found
+
+
+def _is_cut(rules: Rules, around: Rect, height: float) -> bool:
+    """Whether rules across most of what was searched for rules go on beyond its sides."""
+    left, _, right, _ = around
+    long = [one for one in rules.across if one.length > ROW_RULE * (right - left)]
+    cut = [one for one in long if one.start < left + height or one.end > right - height]
+    return len(cut) > 1
 
 
 def _close(words: Sequence[Word], rules: Rules, height: float) -> Grid | None:
@@ -216,9 +234,11 @@ def _column_rules(rules: Rules, around: Rect, height: float) -> list[float]:
 def _row_rules(rules: Rules, around: Rect, height: float) -> list[float]:
     """Rules across between the rows that run along most of the table, and edges of grounds."""
     near = 0.35 * height
-    across = [*rules.across, *rules.edges]
+    left, top, right, bottom = around
+    across = [one for one in (*rules.across, *rules.edges) if top < one.at < bottom]
+    left, right = min([left, *(x.start for x in across)]), max([right, *(x.end for x in across)])
     return [
         y
         for y in positions(across, near)
-        if around[1] < y < around[3] and coverage(across, y, around[0], around[2], near) > ROW_RULE
+        if longest_run(across, y, near, BROKEN * height) > ROW_RULE * (right - left)
     ]

@@ -61,14 +61,12 @@ class RulingLine:
 class Rules:
     """A table's lines: `across` from left to right, `down` from top to bottom.
 
-    `letters` are the places in which no lines across were looked for. `edges` are where one ground
-    ends and another begins below it, as those of a dark head and of shaded rows: they part rows,
-    but go through cells that stand over several.
+    `edges` are where one ground ends and another begins below it, as those of a dark head and of
+    shaded rows: they part rows, but go through cells that stand over several.
     """
 
     across: tuple[RulingLine, ...] = ()
     down: tuple[RulingLine, ...] = ()
-    letters: tuple[Rect, ...] = ()
     edges: tuple[RulingLine, ...] = ()
 
 
@@ -97,10 +95,13 @@ def rules_in(
     ground = _ground_of(gray, tall)
     gray = _as_on_paper(gray, ground)
     letters = [_letters(gray, box) for box in frame.insets(words, 0)]
-    flat = _long(_dark(gray, 0), (1, int(SHORTEST_ACROSS * tall)), letters, tall)
     stems, shortest = _dark(gray, 1), SHORTEST_DOWN if is_exact else LETTERS * SHORTEST_DOWN
     boxes = frame.insets(words, EXACT if is_exact else ESTIMATED)
     upright = _long(stems, (int(shortest * tall), 1), boxes, tall)
+    strokes = _dark(gray, 0)
+    flat = _long(strokes, (1, int(SHORTEST_ACROSS * tall)), letters, tall)
+    # Rules go on behind the rectangles of words, and through rules down.
+    flat = _reached(_runs(strokes | upright, (1, int(SHORTEST_ACROSS * tall)), 1) | flat, flat)
     down = [
         rule
         for rule in frame.rules(upright, 2 * THICKEST, at=0, along=1)
@@ -109,8 +110,7 @@ def rules_in(
     ]
     across = frame.rules(flat, 2 * THICKEST, at=1, along=0)
     edges = frame.rules(_edges_across(ground, tall), LEVEL_EDGE * tall, at=1, along=0)
-    placed = tuple(frame.to_page(box) for box in letters)
-    return Rules(tuple(across), tuple(down), placed, tuple(edges))
+    return Rules(tuple(across), tuple(down), tuple(edges))
 
 
 def _ground_of(gray: Mask, height: float) -> Mask:
@@ -177,11 +177,6 @@ class _Frame:
             found.append((left, top, right, bottom))
         return found
 
-    def to_page(self, box: Box) -> Rect:
-        """A box of the crop, on the page."""
-        left, top, right, bottom = (side / self.scale for side in box)
-        return left + self.left, top + self.top, right + self.left, bottom + self.top
-
     def share(self, dark: Mask, down: RulingLine) -> float:
         """How much of a rule down is dark (0..1)."""
         at = round((down.at - self.left) * self.scale)
@@ -206,23 +201,22 @@ def _dark(gray: Mask, axis: int) -> Mask:
     return (cv2.morphologyEx(gray, cv2.MORPH_BLACKHAT, thin) > DARKER).astype(np.uint8)
 
 
-def _long(
-    dark: Mask,
-    kernel: tuple[int, int],
-    letters: Sequence[Box],
-    height: float,
-) -> Mask:
+def _long(dark: Mask, kernel: tuple[int, int], letters: Sequence[Box], height: float) -> Mask:
     """What is dark and long, the letters aside; dashes are closed to one line."""
-    is_down = kernel[0] > kernel[1]
-    dark = dark.copy()
+    apart = dark.copy()
     for x1, y1, x2, y2 in letters:
         if x2 > x1 and y2 > y1:
-            dark[y1:y2, x1:x2] = 0
+            apart[y1:y2, x1:x2] = 0
+    return _runs(apart, kernel, max(3, round(DASH_GAP * height)))
+
+
+def _runs(dark: Mask, kernel: tuple[int, int], gap: int) -> Mask:
+    """What is dark over as many pixels as a kernel has, with gaps of `gap` pixels at most."""
+    is_down = kernel[0] > kernel[1]
     # Noise and a small slope break a thin line: it may go on one pixel beside.
     wide = cv2.dilate(dark, np.ones((1, 3) if is_down else (3, 1), np.uint8))
-    dash = max(3, round(DASH_GAP * height))
-    gap = np.ones((dash, 1) if is_down else (1, dash), np.uint8)
-    closed = cv2.morphologyEx(wide, cv2.MORPH_CLOSE, gap)
+    between = np.ones((gap, 1) if is_down else (1, gap), np.uint8)
+    closed = cv2.morphologyEx(wide, cv2.MORPH_CLOSE, between)
     # What the crop cuts is no longer than what is seen of it: beyond the edge nothing is dark.
     opened: Any = cv2.morphologyEx(
         closed,
@@ -232,6 +226,15 @@ def _long(
         borderValue=0,
     )
     return np.asarray(opened)
+
+
+def _reached(mask: Mask, seeds: Mask) -> Mask:
+    """The connected parts of a mask that have a pixel of another one."""
+    _, labels = cv2.connectedComponents(mask)
+    reached = np.zeros(int(labels.max()) + 1, np.uint8)
+    reached[labels[seeds > 0]] = 1
+    reached[0] = 0
+    return reached[labels]
 
 
 def merge_lines(rules: Iterable[RulingLine], near: float) -> list[RulingLine]:
@@ -255,6 +258,18 @@ def merge_lines(rules: Iterable[RulingLine], near: float) -> list[RulingLine]:
 def positions(rules: Iterable[RulingLine], near: float) -> list[float]:
     """Where rules are, those close to each other as one."""
     return [rule.at for rule in merge_lines(rules, near)]
+
+
+def longest_run(rules: Iterable[RulingLine], at: float, near: float, gap: float) -> float:
+    """The length of the longest rule at a position, pieces with such a gap between being one."""
+    longest, start, reached = 0.0, float("-inf"), float("-inf")
+    for rule in sorted(
+        (one for one in rules if abs(one.at - at) < near), key=lambda one: one.start
+    ):
+        start = rule.start if rule.start > reached + gap else start
+        reached = max(reached, rule.end)
+        longest = max(longest, reached - start)
+    return longest
 
 
 def coverage(

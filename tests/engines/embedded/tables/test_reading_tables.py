@@ -165,6 +165,37 @@ def test_columns_of_numbers_that_no_rule_parts_are_read_by_their_gaps() -> None:
     assert read == [[("", text) for text in row] for row in texts]
 
 
+TIDES = [("Saturday", "9.30"), ("Sunday", "10.00"), ("Monday", "11.30")] * 2
+
+
+def two_words(x: float, y: float) -> list[OcrLine]:
+    """Words with a space between them that is a little wider than usual."""
+    return [line("Low", x, y), line("water", x + 40, y)]
+
+
+def test_a_column_much_wider_than_its_words_ends_at_the_frame() -> None:
+    image = np.full((320, 800, 3), 255, dtype=np.uint8)
+    lines = []
+    for k, (day, time) in enumerate(TIDES):
+        for left, right in ((10, 200), (200, 340), (340, 640)):
+            box(image, (left, 40 + 40 * k, right, 80 + 40 * k))
+        y = 50 + 40 * k
+        lines += [line(day, 20, y), line(time, 220, y), *two_words(360, y)]
+    read = cells(table_html(lines, image))
+    assert read == [[("", day), ("", time), ("", "Low water")] for day, time in TIDES]
+
+
+def test_words_between_two_rules_are_one_cell_though_their_spaces_are_below_each_other() -> None:
+    image = np.full((260, 800, 3), 255, dtype=np.uint8)
+    image[30:230, 210:212] = image[30:230, 560:562] = 0
+    lines = []
+    for k, (day, time) in enumerate(TIDES):
+        y = 40 + 30 * k
+        lines += [line(day, 20, y), *two_words(240, y), line(time, 600, y)]
+    found = [[text for _, text in row] for row in cells(table_html(lines, image))]
+    assert found == [[day, "Low water", time] for day, time in TIDES]
+
+
 def test_lines_between_rules_are_one_row_though_others_hold_several() -> None:
     lines = [line("Site", 40, 30), line("name", 40, 60), line("What was seen", 260, 45)]
     lines.append(line("Depth", 560, 45))

@@ -234,7 +234,7 @@ def _reached(mask: Mask, seeds: Mask) -> Mask:
     reached = np.zeros(int(labels.max()) + 1, np.uint8)
     reached[labels[seeds > 0]] = 1
     reached[0] = 0
-    return reached[labels]
+    return np.asarray(reached[labels], np.uint8)
 
 
 def merge_lines(rules: Iterable[RulingLine], near: float) -> list[RulingLine]:

@@ -12,7 +12,7 @@ from llm_ocr.engines.gpu import find_gpus
 from llm_ocr.engines.pool import EnginePool
 from llm_ocr.engines.session import Notify
 from llm_ocr.engines.targets import EngineTarget, vllm_options
-from llm_ocr.engines.vllm import vllm_arguments
+from llm_ocr.engines.vllm import find_vllm, vllm_arguments, vllm_version
 from llm_ocr.models.catalog import profile_named
 from llm_ocr.settings import EngineChoice, EngineOptions
 
@@ -21,7 +21,8 @@ def describe_command(options: EngineOptions, host: str, port: int) -> str:
     """The command as one can paste it, each argument with its reason.
 
     vLLM's is shown where it isn't installed and where no GPU is, unless the embedded engine was
-    asked for: it may be meant for another machine.
+    asked for: it may be meant for another machine. Raises EngineFailedError where the model can't
+    fit, or the installed vLLM does not report its version.
     """
     if options.engine is EngineChoice.EMBEDDED:
         return shlex.join(
@@ -29,9 +30,11 @@ def describe_command(options: EngineOptions, host: str, port: int) -> str:
         )
     profile, serving, gpus = profile_named(options.model), vllm_options(options), find_gpus()
     found = ", ".join(f"{gpu.name} ({gpu.memory_gib:.0f} GiB)" for gpu in gpus)
+    path = find_vllm(serving.executable)
+    version = "" if path is None else vllm_version(path)
     lines = [f"# {profile.id} on {found or 'no GPU: sized for the smallest'}"]
     parts = [f"{serving.executable} serve {serving.weights or profile.model}"]
-    for argument in vllm_arguments(profile, gpus, serving):
+    for argument in vllm_arguments(profile, gpus, serving, version):
         parts.append(
             shlex.join(
                 [argument.flag] if argument.value is None else [argument.flag, argument.value]

@@ -177,8 +177,7 @@ class Engine:
                 stdout=log_file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                # Python files beside the documents are nobody's modules, nor their processes'.
-                env={**os.environ, "PYTHONSAFEPATH": "1", **self.command.env},
+                env=_environment(self.command.env),
             )
         await self._until_ready()
         self._watching = asyncio.create_task(self._kill_when_deaf())
@@ -250,6 +249,14 @@ class Engine:
     def _last_line(self) -> str:
         lines = self.log_path.read_text(errors="replace").splitlines()
         return lines[-1][-120:] if lines else ""
+
+
+def _environment(changes: Mapping[str, str]) -> dict[str, str]:
+    # vLLM with several API servers adds up what they write into a folder of its own. With this
+    # variable it would take a folder that others use, and that counts what ended engines wrote.
+    inherited = {k: v for k, v in os.environ.items() if k != "PROMETHEUS_MULTIPROC_DIR"}
+    # Python files beside the documents are nobody's modules, nor their processes'.
+    return {**inherited, "PYTHONSAFEPATH": "1", **changes}
 
 
 def _free_port() -> int:

@@ -130,8 +130,9 @@ def engine_command(
     if profile.id != profile_named(options.model).id:
         # These are of the main model, not of the one that describes or parses.
         serving = replace(serving, weights=None, revision=None)
-    command = vllm_command(profile, target.gpus, serving)
-    versions = installed_versions(command.argv[0], profile)
+    path = find_vllm(options.vllm)
+    versions = {} if path is None else installed_versions(path, profile)
+    command = vllm_command(profile, target.gpus, serving, versions.get("vllm", ""))
     warning = check_version(profile, versions["vllm"])
     for each in [*([warning] if warning else []), *check_issues(profile, versions)]:
         notify(each)

@@ -391,6 +391,9 @@ CHANDRA_OCR_2 = ModelProfile(
         weights_gib=9.9,
         max_model_len=18000,
         page_tokens=5500,
+        # Qwen3.5-4B: 8 of 32 layers have attention, with 4 KV heads of 256.
+        kv_kib=32,
+        state_mib=49,
         versions=((0, 17), (0, 32)),
         arguments=_ARGUMENTS,
     ),
@@ -428,6 +431,9 @@ SURYA_OCR_2 = replace(
         CHANDRA_OCR_2.serving,
         revision="3b3d4cdf88d6928b0acdc75181b13206ea67c4a3",
         weights_gib=1.4,
+        # No more than Qwen3.5-0.8B, the smallest of the family.
+        kv_kib=12,
+        state_mib=19,
         page_tokens=5000,
         versions=((0, 20), (0, 32)),
     ),

@@ -156,6 +156,8 @@ DEEPSEEK_OCR = ModelProfile(
         weights_gib=6.7,
         max_model_len=8192,
         page_tokens=2300,
+        # 12 layers with 10 heads of 128.
+        kv_kib=60,
         versions=((0, 18), (0, 32)),
         arguments=(
             Argument("--logits-processors", _PROCESSOR, "bans repeated n-grams; read per request"),

@@ -211,6 +211,8 @@ DOTS_OCR = ModelProfile(
         weights_gib=5.7,
         max_model_len=20480,
         page_tokens=6500,
+        # The language model has 28 layers with 2 KV heads of 128.
+        kv_kib=28,
         versions=((0, 11), (0, 32)),
         arguments=(
             Argument(

@@ -104,6 +104,7 @@ class ServingTable(_Table):
     weights_gib: PositiveFloat | None = None
     max_model_len: PositiveInt | None = None
     page_tokens: PositiveInt | None = None
+    kv_kib: PositiveFloat | None = None
     revision: NonEmpty | None = None
     arguments: list[ArgumentTable] | None = None
 

@@ -1,7 +1,16 @@
 """Any vision model that follows instructions: a prompt for Markdown, and a reader of Markdown."""
 
 from llm_ocr.models import markdown_blocks
-from llm_ocr.models.profile import Card, Gives, ModelProfile, Prompt, Rung, Serving, Task
+from llm_ocr.models.profile import (
+    SAME_IMAGES,
+    Card,
+    Gives,
+    ModelProfile,
+    Prompt,
+    Rung,
+    Serving,
+    Task,
+)
 from llm_ocr.records import ImagePolicy
 
 MARKDOWN_PROMPT = """\
@@ -40,7 +49,10 @@ GENERIC = ModelProfile(
         weights_gib=16.0,
         max_model_len=16384,
         page_tokens=4500,
+        # Those of Qwen3-VL-8B: more than most models of this size take.
+        kv_kib=144,
         versions=((0, 11), (0, 32)),
+        arguments=SAME_IMAGES,
     ),
     card=Card(
         parameters="the model's own",

@@ -129,6 +129,11 @@ INFINITY_PARSER_2_FLASH = ModelProfile(
         weights_gib=4.4,
         max_model_len=24576,
         page_tokens=3500,
+        # Qwen3.5-2B: 6 of 24 layers have attention, with 2 KV heads of 256.
+        kv_kib=12,
+        state_mib=19,
+        # 2,048 were slower on a GB200 (https://github.com/marin-community/marin, ocr-budget-sweep.md).
+        max_sequences=1024,
         versions=((0, 18), (0, 32)),
         # No `--trust-remote-code`, which the README has: code is trusted only at a commit that was
         # read, and the architecture (Qwen3.5) is vLLM's own.

@@ -95,6 +95,8 @@ LIGHTON_OCR_2 = ModelProfile(
         weights_gib=1.9,
         max_model_len=10240,
         page_tokens=3500,
+        # 28 layers with 8 KV heads of 128.
+        kv_kib=112,
         versions=((0, 12), (0, 32)),
         arguments=(
             Argument("--limit-mm-per-prompt", '{"image": 1}', "one page per request"),

@@ -149,6 +149,8 @@ LIGHTON_OCR_3_1B = ModelProfile(
         weights_gib=2.1,
         max_model_len=16384,
         page_tokens=4500,
+        # 28 layers with 8 KV heads of 128.
+        kv_kib=112,
         versions=((0, 20), (0, 32)),
         arguments=(_ONE_IMAGE, *NO_CACHES),
         issues=(LOOPS, TRANSFORMERS),
@@ -176,6 +178,9 @@ LIGHTON_OCR_3_0_8B = replace(
         weights_gib=1.8,
         max_model_len=18000,
         page_tokens=5000,
+        # Qwen3.5-0.8B: 6 of 24 layers have attention, with 2 KV heads of 256.
+        kv_kib=12,
+        state_mib=19,
         arguments=(_ONE_IMAGE, _NO_THINKING, *NO_CACHES),
         issues=(LOOPS,),
     ),
@@ -198,6 +203,9 @@ LIGHTON_OCR_3_4B = replace(
         LIGHTON_OCR_3_0_8B.serving,
         revision="9d29551af3329f1c6033807c1483d4c36b2eac62",
         weights_gib=8.9,
+        # Qwen3.5-4B: 8 of 32 layers have attention, with 4 KV heads of 256.
+        kv_kib=32,
+        state_mib=49,
     ),
     card=replace(
         LIGHTON_OCR_3_1B.card,

@@ -135,6 +135,9 @@ NUEXTRACT_3 = ModelProfile(
         weights_gib=8.9,
         max_model_len=16384,
         page_tokens=4500,
+        # Qwen3.5-4B: 8 of 32 layers have attention, with 4 KV heads of 256.
+        kv_kib=32,
+        state_mib=49,
         versions=((0, 20), (0, 32)),
         arguments=(
             Argument("--limit-mm-per-prompt", '{"image": 1}', "one page per request"),

@@ -110,6 +110,8 @@ OLMOCR_2 = ModelProfile(
         weights_gib=9.4,
         max_model_len=16384,
         page_tokens=3000,
+        # 28 layers with 4 KV heads of 128, at 16 bits like those of the model it was made from.
+        kv_kib=56,
         versions=((0, 11), (0, 32)),
         arguments=(
             ONE_IMAGE,

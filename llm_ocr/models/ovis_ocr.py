@@ -128,6 +128,9 @@ OVIS_OCR_2 = ModelProfile(
         weights_gib=1.8,
         max_model_len=32768,
         page_tokens=5500,
+        # Qwen3.5-0.8B: 6 of 24 layers have attention, with 2 KV heads of 256.
+        kv_kib=12,
+        state_mib=19,
         versions=((0, 22), (0, 32)),
         arguments=(
             Argument("--limit-mm-per-prompt", '{"image": 1}', "one page per request"),

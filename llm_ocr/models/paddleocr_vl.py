@@ -121,6 +121,8 @@ PADDLEOCR_VL = ModelProfile(
         weights_gib=1.8,
         max_model_len=10240,
         page_tokens=4500,
+        # 18 layers with 2 KV heads of 128.
+        kv_kib=18,
         versions=((0, 12), (0, 32)),
         arguments=(
             TRUST_REMOTE_CODE,

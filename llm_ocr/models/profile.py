@@ -130,17 +130,31 @@ class Rung:
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of `vllm serve` (`value` None for a flag without one), and the reason for it."""
+    """An argument of `vllm serve` (`value` None for a flag without one), and the reason for it.
+
+    `since` is the first release of vLLM that knows it, if it is newer than those of the profiles.
+    """
 
     flag: str
     value: str | None
     why: str
+    since: tuple[int, ...] = ()
 
 
-# Arguments that several profiles share.
+# Arguments that several profiles share. These are for models that are asked once about each image:
+# a page, a strip, an element or a figure. The caches would only take memory of the machine and the
+# time to hash each image; of the images that do come twice, most are retries of bad answers.
 NO_CACHES = (
     Argument("--no-enable-prefix-caching", None, "no two pages begin alike"),
     Argument("--mm-processor-cache-gb", "0", "no page comes twice"),
+)
+# For models that are asked about an image several times within seconds: tasks for a figure, a page
+# and then its record. The prompt begins with the image, so that vLLM's prefix caching, which is on
+# by default, saves its tokens; the cache of prepared images (some 10 MiB each) saves preparing it.
+# Its type stays `lru`: `shm` needs more shared memory than the 64 MiB that Docker gives a
+# container, and vLLM doesn't use it with several API servers or engines.
+SAME_IMAGES = (
+    Argument("--mm-processor-cache-gb", "1", "an image may come again, with another question"),
 )
 # Lets vLLM run code from the model's repository.
 TRUST_REMOTE_CODE = Argument(
@@ -154,16 +168,22 @@ class Serving:
     """How vLLM serves the model.
 
     `revision` is the commit of `ModelProfile.model` on the Hub (None: the newest, which is noted in
-    the rows). `weights_gib` is the GPU memory of the weights; `page_tokens` is what a typical page
-    takes of the KV cache, prompt and answer, and `max_model_len` the maximum. `versions` are the
-    first and the last vLLM release (major, minor) with which the model is known to work, and
-    `issues` the releases with which it is known not to.
+    the rows). `weights_gib` is the GPU memory of the weights. A typical page takes `page_tokens` of
+    the KV cache, prompt and answer, and `max_model_len` at most; a token takes `kv_kib` KiB of it,
+    at 16 bits: 2 (keys and values) x layers with attention x KV heads x head dimension x 2 bytes.
+    A model with linear attention takes `state_mib` MiB for each sequence, too, however long it is.
+    `max_sequences` is the number in a batch beyond which it was measured to be slower. `versions`
+    are the first and the last vLLM release (major, minor) with which the model is known to work,
+    and `issues` the releases with which it is known not to.
     """
 
     weights_gib: float
     max_model_len: int
     page_tokens: int
+    kv_kib: float
     versions: tuple[tuple[int, int], tuple[int, int]]
+    state_mib: float = 0.0
+    max_sequences: int | None = None
     revision: str | None = None
     arguments: tuple[Argument, ...] = ()
     issues: tuple[VersionIssue, ...] = ()

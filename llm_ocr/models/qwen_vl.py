@@ -12,8 +12,8 @@ from llm_ocr.models.bbox_html import parse_bbox_html
 from llm_ocr.models.generic import DESCRIBE_PROMPT, MARKDOWN_PROMPT
 from llm_ocr.models.geometry import THOUSAND, BoxUnit, Resizing
 from llm_ocr.models.profile import (
-    NO_CACHES,
     ONE_IMAGE,
+    SAME_IMAGES,
     Card,
     Gives,
     ModelProfile,
@@ -82,8 +82,10 @@ QWEN_2_5_VL_7B = ModelProfile(
         weights_gib=15.5,
         max_model_len=16384,
         page_tokens=6000,
-        versions=((0, 8), (0, 32)),
-        arguments=(ONE_IMAGE, *NO_CACHES),
+        # 28 layers with 4 KV heads of 128.
+        kv_kib=56,
+        versions=((0, 11), (0, 32)),
+        arguments=(ONE_IMAGE, *SAME_IMAGES),
         issues=(ONLY_MARKS,),
     ),
     card=Card(
@@ -107,6 +109,8 @@ QWEN_2_5_VL_3B = replace(
         QWEN_2_5_VL_7B.serving,
         revision="66285546d2b821cf421d4f5eb2576359d3770cd3",
         weights_gib=7.0,
+        # 36 layers with 2 KV heads of 128.
+        kv_kib=36,
     ),
     card=replace(
         QWEN_2_5_VL_7B.card,
@@ -128,7 +132,8 @@ QWEN_3_VL_8B = replace(
         QWEN_2_5_VL_7B.serving,
         revision="0c351dd01ed87e9c1b53cbc748cba10e6187ff3b",
         weights_gib=16.4,
-        versions=((0, 11), (0, 32)),
+        # 36 layers with 8 KV heads of 128, in the 4B too.
+        kv_kib=144,
         issues=(),
     ),
     card=replace(

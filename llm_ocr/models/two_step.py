@@ -73,6 +73,8 @@ MINERU_2_5_PRO = ModelProfile(
         weights_gib=2.4,
         max_model_len=16384,
         page_tokens=3600,
+        # 24 layers with 2 KV heads of 64.
+        kv_kib=12,
         versions=((0, 11), (0, 32)),
         arguments=(ONE_IMAGE, *NO_CACHES),
     ),
@@ -119,6 +121,8 @@ GLM_OCR = ModelProfile(
         weights_gib=2.5,
         max_model_len=16384,
         page_tokens=3600,
+        # 16 layers with 8 KV heads of 128.
+        kv_kib=64,
         versions=((0, 19), (0, 32)),
         arguments=(ONE_IMAGE, *NO_CACHES),
         issues=(

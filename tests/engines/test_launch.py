@@ -74,6 +74,16 @@ async def test_killed_engine_is_revived_once_for_all_clients(tmp_path: Path) -> 
     assert engine_processes(engine) == []
 
 
+async def test_engine_does_not_write_metrics_into_the_folder_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    async with Engine(COMMAND, tmp_path / "engine.log") as engine:
+        for process in engine_processes(engine):
+            assert "PROMETHEUS_MULTIPROC_DIR" not in process.environ()
+            assert process.environ()["PATH"] == os.environ["PATH"]
+
+
 SLOW = """
 import pathlib, runpy, sys, time
 started, may_start = map(pathlib.Path, (sys.argv.pop(1), sys.argv.pop(1)))

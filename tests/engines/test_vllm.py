@@ -15,52 +15,142 @@ from llm_ocr.engines.vllm import (
     check_version,
     find_vllm,
     installed_versions,
+    kv_cache,
     vllm_arguments,
     vllm_command,
     vllm_version,
 )
 from llm_ocr.inference.responses import EngineFailedError
 from llm_ocr.messages import ProblemCode
+from llm_ocr.models.catalog import PROFILES, profile_named
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
 from llm_ocr.models.lighton_ocr import LIGHTON_OCR_2
 from llm_ocr.models.olmocr import OLMOCR_2
+from llm_ocr.models.profile import ModelProfile
 from llm_ocr.models.version_issues import VersionIssue
 
 # Memory as NVML tells it.
 A100 = Gpu("NVIDIA A100-SXM4-80GB", 80.0)
+H100 = Gpu("NVIDIA H100 80GB HBM3", 79.6)
 H200 = Gpu("NVIDIA H200", 140.4)
 L40S = Gpu("NVIDIA L40S", 45.0)
 L4 = Gpu("NVIDIA L4", 22.5)
 T4 = Gpu("Tesla T4", 15.0)
 
 
-def given(*gpus: Gpu, **options: object) -> dict[str, str | None]:
-    """The arguments by flag."""
-    chosen = VllmOptions(**options)  # type: ignore[arg-type]
-    arguments = vllm_arguments(DEEPSEEK_OCR, gpus, chosen)
+def given(
+    *gpus: Gpu, model: str = "deepseek-ocr", version: str = "", cores: int = 16, **options: object
+) -> dict[str, str | None]:
+    """The arguments by flag, on a machine with `cores`."""
+    chosen = VllmOptions(cores=cores, **options)  # type: ignore[arg-type]
+    arguments = vllm_arguments(profile_named(model), gpus, chosen, version)
     assert len({one.flag for one in arguments}) == len(arguments)
     assert all(one.why for one in arguments)
     return {one.flag: one.value for one in arguments}
 
 
 @pytest.mark.parametrize(
-    ("gpu", "sequences", "step_tokens"),
+    ("model", "gpu", "sequences", "step_tokens"),
     [
-        (H200, 1024, 16384),
-        (A100, 512, 16384),
-        (L40S, 256, 8192),
-        (L4, 96, 8192),
-        (T4, 32, 8192),
+        # A page takes 2,300 tokens of 60 KiB.
+        ("deepseek-ocr", T4, 80, 8192),
+        ("deepseek-ocr", L4, 176, 8192),
+        ("deepseek-ocr", L40S, 496, 8192),
+        ("deepseek-ocr", A100, 976, 10240),
+        ("deepseek-ocr", H100, 960, 10240),
+        ("deepseek-ocr", H200, 1792, 11264),
+        # 5,000 of 12 KiB, and 19 MiB of state.
+        ("lighton-ocr-3-0.8b", L4, 448, 18432),
+        ("lighton-ocr-3-0.8b", L40S, 992, 18432),
+        ("lighton-ocr-3-0.8b", H100, 1808, 22528),
+        ("lighton-ocr-3-0.8b", H200, 2048, 22528),
+        # 6,000 of 144 KiB, but a figure takes less than a page.
+        ("qwen3-vl-8b", L4, 32, 16384),
+        ("qwen3-vl-8b", A100, 128, 24576),
+        # More were measured to be slower.
+        ("infinity-parser2-flash", H200, 1024, 24576),
+        # Its own argument.
+        ("paddleocr-vl", H200, 2048, 16384),
     ],
     ids=lambda value: value.name if isinstance(value, Gpu) else "",
 )
-def test_concurrency_follows_gpu_memory(gpu: Gpu, sequences: int, step_tokens: int) -> None:
-    arguments = given(gpu)
+def test_batch_follows_gpu_memory_and_what_a_page_takes_of_it(
+    model: str, gpu: Gpu, sequences: int, step_tokens: int
+) -> None:
+    arguments = given(gpu, model=model)
     assert arguments["--max-num-seqs"] == str(sequences)
     assert arguments["--max-num-batched-tokens"] == str(step_tokens)
     assert arguments["--gpu-memory-utilization"] == "0.90"
     assert "--data-parallel-size" not in arguments
     assert "--tensor-parallel-size" not in arguments
+
+
+@pytest.mark.parametrize(("gpu", "logged"), [(A100, 1_115_616), (L40S, 567_000), (L4, 215_680)])
+def test_kv_cache_is_as_large_as_vllm_logged_it(gpu: Gpu, logged: int) -> None:
+    """For DeepSeek-OCR, in https://github.com/fgbelidji/llm-lab."""
+    tokens = kv_cache(DEEPSEEK_OCR, [gpu], VllmOptions()).gib * 2**20 / 60
+    assert 0.98 * logged < tokens < 1.02 * logged
+
+
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=lambda profile: profile.id)
+def test_a_page_and_all_sequences_fit_in_one_step(profile: ModelProfile) -> None:
+    for gpu in (A100, H200):
+        arguments = given(gpu, model=profile.id)
+        step = int(arguments["--max-num-batched-tokens"] or 0)
+        assert step >= profile.serving.max_model_len
+        assert step >= int(arguments["--max-num-seqs"] or 0) >= 32
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cores", "servers"),
+    [
+        ([L4], 4, None),
+        ([L40S], 8, None),
+        # Large enough for two.
+        ([A100], 12, "2"),
+        ([H100], 26, "2"),
+        ([H200], 26, "2"),
+        # One that would wait for a core is of no use.
+        ([H100], 4, None),
+        # vLLM's own default is one per engine.
+        ([L4, L4], 24, "2"),
+        ([L4, L4], 8, "1"),
+        ([H100] * 8, 208, "16"),
+        ([H200] * 16, 400, "16"),
+    ],
+    ids=lambda value: f"{len(value)} x {value[0].name}" if isinstance(value, list) else str(value),
+)
+def test_api_servers_follow_engines_and_cores(
+    gpus: list[Gpu], cores: int, servers: str | None
+) -> None:
+    assert given(*gpus, cores=cores).get("--api-server-count") == servers
+
+
+def test_images_are_cached_for_models_that_are_asked_several_times() -> None:
+    reading, answering = given(A100), given(A100, model="qwen3-vl-8b")
+    assert reading["--mm-processor-cache-gb"] == "0"
+    assert answering["--mm-processor-cache-gb"] == "1"
+    assert "--no-enable-prefix-caching" in reading
+    assert "--no-enable-prefix-caching" not in answering
+
+
+def test_profile_wins_over_what_is_for_any_model() -> None:
+    images = given(A100, model="qwen3-vl-8b")["--limit-mm-per-prompt"]
+    assert json.loads(images or "") == {"image": 1, "video": 0}
+
+
+@pytest.mark.parametrize(
+    ("version", "knows"),
+    [("0.11.0", False), ("0.11.0+cpu", False), ("0.11.1", True), ("0.32.0", True), ("", True)],
+)
+def test_older_vllm_is_not_told_what_it_does_not_know(version: str, knows: bool) -> None:
+    arguments = given(L4, model="olmocr-2", version=version)
+    assert ("--stream-interval" in arguments) is knows
+    assert "--max-num-seqs" in arguments
+
+
+def test_development_build_is_told_everything() -> None:
+    assert "--stream-interval" in given(L4, version="0.1.dev12345+gabcdef")
 
 
 def test_memory_for_the_model_is_the_same_on_every_gpu() -> None:
@@ -87,18 +177,19 @@ def test_several_gpus_each_have_a_copy_of_the_model() -> None:
     arguments = given(L4, L4)
     assert arguments["--data-parallel-size"] == "2"
     assert "--tensor-parallel-size" not in arguments
-    assert arguments["--max-num-seqs"] == "96"
+    assert arguments["--max-num-seqs"] == given(L4)["--max-num-seqs"]
 
 
 def test_tensor_parallel_gpus_pool_their_memory() -> None:
     arguments = given(L4, L4, L4, L4, tensor_parallel=2)
     assert arguments["--tensor-parallel-size"] == "2"
     assert arguments["--data-parallel-size"] == "2"
-    assert arguments["--max-num-seqs"] == "256"
+    pair = replace(L4, memory_gib=2 * L4.memory_gib)
+    assert arguments["--max-num-seqs"] == given(pair)["--max-num-seqs"]
 
 
 def test_the_smallest_gpu_decides() -> None:
-    assert given(A100, L4)["--max-num-seqs"] == "96"
+    assert given(A100, L4)["--max-num-seqs"] == given(L4)["--max-num-seqs"]
 
 
 def test_more_tensor_parallel_gpus_than_available_is_an_error() -> None:
@@ -110,7 +201,8 @@ def test_gpu_too_small_for_the_model_is_an_error_naming_both() -> None:
     small = Gpu("GeForce RTX 3050", 8.0)
     with pytest.raises(EngineFailedError, match=r"deepseek-ocr takes 6\.7 GiB .* RTX 3050 has 8"):
         given(small)
-    assert given(small, small, tensor_parallel=2)["--max-num-seqs"] == "32"
+    pooled = given(small, small, tensor_parallel=2)
+    assert pooled["--max-num-seqs"] == given(replace(small, memory_gib=16.0))["--max-num-seqs"]
 
 
 @pytest.mark.parametrize(
@@ -122,6 +214,9 @@ def test_gpu_too_small_for_the_model_is_an_error_naming_both() -> None:
         ("--enable-prefix-caching", "--no-enable-prefix-caching"),
         ("""--limit-mm-per-prompt '{"image": 2}'""", "--limit-mm-per-prompt"),
         ("--revision main", "--revision"),
+        ("--api-server-count 4", "--api-server-count"),
+        ("--max-num-batched-tokens=65536", "--max-num-batched-tokens"),
+        ("--mm-processor-cache-gb 4", "--mm-processor-cache-gb"),
         ("--gpu-memory-utilization 0.5", "--gpu-memory-utilization"),
     ],
 )

@@ -343,6 +343,28 @@ async def test_server_reports_its_load(engine: Engine) -> None:
     assert (done.running, done.preemptions) == (0, 0)
 
 
+async def test_load_is_counted_once_with_several_api_servers(
+    tiny: VllmOptions, tmp_path: Path
+) -> None:
+    several = replace(tiny, extra=f"{tiny.extra} --api-server-count 2")
+    async with Engine(vllm_command(DEEPSEEK_OCR, (), several), tmp_path / "engine.log") as engine:
+        titles = [process.cmdline()[0] for process in processes_of(engine)]
+        assert sum("APIServer" in title for title in titles) == 2
+        before = await load_of(engine)
+        assert (before.running, before.kv_tokens) == (0, 131_072)
+        async with client_of(engine) as client:
+            pages = [asyncio.create_task(client.ask(page_request(6_000))) for _ in range(5)]
+            await until_running(engine, lambda running: running == 5)
+            for one in pages:
+                one.cancel()
+            before = await until_running(engine, lambda running: running == 0)
+            answers = await asyncio.gather(*(client.ask(page_request(64)) for _ in range(5)))
+        done = await load_of(engine)
+        assert done.generation_tokens - before.generation_tokens == 5 * 64
+        prompts = sum(one.prompt_tokens for one in answers)
+        assert done.prompt_tokens - before.prompt_tokens == prompts
+
+
 # What it refuses.
 
 

@@ -400,6 +400,15 @@ class EngineSettings(SettingsGroup):
             "for vLLM, else 120).",
         ),
     ] = None
+    engine_memory: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            description="Memory of this machine, in GiB, above which launched engines are "
+            "[restarted](how-it-works.md#memory-of-the-engine) between two requests; 0: never "
+            "(default: 70% of the machine's or container's).",
+        ),
+    ] = None
     vllm: Annotated[str, Field(description="The vLLM command: a name or a path.")] = "vllm"
     vllm_args: Annotated[
         str,

@@ -165,6 +165,9 @@ class LocalExecutor:
         session.gpu_utilization = self._telemetry.gpu_utilization
         session.retries = sum(engine_session.client.stats.retries for engine_session in engine_pool)
         session.engine_restarts = sum(engine_session.restarts for engine_session in engine_pool)
+        session.memory_restarts = sum(
+            engine_session.memory_restarts for engine_session in engine_pool
+        )
         session.downtime_seconds = sum(
             engine_session.downtime_seconds for engine_session in engine_pool
         )

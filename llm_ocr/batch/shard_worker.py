@@ -198,6 +198,7 @@ def merge_sessions(session: SessionStats, several: Iterable[SessionStats]) -> No
             session.counts.setdefault(stage, Counts()).add(counts)
     session.retries = sum(part.retries for part in parts)
     session.engine_restarts = sum(part.engine_restarts for part in parts)
+    session.memory_restarts = sum(part.memory_restarts for part in parts)
     session.downtime_seconds = sum(part.downtime_seconds for part in parts)
     session.preemptions = sum(part.preemptions for part in parts)
     session.peak_concurrency = max((part.peak_concurrency for part in parts), default=0)

@@ -80,8 +80,13 @@ class Engine:
 
     @property
     def is_down(self) -> bool:
-        """Whether it died and is not up again yet."""
+        """Whether it died, or was stopped to be restarted, and is not up again yet."""
         return self._reviving.locked()
+
+    @property
+    def pid(self) -> int | None:
+        """The process at the top of all that it started; None where there is none now."""
+        return None if self._process is None else self._process.pid
 
     async def __aenter__(self) -> Self:
         try:
@@ -133,6 +138,20 @@ class Engine:
             await self._start()
             self.downtime_seconds += time.monotonic() - self._died_at
             return True
+
+    async def restart(self) -> float:
+        """Stop it and start it again, though it works; returns the seconds that this took.
+
+        Requests in flight are cut off, and `revive` is true for them. Raises EngineFailedError.
+        """
+        async with self._reviving:
+            self._died_at = time.monotonic()
+            self.restarts += 1
+            await self.stop()
+            await self._start()
+            seconds = time.monotonic() - self._died_at
+            self.downtime_seconds += seconds
+            return seconds
 
     def kill(self) -> None:
         """End it as if it had died, because it hangs: whoever asks next starts it again."""

@@ -75,6 +75,11 @@ COUNTED: tuple[Figure, ...] = (
     ("completion_tokens", "Tokens of answers", lambda one: one.client.stats.completion_tokens),
     ("engine_restarts", "Restarts of the engine", lambda one: one.restarts),
     (
+        "engine_memory_restarts",
+        "Restarts of the engine for the memory that it took",
+        lambda one: one.memory_restarts,
+    ),
+    (
         "server_preemptions",
         "Requests that the server preempted for lack of KV cache",
         lambda one: one.preemptions,
@@ -83,6 +88,11 @@ COUNTED: tuple[Figure, ...] = (
 MEASURED: tuple[Figure, ...] = (
     ("window", "Requests that may be in flight", lambda one: one.limiter.limit),
     ("in_flight", "Requests in flight", lambda one: one.limiter.in_flight),
+    (
+        "engine_memory_bytes",
+        "Memory of this machine that the engine takes",
+        lambda one: one.memory_bytes,
+    ),
     ("server_running", "Requests running there", lambda o: o.load.running if o.load else 0),
     ("server_waiting", "Requests queued there", lambda o: o.load.waiting if o.load else 0),
     ("server_kv_usage", "Share of the KV cache used", lambda o: o.load.kv_usage if o.load else 0),

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from llm_ocr.engines.embedded.serving.command import check_installed, is_installed
+from llm_ocr.engines.memory import memory_guard
 from llm_ocr.engines.session import (
     SERVER_READY_SECONDS,
     EngineSession,
@@ -71,6 +72,7 @@ class EnginePool:
         self._server_seconds = server_seconds
         self._options, self._log_dir = options, log_dir
         self._notify, self._observe, self._retry_seconds = notify, observe, retry_seconds
+        self._memory = memory_guard(options.engine_memory, notify)
         self._engines: list[_PooledEngine] = []
         self._extras: list[EngineSession] = []
         self._route_slots = ConcurrencyLimiter(embedded_limit(options))
@@ -238,6 +240,7 @@ class EnginePool:
             target,
             self._notify,
             self._observe,
+            self._memory,
             self._retry_seconds,
             self._server_seconds,
         )
@@ -294,7 +297,9 @@ class EnginePool:
         for session in self._extras:
             if session.target == target:
                 return Endpoint(target.model, session.ask)
-        session = EngineSession(options, target, self._notify, self._observe, self._retry_seconds)
+        session = EngineSession(
+            options, target, self._notify, self._observe, self._memory, self._retry_seconds
+        )
         session.open(self._log_path(target.kind))
         self._extras.append(session)
         return Endpoint(target.model, session.ask)

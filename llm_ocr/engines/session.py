@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from llm_ocr import __version__
@@ -13,6 +14,7 @@ from llm_ocr.engines.check import check, raise_if_wrong
 from llm_ocr.engines.embedded.serving.command import available_cores
 from llm_ocr.engines.embedded.serving.in_process import InProcessEngine
 from llm_ocr.engines.launch import Engine
+from llm_ocr.engines.memory import MemoryGuard
 from llm_ocr.engines.targets import EngineKind, EngineTarget, engine_command
 from llm_ocr.engines.vllm import check_issues
 from llm_ocr.inference.client import ChatClient
@@ -56,10 +58,12 @@ class EngineSession:
         target: EngineTarget,
         notify: Notify,
         observe: Observe,
+        memory: MemoryGuard,
         retry_seconds: float | None = None,
         server_seconds: float = SERVER_READY_SECONDS,
     ) -> None:
         self.target = target
+        self._memory = memory
         self._server_seconds = server_seconds
         self.limiter = ConcurrencyLimiter(options.concurrency or _initial_limit(options, target))
         # The key is for the server that the options name.
@@ -92,6 +96,7 @@ class EngineSession:
         self._controller: ConcurrencyController | None = None
         # Of engines that this session started before the present one.
         self._past_restarts, self._past_downtime, self._past_preemptions = 0, 0.0, 0
+        self._past_memory_restarts = 0
 
     @property
     def is_open(self) -> bool:
@@ -116,6 +121,17 @@ class EngineSession:
     @property
     def restarts(self) -> int:
         return self._past_restarts + (self.engine.restarts if self.engine else 0)
+
+    @property
+    def memory_restarts(self) -> int:
+        """Those of `restarts` that were for the memory that the engine took."""
+        now = self._memory.restarts[self.engine] if self.engine else 0
+        return self._past_memory_restarts + now
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of this machine that the engine takes, if it is ours; 0 if that is not known."""
+        return self._memory.memory_of(self.engine) if self.engine else 0
 
     @property
     def downtime_seconds(self) -> float:
@@ -227,6 +243,9 @@ class EngineSession:
             await self._start_controller()
         elif self.engine is not None:
             self._watch_in_background(self._restart_if_frozen(self.engine))
+        if self.engine is not None:
+            traffic = _Traffic(self.limiter, self.client)
+            self._watch_in_background(self._memory.watch(self.engine, traffic))
         self.answered_by = await self._identify_engine()
 
     async def _end_engine(self) -> None:
@@ -234,6 +253,7 @@ class EngineSession:
         try:
             await self._engine_stack.aclose()
         finally:
+            self._past_memory_restarts = self.memory_restarts
             self._past_restarts = self.restarts
             self._past_downtime = self.downtime_seconds
             self._past_preemptions = self.preemptions
@@ -349,6 +369,27 @@ class EngineSession:
         except EngineFailedError as error:
             self._fail(error)
             raise
+
+
+@dataclass(frozen=True)
+class _Traffic:
+    """The requests of a session, as the memory guard sees them."""
+
+    limiter: ConcurrencyLimiter
+    client: ChatClient
+
+    @property
+    def in_flight(self) -> int:
+        return self.limiter.in_flight
+
+    def pause(self) -> None:
+        self.limiter.pause()
+
+    def resume(self) -> None:
+        self.limiter.resume()
+
+    def forgive(self) -> None:
+        self.client.forgive()
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:

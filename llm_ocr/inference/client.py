@@ -79,8 +79,13 @@ class ChatClient:
         self._recover = recover
         self._streams = streams
         self._poison_detector = PoisonRequestDetector()
+        self._forgiven_at = 0.0
         self._structured_outputs = StructuredOutputs()
         self._spell = _Spell(self._retry.busy_seconds)
+
+    def forgive(self) -> None:
+        """The server's end is nobody's doing: requests in flight are repeated without suspicion."""
+        self._forgiven_at = time.monotonic()
 
     def direct(self, base_url: str) -> None:
         """Ask there from now on."""
@@ -160,6 +165,8 @@ class ChatClient:
             except UnreachableError as error:
                 answered = self.stats.answers - sent[0].answers
                 if await self._recovered(sent[0].at):
+                    if sent[0].at <= self._forgiven_at:
+                        continue
                     deaths += 1
                     suspicion = suspicion_after_crash(suspicion, answered, self.limiter.limit)
                     if suspicion >= PROVEN:

@@ -47,6 +47,7 @@ class ConcurrencyLimiter:
         self.in_flight = 0
         self.peak_in_flight = 0
         self._limit = limit
+        self._is_paused = False
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._arrivals = count()
         self._listeners: list[Callable[[int], None]] = []
@@ -80,7 +81,7 @@ class ConcurrencyLimiter:
 
     async def acquire(self, priority: int = 0) -> None:
         """Wait for a slot; higher `priority` goes first. Pair with `release`."""
-        if not self._waiting and not self.is_full:
+        if not self._waiting and not self.is_full and not self._is_paused:
             self._take()
             return
         slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -97,6 +98,14 @@ class ConcurrencyLimiter:
         self.in_flight -= 1
         self._admit()
 
+    def pause(self) -> None:
+        """Admit nobody until `resume`; slots that are taken stay taken until they are released."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        self._is_paused = False
+        self._admit()
+
     @asynccontextmanager
     async def slot(self, priority: int = 0) -> AsyncIterator[None]:
         """Hold a slot while the block runs."""
@@ -111,7 +120,7 @@ class ConcurrencyLimiter:
         self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
 
     def _admit(self) -> None:
-        while self._waiting and not self.is_full:
+        while self._waiting and not self.is_full and not self._is_paused:
             _, _, slot = heapq.heappop(self._waiting)
             if not slot.done():
                 self._take()

@@ -132,7 +132,8 @@ INFINITY_PARSER_2_FLASH = ModelProfile(
         # Qwen3.5-2B: 6 of 24 layers have attention, with 2 KV heads of 256.
         kv_kib=12,
         state_mib=19,
-        # 2,048 were slower on a GB200 (https://github.com/marin-community/marin, ocr-budget-sweep.md).
+        # 2,048 were slower on a GB200, says ocr-budget-sweep.md of
+        # https://github.com/marin-community/marin.
         max_sequences=1024,
         versions=((0, 18), (0, 32)),
         # No `--trust-remote-code`, which the README has: code is trusted only at a commit that was

@@ -64,7 +64,8 @@ class Summary:
 
     For this session, which may have resumed another: `seconds`, `pages_done`, the speeds,
     `saved_seconds` (which the model would have taken for the text of routed pages, at the speed of
-    the others; None without any), `retries`, `engine_restarts`, `downtime_seconds` (from the death
+    the others; None without any), `retries`, `engine_restarts`, `memory_restarts` (those of them
+    that were for the memory that the engine took), `downtime_seconds` (from the death
     of an engine to its next answer), `preemptions`, `peak_concurrency` (requests in flight),
     `gpu_utilization` (0..1), and `bottlenecks`: the share of the time (0..1) in which the engine,
     rendering, the network or storage limited the speed.
@@ -103,6 +104,7 @@ class Summary:
     routed: int = 0
     routed_tokens: int = 0
     saved_seconds: float | None = None
+    memory_restarts: int = 0
 
     @property
     def failed_ratio(self) -> float:
@@ -129,6 +131,7 @@ class SessionStats:
     counts: dict[str, Counts] = field(default_factory=dict)
     retries: int = 0
     engine_restarts: int = 0
+    memory_restarts: int = 0
     downtime_seconds: float = 0.0
     preemptions: int = 0
     peak_concurrency: int = 0
@@ -175,6 +178,7 @@ def summarize(
         tokens_per_second=tokens / seconds,
         retries=session.retries,
         engine_restarts=session.engine_restarts,
+        memory_restarts=session.memory_restarts,
         downtime_seconds=session.downtime_seconds,
         preemptions=session.preemptions,
         peak_concurrency=session.peak_concurrency,
@@ -266,6 +270,8 @@ def render_summary(summary: Summary, explain: Explain = without_advice) -> Group
     if summary.retries or summary.engine_restarts:
         downtime = f"{summary.downtime_seconds:.0f} s"
         restarts = f"{pluralize(summary.engine_restarts, 'engine restart')} ({downtime})"
+        if summary.memory_restarts:
+            restarts += f", {summary.memory_restarts} of them for its memory"
         grid.add_row("Retries", f"{pluralize(summary.retries, 'request')}, {restarts}")
     if summary.cost is not None:
         grid.add_row("Cost", f"${summary.cost:,.2f}")

@@ -136,7 +136,7 @@ class ModelConfig(_Table):
 class RouterConfig(_Table):
     """The models and their aliases, by name, and limits. Seconds are those allowed for an answer
     (`request_timeout`), between probes of an idle replica (`probe_seconds`), and for requests in
-    progress at SIGTERM (`drain_seconds`).
+    progress at SIGTERM (`drain_seconds`). `engine_memory` is in GiB, as in the settings.
 
     A replica is not used any more after `max_failures` failures in a row. `api_key_env` names the
     environment variable with the API key that clients must send.
@@ -149,6 +149,7 @@ class RouterConfig(_Table):
     probe_seconds: Annotated[float, Field(gt=0)] = 10.0
     max_failures: Annotated[int, Field(ge=1)] = 3
     drain_seconds: Annotated[float, Field(ge=0)] = 25.0
+    engine_memory: Annotated[float, Field(ge=0)] | None = None
     log_dir: Path | None = None
 
     @field_validator("aliases", mode="before")
@@ -196,12 +197,14 @@ def single_model_config(options: EngineOptions) -> RouterConfig:
     values = {key: getattr(options, name) for key, name in keys.items()}
     replica = {key: value for key, value in values.items() if value is not None}
     config: dict[str, Any] = {"replicas": [{"engine": kind, **replica}]}
+    limits = {"engine_memory": options.engine_memory}
     if is_vllm:
         models = {profile.id: {"profile": options.model, **config}}
-        return RouterConfig.model_validate({"models": models})
+        return RouterConfig.model_validate({"models": models, **limits})
     # Results name what answered, which isn't the model of this profile.
     aliases = {profile.id: EMBEDDED_NAME, profile.model: EMBEDDED_NAME}
-    return RouterConfig.model_validate({"models": {EMBEDDED_NAME: config}, "aliases": aliases})
+    models = {EMBEDDED_NAME: config}
+    return RouterConfig.model_validate({"models": models, "aliases": aliases, **limits})
 
 
 def read_api_key(variable: str | None) -> str | None:

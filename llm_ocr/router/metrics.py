@@ -88,7 +88,9 @@ class RouterMetrics(Collector):
             f"{PREFIX}_replica_ready", "Whether a replica gets requests.", labels=labels
         )
         restarts = GaugeMetricFamily(
-            f"{PREFIX}_engine_restarts", "Restarts of an engine that died.", labels=labels
+            f"{PREFIX}_engine_restarts",
+            "Restarts of an engine that died, or for its memory.",
+            labels=labels,
         )
         for one in self.sets:
             queued.add_metric([one.model], one.waiting)

@@ -44,11 +44,18 @@ class Replica:
     on_change: Callable[[], None] = lambda: None
     _failures: int = 0
     _is_healthy: bool = False
+    _is_paused: bool = False
 
     @property
     def is_ready(self) -> bool:
-        """Whether it may get requests."""
-        return self._is_healthy and not (self.engine is not None and self.engine.is_down)
+        """Whether it may get requests, now or, while its engine is restarted, in a while."""
+        is_down = self.engine is not None and self.engine.is_down
+        return self._is_healthy and (self._is_paused or not is_down)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it may get one more request now."""
+        return self.is_ready and not self._is_paused and self.in_flight < self.max_concurrency
 
     @property
     def load(self) -> float:
@@ -58,6 +65,17 @@ class Replica:
     @property
     def is_idle(self) -> bool:
         return not self.in_flight
+
+    def pause(self) -> None:
+        """Get no more requests: they wait, or go to others."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        self._is_paused = False
+        self.on_change()
+
+    def forgive(self) -> None:
+        """Nothing: requests that are cut off are sent once more, whatever the reason."""
 
     def record_success(self) -> None:
         """Note that it answered a request or a probe."""
@@ -166,7 +184,7 @@ class ReplicaSet:
     def _pick(self, excluded: Replica | None) -> Replica | None:
         ready = [replica for replica in self.replicas if replica.is_ready]
         others = [replica for replica in ready if replica is not excluded] or ready
-        free = [replica for replica in others if replica.in_flight < replica.max_concurrency]
+        free = [replica for replica in others if replica.has_room]
         return min(free, key=lambda replica: (replica.load, replica.last_used), default=None)
 
     def _unready_error(self) -> NoReplicaError:

@@ -12,6 +12,7 @@ import aiohttp
 from aiohttp import web
 
 from llm_ocr.engines.embedded.serving.command import available_cores
+from llm_ocr.engines.memory import memory_guard
 from llm_ocr.inference.address import authorization
 from llm_ocr.router.app import Router
 from llm_ocr.router.config import DEFAULT_CONCURRENCY, ReplicaConfig, RouterConfig, read_api_key
@@ -104,6 +105,7 @@ def _make_supervisors(
     log_dir: Path,
     notify: Notify,
 ) -> Iterator[ReplicaSupervisor]:
+    memory = memory_guard(config.engine_memory, notify)
     numbers = iter(range(1, 1 + sum(len(model.replicas) for model in config.models.values())))
     for name, model in config.models.items():
         supervise = partial(
@@ -113,6 +115,7 @@ def _make_supervisors(
             probe_seconds=config.probe_seconds,
             probe_timeout=min(PROBE_TIMEOUT, config.request_timeout),
             session=session,
+            memory=memory,
             notify=notify,
         )
         for replica, options in zip(sets[name].replicas, model.replicas, strict=True):

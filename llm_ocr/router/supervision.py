@@ -13,6 +13,7 @@ import aiohttp
 
 from llm_ocr.engines.gpu import find_gpus
 from llm_ocr.engines.launch import Engine, EngineCommand, probe_page
+from llm_ocr.engines.memory import MemoryGuard
 from llm_ocr.engines.targets import EMBEDDED_TARGET, EngineKind, EngineTarget, engine_command
 from llm_ocr.inference.model_item import ModelRef
 from llm_ocr.inference.responses import EngineFailedError, EngineNotInstalledError
@@ -46,6 +47,7 @@ class ReplicaSupervisor:
     probe_seconds: float
     probe_timeout: float
     session: aiohttp.ClientSession
+    memory: MemoryGuard
     log_path: Path
     notify: Notify
 
@@ -71,6 +73,7 @@ class ReplicaSupervisor:
             self.replica.base_url, self.replica.engine = engine.base_url, engine
             self.replica.record_success()
             probing = asyncio.create_task(self._probe_repeatedly())
+            watching = asyncio.create_task(self.memory.watch(engine, self.replica))
             try:
                 while True:
                     # Takes a second while the engine runs.
@@ -78,6 +81,7 @@ class ReplicaSupervisor:
                         self.replica.record_success()
             finally:
                 probing.cancel()
+                watching.cancel()
 
     def _command(self) -> EngineCommand:
         options = self.config.engine_options(self.profile)

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from contextlib import ExitStack
+from io import StringIO
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -11,13 +12,16 @@ from typing import Any
 import psutil
 import pytest
 from aiohttp import web
+from rich.console import Console
 
 from llm_ocr import load_pages, run
 from llm_ocr.batch.events import ItemsDone, Note
+from llm_ocr.engines import memory as engine_memory
 from llm_ocr.engines import session as engine_session
 from llm_ocr.inference.responses import EngineFailedError, WrongServerError
 from llm_ocr.messages import ProblemCode
 from llm_ocr.records import PageStatus
+from llm_ocr.report.summary import render_summary
 from llm_ocr.settings import EngineChoice
 from tests import documents
 from tests.servers.chat import at_once, image_of, refusal, serving_beside, vllm_shim
@@ -221,6 +225,40 @@ def test_hanging_engine_is_restarted(
     summary = run(inputs, tmp_path / "out", **engine, **ALONE)
     assert all_ok(tmp_path / "out")
     assert summary.engine_restarts == 1
+
+
+def test_engine_that_takes_too_much_memory_is_restarted_between_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_memory, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(engine_memory, "DRAIN_LOOK_SECONDS", 0.01)
+    documents.pdf(tmp_path / "in" / "report.pdf", pages=6)
+    engine: dict[str, Any] = {
+        "engine": "vllm",
+        "vllm": vllm_shim(tmp_path, f"--grows-once {tmp_path}"),
+        "engine_memory": 0.25,
+        "concurrency": 2,
+    }
+    notes: list[str] = []
+
+    def note(event: object) -> None:
+        if isinstance(event, Note):
+            notes.append(event.text)
+            if "above the ceiling of 0.25 GiB" in event.text:
+                # The first page is in flight until here.
+                (tmp_path / "noticed").touch()
+
+    summary = run(tmp_path / "in", tmp_path / "out", notify=note, **engine, **ALONE)
+    assert summary.pages_by_status[PageStatus.OK] == 6
+    assert (summary.engine_restarts, summary.memory_restarts) == (1, 1)
+    assert summary.retries == 0
+    assert {page["attempts"] for page in load_pages(tmp_path / "out")} == {1}
+    assert sum("above the ceiling of 0.25 GiB" in text for text in notes) == 1
+    assert sum(text.startswith("restarted vLLM within") for text in notes) == 1
+    shown = StringIO()
+    Console(file=shown, width=100).print(render_summary(summary))
+    assert "1 engine restart" in shown.getvalue()
+    assert "1 of them for its memory" in shown.getvalue()
 
 
 @pytest.mark.long

@@ -528,7 +528,7 @@ def test_engine_command_is_printed_with_the_reason_of_each_argument(tmp_path: Pa
     assert "#   --mm-processor-cache-gb: no page comes twice" in shown.stdout
     embedded = llm_ocr("engine", "--print-command", "--engine", "embedded", "--port", "7777")
     assert "--port 7777" in embedded.stdout
-    assert "vllm" not in embedded.stdout
+    assert "vllm serve" not in embedded.stdout
 
 
 def test_run_is_retried_updated_and_reparsed(

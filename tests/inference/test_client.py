@@ -500,3 +500,26 @@ async def test_what_kills_the_engine_each_time_is_given_up_and_the_rest_is_answe
     assert isinstance(poison, PageError)
     assert poison.code is ErrorCode.ENGINE_CRASHED
     assert [getattr(one, "text", one) for one in said] == ["a", "b", "c"]
+
+
+async def test_requests_that_a_planned_restart_cuts_off_are_not_suspected() -> None:
+    cut_off = 0
+
+    async def reply(body: dict[str, Any]) -> web.StreamResponse:
+        nonlocal cut_off
+        if cut_off < 6:
+            cut_off += 1
+            asking.forgive()
+            raise asyncio.CancelledError  # the connection is dropped, as by a server that ends
+        return answer("read")
+
+    async def recover(since: float) -> bool:
+        return True
+
+    async with serving(reply) as server:
+        asking = ChatClient(
+            server.base_url, "m", limiter=ConcurrencyLimiter(1), retry=QUICK, recover=recover
+        )
+        async with asking:
+            said = await asking.ask(PAGE)
+    assert (said.text, said.attempts) == ("read", 7)

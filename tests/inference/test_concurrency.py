@@ -253,3 +253,25 @@ async def test_listeners_get_the_current_limit_and_each_change() -> None:
     limiter.set_limit(5)
     limiter.set_limit(0)
     assert limits == [3, 5, 1]
+
+
+async def test_a_paused_limiter_admits_nobody_until_it_resumes() -> None:
+    limiter, ended = ConcurrencyLimiter(2), asyncio.Event()
+
+    async def hold() -> None:
+        async with limiter.slot():
+            await ended.wait()
+
+    held = asyncio.create_task(hold())
+    await asyncio.sleep(0)
+    limiter.pause()
+    waiting = [asyncio.create_task(hold()) for _ in range(2)]
+    await asyncio.sleep(0)
+    limiter.set_limit(3)
+    assert (limiter.in_flight, limiter.waiting) == (1, 2)
+    ended.set()
+    await held
+    assert (limiter.in_flight, limiter.waiting) == (0, 2)
+    limiter.resume()
+    await asyncio.gather(*waiting)
+    assert limiter.peak_in_flight == 2

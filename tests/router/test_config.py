@@ -113,9 +113,14 @@ def test_the_embedded_engine_is_no_replica_of_another_model() -> None:
 
 def test_one_model_needs_no_file(tmp_path: Path) -> None:
     vllm = EngineOptions(
-        model="olmocr-2", engine=EngineChoice.VLLM, vllm=vllm_shim(tmp_path), vllm_args="--x 1"
+        model="olmocr-2",
+        engine=EngineChoice.VLLM,
+        vllm=vllm_shim(tmp_path),
+        vllm_args="--x 1",
+        engine_memory=20,
     )
     config = single_model_config(vllm)
+    assert config.engine_memory == 20
     [replica] = config.models["olmocr-2"].replicas
     assert (replica.vllm, replica.vllm_args) == (vllm.vllm, "--x 1")
     embedded = single_model_config(EngineOptions(engine=EngineChoice.EMBEDDED, engine_threads=3))

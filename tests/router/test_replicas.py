@@ -101,6 +101,19 @@ async def test_failures_in_a_row_take_a_replica_out_until_it_answers() -> None:
         assert not one.is_ready
 
 
+async def test_requests_wait_for_a_paused_replica_or_go_to_others() -> None:
+    one, other = replica("a", 4), replica("b")
+    replicas = ReplicaSet("m", [one, other], queue_size=8)
+    one.pause()
+    async with replicas.lease() as found:
+        assert found is other
+        waiting = asyncio.create_task(replicas.lease().__aenter__())
+        await asyncio.sleep(0)
+        assert (replicas.is_ready, replicas.waiting) == (True, 1)
+        one.resume()
+        assert await waiting is one
+
+
 async def test_requests_do_not_wait_for_replicas_that_are_gone() -> None:
     one = replica("a")
     replicas = ReplicaSet("m", [one], queue_size=8)

@@ -444,6 +444,21 @@ async def test_an_engine_that_hangs_is_started_again(tmp_path: Path) -> None:
         assert (await router.ask("deepseek-ocr"))[0] == 200
 
 
+@pytest.mark.long
+async def test_an_engine_that_takes_ever_more_memory_is_restarted(tmp_path: Path) -> None:
+    replica = {"engine": "vllm", "vllm": vllm_shim(tmp_path, "--grows 150")}
+    models = {"deepseek-ocr": {"replicas": [replica]}}
+    async with routing(tmp_path, {**QUIET, "engine_memory": 0.3, "models": models}) as router:
+        await router.wait_until_ready(**{"deepseek-ocr": 1})
+        for _ in range(2):
+            assert (await router.ask("deepseek-ocr"))[0] == 200
+        labels = '{model="deepseek-ocr",replica="deepseek-ocr/0"}'
+        await router.wait_for_metric(f"llm_ocr_inference_engine_restarts{labels} 1.0")
+        # It waits for the engine that starts.
+        assert (await router.ask("deepseek-ocr"))[0] == 200
+        assert "above the ceiling of 0.30 GiB (`engine_memory`)" in router.process.output
+
+
 async def test_a_missing_engine_ends_the_command(tmp_path: Path) -> None:
     replica = {"engine": "vllm", "vllm": str(tmp_path / "absent")}
     config = {**QUIET, "models": {"deepseek-ocr": {"replicas": [replica]}}}

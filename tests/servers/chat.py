@@ -1,7 +1,8 @@
 """An engine that answers at once, with the same words for the same image, or as it is told to.
 
     python -m tests.servers.chat --port P [--dies-of-wide-pages] [--hangs-once FILE]
-        [--dies-midway FILE] [--rambles-of-wide-pages]
+        [--dies-midway FILE] [--rambles-of-wide-pages] [--grows MIB]
+        [--grows-once FOLDER]
 
 Speaks the part of the OpenAI chat API that the client uses. Started in a test's own process with
 `serving(...)`, or as a process of its own where it has to survive or be killed.
@@ -231,6 +232,36 @@ def hangs_once(noted: Path) -> Reply:
     return at_once if noted.exists() else reply
 
 
+def grows(mib: int, reply: Reply) -> Reply:
+    """Keeps so much more memory with each page, probes aside, and answers as `reply` does."""
+    kept: list[bytearray] = []
+
+    def grown(
+        body: dict[str, Any],
+    ) -> "Awaitable[web.StreamResponse] | web.StreamResponse | Pieces":
+        if body["max_tokens"] > PROBE_TOKENS:
+            kept.append(bytearray(b"x") * (mib << 20))
+        return reply(body)
+
+    return grown
+
+
+def grows_once(folder: Path) -> Reply:
+    """Keeps 300 MiB at the first page, whose answer waits until there is a file `noticed`. A server
+    that finds the file `grown` is another one, and keeps nothing."""
+    kept: list[bytearray] = []
+
+    async def reply(body: dict[str, Any]) -> web.StreamResponse:
+        if body["max_tokens"] > PROBE_TOKENS and not (folder / "grown").exists():
+            (folder / "grown").touch()
+            kept.append(bytearray(b"x") * (300 << 20))
+            while not (folder / "noticed").exists():
+                await asyncio.sleep(0.01)
+        return at_once(body)
+
+    return reply
+
+
 def _event(body: dict[str, Any], text: str, said: int, finish_reason: str | None) -> bytes:
     """A piece, as vLLM sends it."""
     choice = {"index": 0, "delta": {"content": text}, "finish_reason": finish_reason}
@@ -395,6 +426,8 @@ async def main() -> None:
     parser.add_argument("--rambles-of-wide-pages", action="store_true")
     parser.add_argument("--hangs-once", type=Path, metavar="FILE")
     parser.add_argument("--dies-midway", type=Path, metavar="FILE")
+    parser.add_argument("--grows", type=int, metavar="MIB")
+    parser.add_argument("--grows-once", type=Path, metavar="FOLDER")
     arguments, _ = parser.parse_known_args()
     reply: Reply = at_once
     if arguments.dies_of_wide_pages:
@@ -405,6 +438,10 @@ async def main() -> None:
         reply = hangs_once(arguments.hangs_once)
     elif arguments.dies_midway:
         reply = dies_midway(arguments.dies_midway)
+    elif arguments.grows_once:
+        reply = grows_once(arguments.grows_once)
+    if arguments.grows:
+        reply = grows(arguments.grows, reply)
     async with serving(reply, port=arguments.port):
         await asyncio.Event().wait()
 

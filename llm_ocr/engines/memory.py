@@ -23,8 +23,7 @@ log = logging.getLogger(__name__)
 GIB = 1 << 30
 # The default ceiling, as a share of the machine's memory, or of the container's. The rest is for
 # the run itself: rendering, pages in progress, tables. A higher one leaves less time to finish the
-# requests in flight; a lower one restarts healthy servers on small machines (a vLLM of one GPU
-# takes 6 to 10 GiB).
+# requests in flight; half of it would restart healthy servers on small machines.
 CEILING_SHARE = 0.7
 # Beyond this share of the way from the ceiling to all memory, requests in flight are not waited
 # for, but repeated after the restart.

@@ -23,6 +23,7 @@ from llm_ocr.inference.concurrency import (
     ConcurrencyController,
     ConcurrencyLimiter,
 )
+from llm_ocr.inference.open_files import raise_open_files_limit
 from llm_ocr.inference.request import ChatRequest, on_send
 from llm_ocr.inference.responses import Answer, EngineFailedError
 from llm_ocr.inference.server_status import ServerLoad, is_serving, scrape, server_version
@@ -222,6 +223,7 @@ class EngineSession:
         self._failure, self._failed_at = error, time.monotonic()
 
     async def _start_engine(self) -> None:
+        raise_open_files_limit()
         if self.target.kind is not EngineKind.SERVER:
             command = await asyncio.to_thread(
                 engine_command, self._options, self.target, self._notify

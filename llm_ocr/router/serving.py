@@ -14,6 +14,7 @@ from aiohttp import web
 from llm_ocr.engines.embedded.serving.command import available_cores
 from llm_ocr.engines.memory import memory_guard
 from llm_ocr.inference.address import authorization
+from llm_ocr.inference.open_files import raise_open_files_limit
 from llm_ocr.router.app import Router
 from llm_ocr.router.config import DEFAULT_CONCURRENCY, ReplicaConfig, RouterConfig, read_api_key
 from llm_ocr.router.metrics import RouterMetrics
@@ -26,6 +27,8 @@ KEEPALIVE_SECONDS, CONNECT_SECONDS = 4.0, 10.0
 # aiohttp's own headers, which the client may not have sent.
 AUTO_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 PROBE_TIMEOUT, DRAIN_POLL_SECONDS = 60.0, 0.05
+# Connections that may wait to be accepted, when many clients come at once: as of uvicorn.
+BACKLOG = 2048
 
 
 async def run_router(
@@ -41,6 +44,7 @@ async def run_router(
 
     Raises InvalidRouterConfigError if a key is missing, and EngineNotInstalledError.
     """
+    raise_open_files_limit()
     metrics = RouterMetrics()
     api_key = read_api_key(config.api_key_env)
     sets = {
@@ -67,7 +71,7 @@ async def run_router(
         )
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        await web.SockSite(runner, listener).start()
+        await web.SockSite(runner, listener, backlog=BACKLOG).start()
         on_ready()
         await _until_stopped(stop, supervisors)
         router.is_draining = True

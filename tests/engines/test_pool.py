@@ -3,11 +3,14 @@
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiohttp import web
 
 from llm_ocr.engines import launch
 from llm_ocr.engines.failures import STARTED
@@ -24,7 +27,7 @@ from llm_ocr.models.profile import ModelProfile, Rung
 from llm_ocr.records import PageError, ParsedAnswer
 from llm_ocr.settings import EngineChoice, EngineOptions, Fallback
 from tests.engines.test_launch import engine_processes, until
-from tests.servers.chat import refusal, serving, vllm_shim
+from tests.servers.chat import answer, refusal, serving, vllm_shim
 
 REQUEST = ChatRequest("Free OCR.", b"x", 100)
 # A bound on what would otherwise wait forever.
@@ -636,3 +639,32 @@ async def test_a_closed_pool_lends_nothing(tmp_path: Path) -> None:
             pass
     with pytest.raises(RuntimeError, match="outside a lease"):
         await session.ask(REQUEST)
+
+
+@pytest.mark.long
+async def test_more_requests_are_in_flight_than_files_may_be_open_at_first(tmp_path: Path) -> None:
+    """No limit on the way is near 1,000: of files, of connections, of those to be accepted."""
+    several, before = 1500, resource.getrlimit(resource.RLIMIT_NOFILE)
+    if before[1] < 2 * several + 500:
+        pytest.skip("the client and the server in this process may not open enough files")
+    everyone = asyncio.Event()
+
+    async def reply(body: dict[str, Any]) -> web.StreamResponse:
+        if len(server.requests) == several:
+            everyone.set()
+        await everyone.wait()
+        return answer("read")
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
+    try:
+        async with (
+            serving(reply) as server,
+            open_pool(tmp_path, engine_options(concurrency=several)) as pool,
+            pool.lease(server_target(server.base_url)) as session,
+            asyncio.timeout(60),
+        ):
+            answers = await asyncio.gather(*(session.ask(REQUEST) for _ in range(several)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert server.most_in_flight == several
+    assert {one.attempts for one in answers} == {1}

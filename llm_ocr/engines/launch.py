@@ -159,8 +159,9 @@ class Engine:
             self._process.stdin.close()
 
     async def stop(self) -> None:
-        """End the engine and all its processes; returns when they are gone."""
-        process, self._process = self._process, None
+        """End the engine and all its processes; returns when they are gone. One that was canceled
+        before may be called again."""
+        process = self._process
         if self._watching is not None:
             self._watching.cancel()
         if process is None:
@@ -169,6 +170,8 @@ class Engine:
         if not process.stdin.closed:
             process.stdin.close()
         await asyncio.to_thread(process.wait)
+        if self._process is process:
+            self._process = None
 
     async def _has_ended(self) -> bool:
         process = self._process

@@ -117,6 +117,21 @@ async def test_requests_wait_while_the_engine_restarts(tmp_path: Path) -> None:
         assert engine.restarts == 1
 
 
+async def test_no_process_is_left_when_a_restart_is_canceled(tmp_path: Path) -> None:
+    stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    stubborn += "import asyncio, tests.servers.chat as chat; asyncio.run(chat.main())"
+    command = EngineCommand("the engine", [sys.executable, "-c", stubborn], COMMAND.model)
+    async with Engine(command, tmp_path / "engine.log") as engine:
+        [_, server] = sorted(engine_processes(engine), key=lambda one: one.pid)
+        restarting = asyncio.create_task(engine.restart())
+        await until(lambda: engine.is_down)
+        restarting.cancel()
+        await asyncio.wait({restarting})
+        await until(lambda: not engine.is_down)
+        server.kill()
+    assert engine_processes(engine) == []
+
+
 async def test_engine_that_exits_at_once_shows_its_last_log_lines(tmp_path: Path) -> None:
     script = "import sys; print('CUDA out of memory'); sys.exit(1)"
     command = EngineCommand("the engine", [sys.executable, "-c", script], "m")

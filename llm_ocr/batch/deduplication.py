@@ -54,13 +54,17 @@ class DuplicatePage:
     one failed, it is read itself."""
 
     def __init__(self, first: ExtractedPage, own: ExtractedPage) -> None:
-        self._first = first.result_future()
+        self._page, self._first = first, first.result_future()
         self._own = own
         self._copy: PageResult | None = None
 
     @property
     def item_id(self) -> str:
         return self._own.item_id
+
+    async def expected_tokens(self) -> int:
+        """That of the first one, behind which it comes: it must not wait for one without a slot."""
+        return await self._page.expected_tokens()
 
     async def ask(self, ask_model: AskModel, usage: Usage) -> ModelResult | None:
         first = await self._first

@@ -15,7 +15,7 @@ from llm_ocr.batch.events import Note
 from llm_ocr.batch.pending import read_shard
 from llm_ocr.batch.requests import describe_stage
 from llm_ocr.batch.stage_runner import RunContext, ShardTask, StageRunner
-from llm_ocr.batch.stages import AnyItem, Stage, assemble_stage, parse_stage
+from llm_ocr.batch.stages import AnyItem, ExtractStage, Stage, assemble_stage, parse_stage
 from llm_ocr.batch.telemetry import Telemetry
 from llm_ocr.document.configure import (
     check_target,
@@ -111,10 +111,21 @@ class LocalExecutor:
 
     async def run(self, stage: Stage[Any], work: Sequence[ShardTask]) -> Counts:
         """As `Executor.run`."""
-        return await self.run_stream(stage, _stream(work)) if work else Counts()
+        if not work:
+            return Counts()
+        # Only pages are measured before they are read. Nobody takes over a shard that is open here.
+        is_ordered = isinstance(stage, ExtractStage) and not self._context.settings.steal_work
+        expected = sum(task.expected_items for task in work) if is_ordered else None
+        return await self.run_stream(stage, _stream(work), expected)
 
-    async def run_stream(self, stage: Stage[Any], work: AsyncIterable[ShardTask]) -> Counts:
-        """Like `run`, with shards that become known one by one."""
+    async def run_stream(
+        self,
+        stage: Stage[Any],
+        work: AsyncIterable[ShardTask],
+        expected_items: int | None = None,
+    ) -> Counts:
+        """Like `run`, with shards that become known one by one; `expected_items` as in
+        `StageRunner.run`."""
         if not stage.asks_model:
             return await self._loop(stage, ask_nothing, work, None)
         target = await asyncio.to_thread(step_target, self._context.settings, stage.name)
@@ -128,7 +139,7 @@ class LocalExecutor:
                 # Parts of long documents are asked about one slot each, whichever document they
                 # are of.
                 ask_model = ask_in_slots(self._slots(engine_session), ask_model)
-            return await self._loop(stage, ask_model, work, engine_session)
+            return await self._loop(stage, ask_model, work, engine_session, expected_items)
 
     async def _loop(
         self,
@@ -136,13 +147,14 @@ class LocalExecutor:
         ask_model: AskModel,
         work: AsyncIterable[ShardTask],
         engine_session: EngineSession | None,
+        expected_items: int | None = None,
     ) -> Counts:
         runner = StageRunner(self._context, stage, ask_model, self._slots(engine_session))
         sampling = asyncio.create_task(
             self._pace.watch(lambda: _load_sample(runner, engine_session))
         )
         try:
-            await runner.run(work)
+            await runner.run(work, expected_items)
         finally:
             sampling.cancel()
             await asyncio.to_thread(self._context.commit_index.write)

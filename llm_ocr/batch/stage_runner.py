@@ -1,6 +1,7 @@
 """Run one stage over shards: process items, stage parts, commit and publish each shard.
 
-All shards feed one stream of items, so that the window stays full across shard boundaries.
+All shards feed one queue of items, so that the window stays full across shard boundaries. The items
+of the last shards are read ahead of it, so that those with the longest answers can start first.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from typing import Generic
 
 from llm_ocr.batch.events import ItemsDone, Notify, ShardDone
 from llm_ocr.batch.interruption import CancellationToken, StoppedError
+from llm_ocr.batch.item_queue import ItemQueue, MeasuredItem, ordered_count
 from llm_ocr.batch.stages import AnyItem, Stage
 from llm_ocr.document.items import AskModel, ask_about, finish_item
 from llm_ocr.inference.concurrency import ConcurrencyLimiter
@@ -94,6 +96,7 @@ class StageRunner(Generic[AnyItem]):
         self._stage, self._ask_model, self.slots = stage, ask_model, slots
         self._part_items = context.settings.flush_pages
         self._flush_seconds = context.settings.flush_seconds
+        self._queue: ItemQueue[tuple[AnyItem, _ShardState]] = ItemQueue()
         self._open: dict[str, _ShardState] = {}
         self._closing: list[asyncio.Task[None]] = []
         self._finishing: set[asyncio.Future[None]] = set()
@@ -103,8 +106,12 @@ class StageRunner(Generic[AnyItem]):
         """Items that were read and are not yet rows."""
         return len(self._finishing)
 
-    async def run(self, work: AsyncIterable[ShardTask]) -> None:
+    async def run(self, work: AsyncIterable[ShardTask], expected_items: int | None = None) -> None:
         """Do the shards as they come, commit and publish them.
+
+        `expected_items` are about as many as all shards have together: then the last ones are done
+        in the order of their lengths, as far as these are known. None: all in the order in which
+        they come.
 
         Raises StoppedError, EngineFailedError, StorageError or CountMismatchError; in each case
         finished items are staged first, if the store still accepts writes.
@@ -112,8 +119,8 @@ class StageRunner(Generic[AnyItem]):
         try:
             async with asyncio.TaskGroup() as group:
                 watchers = [group.create_task(self._stop.wait()), group.create_task(self._tick())]
-                async for one in work:
-                    await self._feed(one, group)
+                group.create_task(self._read(work, expected_items, group))
+                await self._start_items(group)
                 await asyncio.gather(*self._closing)
                 for watcher in watchers:
                     watcher.cancel()
@@ -124,8 +131,26 @@ class StageRunner(Generic[AnyItem]):
             await self._flush()
             raise
 
-    async def _feed(self, work: ShardTask, group: asyncio.TaskGroup) -> None:
-        """Start the shard's items as places come free, and what commits it after them."""
+    async def _read(
+        self, work: AsyncIterable[ShardTask], expected_items: int | None, group: asyncio.TaskGroup
+    ) -> None:
+        """Put the items of all shards into the queue: one at a time, or if no more are left than
+        are ordered, as many as these."""
+        async for one in work:
+            await self._read_shard(one, expected_items, group)
+            if expected_items is not None:
+                expected_items -= one.expected_items
+        self._queue.close()
+
+    @property
+    def _ordered_count(self) -> int:
+        return ordered_count(self.slots.limit)
+
+    async def _read_shard(
+        self, work: ShardTask, expected_items: int | None, group: asyncio.TaskGroup
+    ) -> None:
+        """Put the shard's items into the queue as it has room. `expected_items` are those of this
+        shard and of all behind it."""
         await self._check_open()
         try:
             kept = await asyncio.to_thread(work.unchanged_ids, self._store)
@@ -155,13 +180,41 @@ class StageRunner(Generic[AnyItem]):
         async for item in self._stage.items(work.shard, done):
             if item.item_id in kept:
                 continue
+            left = None if expected_items is None else expected_items - len(opened.items)
             opened.items.append(item.item_id)
             if item.item_id in done:
                 continue
+            is_ordered = left is not None and left <= self._ordered_count
+            length: int | None = None
+            if is_ordered and isinstance(item, MeasuredItem):
+                length = await item.expected_tokens()
+            opened.queued += 1
+            self._queue.put((item, opened), length)
+            # The next one is made when there is room for it.
+            await self._until_shorter(self._ordered_count if is_ordered else 1)
+        opened.is_read = True
+        self._close_if_begun(opened, group)
+
+    async def _until_shorter(self, length: int) -> None:
+        await self._queue.until(lambda: len(self._queue) < length)
+
+    async def _start_items(self, group: asyncio.TaskGroup) -> None:
+        """Start the items in the queue as slots come free."""
+        while True:
+            await self._queue.until(lambda: len(self._queue) > 0 or self._queue.is_closed)
+            if not len(self._queue):
+                return
             await self.slots.acquire()
             await self._check_open()
+            item, opened = self._queue.get()
             opened.tasks.append(group.create_task(self._one(item, opened)))
-        self._closing.append(group.create_task(self._close(opened)))
+            opened.queued -= 1
+            self._close_if_begun(opened, group)
+
+    def _close_if_begun(self, opened: "_ShardState", group: asyncio.TaskGroup) -> None:
+        """Let the shard be committed after its items, once all of them have begun."""
+        if opened.is_read and not opened.queued:
+            self._closing.append(group.create_task(self._close(opened)))
 
     async def _check_open(self) -> None:
         """Where nothing more is to begin, wait for what has begun and raise why."""
@@ -198,6 +251,13 @@ class StageRunner(Generic[AnyItem]):
         self._notify(ItemsDone(self._stage.name, result.status, 1, fresh=True))
         if opened.writer.pending >= self._part_items:
             await opened.stage()
+        elif self._pending >= 2 * self._part_items:
+            await max(self._open.values(), key=lambda one: one.writer.pending).stage()
+
+    @property
+    def _pending(self) -> int:
+        """Rows' items in memory, of all shards that are open."""
+        return sum(opened.writer.pending for opened in self._open.values())
 
     async def _close(self, opened: "_ShardState") -> None:
         if opened.tasks:
@@ -235,12 +295,14 @@ class StageRunner(Generic[AnyItem]):
 
 
 class _ShardState:
-    """A shard under way: its writer, its items so far and their tasks."""
+    """A shard under way: its writer, its items so far and their tasks. `queued` items have not
+    begun; `is_read` when no more items will come."""
 
     def __init__(self, writer: ShardWriter) -> None:
         self.writer = writer
         self.items: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
+        self.queued, self.is_read = 0, False
         self.staged_at = asyncio.get_running_loop().time()
         self._staging = asyncio.Lock()
 

@@ -127,18 +127,55 @@ class TableInputs:
         yield
 
 
+# Pages of a document whose lengths are looked up at once: about 50 ms of a renderer's time.
+PAGES_MEASURED = 32
+
+
+class PageLengths:
+    """About how long the answers for a document's pages will be, looked up when it is asked for."""
+
+    def __init__(self, pool: RenderPool, document: Document, numbers: Sequence[int]) -> None:
+        self._pool, self._document, self._numbers = pool, document, numbers
+        self._tokens: dict[int, int] = {}
+
+    async def expected_tokens(self, number: int) -> int:
+        """Of a page, in tokens; 0 if it can't be said."""
+        if number not in self._tokens:
+            first = self._numbers.index(number)
+            wanted = list(self._numbers[first : first + PAGES_MEASURED])
+            try:
+                found = await self._pool.expected_tokens(self._document, wanted)
+            except PageError:
+                # It is reported when the page is rendered.
+                found = [0] * len(wanted)
+            self._tokens = dict(zip(wanted, found, strict=True))
+        return self._tokens[number]
+
+
 class ExtractedPage(RowItem[PageResult]):
     """A page on its way from its source to rows.
 
     `unfinished` are the numbers of its document's pages that are not rows yet: after the last of
-    them the document's local copy is deleted.
+    them the document's local copy is deleted. `lengths` are those of its document, if there is one.
     """
 
-    def __init__(self, extract: Extract, page: PageItem, unfinished: set[int]) -> None:
+    def __init__(
+        self,
+        extract: Extract,
+        page: PageItem,
+        unfinished: set[int],
+        lengths: PageLengths | None = None,
+    ) -> None:
         super().__init__(page, page_item)
         self.page = page
-        self._extract, self._unfinished = extract, unfinished
+        self._extract, self._unfinished, self._lengths = extract, unfinished, lengths
         self._result_future: asyncio.Future[PageResult] | None = None
+
+    async def expected_tokens(self) -> int:
+        """As `MeasuredItem.expected_tokens`."""
+        if self._lengths is None:
+            return 0
+        return await self._lengths.expected_tokens(self.page.page.number)
 
     def result_future(self) -> "asyncio.Future[PageResult]":
         """The page's result, for duplicates that wait for it."""
@@ -189,9 +226,10 @@ class ExtractStage:
             # It could be opened at an earlier attempt: what that read of it is kept.
             numbers = [*numbers, *sorted(_page_numbers(document, done) - {0})]
         unfinished = set(numbers)
+        lengths = None if info is None else PageLengths(self.pool, document, numbers)
         # Each is made when its turn comes, and held no longer: it has its page's image.
         return (
-            self.page(Page(document, n), info, error if n == 0 else None, unfinished)
+            self.page(Page(document, n), info, error if n == 0 else None, unfinished, lengths)
             for n in numbers
         )
 
@@ -201,11 +239,11 @@ class ExtractStage:
         info: DocumentInfo | None,
         error: PageError | None = None,
         unfinished: set[int] | None = None,
+        lengths: PageLengths | None = None,
     ) -> ExtractedPage:
         """One page of a document; as one that can't be read, with `error`."""
-        return ExtractedPage(
-            self.extract, self.extract.page(page, info, error), unfinished or set()
-        )
+        item = self.extract.page(page, info, error)
+        return ExtractedPage(self.extract, item, unfinished or set(), lengths)
 
 
 def _page_numbers(document: Document, item_ids: Collection[str]) -> set[int]:

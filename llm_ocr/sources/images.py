@@ -16,6 +16,7 @@ from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError, PageImage
 from llm_ocr.sources.dataset_rows import page_path
 from llm_ocr.sources.raster import (
     FIGURE_QUALITY,
+    IMAGE_BYTES_PER_TOKEN,
     Crop,
     encode,
     fit,
@@ -67,6 +68,10 @@ class ImageFile:
     def close(self) -> None:
         if self._image is not None:
             self._image.close()
+
+    def expected_tokens(self, number: int) -> int:
+        """About how many tokens the page's text has, by the size of the file."""
+        return self._path.stat().st_size // self.page_count // IMAGE_BYTES_PER_TOKEN
 
     def render(self, number: int, policy: ImagePolicy) -> PageImage:
         """The page upright in RGB, enlarged only as far as the policy wants."""
@@ -173,6 +178,11 @@ class MultiImageDocument:
 
     def close(self) -> None:
         """Nothing to close: no file stays open."""
+
+    def expected_tokens(self, number: int) -> int:
+        """As `ImageFile.expected_tokens`; 0 if there is no such image."""
+        path = page_path(self._folder, number)
+        return path.stat().st_size // IMAGE_BYTES_PER_TOKEN if path.exists() else 0
 
     def render(self, number: int, policy: ImagePolicy) -> PageImage:
         with self._page(number) as image:

@@ -16,6 +16,7 @@ from PIL import Image
 from llm_ocr.records import Box, ErrorCode, ImagePolicy, PageError, PageImage
 from llm_ocr.sources.raster import (
     FIGURE_QUALITY,
+    IMAGE_BYTES_PER_TOKEN,
     Crop,
     encode,
     fit,
@@ -30,6 +31,10 @@ POINTS_PER_INCH = 72
 # Images nested deeper than this in form objects are not counted when pixels are estimated.
 MAX_FORM_DEPTH = 8
 LAST_PAGE_SIDE = 16
+# UTF-8 bytes of a text for each token, roughly in any script.
+BYTES_PER_TOKEN = 4
+# A page with less text of its own is taken to be a scan: its text is in its images.
+MIN_TEXT_TOKENS = 32
 # The fewest bytes of a PDF per page, however well its objects are compressed.
 MIN_PAGE_BYTES = 10
 
@@ -72,6 +77,21 @@ class PdfFile:
 
     def close(self) -> None:
         self._document.close()
+
+    def expected_tokens(self, number: int) -> int:
+        """About how many tokens the page's text has: its own text, or for a scan, by the size of
+        its images; 0 if the page is damaged."""
+        if number > self._claimed:
+            return 0
+        try:
+            with closing(self._document[number - 1]) as page:
+                with closing(page.get_textpage()) as text:
+                    tokens = len(text.get_text_bounded().encode(errors="ignore")) // BYTES_PER_TOKEN
+                if tokens >= MIN_TEXT_TOKENS:
+                    return tokens
+                return max(tokens, _image_bytes(page) // IMAGE_BYTES_PER_TOKEN)
+        except pdfium.PdfiumError:
+            return 0
 
     def render(self, number: int, policy: ImagePolicy) -> PageImage:
         """The page upright, as large as the policy allows."""
@@ -238,6 +258,19 @@ def _image_sizes(
         elif kind == pdfium_c.FPDF_PAGEOBJ_FORM and depth > 1:
             functions = pdfium_c.FPDFFormObj_CountObjects, pdfium_c.FPDFFormObj_GetObject
             yield from _image_sizes(item, *functions, depth - 1)
+
+
+def _image_bytes(page: Any) -> int:  # noqa: ANN401
+    """The stored bytes of the images on a page, without those in forms; none is decoded."""
+    items = (
+        pdfium_c.FPDFPage_GetObject(page, index)
+        for index in range(pdfium_c.FPDFPage_CountObjects(page))
+    )
+    return sum(
+        pdfium_c.FPDFImageObj_GetImageDataRaw(item, None, 0)
+        for item in items
+        if pdfium_c.FPDFPageObj_GetType(item) == pdfium_c.FPDF_PAGEOBJ_IMAGE
+    )
 
 
 def _turn(page: Any) -> int:  # noqa: ANN401

@@ -12,6 +12,9 @@ FIGURE_QUALITY = 92
 # Pages with a lower ink ratio than this are blank: about 40 pixels of a page of 1,400 x 1,900, less
 # than one printed digit.
 BLANK_INK = 1.5e-5
+# Stored bytes of a page's image for each token of its text: a scan of 200 KB has about 1,000. Only
+# the order of pages depends on it, in which factors of two count.
+IMAGE_BYTES_PER_TOKEN = 200
 # The least difference between the luminances of ink and background.
 INK_CONTRAST = 48
 # Bytes of address space for a worker: it has about 300 MB before it renders anything (60 of them in

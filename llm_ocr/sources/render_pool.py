@@ -250,6 +250,11 @@ class RenderPool:
     async def inspect(self, document: Document) -> DocumentInfo:
         return cast(DocumentInfo, await self._ask("inspect", document))
 
+    async def expected_tokens(self, document: Document, numbers: Sequence[int]) -> list[int]:
+        """About how many tokens the text of each of these pages has, judged without rendering
+        them: by a PDF's own text, or the size of what is stored. 0 where it can't be judged."""
+        return cast(list[int], await self._ask("expected_tokens", document, list(numbers)))
+
     async def render(self, page: Page, policy: ImagePolicy) -> PageImage:
         """The page as an image in accordance with `policy`."""
         return cast(PageImage, await self._ask("render", page.document, page.number, policy))
@@ -283,7 +288,8 @@ class RenderPool:
                 raise PageError(error.code, message, error.attempts) from error
 
     async def _ask_with_retry(self, name: str, document: Document, uri: str, *rest: Any) -> object:  # noqa: ANN401
-        where = f"{uri}{f', page {rest[0]}' if rest else ''}"
+        is_of_one = bool(rest) and isinstance(rest[0], int)
+        where = f"{uri}, page {rest[0]}" if is_of_one else uri
         async with self._slots:
             for last_try in (False, True):
                 try:

@@ -32,7 +32,7 @@ MAX_JSON_BYTES, MAX_BLOB_BYTES = 64 << 20, 512 << 20
 MAX_INT = (1 << 31) - 1
 
 Message = tuple[Any, list[bytes]]
-WorkerResponse = int | DocumentInfo | PageImage | list[Crop] | PageError
+WorkerResponse = int | DocumentInfo | PageImage | list[Crop] | list[int] | PageError
 
 
 class ProtocolError(Exception):
@@ -80,7 +80,7 @@ def encode_request(name: str, arguments: Sequence[Any]) -> object:
 def _plain(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, ImagePolicy):
         return vars(value)
-    if isinstance(value, list):
+    if isinstance(value, list) and value and isinstance(value[0], Box):
         return [list(vars(box).values()) for box in value]
     return value
 
@@ -108,6 +108,8 @@ def encode_response(response: object) -> tuple[object, list[bytes]]:
         return ["image", fields, layer], [response.jpeg, corners]
     if isinstance(response, DocumentInfo):
         return ["info", response.page_count, response.content_hash], []
+    if isinstance(response, tuple):
+        return ["tokens", *response], []
     if isinstance(response, list):
         if sum(len(crop.jpeg) for crop in response) > MAX_BLOB_BYTES:
             raise PageError(ErrorCode.TOO_LARGE, f"its figures exceed {MAX_BLOB_BYTES:,} bytes")
@@ -149,6 +151,8 @@ def decode_response(name: str, message: Message) -> WorkerResponse:
         if kind == "info":
             count, digest = rest
             return DocumentInfo(_parse_count(count), _parse_text(digest))
+        if kind == "tokens":
+            return [_parse_count(tokens) for tokens in rest]
         if kind == "crops":
             pairs = zip(blobs, rest, strict=True)
             return [
@@ -162,7 +166,13 @@ def decode_response(name: str, message: Message) -> WorkerResponse:
         raise ProtocolError(f"{type(error).__name__}: {error}") from error
 
 
-_KINDS = {"count_pages": "count", "inspect": "info", "render": "image", "crop": "crops"}
+_KINDS = {
+    "count_pages": "count",
+    "inspect": "info",
+    "expected_tokens": "tokens",
+    "render": "image",
+    "crop": "crops",
+}
 
 
 def _image(jpeg: bytes, fields: dict[str, Any], layer: Any, corners: bytes) -> PageImage:  # noqa: ANN401

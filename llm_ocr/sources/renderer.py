@@ -36,6 +36,10 @@ class OpenDocument(Protocol):
 
     page_count: int
 
+    def expected_tokens(self, number: int) -> int:
+        """About how many tokens the page's text has, judged without rendering it."""
+        ...
+
     def render(self, number: int, policy: ImagePolicy) -> PageImage: ...
 
     def crop(
@@ -67,6 +71,10 @@ class DocumentRenderer:
     def inspect(self, document: Document) -> DocumentInfo:
         page_count = self._document(document).page_count
         return DocumentInfo(page_count, _content_hash(Path(document.source_uri)))
+
+    def expected_tokens(self, document: Document, numbers: list[int]) -> tuple[int, ...]:
+        opened = self._document(document)
+        return tuple(opened.expected_tokens(number) for number in numbers)
 
     def render(self, document: Document, number: int, policy: ImagePolicy) -> PageImage:
         return self._document(document).render(number, policy)

@@ -30,12 +30,15 @@ class Gpu:
     # What `vllm serve` takes by default on GPUs below 70 GiB and on the A100.
     max_num_batched_tokens: int = 2048
 
-    def slower(self, by: float, kv_tokens: int, max_num_seqs: int) -> "Gpu":
+    def slower(
+        self, by: float, kv_tokens: int, max_num_seqs: int, max_num_batched_tokens: int = 2048
+    ) -> "Gpu":
         """A GPU whose every step takes `by` times as long."""
         return replace(
             self,
             kv_tokens=kv_tokens,
             max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
             base=self.base * by,
             per_sequence=self.per_sequence * by,
             per_prompt_token=self.per_prompt_token * by,
@@ -49,12 +52,18 @@ class Gpu:
 # pages, so it is run with 512; the L40S's holds 280; the L4's holds 105, so that there the cache
 # binds and sequences are preempted, as they would be. A token of text is arithmetic: 0.57 billion
 # parameters of the decoder are used for each (arXiv 2510.18234), 1.14 GFLOP, at a third of the
-# A100's 312 TFLOP/s.
+# A100's 312 TFLOP/s. The H100 is fitted to 3.3 pages/s: LightOnOCR-1B reads 5.71 there (arXiv
+# 2601.14251), which its model card calls 1.73 times as fast as DeepSeek-OCR. It has as much memory
+# as the A100, so its cache is taken to be as large; vLLM's defaults there are 1,024 sequences and
+# 8,192 tokens per step.
 _A100 = Gpu(
     1_115_616, 512, base=0.016, per_sequence=2.05e-4, per_prompt_token=5e-5, per_text_token=1.1e-5
 )
 GPUS = {
     "a100": _A100,
+    "h100": _A100.slower(
+        0.885, kv_tokens=1_115_616, max_num_seqs=1024, max_num_batched_tokens=8192
+    ),
     "l40s": _A100.slower(1.14, kv_tokens=567_000, max_num_seqs=256),
     "l4": _A100.slower(2.27, kv_tokens=215_680, max_num_seqs=256),
 }

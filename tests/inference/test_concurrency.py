@@ -64,9 +64,30 @@ def test_the_initial_limit_fills_the_kv_cache() -> None:
 
 def test_the_limit_grows_while_the_server_has_room_and_no_queue() -> None:
     sampled = SampledController(32)
-    limits = [sampled.sample(load(running=sampled.limiter.limit, waiting=0)) for _ in range(10)]
+    limits = [sampled.sample(load(sampled.limiter.limit, 0), answers=16) for _ in range(10)]
     assert limits == sorted(limits)
     assert limits[-1] > 90
+
+
+def test_the_limit_exceeds_the_estimate_only_after_some_answers() -> None:
+    """The cache use of requests that have just begun says nothing about what they will need."""
+    sampled = SampledController(100)
+    assert {sampled.sample(load(100, 0, kv=0.3), answers=1) for _ in range(20)} == {100}
+    assert sampled.sample(load(100, 0, kv=0.3), answers=10) > 100
+
+
+def test_the_limit_grows_no_further_than_the_kv_cache_has_room() -> None:
+    sampled = SampledController(400)
+    assert sampled.sample(load(400, 0, kv=0.9), answers=400) == 413
+    assert sampled.sample(load(413, 0, kv=0.929)) == 413
+
+
+def test_a_full_kv_cache_lowers_the_limit_before_anything_is_preempted() -> None:
+    sampled = SampledController(400)
+    assert sampled.sample(load(400, 0, kv=0.97), answers=400) == 384
+    # A cache that holds a few requests only is not left empty.
+    few = SampledController(4)
+    assert few.sample(load(4, 0, kv=0.97), answers=4) == 4
 
 
 def test_a_short_queue_keeps_the_limit() -> None:
@@ -82,24 +103,27 @@ def test_the_limit_does_not_grow_while_the_limiter_is_not_full() -> None:
 
 
 def test_requests_waiting_for_prefill_are_no_overlong_queue() -> None:
-    """At the start all requests wait, while more and more of them run."""
+    """At the start all requests wait, while more and more of them run. Before the first answer
+    several samples may be taken in one of the server's steps."""
     sampled = SampledController(400)
-    limits = [sampled.sample(load(running, 400 - running)) for running in range(18, 360, 18)]
+    limits = [sampled.sample(load(running, 400 - running)) for running in range(18, 200, 18)]
+    limits += [sampled.sample(load(200, 200)) for _ in range(10)]
+    limits += [sampled.sample(load(running, 400 - running), 1) for running in range(218, 360, 18)]
     assert set(limits) == {400}
 
 
 def test_an_overlong_queue_is_shortened_but_never_emptied() -> None:
     sampled = SampledController(400)
-    limits = [sampled.sample(load(100, sampled.limiter.limit - 100)) for _ in range(100)]
+    limits = [sampled.sample(load(100, sampled.limiter.limit - 100), 1) for _ in range(100)]
     assert limits == sorted(limits, reverse=True)
     assert 100 < limits[-1] <= 110
 
 
 def test_preemption_lowers_the_limit_a_little_until_there_is_room_again() -> None:
     sampled = SampledController(100)
-    sampled.sample(load(90, 10, kv=1.0))
-    assert sampled.sample(load(90, 10, kv=1.0, preemptions=3)) == 95
-    assert sampled.sample(load(90, 4, kv=0.97, preemptions=3)) == 95
+    sampled.sample(load(90, 10, kv=0.9), answers=100)
+    assert sampled.sample(load(90, 10, kv=0.9, preemptions=3)) == 95
+    assert sampled.sample(load(90, 4, kv=0.9, preemptions=3)) == 95
     assert sampled.sample(load(91, 0, kv=0.8, preemptions=3)) > 95
 
 
@@ -139,7 +163,7 @@ async def test_the_controller_follows_the_server_until_cancelled() -> None:
     controller = ConcurrencyController(limiter, stats, empty_queue, page_tokens=20_000)
     await controller.start()
     assert limiter.limit == 11
-    limiter.in_flight = 10_000
+    limiter.in_flight = stats.answers = 10_000
     following = asyncio.create_task(controller.run())
     async with asyncio.timeout(20):
         await raised.wait()

@@ -119,6 +119,27 @@ def is_red(image: Image.Image, x: int, y: int) -> bool:
     return pixel[0] > 200 and max(pixel[1:]) < 80
 
 
+async def test_the_text_of_pages_is_estimated_without_rendering(
+    pool: RenderPool, tmp_path: Path
+) -> None:
+    """By a PDF's own text, or by the bytes of a scan and of an image file."""
+    texts = ["Forty letters that stand upon this page.", "Twice as many. " * 4 + "x" * 20, ""]
+    written = document(documents.text_pdf(tmp_path / "text.pdf", texts))
+    tokens = await pool.expected_tokens(written, [1, 2, 3])
+    assert tokens == [pytest.approx(10, abs=1), pytest.approx(20, abs=1), 0]
+    noise = Image.frombytes("L", (600, 800), os.urandom(480_000))
+    noise.save(tmp_path / "scan.jpg", quality=60)
+    sheet = Canvas(str(tmp_path / "scan.pdf"), pagesize=(600, 800))
+    sheet.drawImage(str(tmp_path / "scan.jpg"), 0, 0, 600, 800)
+    sheet.save()
+    [of_scan] = await pool.expected_tokens(document(tmp_path / "scan.pdf"), [1])
+    [of_image] = await pool.expected_tokens(document(tmp_path / "scan.jpg"), [1])
+    assert of_image == (tmp_path / "scan.jpg").stat().st_size // 200
+    assert of_scan == pytest.approx(of_image, rel=0.3)
+    damaged = document(documents.corrupt_page_pdf(tmp_path / "damaged.pdf"))
+    assert await pool.expected_tokens(damaged, [1, 2, 3]) == [0, 0, 0]
+
+
 async def test_crops_come_from_the_source_at_200_dpi(pool: RenderPool, tmp_path: Path) -> None:
     path = documents.pdf(tmp_path / "a.pdf")
     page = Page(document(path), 1)

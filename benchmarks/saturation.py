@@ -1,13 +1,14 @@
 """How busy each way of asking keeps a GPU, on a simulated one (`benchmarks.simserver`).
 
-    python -m benchmarks.saturation [--pages 2000] [--gpu a100 l40s l4] [--speed-up 20]
+    python -m benchmarks.saturation [--pages 2000] [--gpu a100 h100 l40s l4] [--speed-up 20]
+        [--seed 0] [--client "window of 512" "llm_ocr, no width given" "llm_ocr, long pages first"]
     python -m benchmarks.saturation --find-limit [--gpu a100]
 
 All clients ask for the same pages, each on a fresh server. Pages a minute are simulated ones; the
 share is of what the GPU does with all pages queued from the start. CPU is of this process alone.
 Nothing but the GPU is sped up, and sending pages takes no simulated time; what else the machine
 does takes `--speed-up` times the share that it takes beside a GPU. `--find-limit` shows where that
-begins to be felt.
+begins to be felt. `benchmarks.feed` compares orders and windows without requests, in less time.
 """
 
 import argparse
@@ -25,7 +26,7 @@ import urllib.request
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import psutil
 from PIL import Image, ImageDraw, ImageFont
@@ -48,14 +49,20 @@ SERVER = [sys.executable, "-m", "benchmarks.simserver"]
 PROMPT = DEEPSEEK_OCR.prompts[Task.DOCUMENT]
 # Drawings that the pages share; what tells them apart is a comment in the JPEG.
 DRAWINGS = 12
+WINDOWS = (96, 112, 128, 192, 256, 384, 448, 512, 576, 640)
+# Those that are measured unless others are chosen.
+USUAL = (
+    *("unlimited window", "llm_ocr, no width given", "llm_ocr, long pages first"),
+    *("window of 256", "barriers of 128", "barriers of 256"),
+)
 SPEED_UPS = (5, 10, 20, 40, 80, 160)
 
 
 class Pages:
     """Requests for pages, made as they are taken: the images of thousands don't fit in memory."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, number: int, seed: int = 0) -> None:
+        self.number, self.seed = number, seed
         self._drawings = [_drawing(random.Random(k)) for k in range(DRAWINGS)]
 
     def __len__(self) -> int:
@@ -68,6 +75,19 @@ class Pages:
         drawing = self._drawings[k % DRAWINGS]
         jpeg = drawing[:2] + segment + drawing[2:]
         return ChatRequest(PROMPT.text, jpeg, PROMPT.max_tokens, DEEPSEEK_OCR.sampling, LONG_ANSWER)
+
+    @cached_property
+    def tokens(self) -> list[int]:
+        """The lengths of the answers that the server will give."""
+        return [self._tokens(k) for k in range(self.number)]
+
+    def _tokens(self, k: int) -> int:
+        jpeg = self[k].jpeg
+        assert jpeg is not None, "a page is asked about with its image"
+        parts = [{"type": "text", "text": PROMPT.text}]
+        body = json.dumps({"messages": [{"content": parts}], "max_tokens": PROMPT.max_tokens})
+        image = b'{"image": ";base64,%s", ' % base64.b64encode(jpeg)
+        return read_ask(image + body[1:].encode(), self.seed).tokens
 
 
 def _drawing(chance: random.Random) -> bytes:
@@ -87,8 +107,17 @@ def _drawing(chance: random.Random) -> bytes:
 Client = Callable[[str, Pages], Coroutine[None, None, int]]
 
 
-async def ours(base_url: str, pages: Pages) -> int:
-    """This project's client as a run uses it: no width given, the server's metrics decide."""
+async def ours(base_url: str, pages: Pages, noise: float | None = None) -> int:
+    """This project's client as a run uses it: no width given, the server's metrics decide.
+
+    With `noise`, long pages first, by expected lengths that differ from what they get by a random
+    factor, whose logarithm has this standard deviation.
+    """
+    error = random.Random(pages.seed)
+    priorities = [
+        0 if noise is None else int(tokens * error.lognormvariate(0, noise)).bit_length()
+        for tokens in pages.tokens
+    ]
     limiter = ConcurrencyLimiter(1)
     async with ChatClient(base_url, MODEL, limiter=limiter, streams=True) as client:
         load = partial(scrape, base_url, client.headers)
@@ -98,14 +127,14 @@ async def ours(base_url: str, pages: Pages) -> int:
         await controller.start()
         following = asyncio.create_task(controller.run())
         numbers = range(len(pages))
-        await asyncio.gather(*(_ask_and_judge(client, pages[k]) for k in numbers))
+        await asyncio.gather(*(_ask_and_judge(client, pages, k, priorities[k]) for k in numbers))
         following.cancel()
     return limiter.peak_in_flight
 
 
-async def _ask_and_judge(client: ChatClient, page: ChatRequest) -> None:
+async def _ask_and_judge(client: ChatClient, pages: Pages, k: int, priority: int) -> None:
     """As a run does, where that is part of what a page costs."""
-    answer = await client.ask(page)
+    answer = await client.ask(pages[k], priority=priority)
     assert await asyncio.to_thread(_is_good, answer)
 
 
@@ -146,7 +175,8 @@ async def _ask_all(
 CLIENTS: dict[str, Client] = {
     "unlimited window": unlimited,
     "llm_ocr, no width given": ours,
-    "window of 256": partial(fixed, 256),
+    "llm_ocr, long pages first": partial(ours, noise=0.5),
+    **{f"window of {width}": partial(fixed, width) for width in WINDOWS},
     "barriers of 128": partial(barriers, 128),
     "barriers of 256": partial(barriers, 256),
 }
@@ -170,7 +200,7 @@ class Measured:
 
 
 def measure(client: Client, pages: Pages, gpu: str, speed_up: float) -> Measured:
-    with simulated(gpu, speed_up) as (base_url, server):
+    with simulated(gpu, speed_up, pages.seed) as (base_url, server):
         busy, at = cpu_seconds(server), simulated_seconds(base_url)
         cpu, began = time.process_time(), time.monotonic()
         most = asyncio.run(client(base_url, pages))
@@ -194,12 +224,13 @@ def cpu_seconds(process: psutil.Process) -> float:
 
 
 @contextmanager
-def simulated(gpu: str, speed_up: float) -> Iterator[tuple[str, psutil.Process]]:
+def simulated(gpu: str, speed_up: float, seed: int = 0) -> Iterator[tuple[str, psutil.Process]]:
     """The base URL and the process of a fresh server."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [*SERVER, "--gpu", gpu, "--speed-up", str(speed_up), "--port", str(port)]
+    command = [*SERVER, "--gpu", gpu, "--speed-up", str(speed_up)]
+    command += ["--port", str(port), "--seed", str(seed)]
     server = subprocess.Popen(command, cwd=ROOT)
     try:
         _wait_for(port)
@@ -220,14 +251,8 @@ def _wait_for(port: int) -> None:
 def without_a_client(gpu: str, pages: Pages) -> float:
     """Pages a minute if all of them were queued at the start, and sending them took no time."""
     simulation = Simulation(GPUS[gpu])
-    parts = [{"type": "text", "text": PROMPT.text}]
-    body = json.dumps({"messages": [{"content": parts}], "max_tokens": PROMPT.max_tokens})
-    for k in range(len(pages)):
-        jpeg = pages[k].jpeg
-        assert jpeg is not None, "a page is asked about with its image"
-        image = b'{"image": ";base64,%s", ' % base64.b64encode(jpeg)
-        ask = read_ask(image + body[1:].encode(), seed=0)
-        simulation.add(Request(PROMPT_TOKENS, ask.tokens), 0.0)
+    for tokens in pages.tokens:
+        simulation.add(Request(PROMPT_TOKENS, tokens), 0.0)
     while (due := simulation.next_event()) is not None:
         simulation.advance(due)
     return 60 * len(pages) / simulation.now
@@ -267,13 +292,14 @@ def main() -> None:
     parser.add_argument("--pages", type=int, help="default 2000, or 512 with --find-limit")
     parser.add_argument("--gpu", nargs="*", choices=list(GPUS), default=list(GPUS))
     parser.add_argument("--speed-up", type=float, default=20.0)
-    parser.add_argument("--client", nargs="*", choices=list(CLIENTS), default=list(CLIENTS))
+    parser.add_argument("--client", nargs="*", choices=list(CLIENTS), default=list(USUAL))
+    parser.add_argument("--seed", type=int, default=0, help="of the answers' lengths")
     parser.add_argument("--find-limit", action="store_true")
     arguments = parser.parse_args()
     # A window of all pages is as many connections.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    pages = Pages(arguments.pages or (512 if arguments.find_limit else 2000))
+    pages = Pages(arguments.pages or (512 if arguments.find_limit else 2000), arguments.seed)
     for gpu in arguments.gpu:
         if arguments.find_limit:
             find_limit(gpu, pages)

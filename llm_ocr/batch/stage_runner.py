@@ -186,7 +186,9 @@ class StageRunner(Generic[AnyItem]):
                 continue
             is_ordered = left is not None and left <= self._ordered_count
             length: int | None = None
-            if is_ordered and isinstance(item, MeasuredItem):
+            # One that starts at once needs no place among others.
+            has_slot = self.slots.in_flight + len(self._queue) < self.slots.limit
+            if is_ordered and not has_slot and isinstance(item, MeasuredItem):
                 length = await item.expected_tokens()
             opened.queued += 1
             self._queue.put((item, opened), length)

@@ -20,7 +20,7 @@ from tests.processes import run_module
 from tests.servers.chat import at_once, grounded, image_of, prompt_of, serving_beside
 
 # One request at a time, and two pages that are rendered ahead of it.
-ONE = {"concurrency": 1, "render_workers": 1, "shard_pages": 4, "viewer_pages": 0}
+ONE: dict[str, Any] = {"concurrency": 1, "render_workers": 1, "shard_pages": 4, "viewer_pages": 0}
 SLOTS = 3
 CHANGES = '{"concurrency": 1, "min_agreement": 0}'
 # Lines on the page of each document, in the order of their names: five shards.
@@ -68,7 +68,7 @@ def test_pages_expected_to_be_long_are_requested_first_and_rows_keep_their_order
     async def noting(self: RenderPool, document: Document, numbers: Sequence[int]) -> list[int]:
         found = await measure(self, document, numbers)
         measured.add(document.name)
-        if len(measured) == len(LINES):
+        if len(measured) == len(LINES) - SLOTS:
             are_measured.set()
         return found
 
@@ -82,7 +82,9 @@ def test_pages_expected_to_be_long_are_requested_first_and_rows_keep_their_order
         asked = asked_pages(server.requests, tmp_path / "out")
     rows = load_pages(tmp_path / "out")
     assert [row["name"] for row in rows] == [f"{number:02d}" for number in range(len(LINES))]
+    # There was room for these at once: they were not even measured.
     assert asked[:SLOTS] == [0, 1, 2]
+    assert measured == {f"{number:02d}" for number in range(SLOTS, len(LINES))}
     lengths = [LINES[number] for number in asked[SLOTS:]]
     assert lengths == sorted(LINES[SLOTS:], reverse=True)
     # Pages that are about as long stay in the order in which they came.

@@ -6,10 +6,9 @@ Importing `openai` takes half a second of CPU: import this module only to send r
 import asyncio
 import base64
 import json
-import resource
 import time
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import cast
 
@@ -17,6 +16,7 @@ import aiohttp
 import httpx2
 import openai
 
+from llm_ocr.inference.open_files import raise_open_files_limit
 from llm_ocr.inference.request import (
     ROUTING_KEY_HEADER,
     SERVED_MODEL_HEADER,
@@ -44,9 +44,6 @@ EVENTS = "text/event-stream"
 CONNECT_SECONDS, KEEPALIVE_SECONDS = 10.0, 15.0
 # How many requests are in flight is for the caller to decide; openai's own limit is 1000.
 MAX_CONNECTIONS = 1_000_000
-# Files that a process may open, where the system allows it: each request in flight has a
-# connection, and the usual limit of 1,024 is less than the sequences of one H100 and a queue.
-OPEN_FILES = 65_536
 # `openai` asks for a key, or takes that of OPENAI_API_KEY. This one is never sent.
 PLACEHOLDER_KEY = "-"
 # What is sent besides the caller's headers.
@@ -69,16 +66,6 @@ CONNECTION_ERRORS = (
 )
 
 
-def _allow_connections() -> None:
-    """Raise this process's limit of open files, as far as it may."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        # macOS has a lower limit than the one that it reports.
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
 class ChatTransport:
     """Sends chat requests to `base_url` (…/v1), each of them once.
 
@@ -96,7 +83,7 @@ class ChatTransport:
         timeout: float,
         streams: bool,
     ) -> None:
-        _allow_connections()
+        raise_open_files_limit()
         self._model, self._timeout, self._streams = model, timeout, streams
         # As bytes: a key may have any characters.
         self._headers = [(name.encode(), value.encode()) for name, value in headers.items()]

@@ -201,9 +201,18 @@ def test_recorded_answers_are_good(name: str, text: str) -> None:
         assert found.is_good, found.reason
 
 
-@pytest.mark.parametrize(("name", "text"), RECORDED, ids=[name for name, _ in RECORDED])
+# Of different pages, and with some text.
+DIFFERENT = [
+    (name, text)
+    for name, text in RECORDED
+    if name in ("equations_and_tables", "figures_two_columns", "malformed", "table_and_figure")
+    or (name.startswith(("chandra", "olmocr")) and name != "chandra_2_article_page")
+]
+
+
+@pytest.mark.parametrize(("name", "text"), DIFFERENT, ids=[name for name, _ in DIFFERENT])
 def test_recorded_answers_disagree_with_other_pages(name: str, text: str) -> None:
-    for other, other_text in RECORDED:
+    for other, other_text in DIFFERENT:
         plain = " ".join(block.text for block in parse(other_text, 100, 100).blocks)
         found = assessment(
             text,

@@ -233,7 +233,7 @@ MISTAKES = {
         ":3: review: use never, always, or conditions: below_confidence, unverified,"
     ),
     "name: x\nsteps: [{step: extract}]\nreview:\n  below: 1": (
-        ":4: unknown key 'below'; use below_confidence, unverified, failed_rule, unknown_class"
+        ":4: unknown key 'below'; use below_confidence, unverified, failed_rule, disagreement"
     ),
     "name: x\nsteps: [{step: extract}]\nreview: {failed_rule: true}": (
         ":3: these conditions are about a record's values: add the step parse"

@@ -599,6 +599,7 @@ class Record(StepResult):
 
     `check_model` is the second model that was asked, `disagreements` are the values on which the
     two disagree (None if there was no check), and `check_error` says why it has no record.
+    `rows_added` counts the rows of lists that a second pass found (None without one).
     """
 
     record_id: str
@@ -616,6 +617,7 @@ class Record(StepResult):
     check_model: str | None = None
     check_error: str | None = None
     disagreements: tuple[Disagreement, ...] | None = None
+    rows_added: int | None = None
 
 
 @dataclass(frozen=True)

@@ -336,6 +336,13 @@ class ParseSettings(SettingsGroup):
     drop_unverified: Annotated[
         bool, Field(description="Leave out values that were not found on the page.")
     ] = False
+    second_pass: Annotated[
+        bool,
+        Field(
+            description="Ask models again for [rows that a list lacks](parse.md#a-second-pass), "
+            "where the page seems to have more."
+        ),
+    ] = False
     check_model: Annotated[
         str | None,
         Field(

@@ -120,6 +120,7 @@ def parse_spec(settings: Settings, schema: LoadedSchema | None = None) -> ParseS
         settings.drop_unverified,
         settings.parse_model,
         settings.check_model,
+        settings.second_pass,
     )
 
 

@@ -13,6 +13,7 @@ from llm_ocr.document.record_chunks import (
     Chunk,
     ChunkItem,
     ChunkResult,
+    ask_for_missing_rows,
     check_examples,
     text_budget,
 )
@@ -49,6 +50,7 @@ class ParseSpec:
     """What is to be parsed, from what, and into what; `model` where it is another than usual.
 
     `check_model` is the profile of a second model that answers each request too; None for no check.
+    With `second_pass`, models are asked for rows that long lists lack.
     """
 
     schema: LoadedSchema
@@ -57,6 +59,7 @@ class ParseSpec:
     drop_unverified: bool = False
     model: str | None = None
     check_model: str | None = None
+    second_pass: bool = False
 
     @property
     def asked(self) -> str:
@@ -68,6 +71,8 @@ class ParseSpec:
             what.append(self.model)
         if self.check_model is not None:
             what.append(f"checked by {self.check_model}")
+        if self.second_pass:
+            what.append("second pass")
         return "-".join(what)
 
     def check(self, profile: ModelProfile) -> None:
@@ -100,11 +105,13 @@ class ParseSpec:
 
 @dataclass(frozen=True)
 class RecordResult(ModelResult):
-    """The record that the parts' answers make, and how sure the model was of its values."""
+    """The record that the parts' answers make, and how sure the model was of its values;
+    `rows_added` are those of a second pass (None without one)."""
 
     record: ValidatedRecord | None = None
     confidences: Mapping[str, float] | None = None
     check: "RecordCheck | None" = None
+    rows_added: int | None = None
 
 
 @dataclass(frozen=True)
@@ -178,21 +185,32 @@ class RecordItem:
             said = first.error or "nothing was read on its pages"
             code = first.outcome.error_code or ErrorCode.MISSING_PAGES
             raise PageError(code, f"{first.name}: no record without pages: {said}")
+        # The embedded engine would find the same rows.
+        has_second_pass = self._wanted.second_pass and not profile.takes_extension
+
+        async def ask_about(chunk: Chunk) -> ModelResult | None:
+            result = await ask_model(ChunkItem(chunk, schema, is_check=is_check), usage)
+            if not has_second_pass or not isinstance(result, ChunkResult):
+                return result
+            return await ask_for_missing_rows(
+                chunk, schema, result, ask_model, usage, is_check=is_check
+            )
+
         if len(chunks) == 1:
-            ended: list[ModelResult | BaseException | None] = [
-                await ask_model(ChunkItem(chunks[0], schema, is_check=is_check), usage)
-            ]
+            ended: list[ModelResult | BaseException | None] = [await ask_about(chunks[0])]
         else:
             # All of them end before a failure is raised, so that all are counted.
-            items = (ChunkItem(chunk, schema, is_check=is_check) for chunk in chunks)
-            asking = (ask_model(item, usage) for item in items)
-            ended = await asyncio.gather(*asking, return_exceptions=True)
+            ended = await asyncio.gather(*map(ask_about, chunks), return_exceptions=True)
         failures = [end for end in ended if isinstance(end, BaseException)]
         grave = [failure for failure in failures if not isinstance(failure, PageError)]
         if grave or len(failures) == len(chunks):
             raise (grave or failures)[0]
         usage.attempts += sum(end.attempts for end in failures if isinstance(end, PageError))
-        return self._joined(chunks, ended)
+        joined = self._joined(chunks, ended)
+        if not has_second_pass:
+            return joined
+        added = sum(one.rows_added for one in ended if isinstance(one, ChunkResult))
+        return replace(joined, rows_added=added)
 
     async def result(self, answer: ModelResult | None, usage: Usage) -> Record:
         assert isinstance(answer, RecordResult), "every record is asked about"
@@ -355,6 +373,7 @@ class RecordItem:
             check_model=check.model if check else None,
             check_error=check.error if check else None,
             disagreements=check.disagreements if check else None,
+            rows_added=answer.rows_added if answer else None,
         )
 
 

@@ -8,8 +8,15 @@ from functools import lru_cache
 
 from PIL import Image
 
+from llm_ocr.document.items import AskModel
 from llm_ocr.inference.engine_extension import request_extension
-from llm_ocr.inference.model_item import ModelRef, ModelResult, PromptRequest, combine_answers
+from llm_ocr.inference.model_item import (
+    ModelRef,
+    ModelResult,
+    PromptRequest,
+    Usage,
+    combine_answers,
+)
 from llm_ocr.inference.quality import QualityAssessment, QualityIssue
 from llm_ocr.inference.request import ChatRequest, EarlierTurn
 from llm_ocr.inference.responses import Answer
@@ -17,8 +24,10 @@ from llm_ocr.models.profile import ModelProfile, Prompt, Rung, Task
 from llm_ocr.parsing.chunks import CHUNK_CHARACTERS
 from llm_ocr.parsing.confidence import logprob_confidences
 from llm_ocr.parsing.json_answers import SURROUNDING_TEXT, extract_json, field_keys
+from llm_ocr.parsing.missing_rows import may_lack_rows, row_lists, with_missing_rows
 from llm_ocr.parsing.schema import Schema, SchemaError, ValidatedRecord
-from llm_ocr.records import ImagePolicy, ParsedAnswer
+from llm_ocr.parsing.validation import to_json
+from llm_ocr.records import ImagePolicy, PageError, ParsedAnswer
 from llm_ocr.sources.raster import encode, fit
 
 # Where there was no JSON, or it was cut: once more, with what was wrong and room for more. At a
@@ -31,6 +40,12 @@ _TOKEN_CHARACTERS = 3
 _BESIDE = 2_000
 # Characters of a document's text for which a request has room at least.
 _LEAST_TEXT = 2_000
+# What a second pass is asked, with the rows by the names of their lists.
+_MISSING = (
+    "These rows of its lists were found before:\n{}\n"
+    "Which rows of the lists are missing there? Give only the missing ones in the lists, each with "
+    "all its values, in the order of the page. Give empty lists if no row is missing."
+)
 # Tokens of a chat template around the two messages of an example.
 _TURN_TOKENS = 16
 
@@ -47,18 +62,29 @@ class Chunk:
 
 @dataclass(frozen=True)
 class ChunkResult(ModelResult):
-    """The record in an answer, and how sure the model was of its values (by path, 0..1)."""
+    """The record in an answer, and how sure the model was of its values (by path, 0..1);
+    `rows_added` are those that a second pass found."""
 
     record: ValidatedRecord | None = None
     confidences: Mapping[str, float] | None = None
+    rows_added: int = 0
 
 
 class ChunkItem:
-    """A chunk that a model is asked about; the second model, with `is_check`."""
+    """A chunk that a model is asked about; the second model, with `is_check`. With `found`, the
+    rows of its lists that are known, only for those that are missing there."""
 
-    def __init__(self, part: Chunk, schema: Schema, *, is_check: bool = False) -> None:
+    def __init__(
+        self,
+        part: Chunk,
+        schema: Schema,
+        *,
+        is_check: bool = False,
+        found: Mapping[str, Sequence[object]] | None = None,
+    ) -> None:
         self.part, self.is_check = part, is_check
         self._schema = schema
+        self._missing = "" if found is None else _MISSING.format(to_json(found))
         self._last: ChunkResult | None = None
 
     def ladder(self, profile: ModelProfile) -> Sequence[Rung]:
@@ -112,7 +138,8 @@ class ChunkItem:
         schema, part = self._schema, self.part
         text = _page_text(part.text)
         said = f"The JSON schema:\n{json.dumps(schema.json_schema)}"
-        again = f"Asked before, {self._last.assessment.reason}. Mind that." if self._last else ""
+        reason = f"Asked before, {self._last.assessment.reason}. Mind that." if self._last else ""
+        again = "\n\n".join(filter(None, (self._missing, reason)))
         with_schema = "\n\n".join(filter(None, (prompt.text, said, text, again)))
         request = ChatRequest(
             prompt=with_schema,
@@ -139,6 +166,47 @@ class ChunkItem:
             prompt_without_schema=with_schema,
         )
         return PromptRequest(guided)
+
+
+async def ask_for_missing_rows(
+    chunk: Chunk,
+    schema: Schema,
+    result: ChunkResult,
+    ask_model: AskModel,
+    usage: Usage,
+    *,
+    is_check: bool = False,
+) -> ChunkResult:
+    """The result with the rows that its lists lack, if the answer was cut or they seem to lack any.
+
+    Where the second request fails, or its answer has no record, the first result stays.
+    """
+    record = result.record
+    was_cut = result.assessment.issue is QualityIssue.CUT
+    if record is None or not (was_cut or may_lack_rows(record.fields, chunk.text)):
+        return result
+    item = ChunkItem(chunk, schema, is_check=is_check, found=row_lists(record.fields))
+    try:
+        more = await ask_model(item, usage)
+    except PageError as error:
+        usage.attempts += error.attempts
+        return result
+    if not isinstance(more, ChunkResult) or more.record is None:
+        return result
+    completed = with_missing_rows(
+        schema,
+        (record, result.confidences or {}),
+        (more.record, more.confidences or {}),
+        chunk.text,
+    )
+    answers = [one.answer for one in (result, more) if one.answer is not None]
+    return replace(
+        result,
+        answer=combine_answers(answers),
+        record=completed.record,
+        confidences=completed.confidences or None,
+        rows_added=completed.rows_added,
+    )
 
 
 def text_budget(profile: ModelProfile, schema: Schema) -> int:

@@ -63,7 +63,10 @@ STEP_OPTIONS: Mapping[str, tuple[type[BaseModel], tuple[str, ...]]] = {
     "assemble": (SettingsGroup, ()),
     "parse": (
         ParseSettings,
-        ("record_schema", "record_per", "input_mode", "drop_unverified", "check_model"),
+        (
+            *("record_schema", "record_per", "input_mode", "drop_unverified"),
+            *("second_pass", "check_model"),
+        ),
     ),
 }
 # A record schema: its name, or the JSON Schema itself.

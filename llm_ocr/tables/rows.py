@@ -45,6 +45,7 @@ _DOCUMENT = (
 _RECORD = (
     *("record_id", "doc_id", "source_uri", "name"),
     *("schema", "schema_hash", "raw_answer", "check_model", "check_error"),
+    "rows_added",
 )
 
 

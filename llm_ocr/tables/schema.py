@@ -200,6 +200,7 @@ RECORDS = _schema(
         ("check_model", pa.string()),
         ("check_error", pa.string()),
         ("disagreements", DISAGREEMENTS),
+        ("rows_added", pa.int32()),
         ("raw_answer", pa.string()),
         *OUTCOME,
     ]

@@ -212,7 +212,7 @@ def test_a_status_writes_nothing(
     with pytest.raises(status.NoRunError, match="holds no run"):
         status.read_status(str(tmp_path / "missing"))
     assert not (tmp_path / "missing").exists()
-    assert opened == [str(tmp_path / "out")]
+    assert opened == [str(tmp_path / "out"), str(tmp_path / "missing")]
 
 
 def test_the_repair_is_an_act_of_the_worker(unfinished: Settings, tmp_path: Path) -> None:

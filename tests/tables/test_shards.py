@@ -131,8 +131,8 @@ def test_parts_deleted_while_listed_belong_to_the_winning_worker(
     commit = first.commit(PAGES)
     found = ObjectStore.list
 
-    def just_before(self: ObjectStore, prefix: str) -> Iterator[StoredObject]:
-        things = list(found(self, prefix))
+    def just_before(self: ObjectStore, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
+        things = list(found(self, prefix, after=after))
         monkeypatch.undo()
         publish(store, commit, TABLES, ORDER)
         return iter(things)

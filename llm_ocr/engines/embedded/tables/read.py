@@ -137,7 +137,7 @@ def _close(words: Sequence[Word], rules: Rules, height: float) -> Grid | None:
     """The grid of a table with rules around all cells; None if rules are missing."""
     lattice = Lattice(rules, height)
     grid = lattice_grid(lattice, words, height) if lattice.is_closed else None
-    if grid is None or grid.columns < 2 or _hides_cells(grid, height):
+    if grid is None or max(map(len, grid.rows)) < 2 or _hides_cells(grid, height):
         return None
     grid.heads = head_rows(grid.rows, list(range(len(grid.rows))))
     return grid

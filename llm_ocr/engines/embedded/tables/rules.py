@@ -101,7 +101,9 @@ def rules_in(
     strokes = _dark(gray, 0)
     flat = _long(strokes, (1, int(SHORTEST_ACROSS * tall)), letters, tall)
     # Rules go on behind the rectangles of words, and through rules down.
-    flat = _reached(_runs(strokes | upright, (1, int(SHORTEST_ACROSS * tall)), 1) | flat, flat)
+    flat = _connected_to_seeds(
+        _runs(strokes | upright, (1, int(SHORTEST_ACROSS * tall)), 1) | flat, flat
+    )
     down = [
         rule
         for rule in frame.rules(upright, 2 * THICKEST, at=0, along=1)
@@ -228,7 +230,7 @@ def _runs(dark: Mask, kernel: tuple[int, int], gap: int) -> Mask:
     return np.asarray(opened)
 
 
-def _reached(mask: Mask, seeds: Mask) -> Mask:
+def _connected_to_seeds(mask: Mask, seeds: Mask) -> Mask:
     """The connected parts of a mask that have a pixel of another one."""
     _, labels = cv2.connectedComponents(mask)
     reached = np.zeros(int(labels.max()) + 1, np.uint8)

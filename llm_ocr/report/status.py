@@ -19,7 +19,7 @@ from llm_ocr.report.descriptions import format_statuses
 from llm_ocr.report.doubts import format_doubts
 from llm_ocr.report.summary import SUMMARY_PATH, Explain, without_advice
 from llm_ocr.storage.hub_address import is_repository, run_uri
-from llm_ocr.storage.store import StorageError, Store, StoredObject, open_store
+from llm_ocr.storage.store import StorageError, Store, StoredObject, open_snapshot, open_store
 from llm_ocr.tables.commit_index import MAX_PARALLEL_READS, CommitIndex
 from llm_ocr.tables.commits import StagedPart, read_staged_part
 from llm_ocr.tables.counts import Counts, total
@@ -126,7 +126,7 @@ def read_status(out: str, staging: str | None = None) -> RunStatus:
 
 
 def _run_of(out: str, staging: str | None) -> tuple[Store, Plan | None]:
-    store = open_store(run_uri(out, staging))
+    store = open_snapshot(run_uri(out, staging))
     try:
         return store, read_plan(store)
     except StorageError:

@@ -20,12 +20,17 @@ _UNFINISHED = re.compile(r"#\d+$")
 
 
 class LocalStore(ObjectStore):
-    """A folder as a store, which the first write creates; one that is missing, or is a file, reads
-    as empty. Writes are atomic: to a temporary file, which is then renamed."""
+    """A folder as a store. Writes are atomic: to a temporary file, which is then renamed.
 
-    def __init__(self, path: str) -> None:
+    The folder is created; without `creates`, only by a write. One that is missing, or is a file,
+    reads as empty then.
+    """
+
+    def __init__(self, path: str, *, creates: bool = True) -> None:
         self._folder = Path(os.path.expanduser(path)).absolute()
         super().__init__(str(self._folder), self._create_folder, _explain)
+        if creates:
+            self._create_folder()
 
     def _create_folder(self) -> ObstoreLocalBackend:
         with self._errors():

@@ -29,7 +29,7 @@ BUCKET_SCHEMES = ("s3", "gs", "memory")
 def open_store(uri: str) -> Store:
     """The store at a URI: a local path (or `file://`), `s3://`, `gs://`, `hf://` or `memory://`.
 
-    The first write creates a folder; a bucket must exist. Raises StorageError for any other scheme.
+    A folder is created if needed; a bucket must exist. Raises StorageError for any other scheme.
     """
     # Imported on demand: a run on a local disk never loads what buckets need.
     scheme, _, path = uri.rpartition("://")
@@ -49,7 +49,13 @@ def open_store(uri: str) -> Store:
 
 
 def open_snapshot(uri: str) -> Store:
-    """The store at a URI, for reading; a repository on the Hub is pinned to its latest commit."""
+    """The store at a URI, for reading: no folder is created, and a repository on the Hub is pinned
+    to its latest commit."""
+    scheme, _, path = uri.rpartition("://")
+    if scheme in ("", "file"):
+        from llm_ocr.storage.local import LocalStore
+
+        return LocalStore(path, creates=False)
     if not is_repository(uri) or parse_hub_uri(uri).revision is not None:
         return open_store(uri)
     address = parse_hub_uri(uri)

@@ -28,7 +28,7 @@ from llm_ocr.report.status import read_status
 from llm_ocr.report.summary import SessionStats
 from llm_ocr.settings import Settings
 from llm_ocr.storage.objects import ObjectStore
-from llm_ocr.storage.store import Store, open_store
+from llm_ocr.storage.store import Store, open_snapshot, open_store
 from llm_ocr.tables.commit_index import INDEX_FOLDER, CommitIndex
 from llm_ocr.tables.commits import Commit
 from llm_ocr.tables.counts import Counts
@@ -198,14 +198,14 @@ def test_the_question_what_is_pending_writes_nothing(unfinished: Settings, tmp_p
 def test_a_status_writes_nothing(
     unfinished: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    open_writable: Callable[[str], Store] = open_store
+    open_to_read: Callable[[str], Store] = open_snapshot
     opened: list[str] = []
 
     def open_read_only(uri: str) -> Any:  # noqa: ANN401
         opened.append(uri)
-        return ReadOnlyStore(open_writable(uri))
+        return ReadOnlyStore(open_to_read(uri))
 
-    monkeypatch.setattr(status, "open_store", open_read_only)
+    monkeypatch.setattr(status, "open_snapshot", open_read_only)
     before = snapshot(tmp_path / "out")
     assert status.read_status(str(tmp_path / "out")).stages["extract"].shards_committed > 0
     assert snapshot(tmp_path / "out") == before

@@ -215,7 +215,6 @@ async def test_a_row_waits_while_the_storage_is_unavailable(
     (inbox / "a.jpg").write_bytes(JPEG)
     insert(database, inbox / "a.jpg")
     in_the_way = Path(str(store.folder), "tenants")
-    in_the_way.parent.mkdir()
     in_the_way.write_text("a file where a folder should be")
     async with ingesting(database, store):
         await wait_until_async(lambda: rows(database)[0].error is not None)

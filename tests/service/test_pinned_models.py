@@ -42,7 +42,6 @@ def test_a_folder_is_its_own_version_and_changes_with_its_files(
     database: Database, tmp_path: Path
 ) -> None:
     store = open_store(str(tmp_path / "storage"))
-    (tmp_path / "storage").mkdir()
     classifiers = PinnedModels(StoreRegistry(database, store), tmp_path / "worker", OPEN)
     folder = save_fitted(tmp_path / "index", ("form", "letter"), 4)
     before = classifiers.load(str(folder), store, "pin").version

@@ -203,7 +203,7 @@ def memory_guard(ceiling_gib: float | None, notify: Callable[[str], None]) -> Me
 
 
 def can_measure() -> bool:
-    """Whether the memory of other processes is told here."""
+    """Whether this system reports the memory of other processes."""
     return sys.platform == "linux"
 
 

@@ -24,7 +24,8 @@ _SAME_LINE = 0.5
 
 @dataclass(frozen=True)
 class CompletedRecord:
-    """A record with the rows that it lacked; `confidences` of its values, by path."""
+    """A record with the rows that it lacked, how many they are, and the confidences of its values,
+    by path."""
 
     record: ValidatedRecord
     rows_added: int
@@ -86,7 +87,9 @@ def with_missing_rows(
     sure: dict[str, float] = {}
     for path, _ in leaves(merged.record.fields):
         part, there = merged.origin(path)
-        likely = first[1].get(there) if part == 0 else second[1].get(_there(there, added))
+        likely = (
+            confidences.get(there) if part == 0 else second[1].get(_path_in_second(there, added))
+        )
         if likely is not None:
             sure[_path_after(path, orders)] = likely
     count = sum(len(rows) for path, rows in added.items() if path in orders)
@@ -170,7 +173,7 @@ def _path_after(path: str, orders: Mapping[str, Sequence[int]]) -> str:
     return path
 
 
-def _there(path: str, added: Mapping[str, Sequence[tuple[int, Any]]]) -> str:
+def _path_in_second(path: str, added: Mapping[str, Sequence[tuple[int, Any]]]) -> str:
     """The path in the second record of a path in the rows that were added."""
     for above, rows in added.items():
         if path.startswith(f"{above}."):

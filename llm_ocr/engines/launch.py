@@ -4,6 +4,7 @@ import asyncio
 import io
 import logging
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -33,6 +34,10 @@ MAX_RESTARTS = 5
 FIRST_PAUSE = 2.0
 # Seconds between two reports of an engine that is starting.
 REPORT_SECONDS = 15.0
+# Engines get ports below those that systems hand out by themselves, which may be another process's
+# a moment later. If one is taken all the same, so many are tried.
+PORTS = range(20_000, 30_000)
+PORTS_TRIED = 3
 # Seconds between two looks at whether an engine takes connections; twice none is its end.
 LOOK_SECONDS = 2.0
 
@@ -89,11 +94,17 @@ class Engine:
         return None if self._process is None else self._process.pid
 
     async def __aenter__(self) -> Self:
-        try:
-            await self._start()
-        except BaseException:
-            await self.stop()
-            raise
+        for left in reversed(range(PORTS_TRIED)):
+            try:
+                await self._start()
+                break
+            except BaseException as error:
+                await self.stop()
+                # Who answers there, or keeps the engine from it, is another process.
+                is_taken = isinstance(error, EngineFailedError) and not _is_free(self._port)
+                if not is_taken or not left:
+                    raise
+                self._port = _free_port()
         return self
 
     async def __aexit__(
@@ -282,10 +293,18 @@ def _environment(changes: Mapping[str, str]) -> dict[str, str]:
 
 
 def _free_port() -> int:
+    return next(filter(_is_free, random.sample(PORTS, len(PORTS))))
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        # Connections that have ended don't count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 @cache

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from aiohttp import web
 
 from llm_ocr.engines import launch
 from llm_ocr.engines.failures import STARTED
@@ -17,6 +18,7 @@ from llm_ocr.inference.client import ChatClient
 from llm_ocr.inference.concurrency import ConcurrencyLimiter
 from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.responses import EngineFailedError
+from tests.servers.chat import refusal
 
 CHAT = [sys.executable, "-m", "tests.servers.chat"]
 COMMAND = EngineCommand("the engine", CHAT, "deepseek-ai/DeepSeek-OCR", ready_timeout=30)
@@ -130,6 +132,28 @@ async def test_no_process_is_left_when_a_restart_is_canceled(tmp_path: Path) -> 
         await until(lambda: not engine.is_down)
         server.kill()
     assert engine_processes(engine) == []
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["it answers", "it is silent"])
+async def test_engine_gets_another_port_when_its_own_is_taken(
+    tmp_path: Path, answers: bool
+) -> None:
+    engine = Engine(COMMAND, tmp_path / "engine.log")
+    taken = engine.base_url
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        if not answers:
+            assert request.transport is not None
+            request.transport.abort()
+        return refusal(500, "Server got itself in trouble")
+
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    port = int(taken.split(":")[2].split("/")[0])
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    async with engine:
+        assert engine.base_url != taken
+    await runner.cleanup()
 
 
 async def test_engine_that_exits_at_once_shows_its_last_log_lines(tmp_path: Path) -> None:

@@ -72,8 +72,9 @@ async def test_requests_that_take_too_long_are_repeated(
     ):
         answers = await asyncio.gather(*(session.ask(REQUEST) for _ in range(3)))
     assert hung.exists()
+    # Repeated, they may bring the engine above the ceiling once more.
     assert session.memory_restarts >= 1
-    assert {answer.attempts for answer in answers} == {2}
+    assert min(answer.attempts for answer in answers) >= 2
     assert "restarting vLLM now; the 3 requests in flight are repeated" in notes
 
 

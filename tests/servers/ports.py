@@ -1,15 +1,23 @@
 """Free ports, and waiting for a server at one."""
 
+import random
 import socket
 import subprocess
 import time
 
+# Below those that the system hands out by itself, and apart from those of engines.
+PORTS = range(10_000, 20_000)
+
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError(f"no port of {PORTS} is free")
 
 
 def wait_for(port: int, server: "subprocess.Popen[bytes]", seconds: float = 60.0) -> None:

@@ -36,6 +36,11 @@ from llm_ocr.tables.schema import Row
 class Executor(Protocol):
     """Runs the shards of stages."""
 
+    @property
+    def engines(self) -> int:
+        """How many engines work on different shards at the same time, at most."""
+        ...
+
     async def run(self, stage: Stage[Any], work: Sequence[ShardTask]) -> Counts:
         """Run, commit and publish the shards; returns counts of what was committed.
 
@@ -70,6 +75,8 @@ def create_stage(name: str, context: RunContext) -> Stage[Any]:
 
 class LocalExecutor:
     """Runs shards in this process: renders pages, asks its engine, and writes the rows."""
+
+    engines = 1
 
     def __init__(self, context: RunContext) -> None:
         self._pace = BottleneckSampler()

@@ -37,7 +37,8 @@ from llm_ocr.tables.plan import (
 # A run may be asked these later.
 LATER_TASKS = frozenset(FIGURE_TASKS) - {Task.DESCRIBE}
 
-Planning = Callable[[Store, Settings, list[str], RenderPool, Notify], Awaitable[Plan]]
+# `workers` says for how many engines or workers shards are cut.
+Planning = Callable[[Store, Settings, list[str], RenderPool, Notify, int], Awaitable[Plan]]
 
 
 def run_fingerprint(settings: Settings, inputs: list[str]) -> dict[str, object]:
@@ -99,9 +100,15 @@ def load_plan(store: Store) -> Plan:
 
 
 async def make_plan(
-    store: Store, settings: Settings, inputs: list[str], pool: RenderPool, notify: Notify
+    store: Store,
+    settings: Settings,
+    inputs: list[str],
+    pool: RenderPool,
+    notify: Notify,
+    workers: int,
 ) -> Plan:
-    """The plan of the run in `store` if it is one of these inputs and settings, or a new one.
+    """The plan of the run in `store` if it is one of these inputs and settings, or a new one, for
+    so many workers.
 
     Raises SettingsMismatchError or NoInputError.
     """
@@ -111,12 +118,17 @@ async def make_plan(
         check_settings(store, plan, wanted)
         return plan
     planned = await _counted(list_documents(inputs), settings, pool, notify)
-    shards = cut_shards(planned, settings.shard_pages)
+    shards = cut_shards(planned, settings.shard_pages, workers=workers)
     return await asyncio.to_thread(write_plan, store, Plan(shards, wanted))
 
 
 async def updated_plan(
-    store: Store, settings: Settings, inputs: list[str], pool: RenderPool, notify: Notify
+    store: Store,
+    settings: Settings,
+    inputs: list[str],
+    pool: RenderPool,
+    notify: Notify,
+    workers: int,
 ) -> Plan:
     """As `make_plan`, plus the documents in the inputs that are not in the plan yet.
 
@@ -129,9 +141,9 @@ async def updated_plan(
             ProblemCode.UPDATE_OF_SAMPLE,
         )
     if await asyncio.to_thread(read_plan, store) is None:
-        return await make_plan(store, settings, inputs, pool, notify)
+        return await make_plan(store, settings, inputs, pool, notify, workers)
     while True:
-        plan = await make_plan(store, settings, inputs, pool, notify)
+        plan = await make_plan(store, settings, inputs, pool, notify, workers)
         unseen = await asyncio.to_thread(_unseen, plan, inputs)
         if not unseen:
             notify(Note("no new documents found; nothing to add"))
@@ -139,7 +151,7 @@ async def updated_plan(
         notify(Note(f"new documents: {len(unseen):,}"))
         planned = await _counted(unseen, settings, pool, notify)
         first = plan.shards[-1].number + 1
-        shards = cut_shards(planned, settings.shard_pages, first)
+        shards = cut_shards(planned, settings.shard_pages, first, workers)
         # Where another starter was quicker, what it left out is looked for again.
         appended = await asyncio.to_thread(append_plan, store, plan, shards)
         if appended is not None:

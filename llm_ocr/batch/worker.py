@@ -157,7 +157,7 @@ class Worker:
                 store, self._commit_index, settings, pool, self._session, stop, self._notify
             )
             async with self._executor(context) as executor:
-                plan = await stop.guard(self._plan(inputs, pool))
+                plan = await stop.guard(self._plan(inputs, pool, executor.engines))
                 await asyncio.to_thread(self._commit_index.refresh)
                 ordered = [name for name in STAGES if name in stages]
                 if self._prepare is not None:
@@ -260,11 +260,14 @@ class Worker:
             self._notify(Note(f"{skipped} `documents` (`markdown` writes the files anyway)"))
         return documents <= MOST_FILES
 
-    async def _plan(self, inputs: list[str] | None, pool: RenderPool) -> Plan:
+    async def _plan(self, inputs: list[str] | None, pool: RenderPool, engines: int) -> Plan:
         if inputs is None:
             return await asyncio.to_thread(load_plan, self._store)
         await asyncio.to_thread(self._destination.prepare, private=not self._settings.public)
-        return await self._make_plan(self._store, self._settings, inputs, pool, self._notify)
+        workers = self._share.count * engines
+        return await self._make_plan(
+            self._store, self._settings, inputs, pool, self._notify, workers
+        )
 
     async def _run_stage(
         self, name: str, plan: Plan, context: RunContext, executor: Executor

@@ -167,6 +167,11 @@ class RayExecutor:
         self.update_session()
         await self._telemetry.__aexit__(kind, error, trace)
 
+    @property
+    def engines(self) -> int:
+        """See `Executor.engines`."""
+        return self._allocation.engines
+
     async def run(self, stage: Stage[Any], work: Sequence[ShardTask]) -> Counts:
         """See `Executor.run`. Raises ClusterError if a node writes to another run than this."""
         if not work:

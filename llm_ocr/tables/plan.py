@@ -7,6 +7,7 @@ Written once, by put-if-absent, as `plans/000.parquet`: a second worker that sta
 import io
 import itertools
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,9 @@ from llm_ocr.storage.store import Store
 
 PLAN_FOLDER = "plans"
 PLAN_PATH = f"{PLAN_FOLDER}/000.parquet"
+# Pages of the last shards of a plan for several workers. An answer takes about as long as an engine
+# needs for so many pages, and each shard has a commit and files of its own.
+SMALLEST_SHARD = 32
 
 _SCHEMA = pa.schema(
     [
@@ -163,23 +167,37 @@ class Plan:
 
 
 def cut_shards(
-    documents: Iterable[PlannedDocument], shard_pages: int, first: int = 0
+    documents: Sequence[PlannedDocument], shard_pages: int, first: int = 0, workers: int = 1
 ) -> tuple[Shard, ...]:
     """Split documents, in order, into shards of at most `shard_pages` pages, numbered from
-    `first`; a larger document is a shard by itself. Duplicates stay in the shard of the first."""
+    `first`; a larger document is a shard by itself. Duplicates stay in the shard of the first.
+
+    For several workers (or engines) shards get smaller towards the end, so that all workers have
+    something to do until then: each in turn gets one of half its share of the pages that are left.
+    """
     shards: list[Shard] = []
     current: list[PlannedDocument] = []
-    count = 0
+    count, left = 0, sum(planned.pages or 1 for planned in documents)
+    most = _most_pages(left, shard_pages, workers)
     for planned in documents:
         pages = planned.pages or 1
-        if current and count + pages > shard_pages and planned.same_as is None:
+        if current and count + pages > most and planned.same_as is None:
             shards.append(Shard(first + len(shards), _merge_rows(current)))
+            left -= count
             current, count = [], 0
+            if len(shards) % workers == 0:
+                most = _most_pages(left, shard_pages, workers)
         current.append(planned)
         count += pages
     if current:
         shards.append(Shard(first + len(shards), _merge_rows(current)))
     return tuple(shards)
+
+
+def _most_pages(left: int, shard_pages: int, workers: int) -> int:
+    if workers == 1:
+        return shard_pages
+    return min(shard_pages, max(SMALLEST_SHARD, math.ceil(left / (2 * workers))))
 
 
 def _merge_rows(documents: Sequence[PlannedDocument]) -> tuple[PlannedDocument, ...]:

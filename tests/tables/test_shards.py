@@ -64,6 +64,29 @@ def test_documents_never_straddle_shards_and_large_ones_are_alone() -> None:
     assert [shard.number for shard in shards] == list(range(6))
 
 
+@pytest.mark.parametrize("workers", [2, 8, 24])
+@pytest.mark.parametrize("total", [2_000, 10_000])
+def test_shards_for_several_workers_get_smaller_so_that_all_end_together(
+    workers: int, total: int
+) -> None:
+    lengths = random.Random(workers)
+    counts: list[int] = []
+    while sum(counts) < total:
+        counts.append(lengths.choice([1, 1, 2, 5, 8, 13]))
+    planned = [PlannedDocument(document(k), pages) for k, pages in enumerate(counts)]
+    shards = cut_shards(planned, 512, workers=workers)
+    assert [one for shard in shards for one in shard.documents] == planned
+    assert max(shard.expected_pages for shard in shards) <= 512
+    assert shards[-1].expected_pages <= 32
+    # With a share of the shards each, and with the next shard for whoever has done one.
+    shares, taken = [0] * workers, [0] * workers
+    for shard in shards:
+        shares[shard.number % workers] += shard.expected_pages
+        taken[taken.index(min(taken))] += shard.expected_pages
+    assert max(shares) - sum(counts) / workers < 100
+    assert max(taken) - sum(counts) / workers < 32
+
+
 def test_first_plan_is_kept_and_other_settings_are_refused(store: Store) -> None:
     shard = Shard(0, (PlannedDocument(document(0), 3), PlannedDocument(document(1), None)))
     first = Plan((shard,), {"model": "a", "pages": None})

@@ -17,7 +17,7 @@ import re
 from collections.abc import Collection, Mapping
 from enum import Enum, StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import (
     BaseModel,
@@ -832,17 +832,6 @@ class Settings(
     @classmethod
     def _check_checking_profile(cls, value: str | None) -> str | None:
         return value if value == EngineChoice.EMBEDDED else _checked_profile(value)
-
-    @model_validator(mode="after")
-    def _require_server_of_check_model(self) -> Self:
-        """An engine that is started serves one model."""
-        is_elsewhere = self.check_base_url is not None or self.base_url is not None
-        if self.check_model in (None, EngineChoice.EMBEDDED.value) or is_elsewhere:
-            return self
-        raise ValueError(
-            "`check_model` needs a server: give its address as `check_base_url`, or choose the "
-            "embedded engine"
-        )
 
     @field_validator("describe_task", "classes", "redo", mode="before")
     @classmethod

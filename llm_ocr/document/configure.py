@@ -55,7 +55,8 @@ def step_target(settings: Settings, step: str) -> EngineTarget:
 def check_target(settings: Settings) -> EngineTarget | None:
     """The engine of the second model that checks records, if there is to be one.
 
-    Raises EngineFailedError where it is the same model on the same engine, which would agree.
+    Raises EngineFailedError where it has no server, as an engine that is started serves one model,
+    or where it is the same model on the same engine, which would agree.
     """
     if settings.check_model is None:
         return None
@@ -63,6 +64,11 @@ def check_target(settings: Settings) -> EngineTarget | None:
         target = EMBEDDED_TARGET
     else:
         server = settings.check_base_url or settings.base_url
+        if server is None:
+            raise EngineFailedError(
+                "`check_model` needs a server: give its address as `check_base_url`, or choose the "
+                "embedded engine"
+            )
         # The name on the server is that of the main model.
         own = {} if settings.check_base_url is None else {"served_model": None, "revision": None}
         options = settings.model_copy(update={"base_url": server, **own})

@@ -165,7 +165,7 @@ def test_a_converter_checks_too(tmp_path: Path, schema: str) -> None:
 def test_a_model_can_not_check_itself(tmp_path: Path, schema: str) -> None:
     source = documents.pdf(tmp_path / "a.pdf")
     done = llm_ocr("parse", str(source), "--schema", schema, "--check-model", "qwen3-vl-8b")
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert "--check-model needs a server" in done.stderr
     assert "--check-base-url" in done.stderr
     with serving_beside(says(GOOD)) as server:

@@ -202,7 +202,7 @@ class TextLayer:
     @property
     def is_usable(self) -> bool:
         """Whether there is enough text, and not too much of it is garbled."""
-        length = sum(not character.isspace() for character in self.text)
+        length = sum(map(len, self.text.split()))
         return length >= MIN_LAYER_CHARACTERS and self.damage < MAX_LAYER_DAMAGE
 
     @property

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -66,11 +67,12 @@ def looks_like_language(text: str) -> bool:
     `WKH ULYHU URVH`.
     """
     words = unicodedata.normalize("NFKD", " ".join(_LETTERS.findall(text))).lower()
-    latin = [letter for letter in words if "a" <= letter <= "z"]
-    others = sum(letter.isalpha() for letter in words) - len(latin)
-    if len(latin) < MIN_LETTERS or others > len(latin):
+    counts = Counter(words)
+    letters = sum(count for letter, count in counts.items() if letter.isalpha())
+    latin = sum(count for letter, count in counts.items() if "a" <= letter <= "z")
+    if latin < MIN_LETTERS or letters - latin > latin:
         return True
-    return sum(letter in COMMON_LETTERS for letter in latin) >= MIN_COMMON_SHARE * len(latin)
+    return sum(counts[letter] for letter in COMMON_LETTERS) >= MIN_COMMON_SHARE * latin
 
 
 def text_outside_figures(layer: TextLayer, figures: Sequence[Box]) -> str:

@@ -3,6 +3,7 @@
 import ctypes
 import math
 from collections import Counter
+from functools import cache
 from typing import Any
 
 import pypdfium2.raw as pdfium_c
@@ -64,13 +65,18 @@ class PageTransform:
 def detect_text_rotation(page: Any, raw: Any) -> int:  # noqa: ANN401
     """The clockwise rotation in degrees that makes (nearly) all text of a page upright."""
     width, height = (max(1, math.ceil(side)) for side in page.get_size())
-    frame, angle = PageTransform(page, (width, height)), pdfium_c.FPDFText_GetCharAngle
-    angles = Counter(round(angle(raw, k), 2) for k in range(pdfium_c.FPDFText_CountChars(raw)))
+    direction_at = cache(PageTransform(page, (width, height)).direction)
+    angle, total = pdfium_c.FPDFText_GetCharAngle, pdfium_c.FPDFText_CountChars(raw)
     directions: Counter[int | None] = Counter()
-    for radians, count in angles.items():
-        directions[frame.direction(radians)] += count
+    for k in range(total):
+        direction = direction_at(round(angle(raw, k), 2))
+        directions[direction] += 1
+        # On most pages a fifth of the characters shows that they are upright. To look at all of
+        # them takes two thirds of the time of drawing the page.
+        if direction == 0 and total - directions[0] < MIN_SHARE * total:
+            return 0
     direction, count = directions.most_common(1)[0] if directions else (0, 0)
-    if not direction or count < MIN_CHARACTERS or count < MIN_SHARE * directions.total():
+    if not direction or count < MIN_CHARACTERS or count < MIN_SHARE * total:
         return 0
     return 360 - direction
 

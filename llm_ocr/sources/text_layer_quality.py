@@ -1,6 +1,7 @@
 """Score the quality of a page's text layer, from the PDF alone."""
 
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,8 +74,9 @@ def invisible_share(raw: Any) -> float:  # noqa: ANN401
 def garbled_share(text: str) -> float:
     """The share of characters that are not text, such as those of a font without a character
     map."""
-    characters = [character for character in text if not character.isspace()]
-    return sum(map(_is_garbled, characters)) / len(characters) if characters else 0.0
+    counts = Counter("".join(text.split()))
+    garbled = sum(count for character, count in counts.items() if _is_garbled(character))
+    return garbled / counts.total() if counts else 0.0
 
 
 def _is_garbled(character: str) -> bool:

@@ -25,8 +25,7 @@ def normalize(text: str) -> str:
     """The text without case, accents and ligatures."""
     if text.isascii():
         return text.lower()
-    decomposed = unicodedata.normalize("NFKD", text.casefold().translate(_LIGATURES))
-    return "".join(char for char in decomposed if not unicodedata.combining(char))
+    return _without_marks(unicodedata.normalize("NFKD", text.casefold().translate(_LIGATURES)))
 
 
 def fold_case(text: str) -> str:
@@ -37,10 +36,16 @@ def fold_case(text: str) -> str:
 
 def strip_diacritics(text: str) -> str:
     """The text without diacritics; case and ligatures stay."""
-    decomposed = unicodedata.normalize("NFD", text)
-    return unicodedata.normalize(
-        "NFC", "".join(char for char in decomposed if not unicodedata.combining(char))
-    )
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFC", _without_marks(unicodedata.normalize("NFD", text)))
+
+
+def _without_marks(decomposed: str) -> str:
+    """The text without combining characters. A text has few different characters, so each of these
+    is looked up once."""
+    marks = [char for char in set(decomposed) if unicodedata.combining(char)]
+    return decomposed.translate(dict.fromkeys(map(ord, marks))) if marks else decomposed
 
 
 def words_in(text: str) -> Iterator[WordSpan]:

@@ -1,7 +1,7 @@
 """Assemble a document: its pages, figures and descriptions as one enriched Markdown text."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -21,6 +21,7 @@ from llm_ocr.records import (
     NOTE_LABEL,
     AssembledDocument,
     Block,
+    Box,
     Description,
     ErrorCode,
     PageError,
@@ -60,10 +61,17 @@ class Furniture:
             for blocks in pages.values()
         )
         self._counts = Counter(text for on_page in texts for text in on_page)
-        self._edges = {
-            number: [(one.text, one.box) for one in _outermost(blocks) if one.box]
-            for number, blocks in pages.items()
-        }
+        edges = [
+            (one.text, number, one.box)
+            for number, blocks in sorted(pages.items())
+            for one in _outermost(blocks)
+            if one.box
+        ]
+        self._edges = frozenset(edges)
+        # Text -> the pages, in order, of which it is the first or last, and where.
+        self._edges_of: defaultdict[str, list[tuple[int, Box]]] = defaultdict(list)
+        for text, number, box in edges:
+            self._edges_of[text].append((number, box))
 
     def holds(self, block: Block, page: int) -> bool:
         """Whether a block of the page is a page number, or a header or footer that recurs."""
@@ -76,14 +84,16 @@ class Furniture:
         """Whether a text at the top or bottom of a page is there on other pages too, one of them
         before it."""
         text, box = block.text, block.box
-        if box is None or (text, box) not in self._edges[page]:
+        if box is None or (text, page, box) not in self._edges:
             return False
-        others = [
-            number
-            for number, edge in self._edges.items()
-            if any(text == other and abs(box.y1 - at.y1) < box.y2 - box.y1 for other, at in edge)
-        ]
-        return len(others) >= MIN_PAGES and min(others) < page
+        alike: set[int] = set()
+        for number, at in self._edges_of[text]:
+            if abs(box.y1 - at.y1) < box.y2 - box.y1:
+                alike.add(number)
+            # The first of them are enough: a running head may be on thousands of pages.
+            if len(alike) == MIN_PAGES:
+                return min(alike) < page
+        return False
 
     def _is_near(self, text: str, page: int) -> bool:
         """Whether a header or footer of a page nearby is alike."""

@@ -98,7 +98,7 @@ class _Words:
 
 
 def _words(text: str) -> Iterator[str]:
-    return (_bare(match.group()) for match in _WORD.finditer(text))
+    return map(_bare, _WORD.findall(text))
 
 
 def _bare(text: str) -> str:

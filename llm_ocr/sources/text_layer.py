@@ -44,14 +44,15 @@ class PdfTextPage:
         if not text.strip():
             return None
         frame = PageTransform(self._page, size, turn)
-        pictures, under_image = self._pictures(frame)
+        pictures, under_image, may_be_hidden = self._pictures(frame)
         lines: tuple[TextLine, ...] = ()
         if with_lines or may_need_repair(text):
             glyphs, is_repaired = read_glyphs(self._raw, frame)
             text = join_text(glyphs) if is_repaired else text
             lines = build_lines(self._raw, glyphs) if with_lines else ()
+        invisible = invisible_share(self._raw) if may_be_hidden else 0.0
         report = TextLayerReport(
-            garbled_share(text), invisible_share(self._raw), under_image, overlapping_share(lines)
+            garbled_share(text), invisible, under_image, overlapping_share(lines)
         )
         return TextLayer(
             text,
@@ -63,20 +64,26 @@ class PdfTextPage:
             tuple(pictures) if with_lines else (),
         )
 
-    def _pictures(self, frame: PageTransform) -> tuple[list[Box], bool]:
-        """The boxes of the page's images, and whether one of them covers the page and its text.
+    def _pictures(self, frame: PageTransform) -> tuple[list[Box], bool, bool]:
+        """The boxes of the page's images, whether one of them covers the page and its text, and
+        whether some of the text may not be painted.
 
-        Visible text that is drawn after such an image is printed on it.
+        Visible text that is drawn after such an image is printed on it. Text in forms is not
+        looked at.
         """
         page_area = frame.size[0] * frame.size[1]
         pictures: list[Box] = []
-        covers, visible_after = False, 0
+        covers, visible_after, may_be_hidden = False, 0, False
         edges = [ctypes.c_float() for _ in range(4)]
         for index in range(pdfium_c.FPDFPage_CountObjects(self._page)):
             item = pdfium_c.FPDFPage_GetObject(self._page, index)
             kind = pdfium_c.FPDFPageObj_GetType(item)
             if kind == pdfium_c.FPDF_PAGEOBJ_TEXT:
-                visible_after += int(is_visible(item))
+                visible = is_visible(item)
+                visible_after += int(visible)
+                may_be_hidden |= not visible
+            elif kind == pdfium_c.FPDF_PAGEOBJ_FORM:
+                may_be_hidden = True
             elif kind == pdfium_c.FPDF_PAGEOBJ_IMAGE:
                 if not pdfium_c.FPDFPageObj_GetBounds(item, *edges):
                     continue
@@ -85,4 +92,4 @@ class PdfTextPage:
                     pictures.append(box)
                 if box.area > MIN_COVER_SHARE * page_area:
                     covers, visible_after = True, 0
-        return pictures, covers and not visible_after
+        return pictures, covers and not visible_after, may_be_hidden

@@ -17,7 +17,7 @@ from llm_ocr.classification.descriptors import TOP_SHARE, PageInput, join_top
 from llm_ocr.classification.embedders import Embedder
 from llm_ocr.classification.options import ClassifierError
 from llm_ocr.documents import Document
-from llm_ocr.engines.embedded.serving.command import available_cores
+from llm_ocr.engines.resource_limits import available_cores
 from llm_ocr.records import ImagePolicy, Page, PageError
 from llm_ocr.sources.inputs import NoInputError, list_documents
 from llm_ocr.sources.render_pool import RenderPool

@@ -16,7 +16,7 @@ from llm_ocr.document.auxiliary_questions import make_question, read_findings
 from llm_ocr.document.figures import cut_boxes
 from llm_ocr.document.items import AskModel, outcome
 from llm_ocr.documents import Document
-from llm_ocr.engines.embedded.serving.command import available_cores
+from llm_ocr.engines.resource_limits import available_cores
 from llm_ocr.inference.model_item import ModelResult, Usage
 from llm_ocr.records import (
     AuxiliaryFinding,

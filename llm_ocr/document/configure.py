@@ -10,7 +10,8 @@ from llm_ocr.document.figure_tasks import select_tasks, task_of
 from llm_ocr.document.page import ExtractOptions
 from llm_ocr.document.record import ParseSpec
 from llm_ocr.document.steps import Assemble, Auxiliary, Describe, Extract, Parse, SizedTask, Step
-from llm_ocr.engines.embedded.serving.command import available_cores, check_installed
+from llm_ocr.engines.embedded.serving.command import check_installed
+from llm_ocr.engines.resource_limits import available_cores
 from llm_ocr.engines.targets import EMBEDDED_TARGET, EngineKind, EngineTarget, resolve_engine
 from llm_ocr.inference.responses import EngineFailedError
 from llm_ocr.models.profile import ModelProfile

@@ -9,13 +9,13 @@ import logging
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from os import sysconf
 from pathlib import Path
 from typing import Protocol
 
 from llm_ocr.engines.launch import Engine
+from llm_ocr.engines.resource_limits import memory_limit
 from llm_ocr.inference.responses import EngineFailedError
 
 log = logging.getLogger(__name__)
@@ -205,34 +205,6 @@ def memory_guard(ceiling_gib: float | None, notify: Callable[[str], None]) -> Me
 def can_measure() -> bool:
     """Whether this system reports the memory of other processes."""
     return sys.platform == "linux"
-
-
-def memory_limit(root: Path = Path("/")) -> int:
-    """The bytes of memory that this process may use with all others that share its limit: the
-    machine's, or those of its control group (version 1 or 2), such as a container's. `root` is
-    where /proc and /sys are."""
-    machine = sysconf("SC_PAGE_SIZE") * sysconf("SC_PHYS_PAGES")
-    return min([machine, *_group_limits(root)])
-
-
-def _group_limits(root: Path) -> Iterator[int]:
-    groups = root / "proc" / "self" / "cgroup"
-    for line in groups.read_text().splitlines() if groups.exists() else ():
-        _, controllers, path = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        folder, name = ("memory", "memory.limit_in_bytes") if controllers else ("", "memory.max")
-        top = root / "sys" / "fs" / "cgroup" / folder
-        # Inside a container the path may be that of the host, whose folders are not there.
-        place = top / path.strip("/")
-        for group in (place, *place.parents):
-            if group == top.parent or not group.is_relative_to(top):
-                break
-            try:
-                yield int((group / name).read_text())
-            except (OSError, ValueError):
-                # No such group here, or "max".
-                continue
 
 
 def process_tree_memory(pid: int) -> int:

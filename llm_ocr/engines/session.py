@@ -11,10 +11,10 @@ from pathlib import Path
 
 from llm_ocr import __version__
 from llm_ocr.engines.check import check, raise_if_wrong
-from llm_ocr.engines.embedded.serving.command import available_cores
 from llm_ocr.engines.embedded.serving.in_process import InProcessEngine
 from llm_ocr.engines.launch import Engine
 from llm_ocr.engines.memory import MemoryGuard
+from llm_ocr.engines.resource_limits import available_cores
 from llm_ocr.engines.targets import EngineKind, EngineTarget, engine_command
 from llm_ocr.engines.vllm import check_issues
 from llm_ocr.inference.client import ChatClient

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from llm_ocr.engines.embedded.serving.command import available_cores
 from llm_ocr.engines.gpu import Gpu
 from llm_ocr.engines.launch import EngineCommand
+from llm_ocr.engines.resource_limits import available_cores
 from llm_ocr.inference.responses import EngineFailedError, EngineNotInstalledError
 from llm_ocr.messages import ProblemCode, how_to_install, pluralize
 from llm_ocr.models.profile import Argument, ModelProfile

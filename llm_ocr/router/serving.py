@@ -11,8 +11,8 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
-from llm_ocr.engines.embedded.serving.command import available_cores
 from llm_ocr.engines.memory import memory_guard
+from llm_ocr.engines.resource_limits import available_cores
 from llm_ocr.inference.address import authorization
 from llm_ocr.inference.open_files import raise_open_files_limit
 from llm_ocr.router.app import Router

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from llm_ocr.engines import memory
-from llm_ocr.engines.memory import memory_guard, memory_limit, process_tree_memory
+from llm_ocr.engines.memory import memory_guard, process_tree_memory
 from llm_ocr.engines.pool import EnginePool
+from llm_ocr.engines.resource_limits import memory_limit
 from tests.engines.test_pool import DEEPSEEK, OLMOCR, REQUEST, engine_options
 from tests.servers.chat import vllm_shim
 from tests.waiting import wait_until_async
@@ -179,42 +180,6 @@ def test_mapped_files_do_not_count(tmp_path: Path) -> None:
         assert process.stdout.readline() == b"up\n"
         assert process_tree_memory(process.pid) < 64 * MIB
         process.communicate(b"\n")
-
-
-def group(root: Path, line: str, **limits: str) -> Path:
-    """A root with the control group of this process, and limits by file: slashes are `__`."""
-    (root / "proc" / "self").mkdir(parents=True)
-    (root / "proc" / "self" / "cgroup").write_text(line + "\n")
-    for name, value in limits.items():
-        path = root / "sys" / "fs" / "cgroup" / name.replace("__", "/").replace("-", ".")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(value + "\n")
-    return root
-
-
-MACHINE = memory_limit(Path("/nowhere"))
-
-
-@pytest.mark.parametrize(
-    ("line", "limits", "expected"),
-    [
-        # Inside a container, version 2.
-        ("0::/", {"memory-max": "104857600"}, 100 * MIB),
-        ("0::/", {"memory-max": "max"}, MACHINE),
-        # The group above has less.
-        ("0::/a/b", {"a__b__memory-max": "max", "a__memory-max": "52428800"}, 50 * MIB),
-        # The path is that of the host, and the container's own group is at the top.
-        ("0::/kubepods/pod1/x", {"memory-max": "209715200"}, 200 * MIB),
-        # Version 1, where no limit is a huge number.
-        ("5:memory:/x", {"memory__x__memory-limit_in_bytes": "104857600"}, 100 * MIB),
-        ("5:memory:/", {"memory__memory-limit_in_bytes": "9223372036854771712"}, MACHINE),
-        ("4:cpu,cpuacct:/", {"memory-max": "1024"}, MACHINE),
-    ],
-)
-def test_limit_of_the_container_counts(
-    tmp_path: Path, line: str, limits: dict[str, str], expected: int
-) -> None:
-    assert memory_limit(group(tmp_path, line, **limits)) == expected
 
 
 def test_default_ceiling_is_a_share_of_the_limit() -> None:

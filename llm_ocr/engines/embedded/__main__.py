@@ -7,12 +7,8 @@ import signal
 import sys
 from importlib.util import find_spec
 
-from llm_ocr.engines.embedded.serving.command import (
-    MODEL_NAME,
-    NOT_INSTALLED,
-    available_cores,
-    missing,
-)
+from llm_ocr.engines.embedded.serving.command import MODEL_NAME, NOT_INSTALLED, missing
+from llm_ocr.engines.resource_limits import available_cores
 
 # pip can't be told, as uv is in pyproject.toml, that rapid-layout's opencv-python isn't wanted.
 NO_OPENCV = (

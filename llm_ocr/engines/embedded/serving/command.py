@@ -1,11 +1,11 @@
 """The command that starts the embedded engine, and how it is asked."""
 
-import os
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
 
 from llm_ocr.engines.launch import EngineCommand
+from llm_ocr.engines.resource_limits import available_cores
 from llm_ocr.inference.responses import EngineNotInstalledError
 from llm_ocr.messages import ProblemCode, how_to_install
 from llm_ocr.models.deepseek_ocr import DEEPSEEK_OCR
@@ -62,10 +62,3 @@ def check_installed() -> None:
 def missing() -> str:
     """What to do where the cpu extra is missing."""
     return f"the embedded engine is not installed: {how_to_install('cpu')}"
-
-
-def available_cores() -> int:
-    """The cores that this process may use."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

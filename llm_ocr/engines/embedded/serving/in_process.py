@@ -8,7 +8,8 @@ import base64
 import math
 import time
 
-from llm_ocr.engines.embedded.serving.command import available_cores, check_installed
+from llm_ocr.engines.embedded.serving.command import check_installed
+from llm_ocr.engines.resource_limits import available_cores
 from llm_ocr.inference.request import ChatRequest
 from llm_ocr.inference.responses import EXTENSION, Answer
 

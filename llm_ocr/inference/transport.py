@@ -53,6 +53,7 @@ HTTP_HEADERS = frozenset(
         *(b"connection", b"cookie", b"user-agent"),
     )
 )
+DATA_URL = "data:image/jpeg;base64,"
 IMAGE = "-the-image-"
 # Characters of a model's name, which becomes a value of a table.
 LONGEST_NAME = 200
@@ -162,10 +163,10 @@ class ChatTransport:
         # longer than everything else here.
         jpeg = request.jpeg
         is_last = jpeg is not None and not request.earlier
-        url = IMAGE if is_last else None if jpeg is None else _data_url(jpeg).decode()
+        url = DATA_URL + IMAGE if is_last else None if jpeg is None else _data_url(jpeg)
         messages: list[dict[str, object]] = []
         for turn in request.earlier:
-            shown = None if turn.jpeg is None else _data_url(turn.jpeg).decode()
+            shown = None if turn.jpeg is None else _data_url(turn.jpeg)
             messages.append({"role": "user", "content": _content(turn.prompt, shown)})
             messages.append({"role": "assistant", "content": turn.answer})
         messages.append({"role": "user", "content": _content(request.prompt, url)})
@@ -180,7 +181,7 @@ class ChatTransport:
         if jpeg is None or not is_last:
             return json.dumps(body).encode()
         before, after = json.dumps(body).encode().split(IMAGE.encode(), 1)
-        return b"".join((before, _data_url(jpeg), after))
+        return b"".join((before, base64.b64encode(jpeg), after))
 
     async def _set_headers(self, request: httpx2.Request) -> None:
         """Send the caller's headers in place of those that openai takes from OPENAI_* variables.
@@ -227,8 +228,8 @@ def _content(prompt: str, image_url: str | None) -> list[dict[str, object]]:
     return content
 
 
-def _data_url(jpeg: bytes) -> bytes:
-    return b"data:image/jpeg;base64," + base64.b64encode(jpeg)
+def _data_url(jpeg: bytes) -> str:
+    return DATA_URL + base64.b64encode(jpeg).decode()
 
 
 def _parse_url(base_url: str) -> httpx2.URL:

@@ -324,10 +324,11 @@ def _is_encodable(row: Row, table: str, column: str) -> bool:
 
 def encode(rows: Sequence[Row], table: str) -> bytes:
     """Rows of a table as one Parquet file."""
-    sink = io.BytesIO()
+    # Writing into a BytesIO takes half as long again.
+    sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, SCHEMAS[table], **write_options(table)) as writer:
         # No empty row group if there are no rows: `datasets` can't stream one.
         if rows:
             batch = pa.Table.from_pylist(list(rows), schema=SCHEMAS[table])
             writer.write_table(batch, row_group_size=ROW_GROUP)
-    return sink.getvalue()
+    return bytes(sink.getvalue())

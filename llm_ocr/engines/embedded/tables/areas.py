@@ -1,15 +1,16 @@
 """Where a page has tables by its rules alone: closed grids with text in their cells."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, typical_height
-from llm_ocr.engines.embedded.tables.lattice import Lattice, merged_places
 from llm_ocr.engines.embedded.tables.rules import Rules, RulingLine, rules_in
+from llm_ocr.engines.embedded.tables.separators import NEAR, Separators, closed_grid
 from llm_ocr.engines.embedded.words.recognize import Image
 
-# A table has so many cells with text and such a share of cells with text; of its places so many
-# are cells of their own: forms and frames have fewer, and a chart's grid has none.
-FEWEST_CELLS, FULL, OWN = 4, 0.5, 0.5
+# A table has so many cells with text and such a share of cells with text: forms and frames have
+# fewer, and a chart's grid has none.
+FEWEST_CELLS, FULL = 4, 0.4
 # A cell of more words is a frame around text.
 MOST_WORDS = 80
 # Rules beyond this are a drawing's, of which nothing is to be had.
@@ -29,9 +30,9 @@ def ruled_areas(image: Image, lines: Sequence[OcrLine]) -> list[Rect]:
     if not rules.down or len(rules.across) + len(rules.down) > MOST_RULES:
         return []
     return [
-        (lattice.x[0], lattice.y[0], lattice.x[-1], lattice.y[-1])
-        for part in _components(rules, 0.35 * height)
-        if (lattice := Lattice(part, height)).is_closed and _is_table(lattice, words)
+        grid.frame
+        for part in _components(rules, NEAR * height)
+        if (grid := closed_grid(part, height)) is not None and _is_table(grid, words)
     ]
 
 
@@ -62,22 +63,15 @@ def _touch(across: RulingLine, down: RulingLine, near: float) -> bool:
     )
 
 
-def _is_table(lattice: Lattice, words: Sequence[Word]) -> bool:
-    rows, columns = len(lattice.y) - 1, len(lattice.x) - 1
+def _is_table(grid: Separators, words: Sequence[Word]) -> bool:
+    rows, columns = len(grid.rows) - 1, len(grid.columns) - 1
     if rows < 2 or columns < 2:
         return False
-    held: dict[tuple[int, int], int] = {}
-    for word in words:
-        place = lattice.place(word)
-        if place is not None:
-            held[place] = held.get(place, 0) + 1
-    counts = [
-        sum(held.get((r, c), 0) for r in range(top, bottom + 1) for c in range(left, right + 1))
-        for top, left, bottom, right in merged_places(lattice)
-    ]
-    full = sum(count > 0 for count in counts)
+    held = Counter(
+        (sum(one.at < word.y for one in grid.rows), sum(one.at < word.x for one in grid.columns))
+        for word in words
+        if grid.holds(word)
+    )
     return (
-        full >= max(FEWEST_CELLS, FULL * len(counts))
-        and len(counts) >= OWN * rows * columns
-        and max(counts) <= MOST_WORDS
+        len(held) >= max(FEWEST_CELLS, FULL * rows * columns) and max(held.values()) <= MOST_WORDS
     )

@@ -3,13 +3,15 @@
 import statistics
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from llm_ocr.engines.embedded.geometry import Rect, Word, hull
-from llm_ocr.engines.embedded.tables.grid import Cell, GridRow
+from llm_ocr.engines.embedded.tables.grid import Cell, GridRow, TextRow
+from llm_ocr.engines.embedded.tables.separators import Separator, Separators
 
 # Pixels of one step of the search for gaps.
 STEP = 2
@@ -29,58 +31,64 @@ WIDE = 0.3
 BOUNDED, BOUNDED_ROWS, BOUNDED_SHARE = 0.9, 2, 0.5
 
 
-def column_gaps(rows: Sequence[GridRow], height: float, hard: Sequence[float] = ()) -> list[float]:
-    """Where one column ends and the next begins: at `hard` rules, and where (nearly) all rows with
-    several cells leave a gap."""
-    soft = _soft_gaps(rows, height, hard)
-    apart = [x for x in soft if all(abs(x - rule) > 1.5 * height for rule in hard)]
+def with_gaps(rules: Separators, rows: Sequence[GridRow], height: float) -> Separators:
+    """The rules that part a table, and between columns the gaps, too, that (nearly) all rows with
+    several cells leave."""
+    gaps = _gaps(rows, height, rules.columns)
+    apart = [
+        gap for gap in gaps if all(abs(gap.at - one.at) > 1.5 * height for one in rules.columns)
+    ]
     # A gap beside a rule is the cell's margin, unless there is text between the two.
-    soft = [x for x in apart if _has_text_beside(rows, x, hard) and _parts(rows, x, hard, height)]
-    return _without_idle(rows, sorted([*hard, *soft]), height, hard)
+    gaps = [gap for gap in apart if _is_between(gap.at, rows, rules, height)]
+    columns = sorted([*rules.columns, *gaps], key=lambda one: one.at)
+    return replace(rules, columns=_without_idle(rows, columns, height))
 
 
 def _without_idle(
-    rows: Sequence[GridRow], gaps: list[float], height: float, hard: Sequence[float]
-) -> list[float]:
-    """The gaps, less those beside a column with hardly a cell of its own."""
-    while gaps:
+    rows: Sequence[GridRow], columns: list[Separator], height: float
+) -> list[Separator]:
+    """What parts columns, less the gaps beside one with hardly a cell of its own."""
+    while columns:
         alone = Counter(
             cell.first
             for row in rows
-            for cell in row_cells(row, gaps, height, hard)
+            for cell in row_cells(row, columns, height)
             if cell.first == cell.last
         )
         least = max(2.0, IDLE * len(rows)) if len(rows) >= 6 else 1
-        idle = next((k for k in range(len(gaps) + 1) if alone[k] < least), None)
-        beside = [x for x in gaps[max(0, (idle or 0) - 1) : (idle or 0) + 1] if x not in hard]
-        if idle is None or not beside:
+        idle = next((k for k in range(len(columns) + 1) if alone[k] < least), None)
+        beside = columns[max(0, (idle or 0) - 1) : (idle or 0) + 1]
+        gaps = [one for one in beside if not one.is_rule]
+        if idle is None or not gaps:
             break
-        weakest = min(beside, key=lambda x: sum(_gap_widths(rows, x)))
-        gaps = [x for x in gaps if x != weakest]
-    return gaps
+        weakest = min(gaps, key=lambda one: sum(_gap_widths(rows, one.at)))
+        columns = [one for one in columns if one is not weakest]
+    return columns
 
 
-def _has_text_beside(rows: Sequence[GridRow], gap: float, hard: Sequence[float]) -> bool:
-    left = max((x for x in hard if x < gap), default=float("-inf"))
-    right = min((x for x in hard if x > gap), default=float("inf"))
+def _is_between(
+    gap: float,
+    rows: Sequence[GridRow],
+    rules: Separators,
+    height: float,
+) -> bool:
+    """Whether there is text on both sides of a gap up to the next rules. Between two of them, which
+    part the other columns, it lies between a cell's words unless several rows leave it wider."""
+    left = max((one.at for one in rules.columns if one.at < gap), default=float("-inf"))
+    right = min((one.at for one in rules.columns if one.at > gap), default=float("inf"))
     middles = [word.x for row in rows for word in row.words]
-    return any(left < x < gap for x in middles) and any(gap < x < right for x in middles)
-
-
-def _parts(rows: Sequence[GridRow], gap: float, hard: Sequence[float], height: float) -> bool:
-    """Whether a gap parts columns: between two rules, which part the others, it lies between a
-    cell's words unless several rows leave it wider than that."""
-    if not min(hard, default=gap) < gap < max(hard, default=gap):
-        return True
+    if not (any(left < x < gap for x in middles) and any(gap < x < right for x in middles)):
+        return False
     widths = _gap_widths(rows, gap)
     wide = sum(width >= BOUNDED * height for width in widths)
-    return wide >= max(BOUNDED_ROWS, BOUNDED_SHARE * len(widths))
+    is_bounded = rules.is_closed or (left > float("-inf") and right < float("inf"))
+    return not is_bounded or wide >= max(BOUNDED_ROWS, BOUNDED_SHARE * len(widths))
 
 
-def _soft_gaps(rows: Sequence[GridRow], height: float, hard: Sequence[float]) -> list[float]:
+def _gaps(rows: Sequence[GridRow], height: float, rules: Sequence[Separator]) -> list[Separator]:
     phrases = [
         [Word(hull(word.rect for word in group), "") for group in groups]
-        for groups in (_group(row.words, height, (), hard) for row in rows)
+        for groups in (_group(row.words, height, beside(row, rules)) for row in rows)
     ]
     full = [cells for cells in phrases if len(cells) > 1]
     if not full:
@@ -97,7 +105,15 @@ def _soft_gaps(rows: Sequence[GridRow], height: float, hard: Sequence[float]) ->
     narrowest = (0.3 if len(full) >= 8 else 0.45) * height
     middles = (left + STEP * at for at in _low_runs(cover, allowed, narrowest / STEP))
     least = _least_gap(rows, height)
-    return [x for x in middles if _is_wide(rows, x, least)]
+    return [Separator(x) for x in middles if _is_wide(rows, x, least)]
+
+
+def beside(row: GridRow | TextRow, columns: Sequence[Separator]) -> list[Separator]:
+    """What parts the columns where a row stands: it is drawn beside it or along its band."""
+    _, top, _, bottom = row.rect
+    return [
+        one for one in columns if one.parts(row.band.top, row.band.bottom) or one.parts(top, bottom)
+    ]
 
 
 def _weight(cells: Sequence[Word], usual: float, table: tuple[float, float], near: float) -> float:
@@ -166,13 +182,12 @@ def _low_runs(cover: npt.NDArray[np.float64], allowed: float, narrowest: float) 
     return middles
 
 
-def row_cells(
-    row: GridRow, gaps: Sequence[float], height: float, hard: Sequence[float]
-) -> list[Cell]:
+def row_cells(row: GridRow, columns: Sequence[Separator], height: float) -> list[Cell]:
     """The row's phrases with the columns that they lie in, none of them twice."""
+    parting = beside(row, columns)
     cells: list[Cell] = []
-    for words in _split(_group(row.words, height, gaps, hard), gaps):
-        first, last = _columns(hull(word.rect for word in words), gaps, height)
+    for words in _split(_group(row.words, height, parting), parting):
+        first, last = _columns(hull(word.rect for word in words), parting, height)
         if cells and first <= cells[-1].last:
             before = cells[-1]
             if last > before.last == first and before.first < before.last:
@@ -182,14 +197,17 @@ def row_cells(
                 before.last = max(before.last, last)
                 continue
         cells.append(Cell(first, last, words))
-    return cells
+    # A cell has all columns that nothing parts beside its row.
+    ends = [k for k, one in enumerate(columns) if one in parting]
+    starts, ends = [0, *(k + 1 for k in ends)], [*ends, len(columns)]
+    return [Cell(starts[cell.first], ends[cell.last], cell.words) for cell in cells]
 
 
-def _split(groups: Sequence[list[Word]], gaps: Sequence[float]) -> list[list[Word]]:
+def _split(groups: Sequence[list[Word]], columns: Sequence[Separator]) -> list[list[Word]]:
     """Groups, but those with just one word a column, three or slanted ones, as these words."""
     parted: list[list[Word]] = []
     for words in groups:
-        places = [sum(x < word.x for x in gaps) for word in words]
+        places = [sum(one.at < word.x for one in columns) for word in words]
         one_each = places == list(range(places[0], places[0] + len(words)))
         # Words that run slantwise have boxes that overlap.
         slanted = any(other.rect[0] < one.rect[2] for one, other in pairwise(words))
@@ -198,28 +216,24 @@ def _split(groups: Sequence[list[Word]], gaps: Sequence[float]) -> list[list[Wor
     return parted
 
 
-def _group(
-    words: Sequence[Word], height: float, gaps: Sequence[float], hard: Sequence[float]
-) -> list[list[Word]]:
+def _group(words: Sequence[Word], height: float, columns: Sequence[Separator]) -> list[list[Word]]:
     groups: list[list[Word]] = []
     for word in words:
-        if groups and _belongs(groups[-1][-1], word, height, gaps, hard):
+        if groups and _belongs(groups[-1][-1], word, height, columns):
             groups[-1].append(word)
         else:
             groups.append([word])
     return groups
 
 
-def _belongs(
-    last: Word, word: Word, height: float, gaps: Sequence[float], hard: Sequence[float]
-) -> bool:
-    if any(last.x < x < word.x for x in hard):
+def _belongs(last: Word, word: Word, height: float, columns: Sequence[Separator]) -> bool:
+    if any(one.is_rule and last.x < one.at < word.x for one in columns):
         return False
     gap = word.rect[0] - last.rect[2]
     if _is_glue(last, word, gap, height):
         return True
     edge = 0.15 * height
-    cut = any(last.rect[2] - edge <= x <= word.rect[0] + edge for x in gaps)
+    cut = any(last.rect[2] - edge <= one.at <= word.rect[0] + edge for one in columns)
     return gap < WORD_GAP * height and not (cut and gap > 0.35 * height)
 
 
@@ -243,11 +257,15 @@ def _glue(words: Sequence[Word], height: float) -> list[Word]:
     return glued
 
 
-def _columns(rect: Rect, gaps: Sequence[float], height: float) -> tuple[int, int]:
-    """The first and last column that a good part of `rect` lies in."""
-    edges = [float("-inf"), *gaps, float("inf")]
-    shared = [min(rect[2], right) - max(rect[0], left) for left, right in pairwise(edges)]
-    enough = min(0.18 * (rect[2] - rect[0]), 1.2 * height)
+def _columns(rect: Rect, columns: Sequence[Separator], height: float) -> tuple[int, int]:
+    """The first and last column that a good part of `rect` lies in, up to rules beside it."""
+    middle = (rect[0] + rect[2]) / 2
+    rules = [one.at for one in columns if one.is_rule and one.parts(rect[1], rect[3])]
+    start = max([rect[0], *(x for x in rules if x <= middle)])
+    end = min([rect[2], *(x for x in rules if x > middle)])
+    edges = [float("-inf"), *(one.at for one in columns), float("inf")]
+    shared = [min(end, right) - max(start, left) for left, right in pairwise(edges)]
+    enough = min(0.18 * (end - start), 1.2 * height)
     within = [k for k, width in enumerate(shared) if width > enough]
     if not within:
         within = [max(range(len(shared)), key=shared.__getitem__)]

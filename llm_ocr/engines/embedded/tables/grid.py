@@ -12,15 +12,29 @@ SAME_ROW = 0.45
 
 
 @dataclass(frozen=True)
+class Band:
+    """What is between two neighbors of the separators between rows: there may be several lines."""
+
+    number: int
+    top: float
+    bottom: float
+
+
+@dataclass(frozen=True)
 class GridRow:
     """Words beside each other, from left to right."""
 
     middle: float
     words: list[Word]
+    band: Band
+
+    @property
+    def rect(self) -> Rect:
+        return hull(word.rect for word in self.words)
 
 
-def text_rows(words: Sequence[Word], height: float) -> list[GridRow]:
-    """The rows that words stand in; `height` is that of a usual word."""
+def text_rows(words: Sequence[Word], height: float, band: Band) -> list[GridRow]:
+    """The rows that a band's words stand in; `height` is that of a usual word."""
     groups: list[list[Word]] = []
     middles: list[float] = []
     for word in sorted(words, key=lambda word: word.y):
@@ -31,7 +45,7 @@ def text_rows(words: Sequence[Word], height: float) -> list[GridRow]:
             groups.append([word])
             middles.append(word.y)
     return [
-        GridRow(middle, sorted(group, key=lambda word: word.rect[0]))
+        GridRow(middle, sorted(group, key=lambda word: word.rect[0]), band)
         for middle, group in zip(middles, groups, strict=True)
     ]
 
@@ -54,40 +68,39 @@ class Cell:
         return hull(word.rect for word in self.words)
 
     @property
+    def spans(self) -> tuple[int, int, int]:
+        return self.first, self.last, self.rows
+
+    @property
     def columns(self) -> int:
         return self.last - self.first + 1
 
 
 @dataclass
-class Grid:
-    """Rows of cells from left to right, and how many of the first rows are heads."""
+class TextRow:
+    """Cells beside each other, and between which of the table's separators they stand."""
 
-    rows: list[list[Cell]]
-    columns: int
-    heads: int = 0
+    middle: float
+    cells: list[Cell]
+    band: Band
+
+    @property
+    def rect(self) -> Rect:
+        return hull(cell.rect for cell in self.cells)
 
 
 def usual_height(words: Sequence[Word]) -> float:
     return statistics.median(word.rect[3] - word.rect[1] for word in words)
 
 
-def as_html(grid: Grid) -> str:
-    """A grid as `<table>…</table>` on one line; where no cell is, an empty one."""
-    hanging = [0] * grid.columns
-    rows: list[list[str]] = []
-    for k, row in enumerate(grid.rows):
-        tag = "th" if k < grid.heads else "td"
-        starts = {cell.first: cell for cell in row}
-        cells: list[str] = []
-        at = 0
-        while at < grid.columns:
-            if hanging[at]:
-                hanging[at] -= 1
-                at += 1
-                continue
-            cell = starts.get(at) or Cell(at, at)
-            cells.append(html_cell(tag, cell.text, rowspan=cell.rows, colspan=cell.columns))
-            hanging[at : cell.last + 1] = [cell.rows - 1] * cell.columns
-            at = cell.last + 1
-        rows.append(cells)
-    return html_table(rows)
+def as_html(rows: Sequence[TextRow], heads: int) -> str:
+    """Rows of cells as `<table>…</table>` on one line; the first `heads` are header rows."""
+    return html_table(
+        [
+            html_cell(
+                "th" if k < heads else "td", cell.text, rowspan=cell.rows, colspan=cell.columns
+            )
+            for cell in row.cells
+        ]
+        for k, row in enumerate(rows)
+    )

@@ -1,31 +1,39 @@
-"""Heads of a table: which rows they are, and which columns a head stands over."""
+"""Heads of a table, and cells over several rows or columns."""
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import inf
 
-from llm_ocr.engines.embedded.geometry import hull
-from llm_ocr.engines.embedded.tables.grid import Cell
-from llm_ocr.engines.embedded.tables.multiline_rows import TextRow, is_number, is_year, join_rows
+from llm_ocr.engines.embedded.geometry import Rect, hull
+from llm_ocr.engines.embedded.tables.columns import beside
+from llm_ocr.engines.embedded.tables.grid import Cell, TextRow
+from llm_ocr.engines.embedded.tables.multiline_rows import is_number, is_year, join_rows
 from llm_ocr.engines.embedded.tables.rules import RulingLine
+from llm_ocr.engines.embedded.tables.separators import Separator, Separators
 
 MOST_HEADS = 4
 # How far a head's middle may be off from that of its columns: in heights, or as a share of theirs.
 OFF, OFF_SHARE = 0.8, 0.06
 # A line's middle is further than this from a rule above or below it, in heights of a word.
 OFF_LEVEL = 0.25
+# How far a label may be off from the middle of its rows, as a share of their distance.
+OFF_ROWS = 0.3
+# Cells that less of a rule than this parts are one.
+LEFT_OUT = 0.3
 # A rule below a head over some columns is shorter than this share of the table.
 SHORT = 0.8
 
 Extent = tuple[float, float]
 
 
-def head_rows(rows: Sequence[Sequence[Cell]], bands: Sequence[int]) -> int:
+def head_rows(rows: Sequence[TextRow]) -> int:
     """How many rows are heads: those above the first rule where a table has only a few, else those
     above the first row with numbers; one if there is no telling."""
     numbered = first_numbered(rows)
-    inner = sorted(set(bands))
+    bands = [row.band for row in rows]
+    inner = sorted(set(bands), key=lambda band: band.number)
     if 2 <= len(inner) <= max(3, len(rows) // 3):
         above = bands.index(inner[1])
         if 1 <= above <= MOST_HEADS and (numbered is None or above <= max(1, numbered)):
@@ -33,14 +41,15 @@ def head_rows(rows: Sequence[Sequence[Cell]], bands: Sequence[int]) -> int:
     return numbered if numbered is not None and 1 <= numbered <= MOST_HEADS else 1
 
 
-def first_numbered(rows: Sequence[Sequence[Cell]]) -> int | None:
+def first_numbered(rows: Sequence[TextRow]) -> int | None:
     for k, row in enumerate(rows):
-        cells = [cell for cell in row if cell.words]
-        numbers = sum(is_number(cell.text) for cell in cells)
-        years = all(is_year(cell.text) for cell in cells if is_number(cell.text))
-        if numbers >= max(1.0, 0.3 * len(cells)) and not (years and numbers >= len(cells) - 1):
+        numbers = sum(is_number(cell.text) for cell in row.cells)
+        years = all(is_year(cell.text) for cell in row.cells if is_number(cell.text))
+        if numbers >= max(1.0, 0.3 * len(row.cells)) and not (
+            years and numbers >= len(row.cells) - 1
+        ):
             return k
-        if k and len(cells) == 1 and cells[0].first == 0:
+        if k and len(row.cells) == 1 and row.cells[0].first == 0:
             # A row that names those below it is below the heads.
             return k
     return None
@@ -139,6 +148,8 @@ def header_colspans(
 def _spread_titles(rows: Sequence[TextRow], heads: int, columns: int, height: float) -> None:
     """Lone cells in the middle of a table, below its heads, stand over all of its columns."""
     left, _, right, _ = hull(row.rect for row in rows)
+    if any(cell.rows > 1 for row in rows[heads:] for cell in row.cells):
+        return
     for row in rows[heads:]:
         (x1, _, x2, _), lone = row.rect, row.cells[0]
         if len(row.cells) == 1 and x1 > left + height and abs(x1 + x2 - left - right) < height:
@@ -200,3 +211,93 @@ def _by_middle(
         if off < max(OFF * height, OFF_SHARE * (end - start)):
             return first, last
     return None
+
+
+def label_rowspans(
+    rows: Sequence[TextRow], heads: int, lone: Sequence[TextRow]
+) -> list[TextRow] | None:
+    """Rows whose labels, in the first column or alone between rows, each stand at the middle of
+    some and have these; None if they don't."""
+    body = rows[heads:]
+    labels = [(row.middle, row.cells[0]) for row in (*body, *lone) if row.cells[0].first == 0]
+    labels.sort(key=lambda label: label[0])
+    is_wide = any(cell.last > 0 for _, cell in labels)
+    is_lone = any(row.cells[-1].last == 0 for row in body)
+    is_parted = len({row.band for row in body}) == len(body)
+    if is_wide or is_lone or is_parted or not 1 < len(labels) < len(body):
+        return None
+    runs = _runs([row.middle for row in body], [middle for middle, _ in labels])
+    if runs is None:
+        return None
+    found = [
+        TextRow(row.middle, [cell for cell in row.cells if cell.first], row.band) for row in body
+    ]
+    for (first, count), (_, label) in zip(runs, labels, strict=True):
+        found[first].cells.insert(0, Cell(0, 0, label.words, count))
+    return [*rows[:heads], *found]
+
+
+def _runs(middles: Sequence[float], labels: Sequence[float]) -> list[tuple[int, int]] | None:
+    """Runs of rows (first, count), one for each label at its middle, that make up all rows."""
+    pitch = statistics.median(below - above for above, below in pairwise(middles))
+    runs: list[tuple[int, int]] = []
+    start = 0
+    for label in labels:
+        offs = [abs((middles[start] + end) / 2 - label) for end in middles[start:]]
+        if not offs or min(offs) > OFF_ROWS * pitch:
+            return None
+        runs.append((start, offs.index(min(offs)) + 1))
+        start += runs[-1][1]
+    return runs if start == len(middles) else None
+
+
+def with_empty_cells(rows: Sequence[TextRow], columns: Sequence[Separator]) -> None:
+    """Where no cell is, rows get empty ones, each as far as nothing parts it."""
+    hanging = [0] * (len(columns) + 1)
+    for row in rows:
+        parting = beside(row, columns)
+        taken = {k for cell in row.cells for k in range(cell.first, cell.last + 1)}
+        empty: list[Cell] = []
+        for k, count in enumerate(hanging):
+            if count or k in taken:
+                continue
+            is_parted = k == 0 or columns[k - 1] in parting
+            if empty and empty[-1].last == k - 1 and not is_parted:
+                empty[-1].last = k
+            else:
+                empty.append(Cell(k, k))
+        hanging = [max(0, count - 1) for count in hanging]
+        for cell in row.cells:
+            hanging[cell.first : cell.last + 1] = [cell.rows - 1] * cell.columns
+        row.cells = sorted([*row.cells, *empty], key=lambda cell: cell.first)
+
+
+def join_down(rows: Sequence[TextRow], separators: Separators, around: Rect) -> None:
+    """Cells go on in the rows below them where no separator parts them, unless each has a text of
+    its own. Where not all sides are drawn, only labels go on, and only if separators part all
+    rows."""
+    counts = Counter(row.band for row in rows)
+    if not separators.is_closed and max(counts.values()) > 1:
+        return
+    edges = [around[0], *(one.at for one in separators.columns), around[2]]
+    seen: set[int] = set()
+    for k, row in enumerate(rows):
+        for cell in row.cells if separators.is_closed else row.cells[:1]:
+            if id(cell) in seen:
+                continue
+            run = [cell]
+            for above, below in pairwise(rows[k:]):
+                between = separators.rows[above.band.number : below.band.number]
+                sides = edges[cell.first], edges[cell.last + 1]
+                same = [one for one in below.cells if one.spans == cell.spans]
+                is_parted = any(one.share(*sides) >= LEFT_OUT for one in between)
+                if not same or is_parted or counts[above.band] + counts[below.band] > 2:
+                    break
+                run += same
+            seen |= {id(one) for one in run}
+            if len(run) > 2 and all(one.words for one in run):
+                continue
+            cell.words = [word for one in run for word in one.words]
+            cell.rows = len(run)
+            for below, one in zip(rows[k + 1 :], run[1:], strict=False):
+                below.cells.remove(one)

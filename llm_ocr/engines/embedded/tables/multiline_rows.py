@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from llm_ocr.engines.embedded.geometry import Rect, hull, is_aligned
-from llm_ocr.engines.embedded.tables.grid import Cell
+from llm_ocr.engines.embedded.geometry import is_aligned
+from llm_ocr.engines.embedded.tables.grid import Band, Cell, TextRow
 
 _NUMBER = re.compile(r"[\s$€£%()+\-–—±.,\d]*\d[\s$€£%()+\-–—±.,\d]*[A-Za-z%]{0,2}")
 _YEAR = re.compile(r"(19|20)\d\d")
@@ -17,6 +17,8 @@ TIGHT, CLOSER = 1.75, 0.85
 # From so many rows between rules on, the rules part the table's rows, unless more than this share
 # of what is between them holds several.
 FEWEST_BANDS, MOST_FULL = 3, 0.25
+# Of fewer bands than this each may hold several rows, if the first cell of one has as many lines.
+FEW_BANDS, MANY_LINES = 4, 3
 # Closer than this share of the least distance of two lines in one column, lines are of cells beside
 # each other.
 BESIDE = 0.7
@@ -27,19 +29,6 @@ HEAD, SAME_EDGE = 1.1, 0.4
 MOST_LEVELS = 2
 
 
-@dataclass
-class TextRow:
-    """Cells beside each other, and between which of the table's rules they stand."""
-
-    middle: float
-    cells: list[Cell]
-    band: int = 0
-
-    @property
-    def rect(self) -> Rect:
-        return hull(cell.rect for cell in self.cells)
-
-
 def is_number(text: str) -> bool:
     return _NUMBER.fullmatch(text) is not None
 
@@ -48,23 +37,37 @@ def is_year(text: str) -> bool:
     return _YEAR.fullmatch(text.strip()) is not None
 
 
-def table_rows(rows: Sequence[TextRow], height: float, heads: int) -> list[TextRow]:
-    """Rows of text put together where they are lines of the same cells; the first `heads` stand
-    above all numbers."""
-    bands: dict[int, list[TextRow]] = {}
+def has_row_rules(rows: Sequence[TextRow], is_closed: bool) -> bool:
+    """Whether the rules of a table, with its lines given as rows, part its rows."""
+    bands = _bands(rows)
+    full = [_has_rows(band) for band in bands[1:]]
+    is_tall = len(bands) < FEW_BANDS and any(_has_labels(band) for band in bands)
+    fewest = FEWEST_BANDS - is_closed
+    return len(bands) >= fewest and sum(full) <= MOST_FULL * len(full) and not is_tall
+
+
+def _bands(rows: Sequence[TextRow]) -> list[list[TextRow]]:
+    bands: dict[Band, list[TextRow]] = {}
     for row in rows:
         bands.setdefault(row.band, []).append(row)
-    full = [_has_rows(band) for band in list(bands.values())[1:]]
-    by_rules = len(bands) >= FEWEST_BANDS and sum(full) <= MOST_FULL * len(full)
+    return list(bands.values())
+
+
+def table_rows(
+    rows: Sequence[TextRow], height: float, heads: int, is_closed: bool
+) -> list[TextRow]:
+    """Rows of text put together where they are lines of the same cells; the first `heads` stand
+    above all numbers."""
+    by_rules = has_row_rules(rows, is_closed)
     pitches = _Pitches(_usual_pitch(rows), _least_pitch(rows), height)
-    if heads and rows[heads].band > rows[0].band + MOST_LEVELS:
+    if heads and rows[heads].band.number > rows[0].band.number + MOST_LEVELS:
         heads = 0
     head = rows[heads - 1].middle if heads else float("-inf")
     # Where a rule parts a head from its body, its lines are those of one row or of several levels.
-    body = rows[heads].band if heads and rows[heads - 1].band < rows[heads].band else 0
+    body = rows[heads].band.number if heads and rows[heads - 1].band != rows[heads].band else 0
     merged: list[TextRow] = []
-    for k, band in enumerate(bands.values()):
-        if band[0].band < body or (by_rules and (k == 0 or not _has_rows(band))):
+    for k, band in enumerate(_bands(rows)):
+        if band[0].band.number < body or (by_rules and (k == 0 or not _has_rows(band))):
             merged += _joined_lines(band)
         else:
             merged += _with_continuations(band, pitches, head)
@@ -89,6 +92,10 @@ def _has_rows(band: Sequence[TextRow]) -> bool:
         for cell in row.cells:
             columns.setdefault(cell.first, []).append(cell.text)
     return any(sum(is_number(text) for text in texts) > 1 for texts in columns.values())
+
+
+def _has_labels(band: Sequence[TextRow]) -> bool:
+    return sum(row.cells[0].first == row.cells[0].last == 0 for row in band) >= MANY_LINES
 
 
 def _fits(row: TextRow, line: TextRow) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 import statistics
+from bisect import bisect
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -9,63 +10,41 @@ import cv2
 import numpy as np
 
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, hull
-from llm_ocr.engines.embedded.tables.columns import column_gaps, row_cells
+from llm_ocr.engines.embedded.tables.columns import row_cells, with_gaps
 from llm_ocr.engines.embedded.tables.grid import (
-    Cell,
-    Grid,
-    GridRow,
+    Band,
+    TextRow,
     as_html,
     text_rows,
     usual_height,
-)
-from llm_ocr.engines.embedded.tables.groups import (
-    assign_rowspans,
-    assign_rowspans_by_rules,
-    without_lone_labels,
 )
 from llm_ocr.engines.embedded.tables.heads import (
     first_numbered,
     head_rows,
     header_colspans,
     in_levels,
+    join_down,
+    label_rowspans,
+    with_empty_cells,
 )
-from llm_ocr.engines.embedded.tables.lattice import Lattice, lattice_grid
-from llm_ocr.engines.embedded.tables.multiline_rows import (
-    FEWEST_BANDS,
-    TextRow,
-    is_number,
-    table_rows,
-)
-from llm_ocr.engines.embedded.tables.rules import (
-    LETTERS,
-    NO_RULES,
-    Rules,
-    coverage,
-    longest_run,
-    positions,
-    rules_in,
+from llm_ocr.engines.embedded.tables.multiline_rows import FEWEST_BANDS, has_row_rules, table_rows
+from llm_ocr.engines.embedded.tables.rules import LETTERS, NO_RULES, Rules, rules_in
+from llm_ocr.engines.embedded.tables.separators import (
+    ROW_RULE,
+    Separator,
+    Separators,
+    closed_grid,
+    through_table,
 )
 from llm_ocr.engines.embedded.words.recognize import Image
 from llm_ocr.engines.embedded.words.rows import MARK
 
 FEWEST_WORDS = 4
-# Slopes from here on are turned upright; a rule is one of the table's from this share of its
-# height or width on.
+# Slopes from here on are turned upright.
 SLOPED = 0.004
-COLUMN_RULE, ROW_RULE = 0.5, 0.6
-# Pieces of a rule across are no further apart, in heights: between those below heads that stand
-# over some columns each there are other columns.
-BROKEN = 2.0
-LEFT_OUT = 0.3
 # The frame of a table stands a little away from its words, or further if its rules go on: a column
 # may be wider than its words. In heights of a word.
 FRAME_MARGINS = (2.5, 15.0)
-# A table of fewer rows than this, by its rules, has rows that no rule parts if a first cell has
-# as many lines as this.
-FEW_ROWS, MANY_LINES = 4, 3
-# So does one of which more than this share of the rows has numbers one below the other in a cell;
-# columns, one with numbers side by side.
-STACKED, PARTED = 0.1, 0.4
 # Of the rows of a table without rules at least so many have several cells.
 FULL = 0.2
 # Dots that lead from a label to its value.
@@ -86,10 +65,8 @@ def table_html(lines: Sequence[OcrLine], image: Image | None = None) -> str | No
     height = usual_height(words)
     is_exact = all(line.is_exact for line in lines)
     rules = NO_RULES if image is None else _rules_around(image, words, height, is_exact)
-    grid = _close(words, rules, height) or _open(
-        words, rules, height, height if is_exact else LETTERS * height
-    )
-    return None if grid is None else as_html(grid)
+    grid = _grid(words, rules, height, height if is_exact else LETTERS * height)
+    return None if grid is None else as_html(*grid)
 
 
 def _upright(lines: Sequence[OcrLine], image: Image | None) -> tuple[list[Word], Image | None]:
@@ -133,112 +110,86 @@ def _is_cut(rules: Rules, around: Rect, height: float) -> bool:
     return len(cut) > 1
 
 
-def _close(words: Sequence[Word], rules: Rules, height: float) -> Grid | None:
-    """The grid of a table with rules around all cells; None if rules are missing."""
-    lattice = Lattice(rules, height)
-    grid = lattice_grid(lattice, words, height) if lattice.is_closed else None
-    if grid is None or max(map(len, grid.rows)) < 2 or _hides_cells(grid, height):
-        return None
-    grid.heads = head_rows(grid.rows, list(range(len(grid.rows))))
-    return grid
-
-
-def _hides_cells(grid: Grid, height: float) -> bool:
-    """Whether there are rows or columns that no rule parts: many rows have a cell with numbers one
-    below the other, or far from each other; or the first cell of one of few rows has many lines."""
-    lines = [
-        [(cell, text_rows(cell.words, height)) for cell in row if cell.columns == 1]
-        for row in grid.rows
-    ]
-    stacked = sum(any(_is_stacked(*one) for one in row) for row in lines)
-    parted = sum(any(_is_parted(inner, height) for _, inner in row) for row in lines)
-    tall = len(lines) < FEW_ROWS and any(
-        cell.first == 0 and len(inner) >= MANY_LINES for row in lines for cell, inner in row
-    )
-    return tall or stacked > STACKED * len(lines) or parted > PARTED * len(lines)
-
-
-def _is_stacked(cell: Cell, lines: Sequence[GridRow]) -> bool:
-    texts = (" ".join(word.text for word in line.words) for line in lines)
-    return cell.rows == 1 and sum(map(is_number, texts)) > 1
-
-
-def _is_parted(lines: Sequence[GridRow], height: float) -> bool:
-    return any(
-        right.rect[0] - left.rect[2] > height and (is_number(left.text) or is_number(right.text))
-        for line in lines
-        for left, right in pairwise(line.words)
-    )
-
-
-def _open(words: Sequence[Word], rules: Rules, height: float, letters: float) -> Grid | None:
-    """The grid of a table by the gaps between its words, and by what rules it has."""
+def _grid(
+    words: Sequence[Word], rules: Rules, height: float, letters: float
+) -> tuple[list[TextRow], int] | None:
+    """A table's rows, and how many of them are heads: by its rules, and by the gaps between its
+    words."""
     around = hull(word.rect for word in words)
-    hard = _column_rules(rules, around, height)
-    bands = _row_rules(rules, around, height)
-    rows = [
-        (band, row)
-        for band, (top, bottom) in enumerate(zip([-1e9, *bands], [*bands, 1e9], strict=True))
-        for row in text_rows([w for w in words if top <= w.y < bottom], height)
-    ]
-    gaps = column_gaps([row for _, row in rows], letters, hard)
-    if not gaps:
+    found = _closed_lines(words, rules, height, letters)
+    lines, separators = found or _lines(
+        words, through_table(rules, around, height), height, letters
+    )
+    if not separators.columns or not _is_table(lines, separators.columns):
         return None
-    found = [TextRow(row.middle, row_cells(row, gaps, letters, hard), band) for band, row in rows]
-    is_ruled = hard or len({row.band for row in found}) >= FEWEST_BANDS
-    full = [row.cells for row in found if len(row.cells) > 1]
-    is_list = len(gaps) == 1 and all(MARK.fullmatch(cells[0].text) for cells in full)
-    if not is_ruled and (is_list or len(full) < max(2, FULL * len(found))):
+    rows, heads = _rows(lines, rules, height, separators.is_closed)
+    if not separators.is_closed:
+        header_colspans(rows, heads, len(separators.columns) + 1, rules.across, height)
+    with_empty_cells(rows, separators.columns)
+    join_down(rows, separators, around)
+    return rows, heads
+
+
+def _closed_lines(
+    words: Sequence[Word], rules: Rules, height: float, letters: float
+) -> tuple[list[TextRow], Separators] | None:
+    """The lines of a table with rules around all cells; None if rows or columns have none."""
+    grid = closed_grid(rules, height)
+    if grid is None or not all(grid.holds(word) for word in words):
         return None
-    across, near = [*rules.across, *rules.edges], 0.35 * height
-    # Of each rule between rows whether it leaves the first column out.
-    opened = [coverage(across, y, around[0], gaps[0], near) < LEFT_OUT for y in bands]
-    return _build(found, len(gaps) + 1, rules, height, opened)
+    lines, separators = _lines(words, grid.within, height, letters)
+    has_gaps = not all(one.is_rule for one in separators.columns)
+    is_whole = not has_gaps and has_row_rules(lines, is_closed=True)
+    return (lines, separators) if is_whole else None
 
 
-def _build(
-    found: list[TextRow], columns: int, rules: Rules, height: float, opened: Sequence[bool]
-) -> Grid:
-    first = [row for row in found if row.band == found[0].band]
-    levels = in_levels(first, rules.across, height) if len(first) < len(found) else None
-    found, labels = without_lone_labels(found[len(first) :] if levels else found)
-    lines = 0 if levels else first_numbered([row.cells for row in found]) or 0
-    merged = [*(levels or ()), *table_rows(found, height, lines)]
-    cells: list[list[Cell]] = [row.cells for row in merged]
-    heads = max(head_rows(cells, [row.band for row in merged]), len(levels or ()))
-    header_colspans(merged, heads, columns, rules.across, height)
-    if any(opened) and not labels and assign_rowspans_by_rules(merged, opened):
-        return Grid([row.cells for row in merged], columns, heads)
-    if not assign_rowspans(merged, labels, heads) and labels:
-        merged = _with_labels(merged, labels)
-    return Grid([row.cells for row in merged], columns, heads)
-
-
-def _with_labels(rows: list[TextRow], labels: Sequence[tuple[float, Cell]]) -> list[TextRow]:
-    """Labels that stand for no rows that can be told are rows."""
-    lone = [TextRow(middle, [cell]) for middle, cell in labels]
-    return sorted([*rows, *lone], key=lambda row: row.middle)
-
-
-def _column_rules(rules: Rules, around: Rect, height: float) -> list[float]:
-    """Rules down between the columns, the frame not among them."""
-    near = 0.35 * height
-    return [
-        x
-        for x in positions(rules.down, near)
-        if around[0] + near < x < around[2] - near
-        and coverage(rules.down, x, around[1], around[3], near) > COLUMN_RULE
+def _lines(
+    words: Sequence[Word], rules: Separators, height: float, letters: float
+) -> tuple[list[TextRow], Separators]:
+    """The lines of a table with their cells, by its rules and the gaps that they leave."""
+    _, top, _, bottom = hull(word.rect for word in words)
+    edges = [one.at for one in rules.rows]
+    lines = [
+        line
+        for number, (above, below) in enumerate(pairwise([top, *edges, bottom]))
+        for line in text_rows(
+            [word for word in words if bisect(edges, word.y) == number],
+            height,
+            Band(number, above, below),
+        )
     ]
-
-
-def _row_rules(rules: Rules, around: Rect, height: float) -> list[float]:
-    """Rules across between the rows that run along most of the table, and edges of grounds."""
-    near = 0.35 * height
-    left, top, right, bottom = around
-    across = [one for one in (*rules.across, *rules.edges) if top < one.at < bottom]
-    left, right = min([left, *(x.start for x in across)]), max([right, *(x.end for x in across)])
+    separators = with_gaps(rules, lines, letters)
+    cells = [row_cells(line, separators.columns, letters) for line in lines]
     return [
-        y
-        for y in positions(across, near)
-        if longest_run(across, y, near, BROKEN * height) > ROW_RULE * (right - left)
-    ]
+        TextRow(line.middle, held, line.band) for line, held in zip(lines, cells, strict=True)
+    ], separators
+
+
+def _rows(
+    lines: list[TextRow], rules: Rules, height: float, is_closed: bool
+) -> tuple[list[TextRow], int]:
+    """A table's rows, from its lines, and how many of them are heads."""
+    first = [line for line in lines if line.band == lines[0].band]
+    levels = in_levels(first, rules.across, height) if len(first) < len(lines) else None
+    if levels is not None:
+        lines = lines[len(first) :]
+    named = 0 if levels else first_numbered(lines) or 0
+    lone = [line for line in lines[named + 1 :] if line.cells[-1].last == 0]
+    for labels in (lone, ()):
+        others = [line for line in lines if line not in labels]
+        rows = [*(levels or ()), *table_rows(others, height, named, is_closed)]
+        heads = max(head_rows(rows), len(levels or ()))
+        spanned = label_rowspans(rows, heads, labels)
+        if spanned is not None:
+            return spanned, heads
+    return rows, heads
+
+
+def _is_table(rows: Sequence[TextRow], columns: Sequence[Separator]) -> bool:
+    """Whether rules part several rows or columns, or enough rows have several cells, which are no
+    marks of a list's items."""
+    full = [row.cells for row in rows if len(row.cells) > 1]
+    if any(one.is_rule for one in columns) or len({row.band for row in rows}) >= FEWEST_BANDS:
+        return bool(full)
+    is_list = len(columns) == 1 and all(MARK.fullmatch(cells[0].text) for cells in full)
+    return not is_list and len(full) >= max(2, FULL * len(rows))

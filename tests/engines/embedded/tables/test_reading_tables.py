@@ -49,6 +49,12 @@ def test_a_table_with_few_rules_or_none_is_read_whole(shape: str, look: str) -> 
         assert cells(table_html(drawn.lines, drawn.image)) == cells(drawn.html)
 
 
+@pytest.mark.parametrize("look", [look for look in OPEN if look != "zebra"])
+def test_labels_at_the_middle_of_their_rows_span_these(look: str) -> None:
+    drawn = sample("groups", look, 1)
+    assert cells(table_html(drawn.lines, drawn.image)) == cells(drawn.html)
+
+
 def test_rules_are_found_through_blur_noise_and_compression() -> None:
     drawn = sample("heads", "gray", 1)
     assert cells(table_html(drawn.lines, scanned(drawn.image))) == cells(drawn.html)

@@ -225,6 +225,15 @@ def test_text_in_another_direction_is_kept(sheet: Sheet) -> None:
     assert near(foot, 287, 479, 311, 503)
 
 
+def test_invisible_text_of_a_form_is_not_trusted(tmp_path: Path) -> None:
+    sheet = Sheet(tmp_path / "a.pdf")
+    sheet.canvas.beginForm("stamp")
+    sheet.prose(mode=3)
+    sheet.canvas.endForm()
+    sheet.canvas.doForm("stamp")
+    assert sheet.layer().trust == 0.0
+
+
 @pytest.mark.parametrize("rotation", [90, 180, 270])
 def test_page_rotation_is_applied_to_boxes(tmp_path: Path, rotation: int) -> None:
     """Text that is upright only because of /Rotate is where it is seen."""
@@ -271,6 +280,17 @@ def test_page_is_rendered_with_its_text_upright(tmp_path: Path, turn: int, angle
     assert image.width_pt == (800 if turn % 180 else 600)
     down = sorted(layer.lines, key=lambda line: line.words[0].box.y1)
     assert [line.text for line in down] == list(PROSE)
+
+
+def test_few_upright_words_do_not_keep_a_page_from_being_turned(tmp_path: Path) -> None:
+    sheet = Sheet(tmp_path / "a.pdf")
+    sheet.write(60, 40, "page 7 of 9")
+    sheet.canvas.translate(300, 400)
+    sheet.canvas.rotate(90)
+    sheet.canvas.translate(-200, -400)
+    sheet.prose()
+    sheet.canvas.save()
+    assert drawn(sheet.path, LINES).rotation == 90
 
 
 def test_crops_are_taken_from_the_page_as_it_is_turned(tmp_path: Path) -> None:

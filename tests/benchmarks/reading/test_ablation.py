@@ -26,7 +26,7 @@ def test_rules_are_found_by_their_types() -> None:
     decisions = variants("structure.paragraphs.is_list")
     assert decisions["= False"].off(()) is False
     assert decisions["= True"].off(()) is True
-    (regions,) = variants("regions.captioned_figures.with_captioned_figures").values()
+    (regions,) = variants("regions.figures.with_captioned_figures").values()
     assert regions.off(("a", "b"), ()) == ["a", "b"]
     (found,) = variants("regions.furniture.furniture").values()
     assert found.off(("a", "b"), (), 3) == ([], ["a", "b"])

@@ -1,5 +1,5 @@
-"""Which parts of a page are figures: what the detector says, the images of a PDF, and the text
-that lies in them."""
+"""Which parts of a page are figures: what the detector says, the images of a PDF, what stands above
+a figure's caption and is no text; and the text that lies in them."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -20,12 +20,14 @@ from llm_ocr.engines.embedded.geometry import (
     is_aligned,
     overlap,
     shared_columns,
+    typical_height,
 )
 from llm_ocr.engines.embedded.regions.captions import begins_caption, names_figure, names_table
 from llm_ocr.engines.embedded.regions.layout import Region
 from llm_ocr.engines.embedded.regions.text_columns import (
     CLOSE,
     close_together,
+    gutters,
     with_joined_marks,
     words_in,
 )
@@ -55,31 +57,54 @@ REST = 0.34
 INKED, THICK = 24, 0.01
 # The dark edge of a scan covers at most this share of a figure at the page's edge.
 EDGE = 0.34
+# A figure's labels are of so few words, and no wider than this share of its column.
+FEW_WORDS, NARROW = 3, 0.6
+# What is only known by its labels has so many of them, and is so high, in line heights.
+FEWEST, LOWEST = 3, 3.0
+# Nothing in a figure is further from the next label, or from the caption, in line heights.
+FAR = 14.0
 
 
-def figures(
-    regions: Sequence[Region], pictures: Sequence[Rect], lines: Sequence[OcrLine], page: float
-) -> list[Rect]:
-    """The figures of a page of `page` pixels in all."""
-    found: list[Rect] = []
-    drawn = [region.rect for region in regions if region.label == "figure"]
+def with_figures(
+    regions: Sequence[Region], pictures: Sequence[Rect], lines: Sequence[OcrLine], image: Image
+) -> list[Region]:
+    """Regions of an image (height x width x 3, BGR), its figures being what is drawn without the
+    prose around it; `pictures` are images that the page is known to have.
+
+    What the detector calls a figure but is rows of cells is a table, and what is lines of text, or
+    holds what the page says, is none.
+    """
+    page = float(image.shape[0] * image.shape[1])
+    found: list[Region] = []
+    drawn: list[Rect] = []
+    for region in regions:
+        inner = [line for line in lines if inside(line, [region.rect])]
+        if region.label != "figure":
+            found.append(region)
+        elif area(region.rect) < LARGEST * page and _is_table(inner):
+            found.append(replace(region, label="table"))
+        else:
+            drawn.append(region.rect)
     # Backgrounds are often cut in strips; a larger image is the page's background.
     images = _merge(pictures, lambda one, other: apart(one, other) <= TOUCHING)
     images = [one for one in images if SMALLEST * page <= area(one) < LARGEST * page]
     for rect in _merge([*drawn, *images], _lies_in):
         part = _drawn_part(rect, lines, page)
-        if part is not None:
+        if part is not None and is_drawn(image, part, lines):
             # A line that is not said, because most of it is in the figure, is seen there whole.
-            found.append(hull((part, *(one.rect for one in lines if inside(one, [part])))))
+            whole = hull((part, *(one.rect for one in lines if inside(one, [part]))))
+            found.append(Region("figure", whole, 1.0))
     return found
 
 
 def _drawn_part(figure: Rect, lines: Sequence[OcrLine], page: float) -> Rect | None:
     """A figure without its prose; None where it is no figure, but holds what the page says."""
+    words = sum(len(line.text.split()) for line in lines if inside(line, [figure]))
+    holds_page = area(figure) > LARGE * page and words > PROSE_WORDS
     rect = _without_columns(figure, [line for line in lines if inside(line, [figure])])
     inner = [line for line in lines if inside(line, [rect])]
     is_page = area(rect) > LARGEST * page and inner
-    if is_page or _is_text(inner) or _holds_page(figure, page, lines):
+    if is_page or _is_text(inner) or (holds_page and not _is_captioned(figure, lines)):
         return None
     part = _without_prose(rect, inner)
     is_rest = part[3] - part[1] < REST * (figure[3] - figure[1])
@@ -111,23 +136,6 @@ def _is_at_edge(x: int, y: int, width: int, height: int, image: Image) -> bool:
     return min(x, y) <= 0 or x + width >= image.shape[1] or y + height >= image.shape[0]
 
 
-def with_tables(regions: Sequence[Region], lines: Sequence[OcrLine], image: Image) -> list[Region]:
-    """Regions of an image (height x width x 3, BGR), what the detector calls a figure but is rows
-    of cells being a table, and what is lines of text, or holds what the page says, being none."""
-    found: list[Region] = []
-    page = image.shape[0] * image.shape[1]
-    for region in regions:
-        inner = [line for line in lines if inside(line, [region.rect])]
-        is_part = area(region.rect) < LARGEST * page
-        if region.label != "figure":
-            found.append(region)
-        elif is_part and _is_table(inner):
-            found.append(replace(region, label="table"))
-        elif area(region.rect) < SMALLEST * page or _drawn_part(region.rect, lines, page):
-            found.append(region)
-    return found
-
-
 def _is_table(inner: Sequence[OcrLine]) -> bool:
     """Whether most rows have several parts, of which most stand below those of another row."""
     rows = rows_of(inner)
@@ -142,17 +150,9 @@ def _is_table(inner: Sequence[OcrLine]) -> bool:
     return len(wide) >= max(3, CELLS * len(rows)) and below > most
 
 
-def _holds_page(rect: Rect, page: float, lines: Sequence[OcrLine]) -> bool:
-    """Whether a figure is so large a share of the page, with so many words, that it is none. One
-    with its caption below it may have many."""
-    words = sum(len(line.text.split()) for line in lines if inside(line, [rect]))
-    return area(rect) > LARGE * page and words > PROSE_WORDS and not _is_captioned(rect, lines)
-
-
 def _is_captioned(rect: Rect, lines: Sequence[OcrLine]) -> bool:
     return any(
-        names_figure(line.text)
-        and begins_caption(line.text)
+        _is_caption(line.text)
         and shared_columns(line.rect, rect) > 0
         and abs(line.rect[1] - rect[3]) < CAPTION_GAP * line.height
         for line in lines
@@ -232,3 +232,70 @@ def _is_parted(row: Sequence[OcrLine]) -> bool:
     gaps = [right.rect[0] - left.rect[2] for left, right in pairwise(row)]
     marked = gaps[1:] if len(row[0].text) <= LONGEST_MARK else gaps
     return max(marked, default=0.0) > 2.5 * row[0].height
+
+
+def with_captioned_figures(
+    regions: Sequence[Region], lines: Sequence[OcrLine], image: Image
+) -> list[Region]:
+    """Regions of an image, figures reaching down to their captions, with those that only labels
+    tell of."""
+    found = list(regions)
+    height = typical_height(lines) if lines else 0.0
+    for caption in (line for line in lines if _is_caption(line.text)):
+        figures = [one.rect for one in found if one.label == "figure"]
+        labels = _labels(caption, _column(caption, lines), lines, figures, height)
+        if not labels:
+            continue
+        rect = hull(line.rect for line in labels)
+        rect = min(rect[0], caption.rect[0]), rect[1], max(rect[2], caption.rect[2]), rect[3]
+        above = [one for one in figures if _stands_on(one, rect, height)]
+        is_figure = len(labels) >= FEWEST and rect[3] - rect[1] > LOWEST * height
+        if above or (is_figure and is_drawn(image, rect, lines)):
+            found = [one for one in found if one.rect not in above]
+            found.append(Region("figure", hull((rect, *above)), 1.0))
+    return found
+
+
+def _is_caption(text: str) -> bool:
+    return names_figure(text) and begins_caption(text)
+
+
+def _column(caption: OcrLine, lines: Sequence[OcrLine]) -> Rect:
+    """The column of text that a caption stands in, up to it."""
+    left, _, right, _ = hull(line.rect for line in lines)
+    at = (caption.rect[0] + caption.rect[2]) / 2
+    beside = [one.x for one in gutters(lines) if one.top <= caption.middle <= one.bottom]
+    if not any(caption.rect[0] < x < caption.rect[2] for x in beside):
+        left = max((x for x in beside if x < at), default=left)
+        right = min((x for x in beside if x > at), default=right)
+    return left, 0.0, right, caption.rect[1]
+
+
+def _labels(
+    caption: OcrLine, column: Rect, lines: Sequence[OcrLine], figures: Sequence[Rect], height: float
+) -> list[OcrLine]:
+    """The short lines right above a caption, up to text or to a figure."""
+    left, _, right, bottom = column
+    above = [
+        line
+        for line in lines
+        if line.rect[2] > left and line.rect[0] < right and line.rect[3] < bottom + 0.4 * height
+    ]
+    found: list[OcrLine] = []
+    top = bottom
+    for line in sorted(above, key=lambda line: -line.rect[3]):
+        in_figure = any(overlap(line.rect, one) > 0 for one in figures)
+        wide = line.rect[2] - line.rect[0] > NARROW * (right - left)
+        wordy = words_in(line) > (0 if wide else FEW_WORDS)
+        if in_figure or wordy or top - line.rect[3] > FAR * height:
+            break
+        found.append(line)
+        top = min(top, line.rect[1])
+    while found and words_in(found[-1]) > 1 and found[-1].rect[0] < left + 2 * height:
+        found.pop()
+    return found
+
+
+def _stands_on(figure: Rect, labels: Rect, height: float) -> bool:
+    """Whether labels begin where a figure ends."""
+    return shared_columns(figure, labels) > 0 and abs(labels[1] - figure[3]) < 2 * height

@@ -18,13 +18,11 @@ from llm_ocr.engines.embedded.regions.borderless_tables import (
     with_aligned_tables,
     with_label_column,
 )
-from llm_ocr.engines.embedded.regions.captioned_figures import with_captioned_figures
 from llm_ocr.engines.embedded.regions.captions import begins_caption, names_table
 from llm_ocr.engines.embedded.regions.figures import (
     SMALLEST,
-    figures,
-    is_drawn,
-    with_tables,
+    with_captioned_figures,
+    with_figures,
 )
 from llm_ocr.engines.embedded.regions.furniture import furniture
 from llm_ocr.engines.embedded.regions.layout import Region
@@ -68,11 +66,10 @@ def page_regions(
     if not lines:
         return PageRegions(height, figures=_pictures(regions, width, height))
     body = typical_height(lines)
-    regions = with_tables(regions, lines, image)
+    regions = with_figures(regions, pictures, lines, image)
     margins, free = furniture(lines, regions, height)
-    regions = with_captioned_figures(with_aligned_tables(regions, free), free)
-    drawn = figures(regions, pictures, free, width * height)
-    drawn = [rect for rect in drawn if is_drawn(image, rect, lines)]
+    regions = with_captioned_figures(with_aligned_tables(regions, free), free, image)
+    drawn = [one.rect for one in regions if one.label == "figure"]
     free = [line for line in free if not inside(line, drawn)]
     tables, free = _tables(regions, free, body)
     return PageRegions(height, body, margins, tables, drawn, with_joined_marks(free), regions)

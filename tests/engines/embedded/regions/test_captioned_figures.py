@@ -1,9 +1,10 @@
 """Figures by their captions: labels that stand above one, and text that doesn't belong to any."""
 
+import numpy as np
 import pytest
 
 from llm_ocr.engines.embedded.geometry import OcrLine, hull
-from llm_ocr.engines.embedded.regions.captioned_figures import with_captioned_figures
+from llm_ocr.engines.embedded.regions.figures import with_captioned_figures
 from llm_ocr.engines.embedded.regions.layout import Region
 from tests.engines.embedded.written import FLOOD, PITCH, RECORDS, column, line
 
@@ -20,7 +21,8 @@ LABELS = [
 
 
 def figures(lines: list[OcrLine], *seen: Region) -> list[Region]:
-    found = with_captioned_figures(seen, [*TEXT, *lines])
+    drawn = np.indices((1300, 1000, 3))[0].astype(np.uint8)
+    found = with_captioned_figures(seen, [*TEXT, *lines], drawn)
     return [one for one in found if one.label == "figure"]
 
 

@@ -1,9 +1,13 @@
 """A labeled part of a page."""
 
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, hull
+from llm_ocr.engines.embedded.words.rows import rows_of
 
 HEADER, FOOTER, PAGE_NUMBER = "header", "footer", "page_number"
 FURNITURE = frozenset({HEADER, FOOTER, PAGE_NUMBER})
@@ -23,6 +27,11 @@ class PageBlock:
     def text(self) -> str:
         return " ".join(line.text for line in self.lines).strip()
 
+    @cached_property
+    def rows(self) -> list[list[OcrLine]]:
+        """Its lines that stand side by side, from top to bottom."""
+        return rows_of(self.lines)
+
     @property
     def height(self) -> float:
         """The usual height of its lines."""
@@ -32,6 +41,20 @@ class PageBlock:
     def bold(self) -> bool:
         """Whether all of it is known to be bold."""
         return all(line.bold for line in self.lines)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether its sizes are known from a text layer, and not measured."""
+        return all(line.is_exact for line in self.lines)
+
+    def divide(self, labels: Mapping[int, str]) -> list["PageBlock"]:
+        """Blocks of its rows: those at some places begin a block with another label each."""
+        starts = {0: self.label, **{k: one for k, one in labels.items() if k < len(self.rows)}}
+        parts = pairwise([*sorted(starts), len(self.rows)]) if labels else ()
+        return [
+            block_of(starts[begin], [line for row in self.rows[begin:end] for line in row])
+            for begin, end in parts
+        ] or [self]
 
 
 def block_of(label: str, lines: list[OcrLine]) -> PageBlock:

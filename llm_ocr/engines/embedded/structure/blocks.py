@@ -3,24 +3,18 @@ their look and by the detector."""
 
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from llm_ocr.engines.embedded.block import FURNITURE, HEADER, PageBlock, block_of
+from llm_ocr.engines.embedded.block import FURNITURE, HEADER, PageBlock
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, apart, inside, shared_columns
 from llm_ocr.engines.embedded.regions.captions import begins_caption, names_figure
 from llm_ocr.engines.embedded.regions.page_regions import PageRegions
 from llm_ocr.engines.embedded.regions.text_columns import words_in
 from llm_ocr.engines.embedded.structure.grouping import groups
-from llm_ocr.engines.embedded.structure.headings import as_heading, with_heads
-from llm_ocr.engines.embedded.words.rows import rows_of
+from llm_ocr.engines.embedded.structure.headings import as_heading, heads, other_sizes
 
-LABELS = {
-    "title": "title",
-    "figure_caption": "image_caption",
-    "table_caption": "table_caption",
-}
 LONGEST_CAPTION = 8
 # Notes are so much smaller than the text, and have so many words in their first line.
 NOTE_SIZE, NOTE_WORDS = 0.92, 3
@@ -33,25 +27,26 @@ _NOTE = re.compile(r"([*†‡§¶¹²³⁴-⁹]+|\(?\d{1,2}\)?[.)]?)\s*[^\W\d]"
 
 def page_blocks(page: PageRegions) -> list[PageBlock]:
     """Every line in one block, or inside of a figure; not yet in reading order."""
-    grouped = groups(page.text, page.lines)
-    text = [block_of(LABELS.get(one.label, "text"), one.lines) for one in grouped]
-    drawn = [PageBlock("image", (), rect) for rect in page.figures]
-    blocks = [*page.furniture, *text, *page.tables, *drawn]
-    blocks = [one for one in blocks if not one.lines or re.search(r"\w", one.text)]
-    return _assign_labels(blocks, page.body, page.height)
+    body = page.body
+    text = [one for one in groups(page.text, page.lines) if _is_worded(one)]
+    text = _divide(_divide(text, other_sizes), lambda block: _captions(block, body))
+    text = [_caption(block, page.figures, body) for block in text]
+    text = _divide(_divide(text, heads), _notes)
+    other = [one for one in (*page.furniture, *page.tables) if _is_worded(one)]
+    blocks = [*other, *text, *(PageBlock("image", (), rect) for rect in page.figures)]
+    blocks = [as_heading(block, blocks, body) for block in blocks]
+    return [_footnote(block, blocks, body, page.height) for block in blocks]
 
 
-def _assign_labels(blocks: Sequence[PageBlock], body: float, height: int) -> list[PageBlock]:
-    """A page's blocks, those that are called text or by the detector's words with their labels."""
-    drawn = [block.rect for block in blocks if block.label == "image"]
-    named = [
-        _caption(part, drawn, body) for block in blocks for part in _without_caption(block, body)
-    ]
-    named = [
-        part for block in named for whole in with_heads(block) for part in _without_note(whole)
-    ]
-    named = [as_heading(block, named, body) for block in named]
-    return [_footnote(block, named, body, height) for block in named]
+def _is_worded(block: PageBlock) -> bool:
+    return re.search(r"\w", block.text) is not None
+
+
+def _divide(
+    blocks: Sequence[PageBlock], starts: Callable[[PageBlock], Mapping[int, str]]
+) -> list[PageBlock]:
+    """Blocks, those in whose rows other ones start being divided there."""
+    return [part for block in blocks for part in block.divide(starts(block))]
 
 
 def margin_notes(
@@ -68,23 +63,20 @@ def margin_notes(
     ]
 
 
-def _without_caption(block: PageBlock, body: float) -> list[PageBlock]:
-    """A block of text, a caption in it being one of its own."""
-    if block.label != "text":
-        return [block]
-    rows = rows_of(block.lines)
+def _captions(block: PageBlock, body: float) -> dict[int, str]:
+    """The row of a block of text at which a caption begins, and the one below it."""
+    rows = block.rows if block.label == "text" else []
     pitches = [below[0].rect[1] - above[0].rect[1] for above, below in pairwise(rows)]
     start = next((k for k, row in enumerate(rows) if _starts_caption(row, rows[:k], body)), None)
-    if start is None or len(rows) < 2:
-        return [block]
+    if start is None:
+        return {}
     end = len(rows)
     for k in range(start + 1, min(len(rows), start + 8)):
         larger = rows[k][0].height > 1.06 * rows[k - 1][0].height and rows[k][0].is_exact
         if larger or pitches[k - 1] > 1.35 * min(pitches):
             end = k
             break
-    parts = rows[:start], rows[start:end], rows[end:]
-    return [block_of("text", [one for row in part for one in row]) for part in parts if part]
+    return {start: "text", end: "text"}
 
 
 def _starts_caption(
@@ -101,19 +93,18 @@ def _starts_caption(
     return gap > 0.5 * body or row[0].rect[0] > left + body
 
 
-def _without_note(block: PageBlock) -> list[PageBlock]:
-    """A block of text, the note in small print that it ends with being one of its own."""
-    rows = rows_of(block.lines)
-    for k in range(1, len(rows) if block.label == "text" else 0):
+def _notes(block: PageBlock) -> dict[int, str]:
+    """The row of a block of text at which the note in small print begins that it ends with."""
+    rows = block.rows if block.label == "text" else []
+    for k in range(1, len(rows)):
         above, below = (
             statistics.median(row[0].height for row in part) for part in (rows[:k], rows[k:])
         )
         first = rows[k][0]
         small = max(first.height, below) < NOTE_SIZE * above
         if small and _NOTE.match(first.text) and words_in(first) >= NOTE_WORDS:
-            parts = rows[:k], rows[k:]
-            return [block_of("text", [line for row in part for line in row]) for part in parts]
-    return [block]
+            return {k: "text"}
+    return {}
 
 
 def _caption(block: PageBlock, drawn: Sequence[Rect], body: float) -> PageBlock:
@@ -126,7 +117,7 @@ def _caption(block: PageBlock, drawn: Sequence[Rect], body: float) -> PageBlock:
     if (
         block.label in ("text", "title")
         and begins_caption(block.text)
-        and len(rows_of(block.lines)) <= LONGEST_CAPTION
+        and len(block.rows) <= LONGEST_CAPTION
     ):
         of_figure = names_figure(block.text)
         return replace(block, label="image_caption" if of_figure else "table_caption")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from llm_ocr.engines.embedded.block import PageBlock, block_of
+from llm_ocr.engines.embedded.block import PageBlock
 from llm_ocr.engines.embedded.geometry import (
     OcrLine,
     hull,
@@ -17,15 +17,12 @@ from llm_ocr.engines.embedded.geometry import (
 )
 from llm_ocr.engines.embedded.regions.text_columns import fills_width, is_apart
 from llm_ocr.engines.embedded.words.doubt import ALONE
-from llm_ocr.engines.embedded.words.rows import rows_of
 from llm_ocr.text.headings import DEEPEST, class_of, numbered_level, size_classes
 
-# How much larger than the text a heading is, and one that the detector calls a title: on a text
-# layer sizes are known, else measured.
-LARGER, LARGER_EXACT = 1.3, 1.15
-LARGER_TITLE, LARGER_TITLE_EXACT = 1.15, 1.08
-LONGEST_HEADING, MOST_LINES = 140, 3
-LONGEST_TITLE, MOST_TITLE_LINES = 260, 4
+# How much larger than the text a heading is, and one that the detector calls a title, if sizes are
+# known from a text layer. Measured sizes vary by so much more: then the detector is believed.
+LARGER, LARGER_TITLE, MEASURED = 1.15, 1.08, 1.13
+LONGEST_HEADING, MOST_LINES = 260, 4
 # A heading of the text's size is narrower than this share of its column, and has no more words.
 NARROW, MOST_WORDS = 0.96, 10
 # The room above it within a text, as a share of the usual distance of two lines.
@@ -33,7 +30,7 @@ ROOM = 1.3
 # Strokes so much thicker than those of the lines below are bold; of shorter texts they tell little.
 THICKER, TELLING = 1.14, 4
 # Sizes that differ by less are of one level: known sizes, and measured ones.
-SAME_SIZE, SAME_MEASURED = 1.08, 1.18
+SAME_LEVEL, SAME_LEVEL_MEASURED = 1.08, 1.18
 # A page's title is so much larger than the text, or by this much if it comes first, stands alone
 # and has no number: the first heading of a later page is a section's.
 TITLE, FIRST_TITLE = 1.75, 1.3
@@ -50,21 +47,36 @@ _CLOSED = re.compile(r"[.,;:!]$")
 Row = list[OcrLine]
 
 
-def with_heads(block: PageBlock) -> list[PageBlock]:
-    """A block of text, the headings in it being blocks of their own."""
-    rows = rows_of(block.lines)
+def other_sizes(block: PageBlock) -> dict[int, str]:
+    """The rows at which text in bold, or of another size, begins or ends in a block that is a head
+    or two, each of a few short lines, and text: the detector often puts both into one region."""
+    rows = block.rows
+    label = "text" if block.label == "title" else block.label
+    starts = [0, *(k for k in range(1, len(rows)) if not _is_alike(rows[k - 1][-1], rows[k]))]
+    parts = block.divide(dict.fromkeys(starts, label))
+    short = sum(len(part.lines) <= 3 and len(part.text) < 120 for part in parts[:-1])
+    is_headed = 2 <= len(parts) <= 4 and short >= len(parts) // 2
+    return dict.fromkeys(starts, label) if is_headed else {}
+
+
+def _is_alike(above: OcrLine, row: Row) -> bool:
+    """Whether a row is of one size with the line above, and both in bold or neither of them."""
+    most = LARGER * (1.0 if any(line.is_exact for line in row) else MEASURED)
+    ratio = max(line.height for line in row) / above.height
+    return all(line.bold for line in row) == above.bold and 1 / most < ratio < most
+
+
+def heads(block: PageBlock) -> dict[int, str]:
+    """The rows of a block of text at which a heading begins, and what is below it."""
+    rows = block.rows
     if block.label != "text" or len(rows) < 3 or not fills_width(rows):
-        return [block]
+        return {}
     pitch = statistics.median(_pitches(rows))
-    parts: list[tuple[str, list[Row]]] = [("text", [])]
-    for k, row in enumerate(rows):
+    found: dict[int, str] = {}
+    for k in range(len(rows)):
         if _is_head(rows, k, pitch):
-            parts += [("title", [row]), ("text", [])]
-        else:
-            parts[-1][1].append(row)
-    return [
-        block_of(label, [line for row in part for line in row]) for label, part in parts if part
-    ]
+            found |= {k: "title", k + 1: "text"}
+    return found
 
 
 def as_heading(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> PageBlock:
@@ -75,36 +87,36 @@ def as_heading(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> Pa
     if all(line.score < ALONE for line in block.lines):
         # A signature, a scribble: whatever it is, it heads nothing.
         return replace(block, label="text")
-    is_title = (block.label == "title" and _is_title(block, body)) or (
-        _may_head(block) and (_is_larger(block, body) or _heads_text(block, blocks, body))
+    is_title = _may_head(block) and (
+        _looks_like_title(block, body)
+        or block.height > LARGER * (1.0 if block.is_exact else MEASURED) * body
+        or _heads_text(block, blocks, body)
     )
     return replace(block, label="title" if is_title else "text")
 
 
-def _is_title(block: PageBlock, body: float) -> bool:
-    """Whether what the detector calls a title looks like one."""
-    text, is_exact = block.text, _is_exact(block)
-    looks = (
-        block.height > (LARGER_TITLE_EXACT if is_exact else LARGER_TITLE) * body
-        or block.bold
-        or text.isupper()
-        or _SUBSECTION.match(text) is not None
-        or (not is_exact and len(block.lines) < 3)
-    )
-    is_sentence = len(text) > 60 and text.endswith(".")
-    is_short = len(block.lines) <= MOST_TITLE_LINES and len(text) <= LONGEST_TITLE
-    return looks and is_short and not is_sentence and not _is_item(text) and _is_worded(text)
-
-
 def _may_head(block: PageBlock) -> bool:
+    """Whether a block is short, of words, and no item or sentence; what the detector calls a title
+    may end as a sentence if it is no longer than a line."""
     text = block.text
-    is_short = len(block.lines) <= MOST_LINES and len(text) < LONGEST_HEADING
-    is_open = not text.endswith((".", ",", ";", ":"))
+    is_short = len(block.lines) <= MOST_LINES and len(text) <= LONGEST_HEADING
+    is_title = block.label == "title" and not (len(text) > 60 and text.endswith("."))
+    is_open = is_title or not text.endswith((".", ",", ";", ":"))
     return is_short and is_open and _is_worded(text) and not _is_item(text)
 
 
-def _is_exact(block: PageBlock) -> bool:
-    return all(line.is_exact for line in block.lines)
+def _looks_like_title(block: PageBlock, body: float) -> bool:
+    """Whether a block is a numbered subsection, or looks like a title and is called one."""
+    is_subsection = _SUBSECTION.match(block.text) is not None
+    if block.label != "title":
+        return is_subsection and len(block.lines) == 1
+    return (
+        is_subsection
+        or block.height > LARGER_TITLE * body
+        or block.bold
+        or block.text.isupper()
+        or not block.is_exact
+    )
 
 
 def _is_item(text: str) -> bool:
@@ -116,12 +128,6 @@ def _is_worded(text: str) -> bool:
     letters = len(re.findall(r"[^\W\d_]", text))
     is_formula = _FORMULA.search(text) is not None and letters < 25
     return _LETTERS.search(text) is not None and not is_formula
-
-
-def _is_larger(block: PageBlock, body: float) -> bool:
-    is_subsection = len(block.lines) == 1 and _SUBSECTION.match(block.text) is not None
-    larger = LARGER_EXACT if _is_exact(block) else LARGER
-    return is_subsection or block.height > larger * body
 
 
 def _heads_text(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> bool:
@@ -143,7 +149,7 @@ def _heads_text(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> b
         return not _ITEM.match(below.text) and not _SECTION.match(below.text)
     if block.bold and gap < 8 * body and block.height >= 0.9 * body and len(block.text) <= 90:
         return not any(_is_value_beside(one, block, body) for one in others)
-    (row, *further), rows = rows_of(block.lines), rows_of(below.lines)
+    (row, *further), rows = block.rows, below.rows
     width = below.rect[2] - below.rect[0]
     if (
         (further or any(is_apart(*two) for two in pairwise(row)) or not _reads_as_head(block.text))
@@ -217,9 +223,9 @@ def heading_levels(blocks: Sequence[PageBlock]) -> Mapping[int, int]:
     if not heads:
         return {}
     body = typical_height([line for block in blocks for line in block.lines])
-    is_exact = all(_is_exact(blocks[k]) for k in heads)
+    is_exact = all(blocks[k].is_exact for k in heads)
     sizes = (blocks[k].height for k in heads)
-    classes = size_classes(sizes, SAME_SIZE if is_exact else SAME_MEASURED)
+    classes = size_classes(sizes, SAME_LEVEL if is_exact else SAME_LEVEL_MEASURED)
     largest = [k for k in heads if class_of(blocks[k].height, classes) == 0]
     ratio = blocks[largest[0]].height / body
     alone = len(largest) == 1 and largest[0] == heads[0]

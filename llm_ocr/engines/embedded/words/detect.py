@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from llm_ocr.engines.embedded.geometry import Rect
 from llm_ocr.engines.embedded.models import Array, Model, in_wheel, load
 
 Image = npt.NDArray[np.uint8]
@@ -49,6 +50,12 @@ class TextBox:
 
     corners: Array
     core: Array | None = None
+
+    @classmethod
+    def around(cls, rect: Rect) -> "TextBox":
+        """The place that a rectangle is."""
+        x1, y1, x2, y2 = rect
+        return cls(np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], np.float32))
 
     @property
     def width(self) -> float:
@@ -92,9 +99,8 @@ class TextBox:
         begin, end = placed.min(axis=0), placed.max(axis=0)
         width, height = (end - begin).tolist()
         out = _growth(width, height) / 2
-        (x1, y1), (x2, y2) = begin - out, end + out
-        corners = np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], dtype=np.float32)
-        return TextBox(corners @ axes, self.core)
+        level = TextBox.around((*(begin - out), *(end + out)))
+        return TextBox(level.corners @ axes, self.core)
 
 
 class Detector:

@@ -112,9 +112,7 @@ def find_isolated_marks(
         if offsets[nearest] >= SAME_ROW:
             continue
         top, bottom = boxes[nearest, [1, 3]] + sunk
-        left, right = x1 - MARGIN * unit, x2 + MARGIN * unit
-        corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
-        strip = TextBox(np.array(corners, np.float32))
+        strip = TextBox.around((x1 - MARGIN * unit, top, x2 + MARGIN * unit, bottom))
         if mark.text and boxes[nearest, 0] > x1 and gaps[nearest] < TO_ITEM * unit:
             items.append(_Item(mark, lying[nearest], float(gaps[nearest])))
         if mark.text != BULLET_TEXT and mark.text and offsets[nearest] < DASH_OFFSET:

@@ -157,9 +157,7 @@ class Recognizer:
         lines += [_dash(strip, text, frame) for strip, text in marks.dashes]
         if not any(_HAN.search(line.text.strip(HAN_DASH)) for line in lines):
             lines = [_with_dash(line, unit=typical_height(lines)) for line in lines]
-        unread = [
-            _part(one.strip, frame, 0.0, 1.0) for one in read if not one.is_read and one.is_line
-        ]
+        unread = [_part(one.strip, frame) for one in read if not one.is_read and one.is_line]
         return RecognizedPage(frame.deskew(image), lines, frame, unread)
 
     def lines(self, image: Image) -> list[OcrLine]:
@@ -170,7 +168,7 @@ class Recognizer:
 
     def texts(self, crops: Sequence[Image]) -> list[tuple[str, float]]:
         """What each of some images of one line says, with its confidence (0..1)."""
-        read = [self._read(crop, _whole(crop)) for crop in crops]
+        read = [self._read(crop, TextBox.around((0, 0, *crop.shape[1::-1]))) for crop in crops]
         return [(one.text, one.score) for one in read]
 
     def _rotation(
@@ -226,11 +224,6 @@ def _plausibility(one: LineRecognition) -> float:
     return one.score if len(one.text) > 1 else one.score - 0.2
 
 
-def _whole(image: Image) -> TextBox:
-    height, width = image.shape[:2]
-    return TextBox(np.array([(0, 0), (width, 0), (width, height), (0, height)], dtype=np.float32))
-
-
 def _probes(strips: Sequence[TextBox], sideways: bool) -> list[int]:
     """Some of the longest strips, from all over the page."""
     lengths = [
@@ -272,7 +265,10 @@ def _line(one: LineRecognition, frame: DeskewTransform) -> OcrLine:
     )
     if one.bullet is not None:
         # It is as high as its line, which would seem lower otherwise.
-        (x1, _, x2, _), (_, y1, _, y2) = _upright(one.bullet.rect, frame), words[0].rect
+        (x1, _, x2, _), (_, y1, _, y2) = (
+            _part(TextBox.around(one.bullet.rect), frame),
+            words[0].rect,
+        )
         words = (Word((x1, y1, x2, y2), one.bullet.text), *words)
     begin, end = frame.forth(one.strip.corners[:2])
     runs, sinks = (end - begin).tolist()
@@ -282,7 +278,7 @@ def _line(one: LineRecognition, frame: DeskewTransform) -> OcrLine:
     return OcrLine(text, words, one.score, slope, one.ink.thickness, vertical=vertical)
 
 
-def _part(strip: TextBox, frame: DeskewTransform, begin: float, end: float) -> Rect:
+def _part(strip: TextBox, frame: DeskewTransform, begin: float = 0.0, end: float = 1.0) -> Rect:
     """The upright rectangle around a part of a strip, given as shares of its width."""
     top, bottom = strip.corners[[0, 1]], strip.corners[[3, 2]]
     shares = np.array([[1 - begin, begin], [1 - end, end]], dtype=np.float32)
@@ -291,14 +287,8 @@ def _part(strip: TextBox, frame: DeskewTransform, begin: float, end: float) -> R
     return x1, y1, x2, y2
 
 
-def _upright(rect: Rect, frame: DeskewTransform) -> Rect:
-    x1, y1, x2, y2 = rect
-    corners = np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], np.float32)
-    return _part(TextBox(corners), frame, 0.0, 1.0)
-
-
 def _dash(strip: TextBox, text: str, frame: DeskewTransform) -> OcrLine:
-    return OcrLine(text, (Word(_part(strip, frame, 0.0, 1.0), text),), SURE_ALONE)
+    return OcrLine(text, (Word(_part(strip, frame), text),), SURE_ALONE)
 
 
 def _with_dash(line: OcrLine, unit: float) -> OcrLine:

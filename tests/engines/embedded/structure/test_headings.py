@@ -4,7 +4,7 @@ import pytest
 
 from llm_ocr.engines.embedded.block import block_of
 from llm_ocr.engines.embedded.geometry import OcrLine
-from llm_ocr.engines.embedded.structure.headings import as_heading, with_heads
+from llm_ocr.engines.embedded.structure.headings import as_heading, heads
 from tests.engines.embedded.written import FLOOD, HEIGHT, PITCH, RECORDS, column, line
 
 PLAIN, BOLD = 3.0, 4.0
@@ -18,7 +18,8 @@ def headed(head: str, thickness: float) -> list[OcrLine]:
 
 
 def labels(lines: list[OcrLine]) -> list[tuple[str, int]]:
-    return [(one.label, len(one.lines)) for one in with_heads(block_of("text", lines))]
+    block = block_of("text", lines)
+    return [(one.label, len(one.lines)) for one in block.divide(heads(block))]
 
 
 def test_a_bold_line_within_a_text_heads_what_is_below() -> None:

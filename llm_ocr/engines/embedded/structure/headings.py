@@ -22,7 +22,8 @@ from llm_ocr.text.headings import DEEPEST, class_of, numbered_level, size_classe
 # How much larger than the text a heading is, and one that the detector calls a title, if sizes are
 # known from a text layer. Measured sizes vary by so much more: then the detector is believed.
 LARGER, LARGER_TITLE, MEASURED = 1.15, 1.08, 1.13
-LONGEST_HEADING, MOST_LINES = 260, 4
+# A heading's characters and lines, at most, and those of what the detector calls a title.
+LONGEST_HEADING, LONGEST_TITLE = (140, 3), (260, 4)
 # A heading of the text's size is narrower than this share of its column, and has no more words.
 NARROW, MOST_WORDS = 0.96, 10
 # The room above it within a text, as a share of the usual distance of two lines.
@@ -97,12 +98,14 @@ def as_heading(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> Pa
 
 def _may_head(block: PageBlock) -> bool:
     """Whether a block is short, of words, and no item or sentence; what the detector calls a title
-    may end as a sentence if it is no longer than a line."""
-    text = block.text
-    is_short = len(block.lines) <= MOST_LINES and len(text) <= LONGEST_HEADING
-    is_title = block.label == "title" and not (len(text) > 60 and text.endswith("."))
-    is_open = is_title or not text.endswith((".", ",", ";", ":"))
-    return is_short and is_open and _is_worded(text) and not _is_item(text)
+    may be longer, and end as a sentence if it is no longer than a line."""
+    text, is_title = block.text, block.label == "title"
+    longest, most_lines = LONGEST_TITLE if is_title else LONGEST_HEADING
+    is_short = len(block.lines) <= most_lines and len(text) <= longest
+    is_sentence = text.endswith((".", ",", ";", ":"))
+    if is_title:
+        is_sentence = len(text) > 60 and text.endswith(".")
+    return is_short and not is_sentence and _is_worded(text) and not _is_item(text)
 
 
 def _looks_like_title(block: PageBlock, body: float) -> bool:

@@ -36,9 +36,9 @@ def test_a_row_of_parts_above_a_text_is_no_heading() -> None:
     """It may be the head of a table."""
     below = block_of("text", column([FLOOD.capitalize()] * 4, 100, 6 * PITCH, PLAIN))
     head = [line("Goods shed", 100, 4 * PITCH), line("Remarks", 300, 4 * PITCH)]
-    for parts, heads in ((head[:1], True), (head, False)):
+    for parts, is_head in ((head[:1], True), (head, False)):
         block = block_of("text", parts)
-        assert (as_heading(block, [block, below], HEIGHT).label == "title") is heads
+        assert (as_heading(block, [block, below], HEIGHT).label == "title") is is_head
 
 
 @pytest.mark.parametrize(("thickness", "heads"), [(BOLD, True), (PLAIN, False), (0.0, False)])

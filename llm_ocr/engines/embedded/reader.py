@@ -1,4 +1,5 @@
-"""A page image -> its blocks in reading order, in four stages; `answer` is the fifth."""
+"""A page image -> its blocks in reading order, in four stages: words, regions, tables, structure.
+The fifth, the output, is `answer`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -52,14 +53,17 @@ class Reader:
 def read_page(
     words: RecognizedPage, regions: Sequence[Region], pictures: Sequence[Rect] = ()
 ) -> OcrPage:
-    """The page with these words on it and what the layout model says of it; `pictures` are images
-    that it is known to have."""
+    """The page with these words on it and what the layout model says of it, after the first stage;
+    `pictures` are images that it is known to have."""
     image = words.image
+    # Regions, of which rules tell, too.
     across = [line for line in words.lines if not line.vertical]
     regions = with_ruled_tables(regions, ruled_areas(image, across))
     lines, vertical = _with_turned_heads(words.lines, regions)
     found = page_regions(lines, regions, image, pictures)
+    # Tables.
     tables = [replace(one, html=table_html(one.lines, image)) for one in found.tables]
+    # Structure: blocks in order.
     blocks = page_blocks(replace(found, tables=tables))
     ordered = in_order(blocks) + margin_notes(vertical, blocks, image.shape[1])
     unread = _outside_figures(words.unread, regions, ordered)

@@ -1,4 +1,4 @@
-"""How captions begin: Fig. 2, Table IV."""
+"""How captions and notes begin: Fig. 2, Table IV, †."""
 
 import re
 
@@ -11,6 +11,8 @@ _FIGURE = re.compile(
 _TABLE = re.compile(rf"(?i:tab(le|elle|leau|la|ella|\.)?|exhibit|表){_NUMBERED}")
 # A caption's number is followed by a mark or a capital; in a sentence a verb follows.
 _SENTENCE = re.compile(rf"\w+\.?\s*(?:{_NUMBER})[a-z]?\s+(?!and\b)[a-z]{{2,}}")
+
+_NOTE = re.compile(r"([*†‡§¶¹²³⁴-⁹]+|\(?\d{1,2}\)?[.)]?)\s*[^\W\d]")
 
 
 def names_figure(text: str) -> bool:
@@ -25,3 +27,8 @@ def names_table(text: str) -> bool:
 
 def begins_caption(text: str) -> bool:
     return (names_figure(text) or names_table(text)) and _SENTENCE.match(text) is None
+
+
+def begins_note(text: str) -> bool:
+    """Whether a text begins with a note's mark or number, and words."""
+    return _NOTE.match(text) is not None

@@ -14,7 +14,7 @@ from llm_ocr.engines.embedded.geometry import (
     shared_rows,
     typical_height,
 )
-from llm_ocr.engines.embedded.regions.captions import begins_caption
+from llm_ocr.engines.embedded.regions.captions import begins_caption, begins_note
 from llm_ocr.engines.embedded.regions.layout import Region
 from llm_ocr.engines.embedded.words.rows import rows_of
 from llm_ocr.text.numbers import is_page_number, says_page_number
@@ -48,7 +48,6 @@ _STAMP = re.compile(
 )
 # A list's item goes on from the page before.
 _ITEM = re.compile(r"(?:\(?[a-z]\)|\d{1,2}\.)\s+[^\W\d_]{2}")
-_NOTE = re.compile(r"([*†‡§¶¹²³⁴-⁹]|\(?\d{1,2}\)?[.)]?\s+[^\W\d_])")
 _SENTENCE = re.compile(r"[^\W\d_]{2,}[.!?]$")
 
 
@@ -122,7 +121,7 @@ def _gap_to_text(
         gaps.append(
             min((-shared_rows(rect, other) for other in (*inner, *beside)), default=10 * body)
         )
-        if k and _NOTE.match(_text_of(row)) and not _is_numbered(row):
+        if k and begins_note(_text_of(row)) and not _is_numbered(row):
             break
         if gaps[-1] > FAR * body:
             return gaps[-1], k + 1
@@ -145,7 +144,7 @@ def _evidence(row: Sequence[OcrLine], gap: float, regions: Sequence[Region], bod
     score += (gap > 0.8 * body) + (gap > 1.5 * body) + (gap > 3 * body)
     score += (size < 0.9 * body) + (len(parts) > 1)
     score -= 3 * (size > (LARGE_HEADER if called else LARGE) * body)
-    score -= 2 * (_NOTE.match(text) is not None and not numbered)
+    score -= 2 * (begins_note(text) and not numbered)
     score -= 2 * (words > MOST_WORDS) + 2 * spoken
     return score
 

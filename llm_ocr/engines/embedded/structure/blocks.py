@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from llm_ocr.engines.embedded.block import FURNITURE, HEADER, PageBlock
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, apart, inside, shared_columns
-from llm_ocr.engines.embedded.regions.captions import begins_caption, names_figure
+from llm_ocr.engines.embedded.regions.captions import begins_caption, begins_note, names_figure
 from llm_ocr.engines.embedded.regions.page_regions import PageRegions
 from llm_ocr.engines.embedded.regions.text_columns import words_in
 from llm_ocr.engines.embedded.structure.grouping import groups
@@ -21,8 +21,6 @@ NOTE_SIZE, NOTE_WORDS = 0.92, 3
 # How far from a side the middle of a margin's vertical line is at most, as a share of the page's
 # width.
 SIDE = 0.12
-
-_NOTE = re.compile(r"([*†‡§¶¹²³⁴-⁹]+|\(?\d{1,2}\)?[.)]?)\s*[^\W\d]")
 
 
 def page_blocks(page: PageRegions) -> list[PageBlock]:
@@ -70,13 +68,13 @@ def _captions(block: PageBlock, body: float) -> dict[int, str]:
     start = next((k for k, row in enumerate(rows) if _starts_caption(row, rows[:k], body)), None)
     if start is None:
         return {}
-    end = len(rows)
-    for k in range(start + 1, min(len(rows), start + 8)):
-        larger = rows[k][0].height > 1.06 * rows[k - 1][0].height and rows[k][0].is_exact
-        if larger or pitches[k - 1] > 1.35 * min(pitches):
-            end = k
-            break
-    return {start: "text", end: "text"}
+    ends = (
+        k
+        for k in range(start + 1, min(len(rows), start + LONGEST_CAPTION))
+        if (rows[k][0].is_exact and rows[k][0].height > 1.06 * rows[k - 1][0].height)
+        or pitches[k - 1] > 1.35 * min(pitches)
+    )
+    return {start: "text", next(ends, len(rows)): "text"}
 
 
 def _starts_caption(
@@ -102,7 +100,7 @@ def _notes(block: PageBlock) -> dict[int, str]:
         )
         first = rows[k][0]
         small = max(first.height, below) < NOTE_SIZE * above
-        if small and _NOTE.match(first.text) and words_in(first) >= NOTE_WORDS:
+        if small and begins_note(first.text) and words_in(first) >= NOTE_WORDS:
             return {k: "text"}
     return {}
 
@@ -127,7 +125,7 @@ def _caption(block: PageBlock, drawn: Sequence[Rect], body: float) -> PageBlock:
 def _footnote(block: PageBlock, blocks: Sequence[PageBlock], body: float, height: int) -> PageBlock:
     """Notes stand at the foot of a column, below its text, and are of small print or begin with
     their mark; below a note are only others."""
-    marked = _NOTE.match(block.text) is not None
+    marked = begins_note(block.text)
     small = _is_small(block, body) or (marked and block.text[0] in "*†‡§¶")
     if block.label != "text" or not small or block.rect[1] < 0.5 * height:
         return block
@@ -138,7 +136,7 @@ def _footnote(block: PageBlock, blocks: Sequence[PageBlock], body: float, height
     ]
     below = [other for other in column if other.rect[1] > block.rect[3] - 0.5 * body]
     if not all(
-        other.label == "text" and (_is_small(other, body) or _NOTE.match(other.text))
+        other.label == "text" and (_is_small(other, body) or begins_note(other.text))
         for other in below
     ):
         return block

@@ -154,11 +154,8 @@ def _heads_text(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> b
         return not any(_is_value_beside(one, block, body) for one in others)
     (row, *further), rows = block.rows, below.rows
     width = below.rect[2] - below.rect[0]
-    if (
-        (further or any(is_apart(*two) for two in pairwise(row)) or not _reads_as_head(block.text))
-        or (below.label != "text" or len(rows) < 2 or rows[0][0].text.strip()[:1].islower())
-        or (block.rect[2] - block.rect[0] >= NARROW * width or gap >= 2.5 * body)
-    ):
+    is_text = below.label == "text" and len(rows) > 1 and gap < 2.5 * body
+    if further or not is_text or not _may_stand_above(row, rows[0], width):
         return False
     if _is_bold(block.lines, below.lines):
         return True
@@ -183,10 +180,7 @@ def _is_head(rows: Sequence[Row], k: int, pitch: float) -> bool:
     """Whether a row of a block of text is a heading."""
     row = rows[k]
     left, _, right, _ = hull(line.rect for one in rows for line in one)
-    if k + 2 > len(rows) or not _reads_as_head(" ".join(line.text.strip() for line in row)):
-        return False
-    goes_on = rows[k + 1][0].text.strip()[:1].islower()
-    if goes_on or row[-1].rect[2] - row[0].rect[0] > NARROW * (right - left):
+    if k + 2 > len(rows) or not _may_stand_above(row, rows[k + 1], right - left):
         return False
     if _is_bold(row, [line for one in rows if one is not row for line in one]):
         return True
@@ -214,9 +208,15 @@ def _pitches(rows: Sequence[Row]) -> list[float]:
     return [below[0].rect[1] - above[0].rect[1] for above, below in pairwise(rows)]
 
 
-def _reads_as_head(text: str) -> bool:
-    short = len(text.split()) <= MOST_WORDS and len(text) < 90
-    return short and _BEGINS.match(text) is not None and _CLOSED.search(text) is None
+def _may_stand_above(row: Row, below: Row, width: float) -> bool:
+    """Whether a row reads as a heading of what begins below it in a column of a width."""
+    text = " ".join(line.text.strip() for line in row)
+    is_short = len(text.split()) <= MOST_WORDS and len(text) < 90
+    is_narrow = row[-1].rect[2] - row[0].rect[0] < NARROW * width
+    if not is_short or not is_narrow or any(is_apart(*two) for two in pairwise(row)):
+        return False
+    begins = _BEGINS.match(text) is not None and not below[0].text.strip()[:1].islower()
+    return begins and _CLOSED.search(text) is None
 
 
 def heading_levels(blocks: Sequence[PageBlock]) -> Mapping[int, int]:

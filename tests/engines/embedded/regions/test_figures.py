@@ -7,7 +7,7 @@ from llm_ocr.engines.embedded.geometry import Rect
 from llm_ocr.engines.embedded.regions.layout import Region
 from llm_ocr.engines.embedded.regions.page_regions import page_regions
 from llm_ocr.engines.embedded.words.detect import Image
-from tests.engines.embedded.written import FLOOD, column, line
+from tests.engines.embedded.written import FLOOD, column, line, rows
 
 TEXT = column([FLOOD] * 8, 100, 700)
 NAMES = [line("Alder Energy Systems", 300, 200), line("Canal Road", 300, 260)]
@@ -53,3 +53,11 @@ def test_a_large_figure_of_many_words_has_a_caption(
     found = page_regions([*TEXT, *labels, caption], [region], paper)
     assert (list(found.figures) == [region.rect]) is is_figure
     assert caption in found.lines
+
+
+def test_a_figure_that_shows_nothing_hides_no_table() -> None:
+    shares = [("Age", "Share"), ("20-29", "0.265"), ("30-39", "0.31"), ("40-49", "0.22")]
+    cells = rows(shares, (110, 280), 250)
+    paper = np.full((1300, 1000, 3), 255, np.uint8)
+    found = page_regions([*TEXT, *cells], [FIGURE], paper)
+    assert [set(one.lines) for one in found.tables] == [set(cells)]

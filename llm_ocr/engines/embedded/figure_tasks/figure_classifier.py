@@ -104,7 +104,10 @@ def _is_plot(rows: Sequence[Sequence[str]]) -> bool:
     """Whether rows are what a chart has printed: scales down its sides, and little between them."""
     scales = [c for c in range(len(rows[0])) if _is_scale([row[c] for row in rows])]
     ticked = [row for row in rows if any(_TICK.fullmatch(row[c]) for c in scales)]
-    beside = sum(bool(cell) for row in ticked for c, cell in enumerate(row) if c not in scales)
+    # A tick that spans columns stands in each of them.
+    beside = sum(
+        bool(cell) and cell not in [row[c] for c in scales] for row in ticked for cell in row
+    )
     return len(scales) > 0 and beside < FULL * len(ticked)
 
 

@@ -86,10 +86,25 @@ def _areas(lines: Sequence[OcrLine]) -> list[Rect]:
     found = []
     height = typical_height(lines) if lines else 0.0
     for run in _runs(_rows(lines, gutters(lines)), height):
-        inner = [line for row in run for line in row.parts]
-        if _is_table(run, _has_caption(run, lines, height)) and not is_prose(inner):
+        rows = run if _is_table(run, _has_caption(run, lines, height)) else _labels_and_values(run)
+        inner = [line for row in rows for line in row.parts]
+        if inner and not is_prose(inner):
             found.append(hull(line.rect for line in inner))
     return found
+
+
+def _labels_and_values(run: Sequence[_Row]) -> list[_Row]:
+    """The last two parts of all rows, if they are labels with their values beside something else,
+    such as an address, from which they stand further than from each other."""
+    rows = []
+    for row in run:
+        if row.is_wide:
+            *beside, label, value = row.parts
+            rows.append(_row((label, value)))
+            gap = value.rect[0] - label.rect[2]
+            if any(label.rect[0] - one.rect[2] < gap for one in beside):
+                return []
+    return rows if _is_of_values(rows) and _is_table(rows, is_captioned=False) else []
 
 
 def _rows(lines: Sequence[OcrLine], between: Sequence[Gutter]) -> list[_Row]:

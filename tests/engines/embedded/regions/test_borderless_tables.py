@@ -57,6 +57,16 @@ def test_labels_with_their_numbers_are_a_table_without_a_caption() -> None:
     assert tables(rows(dated, (LEFT, 400.0), TOP)) == [], "no labels"
 
 
+def test_labels_with_their_numbers_are_a_table_beside_an_address() -> None:
+    address = ["Arle Trust", "The Old Mill", "Fenwick"]
+    places = (LEFT, 500.0, 680.0)
+    beside = [(said, *pair) for said, pair in zip(address, BILL, strict=True)]
+    lines = rows(beside, places, TOP)
+    assert tables(lines) == [around([one for one in lines if one.rect[0] > LEFT])]
+    near = rows(beside, (LEFT, 300.0, 680.0), TOP)
+    assert tables(near) == [], "as near as a column of the same table"
+
+
 def test_ranges_with_their_numbers_are_a_table_below_heads_for_both() -> None:
     body = [("20-29", "0.265"), ("30-39", "0.205"), ("40-49", "0.148"), ("50+", "0.382")]
     table = rows([("Age group", "Proportion"), *body], PLACES[:2], TOP)

@@ -53,6 +53,8 @@ def test_hf_readme_commands_work(tmp_path: Path, cloud: Cloud, wheel: Path) -> N
             # What follows is typed when they are done.
             soon(lambda: all(one.stage in OVER for one in cloud.hub.jobs.values()))
     soon(lambda: all(one.stage in OVER for one in cloud.hub.jobs.values()))
+    failed = [one.lines()[-20:] for one in cloud.hub.jobs.values() if one.stage == "ERROR"]
+    assert failed == []
     asked = [(one.asked["flavor"], one.stage) for one in cloud.hub.jobs.values()]
     stages = [("l4x1", "COMPLETED"), ("l4x1", "COMPLETED"), ("cpu-upgrade", "COMPLETED")]
     launched, plain = [("a100-large", "COMPLETED")] * 3, [("a100-large", "COMPLETED")] * 4

@@ -95,7 +95,7 @@ class Tally:
     """Items of one stage by status, and how fast they come in this session."""
 
     def __init__(self, stage: str, expected: int) -> None:
-        self.stage, self.expected = stage, expected
+        self.stage, self._expected = stage, expected
         self.statuses: dict[str, int] = {}
         self.fresh = 0
         self._started = time.monotonic()
@@ -108,6 +108,11 @@ class Tally:
     @property
     def done(self) -> int:
         return sum(self.statuses.values())
+
+    @property
+    def expected(self) -> int:
+        """Pages of a file that isn't opened to plan a run are estimated: there may be more."""
+        return max(self._expected, self.done)
 
     @property
     def seconds(self) -> float:
@@ -190,7 +195,7 @@ class Bars(ProgressView):
         self._bar = self._progress.add_task(tally.stage, total=tally.expected, tally=tally)
 
     def _show_items(self, tally: Tally) -> None:
-        self._progress.update(self._bar, completed=tally.done)
+        self._progress.update(self._bar, total=tally.expected, completed=tally.done)
 
     def _end_stage(self, tally: Tally, items: int) -> None:
         self._progress.update(self._bar, total=items, completed=items)

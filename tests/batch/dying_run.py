@@ -1,8 +1,9 @@
 """A run that kills itself with SIGKILL at a point of its way to disk.
 
-    python -m tests.batch.dying_run INPUT OUT BASE_URL POINT [SETTINGS]
+    python -m tests.batch.dying_run INPUT OUT BASE_URL POINT [SETTINGS [MEASURED:COUNT]]
 
-SETTINGS are more settings, as JSON.
+SETTINGS are more settings, as JSON. The file MEASURED is made when the lengths of COUNT documents
+have been measured.
 POINT is `before:PATTERN:N` or `after:PATTERN:N`, the N-th write or removal of an object whose path
 matches the regular expression PATTERN ("before" it, or "after"), or `never`.
 """
@@ -12,10 +13,13 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from llm_ocr import run
+from llm_ocr.documents import Document
+from llm_ocr.sources.render_pool import RenderPool
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.storage.objects import ObjectStore
 
@@ -73,9 +77,27 @@ def arm(point: str) -> None:
     ObjectStore.delete = mortal_delete  # type: ignore[method-assign]
 
 
+def tell_when_measured(told: str) -> None:
+    """Make a file when so many documents are measured."""
+    path, _, count = told.rpartition(":")
+    measured: set[str] = set()
+    measure = RenderPool.expected_tokens
+
+    async def noting(self: RenderPool, document: Document, numbers: Sequence[int]) -> list[int]:
+        found = await measure(self, document, numbers)
+        measured.add(document.name)
+        if len(measured) == int(count):
+            Path(path).touch()
+        return found
+
+    RenderPool.expected_tokens = noting  # type: ignore[method-assign]
+
+
 def main() -> None:
     source, out, base_url, point, *more = sys.argv[1:]
     arm(point)
+    if more[1:]:
+        tell_when_measured(more[1])
     changes: dict[str, Any] = json.loads(more[0]) if more else {}
     run(source, out, base_url=base_url, **{**SETTINGS, **changes})
 

@@ -95,10 +95,17 @@ def test_pages_expected_to_be_long_are_requested_first_and_rows_keep_their_order
 def test_a_kill_with_several_shards_open_loses_and_repeats_nothing(
     folder: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "out"
-    with serving_beside() as server:
+    out, measured = tmp_path / "out", tmp_path / "measured"
+
+    async def reply(body: dict[str, Any]) -> web.StreamResponse:
+        while not measured.exists():
+            await asyncio.sleep(0.02)
+        return at_once(body)
+
+    with serving_beside(reply) as server:
         arguments = ("tests.batch.dying_run", folder, out, server.base_url)
-        killed = run_module(*arguments, r"after:^_staging/extract/.*\.json$:4", CHANGES)
+        fourth, all_measured = r"after:^_staging/extract/.*\.json$:4", len(LINES) - SLOTS
+        killed = run_module(*arguments, fourth, CHANGES, f"{measured}:{all_measured}")
         assert killed.returncode == -9, killed.stderr
         staged = {entry.path.split("/")[2] for entry in open_store(str(out)).list("_staging")}
         assert len(staged) > 1

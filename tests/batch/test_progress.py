@@ -69,6 +69,15 @@ def test_progress_line_counts_items_while_none_finishes() -> None:
         assert sink.came.wait(20), sink.getvalue()
 
 
+def test_a_run_with_more_pages_than_expected_never_counts_more_than_all() -> None:
+    lines = io.StringIO()
+    with watch(Console(file=lines, width=80), False) as notify:
+        notify(StageStarted("extract", 3))
+        notify(ItemsDone("extract", "ok", 4, fresh=True))
+        notify(StageEnded("extract", 4))
+    assert lines.getvalue().startswith("extract: 4 of 4 pages (4 ok), ")
+
+
 def test_progress_lines_are_not_repeated_and_use_singular_and_plural() -> None:
     sink = Sink("")
     with watch(Console(file=sink, width=40), False) as notify:

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -208,7 +209,10 @@ def test_a_worker_that_was_suspended_finishes_its_document(tmp_path: Path) -> No
         arguments = ["worker", *state[:4], "--base-url", engine.base_url, "--lease-seconds", "3"]
         with serving(*arguments) as worker:
             wait_until(lambda: engine.requests)
-            worker.send(signal.SIGSTOP)
+            with sqlite3.connect(str(state[1])) as database:
+                # A worker that is suspended in a transaction would lock everyone else out.
+                database.execute("BEGIN IMMEDIATE")
+                worker.send(signal.SIGSTOP)
             api.wait(document, "queued")
             worker.send(signal.SIGCONT)
             api.wait(document, "processing")

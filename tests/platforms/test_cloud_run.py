@@ -119,7 +119,7 @@ def test_task_at_its_time_limit_stops_itself_and_resumes(cloud: Cloud, tmp_path:
     put_documents(tmp_path / "in", f"{cloud.bucket}/in", 3)
     hanging = cloud.hang()
     platform = open_platform("cloud-run")
-    job = platform.submit(spec(cloud, timeout=12))
+    job = platform.submit(spec(cloud, timeout=40))
 
     def tell(now: object) -> None:
         # The first attempt finds an engine that hangs, the second one that answers.

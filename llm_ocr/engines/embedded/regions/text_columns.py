@@ -25,6 +25,8 @@ SAME_ROW = 1.3
 WINDOW = 8
 # How far a number or bullet may be from the text that it belongs to, in line heights.
 TAB = 5.0
+# Letters that word processors print for bullets: of Courier, and of Wingdings without that font.
+LETTERS_AS_BULLETS = ("o", "§")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _BEGINS_TEXT = re.compile(r"[\"“‘'(]?[^\W\d_]")
 
@@ -174,13 +176,15 @@ def with_joined_marks(lines: Sequence[OcrLine]) -> list[OcrLine]:
         parts = [row[0]]
         for line in row[1:]:
             mark = parts[-1]
+            sign = mark.text.strip()
             if (
-                MARK.fullmatch(mark.text.strip())
+                (MARK.fullmatch(sign) or sign in LETTERS_AS_BULLETS)
                 and _BEGINS_TEXT.match(line.text.strip())
                 and not any(gutter.divides(mark, line) for gutter in between)
                 and 0 < line.rect[0] - mark.rect[2] < TAB * line.height
             ):
-                sign = "•" if SYMBOL.fullmatch(mark.text.strip()) else mark.text.strip()
+                if SYMBOL.fullmatch(sign) or sign in LETTERS_AS_BULLETS:
+                    sign = "•"
                 text = f"{sign} {line.text.strip()}"
                 parts[-1] = replace(line, text=text, words=(*mark.words, *line.words))
             else:

@@ -18,6 +18,8 @@ MOST_HEADS = 4
 OFF, OFF_SHARE = 0.8, 0.06
 # A line's middle is further than this from a rule above or below it, in heights of a word.
 OFF_LEVEL = 0.25
+# Cells of a column begin no further apart than this, in heights.
+SAME_START = 0.25
 # How far a label may be off from the middle of its rows, as a share of their distance.
 OFF_ROWS = 0.3
 # Cells that less of a rule than this parts are one.
@@ -146,13 +148,21 @@ def header_colspans(
 
 
 def _spread_titles(rows: Sequence[TextRow], heads: int, columns: int, height: float) -> None:
-    """Lone cells in the middle of a table, below its heads, stand over all of its columns."""
+    """Lone cells in the middle of a table, below its heads, stand over all of its columns, unless
+    they are in one column and begin where most of its cells do."""
     left, _, right, _ = hull(row.rect for row in rows)
+    starts: dict[int, list[float]] = {}
+    for cell in (cell for row in rows if len(row.cells) > 1 for cell in row.cells):
+        starts.setdefault(cell.first, []).append(cell.rect[0])
     if any(cell.rows > 1 for row in rows[heads:] for cell in row.cells):
         return
     for row in rows[heads:]:
         (x1, _, x2, _), lone = row.rect, row.cells[0]
-        if len(row.cells) == 1 and x1 > left + height and abs(x1 + x2 - left - right) < height:
+        column = starts.get(lone.first, [])
+        below = sum(abs(x1 - one) < SAME_START * height for one in column)
+        is_in_column = lone.columns == 1 and below > len(column) / 2
+        is_middle = x1 > left + height and abs(x1 + x2 - left - right) < height
+        if len(row.cells) == 1 and is_middle and not is_in_column:
             lone.first, lone.last = 0, columns - 1
 
 

@@ -10,6 +10,8 @@ from llm_ocr.engines.embedded.geometry import is_aligned
 from llm_ocr.engines.embedded.tables.grid import Band, Cell, TextRow
 
 _NUMBER = re.compile(r"[\s$€£%()+\-–—±.,\d]*\d[\s$€£%()+\-–—±.,\d]*[A-Za-z%]{0,2}")
+# An amount with the code of its currency: CHF 3'360.00, 12,50 EUR.
+_AMOUNT = re.compile(r"(?:[A-Z]{3} ?)?[-–(]?\d[\d.,'’` ]*[.,]\d\d\)?(?: ?[A-Z]{3})?")
 _YEAR = re.compile(r"(19|20)\d\d")
 # Rows of text closer than this, in heights of a word, may be of one cell; below it they are
 # closer than rows of a table usually are.
@@ -30,7 +32,7 @@ MOST_LEVELS = 2
 
 
 def is_number(text: str) -> bool:
-    return _NUMBER.fullmatch(text) is not None
+    return (_NUMBER.fullmatch(text) or _AMOUNT.fullmatch(text)) is not None
 
 
 def is_year(text: str) -> bool:

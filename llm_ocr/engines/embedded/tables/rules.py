@@ -36,7 +36,7 @@ WINDOW = 0.8
 # How much two grounds differ (0..255): light shades by about 12, noise and shadows by less.
 STEP = 7
 # An edge is no shorter than this, and not in more rows, in heights of a word.
-SHORTEST_EDGE, LEVEL_EDGE = 4.0, 0.5
+SHORTEST_EDGE, LEVEL_EDGE = 4.0, 0.65
 # Below this share of the paper's brightness a ground is dark, and what is printed on it light.
 DARK = 0.6
 

@@ -9,6 +9,8 @@ from llm_ocr.engines.embedded.tables.rules import Rules, RulingLine
 
 # Rules closer than this, in heights of a word, are one.
 NEAR = 0.35
+# The edge of a ground is found no further from a rule at the same place, in heights of a word.
+NEAR_EDGE = 0.7
 # Of a side so much must be drawn for it to part two cells.
 DRAWN = 0.6
 # A rule may go beyond the one that it ends at, or end before it, by so much, in heights of a word.
@@ -134,7 +136,14 @@ def closed_grid(rules: Rules, height: float) -> Separators | None:
     # What doesn't go from one line to another is no side of a cell, but an underline.
     across = _ending_at(rules.across, drawn_separators(rules.down, height), height)
     down = _ending_at(rules.down, drawn_separators(across, height), height)
-    rows, columns = drawn_separators(across, height), drawn_separators(down, height)
+    columns = drawn_separators(down, height)
+    # A ground may end where no rule is, as that of a head; where one is, it parts no more than it.
+    grounds = [
+        edge
+        for edge in _ending_at(rules.edges, columns, height)
+        if all(abs(edge.at - rule.at) > NEAR_EDGE * height for rule in across)
+    ]
+    rows = drawn_separators((*across, *grounds), height)
     if len(rows) < 2 or len(columns) < 2 or len(rows) + len(columns) < 5:
         return None
     is_framed = all(

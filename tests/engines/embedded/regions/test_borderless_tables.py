@@ -57,6 +57,17 @@ def test_labels_with_their_numbers_are_a_table_without_a_caption() -> None:
     assert tables(rows(dated, (LEFT, 400.0), TOP)) == [], "no labels"
 
 
+def test_items_and_the_sums_below_their_columns_are_one_table() -> None:
+    places = (LEFT, 200.0, 400.0, 620.0)
+    items = [("1", "Garden work", "28 h", "CHF 3'360.00"), ("2", "Disposal", "1", "CHF 307.35")]
+    sums = [("", "", "Sum", "CHF 3'667.35"), ("", "", "VAT 7.7%", "CHF 282.40")]
+    head = ("Item", "Description", "Amount", "Total")
+    bill = rows([head, *items, *sums], places, TOP)
+    assert tables(bill) == [around(bill)]
+    named = [("", "", "Seen by", "Anna Berg"), ("", "", "Paid by", "Third of nine")]
+    assert tables(rows([head, *items, *named], places, TOP)) == [], "no sums"
+
+
 def test_labels_with_their_numbers_are_a_table_beside_an_address() -> None:
     address = ["Arle Trust", "The Old Mill", "Fenwick"]
     places = (LEFT, 500.0, 680.0)

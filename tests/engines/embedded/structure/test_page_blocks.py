@@ -85,11 +85,13 @@ def test_a_number_or_bullet_is_one_with_the_text_behind_its_tab() -> None:
     heading = line("5.", 100, 350), line("Instrument Format", 180, 350)
     item = line("\uf0b7", 100, 700, 110), line("a text behind a symbol of a font", 180, 700)
     far = line("7.", 100, 800), line("in a column of its own", 500, 800)
+    letter = line("o", 100, 750, 110), line("behind a circle of Courier", 180, 750)
     body = [*prose(100, 6), *prose(400, 6), *prose(500, 6)]
-    found = labeled_blocks([*heading, *item, *far, *body], (), WIDTH, HEIGHT)
+    found = labeled_blocks([*heading, *item, *letter, *far, *body], (), WIDTH, HEIGHT)
     texts = {block.text: block.label for block in found}
     assert texts["5. Instrument Format"] == "title"
     assert texts["• a text behind a symbol of a font"] == "text"
+    assert texts["• behind a circle of Courier"] == "text"
     assert "in a column of its own" in texts
 
 

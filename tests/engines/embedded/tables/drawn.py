@@ -2,7 +2,7 @@
 
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -40,11 +40,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Style:
-    """How a table looks; `rules` is a set of the kinds above, `groups` rules under wide heads."""
+    """How a table looks; `rules` is a set of the kinds above, `groups` rules under wide heads,
+    `dark` heads in white letters, on a ground that ends without a rule."""
 
     rules: frozenset[str] = frozenset()
     groups: bool = False
     shaded: bool = False
+    dark: bool = False
     font: str = "Helvetica"
     size: float = 9.0
     gap: float = 14.0
@@ -131,7 +133,9 @@ class _Page:
 
     def draw(self) -> bytes:
         if self.style.shaded:
-            self._shade()
+            self._shade(range(0, len(self.rows), 2), Color(0.87, 0.9, 0.95))
+        if self.style.dark:
+            self._shade(range(head_rows(self.rows)), Color(0.26, 0.33, 0.42))
         for k, row in enumerate(self.rows):
             for at, cell in row:
                 self._cell(k, at, cell)
@@ -140,9 +144,9 @@ class _Page:
         self.canvas.save()
         return self.file.getvalue()
 
-    def _shade(self) -> None:
-        self.canvas.setFillColor(Color(0.87, 0.9, 0.95))
-        for k in range(0, len(self.rows), 2):
+    def _shade(self, rows: Iterable[int], color: Color) -> None:
+        self.canvas.setFillColor(color)
+        for k in rows:
             top, bottom = self.y[k], self.y[k + 1]
             self.canvas.rect(
                 self.x[0], self.height - bottom, self.x[-1] - self.x[0], bottom - top, 0, 1
@@ -152,6 +156,7 @@ class _Page:
     def _cell(self, k: int, at: int, cell: Cell) -> None:
         size, style = self.style.size, self.style
         top, bottom = self.y[k], self.y[k + cell.rows]
+        self.canvas.setFillGray(1 if style.dark and cell.head else 0)
         left, right = self.x[at] + style.gap / 2, self.x[at + cell.columns] - style.gap / 2
         used = len(cell.lines) * size * style.leading
         if style.middle or cell.rows > 1:
@@ -224,6 +229,8 @@ class _Page:
             self._line(self.x[k], self.y[y1], self.x[k], self.y[y2])
 
     def _across(self, row: int, first: int, last: int) -> None:
+        if self.style.dark and row == head_rows(self.rows):
+            return
         self._line(self.x[first], self.y[row], self.x[last], self.y[row])
 
     def _line(self, x1: float, y1: float, x2: float, y2: float) -> None:

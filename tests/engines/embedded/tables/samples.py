@@ -225,6 +225,7 @@ RULED: dict[str, tuple[set[str], dict[str, object]]] = {
     "dashed": ({ALL}, {"dash": (2.0, 2.0)}),
     "middle": ({ALL}, {"middle": True}),
     "shaded grid": ({ALL}, {"shaded": True}),
+    "dark head": ({ALL}, {"dark": True, "gray": 0.75}),
 }
 OPEN: dict[str, tuple[set[str], dict[str, object]]] = {
     "booktabs": ({OUTER, HEAD}, {"groups": True}),

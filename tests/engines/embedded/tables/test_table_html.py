@@ -52,6 +52,18 @@ def test_words_in_columns_are_a_table_with_a_header_row() -> None:
     )
 
 
+def test_a_lone_cell_in_the_middle_is_a_title_unless_its_column_begins_there() -> None:
+    rows = [("Reign", "n" * 60), ("Spouse", "s" * 58), ("", "w" * 40), ("Father", "f" * 55)]
+    lines = grid(*rows)
+    assert row_texts(table_html(lines))[2] == ["", "w" * 40]
+    title = phrase("t" * 30, 250, 160)
+    assert row_texts(table_html([*lines, title, *moved(lines, 200)]))[4] == ["t" * 30]
+
+
+def moved(lines: Sequence[OcrLine], down: float) -> list[OcrLine]:
+    return [phrase(one.text, one.rect[0], one.rect[1] + down) for one in lines]
+
+
 def test_rows_above_the_first_numbers_are_header_rows() -> None:
     table = table_html(
         grid(

@@ -4,7 +4,7 @@ a figure's caption and is no text; and the text that lies in them."""
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 import cv2
@@ -43,6 +43,8 @@ TOUCHING = 2.0
 LARGE, PROSE_WORDS = 0.25, 40
 # A figure's caption is no further below it, in line heights.
 CAPTION_GAP = 2.0
+# What a PDF's images cover so much of consists of these.
+IMAGE = 0.4
 # Rows with so many words, in all and each, are prose; and so are so many lines of a column.
 CUT_WORDS, CUT_MEAN, COLUMN_LINES = 9, 3.0, 4
 # A row of so many parts, of hardly more words, is an axis's labels; a list's number or bullet has
@@ -89,7 +91,7 @@ def with_figures(
     images = _merge(pictures, lambda one, other: apart(one, other) <= TOUCHING)
     images = [one for one in images if SMALLEST * page <= area(one) < LARGEST * page]
     for rect in _merge([*drawn, *images], _lies_in):
-        part = _drawn_part(rect, lines, page)
+        part = _drawn_part(rect, lines, images, page)
         if part is not None and is_drawn(image, part, lines):
             # A line that is not said, because most of it is in the figure, is seen there whole.
             whole = hull((part, *(one.rect for one in lines if inside(one, [part]))))
@@ -97,7 +99,9 @@ def with_figures(
     return found
 
 
-def _drawn_part(figure: Rect, lines: Sequence[OcrLine], page: float) -> Rect | None:
+def _drawn_part(
+    figure: Rect, lines: Sequence[OcrLine], images: Sequence[Rect], page: float
+) -> Rect | None:
     """A figure without its prose; None where it is no figure, but holds what the page says."""
     words = sum(len(line.text.split()) for line in lines if inside(line, [figure]))
     holds_page = area(figure) > LARGE * page and words > PROSE_WORDS
@@ -106,7 +110,9 @@ def _drawn_part(figure: Rect, lines: Sequence[OcrLine], page: float) -> Rect | N
     is_page = area(rect) > LARGEST * page and inner
     if is_page or _is_text(inner) or (holds_page and not _is_captioned(figure, lines)):
         return None
-    part = _without_prose(rect, inner)
+    known = [one for one in images if _lies_in(rect, one)]
+    is_image = sum(map(area, known)) > IMAGE * area(rect)
+    part = _without_prose(rect, inner, hull(known) if is_image else rect)
     is_rest = part[3] - part[1] < REST * (figure[3] - figure[1])
     return None if is_rest or area(part) < SMALLEST * page else part
 
@@ -200,11 +206,13 @@ def _without_columns(figure: Rect, inner: Sequence[OcrLine]) -> Rect:
     return x1, top, x2, bottom
 
 
-def _without_prose(figure: Rect, inner: Sequence[OcrLine]) -> Rect:
-    """A figure without the rows of prose or captions that it begins and ends with."""
+def _without_prose(figure: Rect, inner: Sequence[OcrLine], image: Rect) -> Rect:
+    """A figure without the rows of prose or captions that it begins and ends with, or rows of words
+    beyond the image in it."""
     rows = rows_of(inner)
-    below = _prose(rows[::-1])
-    above = _prose(rows[: len(rows) - len(below)])
+    below = _prose(rows[::-1]) or _from_edge(rows[::-1], lambda line: line.middle > image[3])
+    rest = rows[: len(rows) - len(below)]
+    above = _prose(rest) or _from_edge(rest, lambda line: line.middle < image[1])
     left, top, right, bottom = figure
     top = max([top, *(line.rect[3] + 1 for row in above for line in row)])
     bottom = min([bottom, *(line.rect[1] - 1 for row in below for line in row)])
@@ -222,6 +230,15 @@ def _prose(rows: Sequence[list[OcrLine]]) -> list[list[OcrLine]]:
             return run
     words = sum(map(_words, run))
     return run if words >= max(CUT_WORDS, CUT_MEAN * len(run)) else []
+
+
+def _from_edge(
+    rows: Sequence[list[OcrLine]], is_beyond: Callable[[OcrLine], bool]
+) -> list[list[OcrLine]]:
+    """The rows of words from the edge on that are beyond an image."""
+    return list(
+        takewhile(lambda row: _words(row) > 1 and not _is_parted(row) and is_beyond(row[0]), rows)
+    )
 
 
 def _is_parted(row: Sequence[OcrLine]) -> bool:

@@ -61,3 +61,16 @@ def test_a_figure_that_shows_nothing_hides_no_table() -> None:
     paper = np.full((1300, 1000, 3), 255, np.uint8)
     found = page_regions([*TEXT, *cells], [FIGURE], paper)
     assert [set(one.lines) for one in found.tables] == [set(cells)]
+
+
+def test_a_title_beyond_the_image_of_a_figure_is_text(paper: Image) -> None:
+    title = [line("Topic one", 300, 100), line("A check of form", 300, 140)]
+    image = (100.0, 180.0, 850.0, 600.0)
+    paper[180:600, 100:850] = 90
+    region = Region("figure", (100.0, 80.0, 850.0, 620.0), 0.8)
+    found = page_regions([*TEXT, *title], [region], paper, [image])
+    assert set(title) <= set(found.lines)
+    (figure,) = found.figures
+    assert figure[1] > title[1].rect[3]
+    unknown = page_regions([*TEXT, *title], [region], paper)
+    assert not set(title) & set(unknown.lines), "the words may be the figure's"

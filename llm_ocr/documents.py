@@ -86,6 +86,18 @@ class Document:
         rows = ",".join(_format_range(rows) for rows in _merge_ranges(ranges))
         return self._at(f"{self.file_uri}{ROWS_FRAGMENT}{rows}", rows, self.name)
 
+    def split_rows(self, count: int) -> tuple["Document", "Document"]:
+        """Its first `count` rows and the others, if its rows were counted and there are more."""
+        first_rows: list[Range] = []
+        other_rows: list[Range] = []
+        for first, last in self.ranges:
+            assert last is not None, "its rows were counted"
+            middle = min(first + count, last + 1)
+            first_rows += [(first, middle - 1)] if first < middle else []
+            other_rows += [(middle, last)] if middle <= last else []
+            count -= middle - first
+        return self.with_rows(first_rows), self.with_rows(other_rows)
+
     def select_rows(self, doc_ids: Collection[str]) -> "Document":
         """Like `with_rows`, for the rows with these ids; unchanged if its rows were not counted."""
         if self.rows is None or self.row_count is None:

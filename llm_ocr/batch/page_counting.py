@@ -66,8 +66,11 @@ async def _planned(
     notify: Notify,
 ) -> list[PlannedDocument]:
     if looked.counted is not None:
-        batches = iter_batches(looked.counted, rows, settings.shard_pages)
-        return [PlannedDocument(*batch) for batch in batches]
+        batches = iter_batches(looked.counted, rows)
+        return [
+            PlannedDocument(document, pages, smallest_part=smallest)
+            for document, pages, smallest in batches
+        ]
     if rows is not None and not rows:
         return []
     if looked.error is not None:

@@ -2,19 +2,24 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from llm_ocr.documents import Document, Range
 from llm_ocr.sources.names import BYTES_PER_PAGE
 
+# A part of a row group is read from the start of the group: this many bytes are read in about the
+# time that an engine needs for a page.
+READ_BYTES_PER_PAGE = 32 << 20
+
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Rows `first` to `first + count - 1` of a file, with about `pages` pages."""
+    """Rows `first` to `first + count - 1` of a file, with about `pages` pages. A part of them with
+    `smallest_part` pages takes no longer to read than an engine needs for it."""
 
     first: int
     count: int
     pages: int
+    smallest_part: int = 1
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,10 @@ def count_rows(document: Document, tar_limit: int | None) -> RowCount:
         footer = read_footer(document)
         batches = tuple(
             RowBatch(
-                group.first, group.count, _pages(group.size) if footer.is_pdf else group.images
+                group.first,
+                group.count,
+                _pages(group.size) if footer.is_pdf else group.images,
+                group.size // READ_BYTES_PER_PAGE,
             )
             for group in footer.groups
             if group.count
@@ -53,24 +61,21 @@ def count_rows(document: Document, tar_limit: int | None) -> RowCount:
 
 
 def iter_batches(
-    counted: RowCount, selected: Sequence[int] | None, shard_pages: int
-) -> Iterator[tuple[Document, int]]:
-    """Documents for ranges of all rows, or of the `selected` ones (sorted), with their approximate
-    page count: one per row group, or several if the group exceeds a shard."""
+    counted: RowCount, selected: Sequence[int] | None
+) -> Iterator[tuple[Document, int, int]]:
+    """For each row group a document of all its rows, or of the `selected` ones (sorted), with
+    their approximate page count and the smallest part to split off."""
     document = counted.document
     if counted.batches is None:
-        yield document.with_rows([(0, None)]), _pages(document.size)
+        yield document.with_rows([(0, None)]), _pages(document.size), 1
         return
     wanted = None if selected is None else set(selected)
     for batch in counted.batches:
         numbers = range(batch.first, batch.first + batch.count)
         rows = numbers if wanted is None else [number for number in numbers if number in wanted]
-        step = max(1, shard_pages * batch.count // max(1, batch.pages))
-        starts = [*range(0, len(rows), step), len(rows)]
-        for start, end in pairwise(starts):
-            taken = rows[start:end]
-            pages = max(1, round(batch.pages * len(taken) / batch.count))
-            yield document.with_rows(_ranges(taken)), pages
+        if rows:
+            pages = max(1, round(batch.pages * len(rows) / batch.count))
+            yield document.with_rows(_ranges(rows)), pages, batch.smallest_part
 
 
 def _ranges(numbers: Sequence[int]) -> list[Range]:

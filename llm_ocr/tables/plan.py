@@ -8,8 +8,9 @@ import io
 import itertools
 import json
 import math
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -50,11 +51,28 @@ class PlannedDocument:
     """A document and the page count expected at planning (None: unknown).
 
     `same_as` is the doc_id of an earlier document in the plan that seems to have the same bytes.
+    `smallest_part`: of rows of a dataset, the pages of a part that is worth being read by itself;
+    a plan does not store it.
     """
 
     document: Document
     pages: int | None
     same_as: str | None = None
+    smallest_part: int = field(default=1, compare=False)
+
+    def split(self, most: int) -> "list[PlannedDocument]":
+        """Itself; or, if it is several rows with more than `most` pages, the first of as many equal
+        parts as are needed, and the rest."""
+        pages, rows = self.pages or 1, self.document.row_count or 1
+        if pages <= most or rows == 1:
+            return [self]
+        count = max(1, rows // math.ceil(pages / most))
+        first_pages = max(1, round(pages * count / rows))
+        first, rest = self.document.split_rows(count)
+        return [
+            replace(self, document=first, pages=first_pages),
+            replace(self, document=rest, pages=max(1, pages - first_pages)),
+        ]
 
 
 @dataclass(frozen=True)
@@ -170,7 +188,8 @@ def cut_shards(
     documents: Sequence[PlannedDocument], shard_pages: int, first: int = 0, workers: int = 1
 ) -> tuple[Shard, ...]:
     """Split documents, in order, into shards of at most `shard_pages` pages, numbered from
-    `first`; a larger document is a shard by itself. Duplicates stay in the shard of the first.
+    `first`; a larger document is a shard by itself, unless it is several rows of a dataset, which
+    are split. Duplicates stay in the shard of the first.
 
     For several workers (or engines) shards get smaller towards the end, so that all workers have
     something to do until then: each in turn gets one of half its share of the pages that are left.
@@ -179,7 +198,9 @@ def cut_shards(
     current: list[PlannedDocument] = []
     count, left = 0, sum(planned.pages or 1 for planned in documents)
     most = _most_pages(left, shard_pages, workers)
-    for planned in documents:
+    waiting = deque(documents)
+    while waiting:
+        planned = waiting.popleft()
         pages = planned.pages or 1
         if current and count + pages > most and planned.same_as is None:
             shards.append(Shard(first + len(shards), _merge_rows(current)))
@@ -187,8 +208,10 @@ def cut_shards(
             current, count = [], 0
             if len(shards) % workers == 0:
                 most = _most_pages(left, shard_pages, workers)
+        planned, *rest = planned.split(max(most, min(planned.smallest_part, shard_pages)))
+        waiting.extendleft(rest)
         current.append(planned)
-        count += pages
+        count += planned.pages or 1
     if current:
         shards.append(Shard(first + len(shards), _merge_rows(current)))
     return tuple(shards)

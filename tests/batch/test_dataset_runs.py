@@ -105,6 +105,22 @@ def test_worker_reads_only_its_own_row_groups(
     assert names == [f"a-{k:06d}" for k in range(rows)]
 
 
+def test_row_group_is_divided_among_workers_and_in_updates(tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    shards.images(source / "a.parquet", 160, group=160)
+    with serving_beside() as server:
+        chosen = {**QUIET, "base_url": server.base_url, "shard_count": 2, "stages": ("extract",)}
+        run(source, out, shard_index=0, **chosen)
+        assert 80 - 32 < page_requests(server) < 80 + 32
+        shards.images(source / "b.parquet", 70, group=70)
+        run(source, out, shard_index=1, update=True, **chosen)
+        assert 160 < page_requests(server) < 160 + 70
+        run(source, out, shard_index=0, **chosen)
+        assert page_requests(server) == 230
+    names = [row["name"] for row in load_pages(out)]
+    assert names == [*(f"a-{k:06d}" for k in range(160)), *(f"b-{k:06d}" for k in range(70))]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "point",

@@ -69,7 +69,7 @@ async def test_shards_are_whole_row_groups_unless_too_large(tmp_path: Path) -> N
     ]
     assert [shard.document_count for shard in found] == [8, 5]
     first, second = rows(await plan_shards(tmp_path, shard_pages=3))[:2]
-    assert (first, second) == ([("train-00000", "0-2")], [("train-00000", "3")])
+    assert (first, second) == ([("train-00000", "0-1")], [("train-00000", "2-3")])
 
 
 async def test_list_of_images_counts_its_pages(tmp_path: Path) -> None:

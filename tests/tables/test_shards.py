@@ -1,7 +1,8 @@
+import math
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -85,6 +86,61 @@ def test_shards_for_several_workers_get_smaller_so_that_all_end_together(
         taken[taken.index(min(taken))] += shard.expected_pages
     assert max(shares) - sum(counts) / workers < 100
     assert max(taken) - sum(counts) / workers < 32
+
+
+def row_group(file: int, rows: int, pages: int, **chosen: int) -> PlannedDocument:
+    whole = Document(f"file{file}", f"/in/{file}.parquet", "1-1", f"{file}", "parquet", 1)
+    return PlannedDocument(whole.with_rows([(0, rows - 1)]), pages, **chosen)  # type: ignore[arg-type]
+
+
+def row_uris(documents: Iterable[PlannedDocument]) -> list[str]:
+    return [
+        one.document.row(number).source_uri
+        for one in documents
+        for first, last in one.document.ranges
+        for number in range(first, (last or 0) + 1)
+    ]
+
+
+@pytest.mark.parametrize("workers", [2, 8, 24])
+@pytest.mark.parametrize("rows", [20, 100, 1_000, 7_000])
+@pytest.mark.parametrize("ratio", [0.3, 1, 3])
+def test_row_groups_are_split_so_that_all_workers_end_together(
+    workers: int, rows: int, ratio: float
+) -> None:
+    pages = round(rows * ratio)
+    planned = [row_group(k, rows, pages) for k in range(math.ceil(6_000 / pages))]
+    shards = cut_shards(planned, 512, workers=workers)
+    assert row_uris(one for shard in shards for one in shard.documents) == row_uris(planned)
+    assert sum(shard.expected_pages for shard in shards) == pages * len(planned)
+    assert max(shard.expected_pages for shard in shards) <= 512
+    taken = [0] * workers
+    for shard in shards:
+        taken[taken.index(min(taken))] += shard.expected_pages
+    assert max(taken) - pages * len(planned) / workers < 32
+    # A part is read from the start of its row group: there are few more than without the workers.
+    parts = sum(len(shard.documents) for shard in shards)
+    whole = sum(len(shard.documents) for shard in cut_shards(planned, 512))
+    assert parts <= whole + 8 * workers
+
+
+def test_part_of_a_row_group_is_not_smaller_than_worth_reading() -> None:
+    group = row_group(0, 2_000, 2_000, smallest_part=100)
+    sizes = [shard.expected_pages for shard in cut_shards([group], 512, workers=4)]
+    assert 50 <= min(sizes) <= 100
+    larger = row_group(0, 2_000, 2_000, smallest_part=9_999)
+    assert cut_shards([larger], 512, workers=4) == cut_shards([larger], 512)
+
+
+def test_selected_rows_are_split() -> None:
+    group = row_group(0, 1_000, 1_000)
+    numbers = sorted(random.Random(1).sample(range(1_000), 300))
+    chosen = group.document.with_rows([(number, number) for number in numbers])
+    shards = cut_shards([PlannedDocument(chosen, 300)], 100)
+    assert [shard.document_count for shard in shards] == [100] * 3
+    assert row_uris(one for shard in shards for one in shard.documents) == [
+        f"/in/0.parquet#row={number}" for number in numbers
+    ]
 
 
 def test_first_plan_is_kept_and_other_settings_are_refused(store: Store) -> None:
@@ -203,7 +259,7 @@ def test_new_generation_replaces_the_old_one(store: Store) -> None:
     assert len(list(store.list("data/pages"))) == 1
 
 
-def test_a_published_file_has_small_row_groups(store: Store) -> None:
+def test_a_published_file_has_small_row_group(store: Store) -> None:
     shard = writer(store)
     write(shard, PAGES)
     publish(store, shard.commit(PAGES), TABLES, ORDER)

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from llm_ocr.batch.events import Note, Notify
+from llm_ocr.batch.events import Note
 from llm_ocr.batch.page_counting import count_documents
+from llm_ocr.batch.stage_runner import RunContext
 from llm_ocr.document.configure import step_target
 from llm_ocr.documents import Document
 from llm_ocr.messages import ProblemCode
@@ -21,7 +22,6 @@ from llm_ocr.sources.inputs import (
     list_documents,
 )
 from llm_ocr.sources.names import DATASET_KINDS
-from llm_ocr.sources.render_pool import RenderPool
 from llm_ocr.storage.store import Store
 from llm_ocr.tables.plan import (
     Plan,
@@ -37,8 +37,8 @@ from llm_ocr.tables.plan import (
 # A run may be asked these later.
 LATER_TASKS = frozenset(FIGURE_TASKS) - {Task.DESCRIBE}
 
-# `workers` says for how many engines or workers shards are cut.
-Planning = Callable[[Store, Settings, list[str], RenderPool, Notify, int], Awaitable[Plan]]
+# Makes a plan of inputs, for so many engines or workers together.
+Planning = Callable[[RunContext, list[str], int], Awaitable[Plan]]
 
 
 def run_fingerprint(settings: Settings, inputs: list[str]) -> dict[str, object]:
@@ -99,41 +99,27 @@ def load_plan(store: Store) -> Plan:
     return plan
 
 
-async def make_plan(
-    store: Store,
-    settings: Settings,
-    inputs: list[str],
-    pool: RenderPool,
-    notify: Notify,
-    workers: int,
-) -> Plan:
-    """The plan of the run in `store` if it is one of these inputs and settings, or a new one, for
-    so many workers.
+async def make_plan(context: RunContext, inputs: list[str], workers: int) -> Plan:
+    """The run's plan if it is one of these inputs and settings, or a new one, for so many workers.
 
     Raises SettingsMismatchError or NoInputError.
     """
-    plan = await asyncio.to_thread(read_plan, store)
-    wanted = run_fingerprint(settings, inputs)
+    plan = await asyncio.to_thread(read_plan, context.store)
+    wanted = run_fingerprint(context.settings, inputs)
     if plan is not None:
-        check_settings(store, plan, wanted)
+        check_settings(context.store, plan, wanted)
         return plan
-    planned = await _counted(list_documents(inputs), settings, pool, notify)
-    shards = cut_shards(planned, settings.shard_pages, workers=workers)
-    return await asyncio.to_thread(write_plan, store, Plan(shards, wanted))
+    planned = await _counted(list_documents(inputs), context)
+    shards = cut_shards(planned, context.settings.shard_pages, workers=workers)
+    return await asyncio.to_thread(write_plan, context.store, Plan(shards, wanted))
 
 
-async def updated_plan(
-    store: Store,
-    settings: Settings,
-    inputs: list[str],
-    pool: RenderPool,
-    notify: Notify,
-    workers: int,
-) -> Plan:
+async def updated_plan(context: RunContext, inputs: list[str], workers: int) -> Plan:
     """As `make_plan`, plus the documents in the inputs that are not in the plan yet.
 
     Raises SettingsMismatchError with a choice of documents, which what is new would change.
     """
+    store, settings = context.store, context.settings
     if settings.limit is not None or settings.sample is not None:
         raise SettingsMismatchError(
             f"{store.uri}: an update adds every new document, so it can't be combined with `limit` "
@@ -141,15 +127,15 @@ async def updated_plan(
             ProblemCode.UPDATE_OF_SAMPLE,
         )
     if await asyncio.to_thread(read_plan, store) is None:
-        return await make_plan(store, settings, inputs, pool, notify, workers)
+        return await make_plan(context, inputs, workers)
     while True:
-        plan = await make_plan(store, settings, inputs, pool, notify, workers)
+        plan = await make_plan(context, inputs, workers)
         unseen = await asyncio.to_thread(_unseen, plan, inputs)
         if not unseen:
-            notify(Note("no new documents found; nothing to add"))
+            context.notify(Note("no new documents found; nothing to add"))
             return plan
-        notify(Note(f"new documents: {len(unseen):,}"))
-        planned = await _counted(unseen, settings, pool, notify)
+        context.notify(Note(f"new documents: {len(unseen):,}"))
+        planned = await _counted(unseen, context)
         first = plan.shards[-1].number + 1
         shards = cut_shards(planned, settings.shard_pages, first, workers)
         # Where another starter was quicker, what it left out is looked for again.
@@ -170,11 +156,9 @@ def _unseen(plan: Plan, inputs: list[str]) -> list[Document]:
     return list(deduplicate_names(unseen, (document.name for document in plan.documents)))
 
 
-async def _counted(
-    documents: list[Document], settings: Settings, pool: RenderPool, notify: Notify
-) -> list[PlannedDocument]:
+async def _counted(documents: list[Document], context: RunContext) -> list[PlannedDocument]:
     """As `count_documents`, with likely duplicates after the document that they duplicate."""
-    planned = await count_documents(documents, settings, pool, notify)
+    planned = await count_documents(documents, context.settings, context.pool, context.notify)
     files = [one.document for one in planned if one.document.kind not in DATASET_KINDS.values()]
     firsts: dict[str, str] = {}
     for first, *others in await asyncio.to_thread(lambda: list(duplicate_groups(files))):

@@ -45,7 +45,6 @@ from llm_ocr.report.sessions import read_sessions
 from llm_ocr.report.summary import SUMMARY_PATH, SessionStats, Summary, summarize
 from llm_ocr.settings import Settings
 from llm_ocr.sources.inputs import absolute_input
-from llm_ocr.sources.render_pool import RenderPool
 from llm_ocr.tables.commit_index import CommitIndex
 from llm_ocr.tables.compact import presplit_shards
 from llm_ocr.tables.counts import Counts
@@ -157,7 +156,7 @@ class Worker:
                 store, self._commit_index, settings, pool, self._session, stop, self._notify
             )
             async with self._executor(context) as executor:
-                plan = await stop.guard(self._plan(inputs, pool, executor.engines))
+                plan = await stop.guard(self._plan(inputs, context, executor.engines))
                 await asyncio.to_thread(self._commit_index.refresh)
                 ordered = [name for name in STAGES if name in stages]
                 if self._prepare is not None:
@@ -260,14 +259,11 @@ class Worker:
             self._notify(Note(f"{skipped} `documents` (`markdown` writes the files anyway)"))
         return documents <= MOST_FILES
 
-    async def _plan(self, inputs: list[str] | None, pool: RenderPool, engines: int) -> Plan:
+    async def _plan(self, inputs: list[str] | None, context: RunContext, engines: int) -> Plan:
         if inputs is None:
             return await asyncio.to_thread(load_plan, self._store)
         await asyncio.to_thread(self._destination.prepare, private=not self._settings.public)
-        workers = self._share.count * engines
-        return await self._make_plan(
-            self._store, self._settings, inputs, pool, self._notify, workers
-        )
+        return await self._make_plan(context, inputs, self._share.count * engines)
 
     async def _run_stage(
         self, name: str, plan: Plan, context: RunContext, executor: Executor

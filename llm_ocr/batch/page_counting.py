@@ -38,14 +38,18 @@ class _Looked:
 
 
 async def count_documents(
-    listed: Sequence[Document], settings: Settings, pool: RenderPool, notify: Notify
+    listed: Sequence[Document],
+    settings: Settings,
+    pool: RenderPool,
+    notify: Notify,
+    workers: int = 1,
 ) -> list[PlannedDocument]:
-    """What of `listed` is to be read: all, or what `limit` and `sample` choose.
+    """What of `listed` so many workers are to read: all, or what `limit` and `sample` choose.
 
     Raises NoInputError where no dataset has a column to read, or any row; StorageError.
     """
     notify(StageStarted("plan", len(listed)))
-    looked = await _look_into(listed, settings, notify)
+    looked = await _look_into(listed, settings, notify, workers)
     chosen = _choose(looked, settings)
     several = [
         _planned(one, rows, settings, pool, notify)
@@ -79,21 +83,22 @@ async def _planned(
 
 
 async def _look_into(
-    listed: Sequence[Document], settings: Settings, notify: Notify
+    listed: Sequence[Document], settings: Settings, notify: Notify, workers: int
 ) -> list[_Looked]:
     """The rows of datasets counted, of as many files as `limit` needs."""
     looked: list[_Looked] = []
     loop, limit, some = asyncio.get_running_loop(), settings.limit, FOOTERS
     if limit is not None:
         some = 1
-    # Only a choice needs to know how many samples a tar has: its headers are all over it.
-    tar_limit = limit if limit or settings.sample else 0
     with ThreadPoolExecutor(FOOTERS, thread_name_prefix="footer") as threads:
         while len(looked) < len(listed):
             if limit is not None and sum(one.row_count for one in looked) >= limit:
                 break
             following = listed[len(looked) : len(looked) + some]
-            looking = (loop.run_in_executor(threads, _look, one, tar_limit) for one in following)
+            looking = (
+                loop.run_in_executor(threads, _look, one, _tar_limit(one, settings, workers))
+                for one in following
+            )
             for one in await asyncio.gather(*looking):
                 looked.append(one)
                 _tell(one, notify)
@@ -103,6 +108,14 @@ async def _look_into(
     if unsuitable and len(wrong) == len(looked):
         raise NoInputError(unsuitable[0].message, unsuitable[0].code)
     return looked
+
+
+def _tar_limit(document: Document, settings: Settings, workers: int) -> int | None:
+    """How many samples of a tar to count: its headers are all over it, so only for a choice, or to
+    divide one on a disk among workers."""
+    if settings.limit is not None or settings.sample is not None:
+        return settings.limit
+    return None if workers > 1 and not is_remote(document.source_uri) else 0
 
 
 def _look(document: Document, tar_limit: int | None) -> _Looked:

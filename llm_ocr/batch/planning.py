@@ -109,7 +109,7 @@ async def make_plan(context: RunContext, inputs: list[str], workers: int) -> Pla
     if plan is not None:
         check_settings(context.store, plan, wanted)
         return plan
-    planned = await _counted(list_documents(inputs), context)
+    planned = await _counted(list_documents(inputs), context, workers)
     shards = cut_shards(planned, context.settings.shard_pages, workers=workers)
     return await asyncio.to_thread(write_plan, context.store, Plan(shards, wanted))
 
@@ -135,7 +135,7 @@ async def updated_plan(context: RunContext, inputs: list[str], workers: int) -> 
             context.notify(Note("no new documents found; nothing to add"))
             return plan
         context.notify(Note(f"new documents: {len(unseen):,}"))
-        planned = await _counted(unseen, context)
+        planned = await _counted(unseen, context, workers)
         first = plan.shards[-1].number + 1
         shards = cut_shards(planned, settings.shard_pages, first, workers)
         # Where another starter was quicker, what it left out is looked for again.
@@ -156,9 +156,13 @@ def _unseen(plan: Plan, inputs: list[str]) -> list[Document]:
     return list(deduplicate_names(unseen, (document.name for document in plan.documents)))
 
 
-async def _counted(documents: list[Document], context: RunContext) -> list[PlannedDocument]:
+async def _counted(
+    documents: list[Document], context: RunContext, workers: int
+) -> list[PlannedDocument]:
     """As `count_documents`, with likely duplicates after the document that they duplicate."""
-    planned = await count_documents(documents, context.settings, context.pool, context.notify)
+    planned = await count_documents(
+        documents, context.settings, context.pool, context.notify, workers
+    )
     files = [one.document for one in planned if one.document.kind not in DATASET_KINDS.values()]
     firsts: dict[str, str] = {}
     for first, *others in await asyncio.to_thread(lambda: list(duplicate_groups(files))):

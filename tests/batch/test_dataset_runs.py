@@ -105,9 +105,13 @@ def test_worker_reads_only_its_own_row_groups(
     assert names == [f"a-{k:06d}" for k in range(rows)]
 
 
-def test_row_group_is_divided_among_workers_and_in_updates(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["a.parquet", "a.tar"])
+def test_dataset_file_is_divided_among_workers_and_in_updates(tmp_path: Path, name: str) -> None:
     source, out = tmp_path / "in", tmp_path / "out"
-    shards.images(source / "a.parquet", 160, group=160)
+    if name == "a.tar":
+        shards.samples(source / name, 160)
+    else:
+        shards.images(source / name, 160, group=160)
     with serving_beside() as server:
         chosen = {**QUIET, "base_url": server.base_url, "shard_count": 2, "stages": ("extract",)}
         run(source, out, shard_index=0, **chosen)

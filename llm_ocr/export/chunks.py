@@ -231,11 +231,20 @@ def _table(block: Block, place: Place, limit: int, count: Count) -> Iterator[_Pi
     for grid in tables:
         rows = [_row(grid, row) for row in range(grid.row_count)]
         rule = f"|{' --- |' * grid.column_count}"
-        header = f"{rows[0]}\n{rule}"
-        if len(rows) == 1:
+        count_above = _header_row_count(grid)
+        header = "\n".join((rows[0], rule, *rows[1:count_above]))
+        if len(rows) == count_above:
             yield _Piece("", (place,), header)
-        for row in rows[1:]:
+        for row in rows[count_above:]:
             yield _Piece(row, (place,), header)
+
+
+def _header_row_count(grid: TableGrid) -> int:
+    """How many rows are the header: those at the top with header cells only, unless they are most
+    of the table; or else the first."""
+    others = (cell.row for cell in grid.cells if not cell.is_header)
+    first_other = min(others, default=grid.row_count)
+    return first_other if 0 < first_other <= grid.row_count // 2 else 1
 
 
 def _row(grid: TableGrid, row: int) -> str:

@@ -71,6 +71,28 @@ def test_a_table_is_cut_between_rows_and_its_header_is_repeated() -> None:
     assert rows == [f"| river {k} | {k} |" for k in range(9)]
 
 
+def test_all_rows_of_a_header_are_repeated() -> None:
+    head = (
+        "<tr><th rowspan=2>Month</th><th colspan=2>Flow</th></tr><tr><th>low</th><th>high</th></tr>"
+    )
+    rows = "".join(f"<tr><th>{k}</th><td>{k}</td><td>{2 * k}</td></tr>" for k in range(12))
+    block = Block("table", f"<table>{head}{rows}</table>", BOX)
+    found = made(page(1, blocks=(block,)), limit=60)
+    assert len(found) > 1
+    for one in found:
+        assert one.text.startswith(
+            "| Month | Flow | Flow |\n| --- | --- | --- |\n| Month | low | high |\n| "
+        )
+    below = [line for one in found for line in one.text.split("\n")[3:]]
+    assert below == [f"| {k} | {k} | {2 * k} |" for k in range(12)]
+
+
+def test_a_table_of_header_cells_is_cut_below_its_first_row() -> None:
+    rows = "".join(f"<tr><th>river {k}</th><th>{k}</th></tr>" for k in range(20))
+    found = made(page(1, blocks=(Block("table", f"<table>{rows}</table>", BOX),)), limit=40)
+    assert all(one.tokens <= 40 for one in found)
+
+
 def test_a_row_is_never_cut() -> None:
     long = " ".join(["word"] * 50)
     block = Block("table", f"<table><tr><td>a</td></tr><tr><td>{long}</td></tr></table>", BOX)

@@ -68,5 +68,6 @@ def schemas(
 
 
 def _with_caption(table: "Table", caption: str) -> "Table":
-    table.caption, table.caption_justify = caption, "left"
+    table.caption = f"{table.caption}\n{caption}" if table.caption else caption
+    table.caption_justify = "left"
     return table

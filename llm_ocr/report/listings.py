@@ -31,22 +31,23 @@ def profile_facts(profile: ModelProfile) -> dict[str, object]:
 
 
 def render_profiles(profiles: Mapping[str, ModelProfile]) -> Table:
-    """One row per profile."""
+    """One row per profile; what their licenses restrict is below."""
     table = Table(box=None, pad_edge=False)
     table.add_column("profile", no_wrap=True)
     table.add_column("weights", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for column in ("gives", "parameters", "license"):
-        table.add_column(column, overflow="fold")
+    for column, width in (("checked", 8), ("gives", 8), ("parameters", 10), ("license", 10)):
+        table.add_column(column, overflow="fold", min_width=width)
     for name, profile in profiles.items():
         table.add_row(
             name,
             f"{profile.serving.weights_gib:g} GiB",
-            "verified" if profile.card.verified else "experimental",
+            "recorded answers" if profile.card.verified else "read, not run",
             ", ".join(sorted(profile.card.gives)) or "text",
             profile.card.parameters,
-            ": ".join(filter(None, (profile.card.license, profile.card.license_note))),
+            profile.card.license,
         )
+    noted = {name: profile.card.license_note for name, profile in profiles.items()}
+    table.caption = "\n".join(f"{name}: {note}" for name, note in noted.items() if note)
     return table
 
 

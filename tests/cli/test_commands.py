@@ -511,6 +511,8 @@ def test_models_are_listed_as_text_and_json() -> None:
     listed = llm_ocr("models")
     for name in ("deepseek-ocr ", "olmocr-2", "qwen3-vl-8b", "dots-ocr", "generic"):
         assert name in listed.stdout
+    assert listed.stdout.splitlines()[0].split()[-2:] == ["parameters", "license"]
+    assert "surya-ocr-2: free of charge for research" in listed.stdout
     told = json.loads(llm_ocr("models", "--json").stdout)
     default = next(one for one in told if one["id"] == "deepseek-ocr")
     assert default["verified"] is True

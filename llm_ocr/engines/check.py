@@ -120,8 +120,8 @@ async def _ask(client: ChatClient, profile: ModelProfile, probe: Probe) -> Findi
         text = compose([whole], {0: text})
     parsed = profile.read(text, *probe.size)
     stuck = _repetition(answer)
-    problems = [one for one in (stuck, probe.problem(profile, answer, parsed)) if one is not None]
-    return Finding(probe.name, answer.seconds, "; ".join(problems) or None, stuck is not None)
+    problem = stuck or probe.problem(profile, answer, parsed)
+    return Finding(probe.name, answer.seconds, problem, stuck is not None)
 
 
 def _request(profile: ModelProfile, probe: Probe) -> ChatRequest | None:
@@ -188,7 +188,9 @@ def _table_problem(profile: ModelProfile, answer: Answer, parsed: ParsedAnswer) 
     # Not the answer itself, as tags may have bars of their own.
     said = "\n".join(block.text for block in parsed.blocks).lower()
     if "<table" not in said and "<td" not in said and said.count("|") < 8:
-        return "no table came back: its tags may be banned (whitelist_token_ids must be a list)"
+        bans = "whitelist_token_ids" in str(profile.sampling)
+        reason = ": its tags may be banned (whitelist_token_ids must be a list)" if bans else ""
+        return f"no table came back{reason}"
     return _missing(" ".join(MONTHS), answer.text)
 
 

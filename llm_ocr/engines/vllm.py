@@ -316,8 +316,7 @@ def check_issues(profile: ModelProfile, versions: Mapping[str, str]) -> list[str
         said = f"{profile.id} with {issue.describe(versions[issue.package])}"
         if issue.stops:
             raise EngineFailedError(
-                f"{said}; install a version of {issue.package} that is not affected, which is "
-                f"{issue.range}",
+                f"{said}; affected is {issue.range}: install another version",
                 ProblemCode.UNSUITABLE_VERSION,
             )
         warnings.append(said)

@@ -102,6 +102,8 @@ async def test_only_features_of_the_profile_are_checked() -> None:
         text="\n\n".join(SENTENCES), small=SENTENCES[0], figures="Two figures with captions."
     )
     assert await problems(plain, OLMOCR_2) == {}
+    found = await problems(says(table=" ".join(MONTHS)), OLMOCR_2)
+    assert found[TABLE] == "no table came back", "it bans no tags"
 
 
 async def test_refused_page_is_a_problem_with_the_server_message() -> None:
@@ -129,6 +131,7 @@ async def test_model_that_repeats_itself_fails_on_every_page(
     assert list(found) == [TEXT, TABLE, SMALL, FIGURES]
     assert all(said in problem for problem in found.values())
     assert all("logits processor" in problem for problem in found.values())
+    assert not any("known words" in problem for problem in found.values())
 
 
 @pytest.mark.parametrize(
@@ -200,7 +203,9 @@ def checked(model: str, version: str, notes: list[str]) -> list[str | None]:
 
 def test_server_with_a_version_that_the_model_fails_with_is_refused() -> None:
     notes: list[str] = []
-    with pytest.raises(EngineFailedError, match=r"lighton-ocr-2 with vllm 0\.27\.1") as caught:
+    with pytest.raises(
+        EngineFailedError, match=r"affected is vllm from 0\.27\.1 to before"
+    ) as caught:
         checked("lighton-ocr-2", "0.27.1", notes)
     assert caught.value.code is ProblemCode.UNSUITABLE_VERSION
 

@@ -43,7 +43,7 @@ from llm_ocr.messages import pluralize
 from llm_ocr.report.outputs import read_record_counts, write_outputs
 from llm_ocr.report.sessions import read_sessions
 from llm_ocr.report.summary import SUMMARY_PATH, SessionStats, Summary, summarize
-from llm_ocr.settings import Settings
+from llm_ocr.settings import PageRouting, Settings
 from llm_ocr.sources.inputs import absolute_input
 from llm_ocr.tables.commit_index import CommitIndex
 from llm_ocr.tables.compact import presplit_shards
@@ -52,6 +52,7 @@ from llm_ocr.tables.plan import Plan, Shard
 from llm_ocr.tables.schema import STAGE_TABLES, STAGES
 
 STALE = "records made from older page text; run `llm-ocr parse` on this run again to refresh them"
+NOT_ROUTED = "no page was read by the embedded engine: none was simple, or it was not free"
 # A folder on the Hub should not have more: https://huggingface.co/docs/hub/storage-limits
 MOST_FILES = 10_000
 
@@ -246,6 +247,8 @@ class Worker:
         stale = stale_shard_count(self._commit_index, plan, "parse")
         if stale:
             self._notify(Note(f"{pluralize(stale, 'shard')} with {STALE}"))
+        if self._settings.route is PageRouting.AUTO and not summary.routed:
+            self._notify(Note(NOT_ROUTED))
         self._commit_index.consolidate()
         delete_orphaned_staging(self._store, self._commit_index)
         self._destination.publish(self._notify)

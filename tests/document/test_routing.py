@@ -8,6 +8,7 @@ from reportlab.pdfgen.canvas import Canvas
 from rich.console import Console
 
 from llm_ocr import Summary, load_pages, run
+from llm_ocr.batch.events import Event, Note, Notify
 from llm_ocr.engines import targets
 from llm_ocr.engines.embedded.serving.command import EMBEDDED
 from llm_ocr.engines.launch import EngineCommand
@@ -55,7 +56,9 @@ def with_three_columns(path: Path) -> None:
     sheet.save()
 
 
-def routed_run(inputs: Path) -> tuple[Summary, dict[str, dict[str, Any]], int]:
+def routed_run(
+    inputs: Path, notify: Notify | None = None
+) -> tuple[Summary, dict[str, dict[str, Any]], int]:
     """The summary, the row of each document's one page, and how many requests the model got."""
     out = inputs.parent / "out"
     with serving_beside(lambda body: answer(BY_MODEL)) as server:
@@ -68,6 +71,7 @@ def routed_run(inputs: Path) -> tuple[Summary, dict[str, dict[str, Any]], int]:
             min_agreement=0.0,
             render_workers=1,
             engine_threads=1,
+            notify=notify,
         )
         rows = {row["name"]: dict(row) for row in load_pages(str(out))}
         return summary, rows, len(server.requests)
@@ -124,5 +128,8 @@ def test_all_pages_are_read_by_the_model_if_the_embedded_engine_does_not_start(
     inputs = tmp_path / "in"
     inputs.mkdir()
     page(inputs / "simple.pdf").save()
-    summary, rows, requests = routed_run(inputs)
+    told: list[Event] = []
+    summary, rows, requests = routed_run(inputs, told.append)
     assert (summary.routed, requests, rows["simple"]["strategy"]) == (0, 1, "first")
+    notes = [one.text for one in told if isinstance(one, Note)]
+    assert any("no page was read by the embedded engine" in one for one in notes)

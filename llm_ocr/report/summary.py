@@ -27,6 +27,9 @@ from llm_ocr.tables.schema import Row
 
 SUMMARY_PATH = "summary.json"
 PROBLEMS_SHOWN = 10
+# How many of these are records, so that pages are shown, too.
+RECORDS_SHOWN = 5
+FINE = (PageStatus.OK, PageStatus.BLANK)
 STATUS_STYLES = {
     PageStatus.OK: "green",
     PageStatus.BLANK: "dim",
@@ -42,7 +45,7 @@ OF_PAGES = [status for status in PageStatus if status is not PageStatus.SKIPPED]
 
 @dataclass(frozen=True)
 class PageProblem:
-    """A page that needs attention (number 0: the whole document), and what is wrong with it."""
+    """A page or record that needs attention (page 0: the whole document), and what is wrong."""
 
     source_uri: str
     page_number: int
@@ -192,7 +195,7 @@ def summarize(
         routed=pages.routed,
         routed_tokens=pages.routed_tokens,
         saved_seconds=_saved_seconds(fresh, seconds),
-        problems=tuple(islice(_problem_pages(store, stages["extract"]), PROBLEMS_SHOWN)),
+        problems=tuple(islice(_problems_of(store, stages), PROBLEMS_SHOWN)),
     )
 
 
@@ -216,27 +219,48 @@ def _commits_in_plan(commit_index: CommitIndex, stage: str, plan: Plan) -> dict[
     return {shard.name: found[shard.name] for shard in plan.shards if shard.name in found}
 
 
+def _problems_of(
+    store: Store, stages: Mapping[str, Mapping[str, CommitSummary]]
+) -> Iterator[PageProblem]:
+    """Some records that were not made, then pages that need attention."""
+    yield from islice(_problem_records(store, stages["parse"]), RECORDS_SHOWN)
+    yield from _problem_pages(store, stages["extract"])
+
+
+def _problem_records(store: Store, shards: Mapping[str, CommitSummary]) -> Iterator[PageProblem]:
+    columns = ["record_id", "source_uri", "status", "error_code", "error"]
+    for row in _rows_of_doubtful(store, "records", shards, columns):
+        if row["status"] not in FINE:
+            _, _, page = row["record_id"].partition("/")
+            yield PageProblem(
+                *(row["source_uri"], int(page or 0), row["status"]),
+                *(row["error"] or "", row["error_code"]),
+            )
+
+
 def _problem_pages(store: Store, shards: Mapping[str, CommitSummary]) -> Iterator[PageProblem]:
-    """Pages that need attention; shards without any are not read."""
     columns = ["source_uri", "page_number", "status", "error_code", "error", "flaw", "agreement"]
-    fine = (PageStatus.OK, PageStatus.BLANK)
+    for row in _rows_of_doubtful(store, "pages", shards, columns):
+        if row["status"] not in FINE or doubt_message(row):
+            message = row["error"] or _describe_doubt(row, doubt_message(row))
+            yield PageProblem(
+                *(row["source_uri"], row["page_number"], displayed_status(row)),
+                *(message, row["error_code"]),
+            )
+
+
+def _rows_of_doubtful(
+    store: Store, table: str, shards: Mapping[str, CommitSummary], columns: Sequence[str]
+) -> Iterator[Row]:
+    """The rows of a table in shards with any that need attention; the others are not read."""
     doubtful = sorted(
         name
         for name, one in shards.items()
-        if one.counts.doubts or set(one.counts.statuses) - {*fine}
+        if one.counts.doubts or set(one.counts.statuses) - {*FINE}
     )
-    pieces = published_ranges(store, "pages") if doubtful else {}
+    pieces = published_ranges(store, table) if doubtful else {}
     for name in doubtful:
-        for row in read_range(store, pieces[name], columns) if name in pieces else ():
-            if row["status"] not in fine or doubt_message(row):
-                message = row["error"] or _describe_doubt(row, doubt_message(row))
-                yield PageProblem(
-                    row["source_uri"],
-                    row["page_number"],
-                    displayed_status(row),
-                    message,
-                    row["error_code"],
-                )
+        yield from read_range(store, pieces[name], columns) if name in pieces else ()
 
 
 def _describe_doubt(row: Row, doubt: str) -> str:

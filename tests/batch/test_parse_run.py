@@ -392,12 +392,17 @@ def test_failed_records_are_redone_on_request(tmp_path: Path, schema: str) -> No
         first = parse(tmp_path / "in", out, schema, settings)
         assert first.records.by_status == {"failed": 2}
         assert first.failed_ratio == 1
+        problems = [(one.source_uri, one.page_number, one.status) for one in first.problems]
+        names = (tmp_path / "in" / "a.pdf", tmp_path / "in" / "b.png")
+        assert problems == [(str(name), 0, "failed") for name in names]
+        assert all("holds no JSON object" in one.error for one in first.problems)
         is_mended = True
         asked = asked_of(server)
         assert parse(out, None, schema, settings).records.by_status == {"failed": 2}
         assert asked_of(server) == asked
         again = settings.model_copy(update={"redo": "failed"})
-        assert parse(out, None, schema, again).records.by_status == {"ok": 2}
+        mended = parse(out, None, schema, again)
+        assert (mended.records.by_status, mended.problems) == ({"ok": 2}, ())
         assert asked_of(server) == asked + 2
         parse(out, None, schema, again)
         assert asked_of(server) == asked + 2

@@ -234,7 +234,8 @@ def _describe_judgment(judgment: Judgment) -> Iterator[str]:
     if parts:
         yield f"Pages that were not judged: {', '.join(parts)}"
     if judgment.failures:
-        yield f"Questions that the judge did not answer: {judgment.failures:,}"
+        first = next(one.error for one in judgment.verdicts if not one.is_known)
+        yield f"Questions that the judge did not answer: {judgment.failures:,}, such as {first}"
 
 
 def fact_tables(comparison: RunComparison) -> Iterator[FactTable]:

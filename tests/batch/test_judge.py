@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from llm_ocr import EngineFailedError, NothingToEvaluateError, RunComparison, Settings, compare
+from llm_ocr.batch.comparison_files import describe
 from llm_ocr.batch.judge import orders
 from llm_ocr.evaluation.judgment import A, B, UnknownJudgeError
 from tests.evaluation.runs import page, write_run
@@ -115,10 +116,13 @@ def test_a_fault_of_the_judge_is_a_status_of_its_verdict(
         return refusal(400, "too long") if "eleven" in first else sees_the_page(body)
 
     server.reply = faulty
-    found = judged(runs, server).judgment
+    comparison = judged(runs, server)
+    found = comparison.judgment
     assert found is not None
     assert len(found.verdicts) == 6
     assert found.failures == 6
+    (told,) = [line for line in describe(comparison) if "did not answer" in line]
+    assert "did not answer: 6, such as x/1/" in told
     assert {(one.status, one.error_code) for one in found.verdicts} == {
         ("failed", "unreadable_answer"),
         ("failed", "request_rejected"),

@@ -1,5 +1,6 @@
 """`llm-ocr convert`: single documents to Markdown, HTML or JSON, on standard output or as files."""
 
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -33,6 +34,8 @@ ALL_FORMATS = (
     *FORMATS,
     *("text", "hocr", "alto", "page-xml", "pdf", "pdfa", "docx", "docling", "chunks"),
 )
+
+BINARY_FORMATS = frozenset({"pdf", "pdfa", "docx"})
 
 
 @with_options(
@@ -93,6 +96,11 @@ def convert(
         )
     if out is None and "page-xml" in formats:
         message = "page-xml is a folder of files and needs a place to be written to"
+        raise typer.BadParameter(message, param_hint="--out")
+    if out is None and BINARY_FORMATS.intersection(formats) and sys.stdout.isatty():
+        message = (
+            f"{formats[0]} can't be shown on a terminal: name a folder, or redirect it (> FILE)"
+        )
         raise typer.BadParameter(message, param_hint="--out")
     if schema is not None:
         given["record_schema"] = schema

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -306,6 +307,18 @@ def test_a_document_is_converted_to_formats_for_other_programs(
     folder = convert(report, "--to", "page-xml", *quick)
     assert folder.returncode == 2
     assert "page-xml is a folder of files" in folder.stderr
+
+
+def test_pdf_is_not_printed_on_a_terminal(report: Path) -> None:
+    terminal, printed = pty.openpty()
+    command = [*LLM_OCR, "convert", str(report), "--to", "pdf"]
+    given: dict[str, Any] = {"stdout": printed, "stderr": subprocess.PIPE, "text": True}
+    environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120"}
+    done = subprocess.run(command, **given, env=environment, check=False)
+    os.close(printed)
+    os.close(terminal)
+    assert done.returncode == 2
+    assert "can't be shown on a terminal" in done.stderr
 
 
 def test_the_formats_of_the_command_are_those_that_exist() -> None:

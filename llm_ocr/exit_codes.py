@@ -35,7 +35,8 @@ EXITS: Mapping[int, ExitMeaning] = {
     ExitCode.FAILED_PAGES: ExitMeaning(
         "more pages or records failed than `max_failed_ratio` allows, and the outputs are "
         "complete; for `convert`: a document, a part of one, or a record failed; for `export`: a "
-        "document could not be exported; for `eval`: some tests could not be used and are listed",
+        "document could not be exported; for `eval`: some tests could not be used and are listed; "
+        "for `compare`: the judge did not answer some questions",
         "look at the pages with `llm-ocr status`",
     ),
     ExitCode.USAGE: ExitMeaning(

@@ -203,9 +203,11 @@ def describe(comparison: RunComparison) -> Iterator[str]:
     """Facts about a comparison, as sentences."""
     agreement, judgment = comparison.agreement, comparison.judgment
     sampled = agreement.sampled < agreement.common
-    of_sample = f" (a random sample of {agreement.common:,})" if sampled else ""
+    pages = pluralize(len(agreement.pages), "page")
+    if sampled:
+        pages = f"{len(agreement.pages):,} of {agreement.common:,} pages, chosen at random,"
     yield (
-        f"{pluralize(len(agreement.pages), 'page')} compared{of_sample}; "
+        f"{pages} compared; "
         f"on {agreement.identical.passed:,.0f} of them the texts agree in every measure"
     )
     gaps = [f"{agreement.count(gap):,} {gap}" for gap in PageGap if agreement.count(gap)]
@@ -221,11 +223,10 @@ def describe(comparison: RunComparison) -> Iterator[str]:
 
 
 def _describe_judgment(judgment: Judgment) -> Iterator[str]:
-    pages = pluralize(len(judgment.pages), "page")
-    yield (
-        f"Judge {judgment.model}: {pages} judged in both orders; "
-        f"p = {judgment.p_value:.2g} (sign test over pages)"
-    )
+    judged = f"{pluralize(len(judgment.pages), 'page')} judged in both orders"
+    if judgment.pages:
+        judged += f"; p = {judgment.p_value:.2g} (sign test over pages)"
+    yield f"Judge {judgment.model}: {judged}"
     skipped = {
         "with the same text": judgment.identical,
         "without an image": judgment.without_image,

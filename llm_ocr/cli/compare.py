@@ -7,6 +7,7 @@ import typer
 
 from llm_ocr.cli.options import ENGINE, ENV_FILE, SERVER, settings_options, with_options
 from llm_ocr.cli.output import handle_errors, show_progress, stdout
+from llm_ocr.exit_codes import ExitCode
 from llm_ocr.settings import RequestSettings
 
 # The judge is the model that the server or engine serves.
@@ -99,8 +100,10 @@ def compare(
             )
     if json_output:
         typer.echo(json.dumps(comparison.as_dict(), ensure_ascii=False, indent=1))
-        return
-    console = stdout()
-    console.print(render_comparison(comparison), highlight=False)
-    for path in comparison.files:
-        console.print(path, highlight=False, soft_wrap=True)
+    else:
+        console = stdout()
+        console.print(render_comparison(comparison), highlight=False)
+        for path in comparison.files:
+            console.print(path, highlight=False, soft_wrap=True)
+    if comparison.judgment is not None and comparison.judgment.failures:
+        raise typer.Exit(ExitCode.FAILED_PAGES)

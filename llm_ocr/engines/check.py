@@ -66,16 +66,16 @@ class Finding:
 async def check(client: ChatClient, profile: ModelProfile) -> list[Finding]:
     """Ask about every known page at once; EngineFailedError where nobody answers.
 
-    Where the model repeats itself, the finding names what is known of the server's version.
+    Where the model repeats itself, the first such finding says what is known of the server's
+    version.
     """
     findings = await asyncio.gather(*(_ask(client, profile, probe) for probe in probes()))
-    if not any(one.is_stuck for one in findings):
-        return findings
-    reason = _likely_reason(profile, await server_version(client.base_url, client.headers))
-    return [
-        replace(one, problem=f"{one.problem}; {reason}") if one.is_stuck else one
-        for one in findings
-    ]
+    stuck = next((k for k, one in enumerate(findings) if one.is_stuck), None)
+    if stuck is not None:
+        reason = _likely_reason(profile, await server_version(client.base_url, client.headers))
+        problem = f"{findings[stuck].problem}; {reason}"
+        findings[stuck] = replace(findings[stuck], problem=problem)
+    return findings
 
 
 def _likely_reason(profile: ModelProfile, version: str | None) -> str:

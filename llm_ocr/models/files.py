@@ -41,6 +41,7 @@ from llm_ocr.models.profile import (
     Serving,
     Task,
 )
+from llm_ocr.models.version_issues import VersionIssue
 
 # The built-in parsers by the names that profile files use.
 PARSERS: Mapping[str, Parser] = {
@@ -100,6 +101,15 @@ class ArgumentTable(_Table):
     why: str = ""
 
 
+class IssueTable(_Table):
+    problem: NonEmpty
+    source: NonEmpty
+    first: Annotated[str, Field(pattern=r"^\d")] = "0"
+    before: Annotated[str, Field(pattern=r"^\d")] | None = None
+    package: NonEmpty = "vllm"
+    stops: bool = False
+
+
 class ServingTable(_Table):
     weights_gib: PositiveFloat | None = None
     max_model_len: PositiveInt | None = None
@@ -107,6 +117,7 @@ class ServingTable(_Table):
     kv_kib: PositiveFloat | None = None
     revision: NonEmpty | None = None
     arguments: list[ArgumentTable] | None = None
+    issues: list[IssueTable] | None = None
 
 
 class CardTable(_Table):
@@ -212,7 +223,9 @@ def _serving(base: ModelProfile, table: ProfileTable) -> Serving:
     """The base's serving with the file's changes. For other weights than the base's it lacks what
     is true of those alone: their commit, and the trust in their code."""
     pin = base.serving.revision
-    changes = table.serving.model_dump(exclude_none=True, exclude={"arguments"})
+    changes = table.serving.model_dump(exclude_none=True, exclude={"arguments", "issues"})
+    if table.serving.issues is not None:
+        changes["issues"] = tuple(VersionIssue(**vars(given)) for given in table.serving.issues)
     if table.model != base.model:
         changes = {"revision": None, **changes}
     if table.serving.arguments is not None:

@@ -130,7 +130,7 @@ async def test_model_that_repeats_itself_fails_on_every_page(
     found = await problems(lambda body: answer(text, finish_reason))
     assert list(found) == [TEXT, TABLE, SMALL, FIGURES]
     assert all(said in problem for problem in found.values())
-    assert all("logits processor" in problem for problem in found.values())
+    assert sum("logits processor" in problem for problem in found.values()) == 1
     assert not any("known words" in problem for problem in found.values())
 
 

@@ -162,6 +162,18 @@ def test_id_and_model_are_enough(tmp_path: Path) -> None:
     assert not profile.card.verified
 
 
+def test_issues_of_a_file_replace_those_of_its_base(tmp_path: Path) -> None:
+    head = 'id = "mine"\nmodel = "me/tuned"\nbase = "lighton-ocr-3-4b"\n'
+    inherited = profile_named(write_profile(tmp_path, head)).serving
+    assert inherited.issues == PROFILES["lighton-ocr-3-4b"].serving.issues
+    issue = 'first = "0.30"\nproblem = "repeats a line"\nsource = "our tests"\nstops = true\n'
+    own = profile_named(write_profile(tmp_path, f"{head}[[serving.issues]]\n{issue}")).serving
+    assert not own.known_issues({"vllm": "0.27.1"})
+    (found,) = own.known_issues({"vllm": "0.30.2"})
+    assert found.stops
+    assert found.describe("0.30.2") == "vllm 0.30.2: repeats a line (our tests)"
+
+
 def test_verified_is_not_inherited(tmp_path: Path) -> None:
     text = 'id = "mine"\nmodel = "me/tuned"\nbase = "deepseek-ocr"'
     profile = profile_named(write_profile(tmp_path, text))
@@ -193,6 +205,7 @@ def test_verified_is_not_inherited(tmp_path: Path) -> None:
         ('id = "a"\nmodel = "x"\n[sampling]\nstop = 2026-01-01', "sampling: can't be sent"),
         ('id = "a"\nmodel = "x"\n[sampling]\ntop_p = nan', "sampling: can't be sent"),
         ('id = "a"\nmodel = "x"\n[serving]\nrevision = ""', "serving.revision: "),
+        ('id = "a"\nmodel = "x"\n[[serving.issues]]\nproblem = "b"', "serving.issues.0.source: "),
         ("id = ", "not TOML"),
     ],
 )

@@ -41,6 +41,8 @@ MAX_LINES = 24
 JOINING_GAP = 2.0
 # A line higher than this many usual lines stands out.
 LARGE = 1.1
+# How much less likely (in logarithms) a labeled registration number is of a name.
+UNLIKELY = 4.0
 # What is at the top of a page: this share of its height.
 HEAD = 0.2
 # A line follows the one above it within this many of its heights.
@@ -91,7 +93,7 @@ TITLE_WORDS = frozenset(
         "invoice rechnung receipt quittung bill statement order purchase tax original copy page "
         "seite credit note gutschrift facture factura fattura fatura recibo ricevuta recu "
         "ticket bon kassenbon kvittering kvitto faktura resit cash simplified slip beleg nota "
-        "memo duplicate reprint"
+        "memo duplicate reprint factuur kassabon scontrino"
     )
 )
 _REGISTERED = frozenset(
@@ -124,9 +126,20 @@ _PHONE = re.compile(r"\+?\(?\d[\d ()./-]{6,}\d")
 # What separates a name and the parts of its address where they are in one line.
 _SENDER = re.compile(r"[·•|]|\s[-–—]\s")
 _URL = re.compile(r"@|\bwww\b|https?:|\.(?:com|net|org|co|de|fr|my|uk|eu)\b", re.IGNORECASE)
+# A line that is a registration number, with its label or without.
 _REGISTRATION = re.compile(
-    r"\W*(?:(?:co|reg|company)\.?\s*(?:reg|no)?\.?\s*(?:no)?\.?\s*:?)?\s*[A-Z]{0,4}\s?-?\d{4,}"
-    r"[\s-]*[A-Z0-9]{0,3}\W*",
+    r"\W*(?P<label>(?:co|company|business|regn?|registration|in|england|roc|brn?|ssm|uen|ein|abn"
+    r"|acn|gst|sst|vat|tax|tin)\b[ .:#(]*(?:(?:no|number|nr|id)\b[ .:#(]*)*)*[A-Z]{0,4}\s?-?"
+    r"(?:\d{2,3}-)?\d{4,}[\s-]*[A-Z0-9]{0,3}(?:\s*\(\d{4,}\s?-?\s?[A-Z]{0,2}\))?\W*",
+    re.IGNORECASE,
+)
+# A line that names a branch or another company: the owner, or what the issuer was called before.
+_OTHER_NAME = re.compile(
+    r"\W*(?:t/a\b|f\.?k\.?a\b|d\.?b\.?a\b|trading as\b|doing business as\b"
+    r"|(?:formerly|previously)\b|(?:a )?(?:member|division|subsidiary) of\b"
+    r"|(?:licen[sc]ee|franchisee)\b|(?:owned|operated|managed)(?: (?:&|and) \w+)? by\b"
+    r"|authori[sz]ed (?:dealer|agent|distributor|retailer)\b"
+    r"|(?:branch|outlet|cawangan|filiale|sucursal)\s*:|.*\bbranch\W*$)",
     re.IGNORECASE,
 )
 # A registration number behind a name: NAME LTD (519537-X), NAME LTD 273500-U (GKJ).
@@ -135,10 +148,26 @@ _NAME_END = re.compile(
     r"[A-Z]{0,3}-?\d{4,}\s?-?\s?\w{0,2}\)?.*$",
     re.IGNORECASE,
 )
-# Contact data or a tax number behind an address in the same line.
+# What is before an address in the same line: its label, or a registration number.
+_ADDRESS_START = re.compile(
+    r"\W*(?:(?:address|addr?|head office|registered office|h\.?q|adresse|anschrift|alamat|indirizzo"
+    r"|direcci[oó]n|endere[cç]o|adres)\.?\s*:\s*"
+    r"|(?:(?:co|company|business|regn?|roc|br|brn|ssm|no)\b[ .:#]*)*\(?\d{5,}\s?-\s?[A-Z]{1,2}\)?"
+    r"[\s,;:]+(?=.*[^\W\d]))",
+    re.IGNORECASE,
+)
+# What is behind an address in the same line: contact data, a tax or registration number.
+_DETAIL_LABEL = (
+    r"(?:tel|telephone|phone|ph|fax|h/p|hp|mobile|hotline|contact|office:|[tfm]:|gst|vat|sst"
+    r"|tax\s*(?:id|no|reg)|roc|ssm|brn?|(?:co|company|business)[\s.]*(?:no|reg)|reg\.?\s*no)"
+    r"(?![^\W\d_])(?:[\s.:#/&-]*\b(?:tel|fax|h/p|reg|no|nos|number|id)\b)*"
+)
+_PHONE_ALONE = (
+    r"(?:\+\d{1,3}[\s-]?\(?0?\)?\d{1,3}|\(?0\d{1,3}\)?)[\s-]\d{3,4}[\s-]?\d{3,4}\b(?!\s*[^\W\d])"
+)
 _ADDRESS_END = re.compile(
-    r"[\s,;(/]+(?:tel|telephone|phone|fax|h/p|hp|mobile|e-?mail|www|(?:gst|vat|sst|tax)\s*"
-    r"(?:id|no|reg)|(?:co\.?\s*)?reg\.?\s*no)\b[\s.:#]*(?:no\b)?[\s.:#]*[(+\w]*\d.*$",
+    rf"[\s,;(/]+(?:{_DETAIL_LABEL}[\s.:#-]*[(+\w]*(?=(?:[\s()./+-]*\d){{6}})|{_PHONE_ALONE}"
+    r"|\d{5,}\s?-?\s?[A-Z]{1,2}\)|\d{5,}\s?-\s?[A-Z]\W*$|e-?mail\b|www\.|[\w.+-]+@\w).*$",
     re.IGNORECASE,
 )
 
@@ -187,6 +216,8 @@ def issuer_on(paper: Paper, used: frozenset[int] = frozenset()) -> Issuer:
     if not lines:
         return Issuer()
     scores = line_scores(features_of(paper, lines))
+    numbers = [k for k, line in enumerate(lines) if _is_labeled_number(line.text)]
+    scores.states[numbers, STATES.index("name")] -= UNLIKELY
     path = best_path(scores)
     name = tuple(line for line, state in zip(lines, path, strict=True) if state == "name")
     address = tuple(line for line, state in zip(lines, path, strict=True) if state == "address")
@@ -217,13 +248,10 @@ def joined_name(lines: Sequence[HeadLine]) -> str:
 
 
 def joined_address(lines: Sequence[HeadLine], between: str = " ") -> str:
-    """The lines of an address; what follows it in its last line, as a telephone number, is left
-    out."""
+    """The lines of an address; what else is in them, as a telephone number, is left out."""
     trimmed = " ,;" if between.strip() else " "
-    texts = [line.text.strip(trimmed) for line in lines]
-    if texts:
-        texts[-1] = _ADDRESS_END.sub("", texts[-1])
-    return between.join(texts).strip(" ;:*|")
+    texts = [_place(line.text).strip(trimmed) for line in lines]
+    return between.join(filter(None, texts)).strip(" ;:*|")
 
 
 def head_lines(paper: Paper) -> list[HeadLine]:
@@ -281,20 +309,22 @@ def features_of(paper: Paper, lines: Sequence[HeadLine]) -> list[dict[str, float
         if len(_SENDER.findall(phrase.text)) > 1
     }
     for k, line in enumerate(lines):
-        text, words = line.text, normalized_words(line.text)
+        above = lines[k - 1] if k else None
+        text = _without_details(line.text, above.text if above else "")
+        words = normalized_words(text)
         known = set(words)
         length = max(1, len(text.replace(" ", "")))
         letters = [char for char in text if char.isalpha()]
         digits = sum(char.isdigit() for char in text) / length
         has_number = any(char.isdigit() for char in text)
         middle = (line.rect[0] + line.rect[2]) / 2
-        above = lines[k - 1] if k else None
         gap = (line.rect[1] - above.rect[3]) / paper.height if above else 0.0
         is_new_chain = above is not None and not _follows(line, above)
-        postal, street = bool(POSTAL_CODE.search(text)), _is_street(words)
+        is_labeled = _is_labeled_number(text)
+        postal = bool(POSTAL_CODE.search(text)) and not is_labeled
+        street = _is_street(words) and not is_labeled
         phone = bool(_PHONE.search(text))
         registered = bool(known & _REGISTERED) and has_number
-        is_registration = bool(_REGISTRATION.fullmatch(text))
         one = {
             "bias": 1.0,
             "first": float(k == 0),
@@ -312,7 +342,7 @@ def features_of(paper: Paper, lines: Sequence[HeadLine]) -> list[dict[str, float
             "capitals": sum(char.isupper() for char in letters) / max(1, len(letters)),
             "one word": float(len(words) == 1),
             "many words": float(len(words) > 7),
-            "legal form": float(_is_legal(words)),
+            "legal form": float(_is_legal(words) and not is_labeled),
             "trade": float(bool(known & _TRADE)),
             "street": float(street),
             "street and number": float(street and has_number),
@@ -326,11 +356,11 @@ def features_of(paper: Paper, lines: Sequence[HeadLine]) -> list[dict[str, float
             "contact word": float(bool(known & _CONTACT_WORDS)),
             "contact and phone": float(bool(known & _CONTACT_WORDS) and phone),
             "tax number": float(registered),
-            "registration alone": float(is_registration),
+            "registration alone": float(bool(_REGISTRATION.fullmatch(text))),
             "url": float(bool(_URL.search(text))),
             "title": float(bool(known & TITLE_WORDS)),
             "only title": float(bool(words) and known <= TITLE_WORDS),
-            "greeting": float(bool(known & _GREETING)),
+            "greeting": float(bool(known & _GREETING) or bool(_OTHER_NAME.match(text))),
             "date": float(next(dates_in(text), None) is not None),
             "in the sender line": float(words in senders),
             "label": float(is_known_label(text)),
@@ -352,6 +382,29 @@ def features_of(paper: Paper, lines: Sequence[HeadLine]) -> list[dict[str, float
         found.append(one)
         after_title = after_title or bool(known & TITLE_WORDS)
     return found
+
+
+def _is_labeled_number(text: str) -> bool:
+    """Whether a line is a registration number with its label; one alone may be a postal code."""
+    match = _REGISTRATION.fullmatch(text)
+    return match is not None and match["label"] is not None
+
+
+def _place(text: str) -> str:
+    """A line of an address without what is before and behind it."""
+    return _ADDRESS_END.sub("", f" {_ADDRESS_START.sub('', text)}").strip()
+
+
+def _without_details(text: str, above: str) -> str:
+    """A line without what is before and behind the part of an address in it, if it has one."""
+    place = _place(text)
+    is_place = (
+        "," in place
+        or (bool(place) and above.rstrip().endswith(","))
+        or bool(POSTAL_CODE.search(place))
+        or _is_street(normalized_words(place))
+    )
+    return place if is_place else text
 
 
 def _legal_form(word: re.Match[str]) -> str:

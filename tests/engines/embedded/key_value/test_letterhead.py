@@ -51,6 +51,27 @@ Thank you
             "LIBRERIA MORALES S.L.",
             "Calle Mayor, 14 28013 Madrid",
         ),
+        (
+            "Meranti Kitchen Ltd\nROC NO. 887993-B\n77 MARLE ROAD\nEXETER RH4 6LG 044-5643 6301",
+            "Meranti Kitchen Ltd",
+            "77 MARLE ROAD EXETER RH4 6LG",
+        ),
+        (
+            "KEDAI MERANTI SDN BHD\n(481927-K) NO 12, JALAN SETIA 3/4,\nKAJANG TEL/FAX: 0387331942",
+            "KEDAI MERANTI SDN BHD",
+            "NO 12, JALAN SETIA 3/4, KAJANG",
+        ),
+        (
+            "Meranti Foods LLP\nA division of Lindner Design LLP\nHead Office : 28 Cedar St\n"
+            "Perth GP 5944\nCairns Branch",
+            "Meranti Foods LLP",
+            "28 Cedar St Perth GP 5944",
+        ),
+        (
+            "Meranti Corp.\n1420 Cedar Ave, Suite 200\nTulsa, CO 81234-1234\n(937) 555-0142",
+            "Meranti Corp.",
+            "1420 Cedar Ave, Suite 200 Tulsa, CO 81234-1234",
+        ),
     ],
 )
 def test_a_flat_schema_gets_the_issuer(head: str, company: str, address: str) -> None:

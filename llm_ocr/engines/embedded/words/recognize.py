@@ -13,6 +13,7 @@ import numpy as np
 
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word, typical_height
 from llm_ocr.engines.embedded.models import Model, characters, in_wheel, load
+from llm_ocr.engines.embedded.words.accents import has_accents, without_accents
 from llm_ocr.engines.embedded.words.boxes import (
     CharPrediction,
     InkMask,
@@ -142,6 +143,8 @@ class Recognizer:
             known = {k: replace(one, strip=strips[k]) for k, one in known.items()}
         read = self._strung(image, strips, known)
         read = [one for one in read if one.is_read or one.is_line]
+        if not has_accents(one.read for one in read):
+            read = [replace(one, read=without_accents(one.read)) for one in read]
         strips = [one.read_strip for one in read]
         bullets = [
             float(strip.corners[0, 0])

@@ -4,7 +4,6 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from math import inf
 
 from llm_ocr.engines.embedded.geometry import Rect, hull
 from llm_ocr.engines.embedded.tables.columns import beside
@@ -26,8 +25,6 @@ OFF_ROWS = 0.3
 LEFT_OUT = 0.3
 # A rule below a head over some columns is shorter than this share of the table.
 SHORT = 0.8
-
-Extent = tuple[float, float]
 
 
 def head_rows(rows: Sequence[TextRow]) -> int:
@@ -69,11 +66,7 @@ def in_levels(
     cells = [cell for row in rows for cell in row.cells]
     if len(rows) < 2 or not cells:
         return None
-    spans = [
-        (rule, under)
-        for rule in rules
-        if (under := _under(rule, cells, height)) and _stands_over(rule, cells, height)
-    ]
+    spans = [(rule, under) for rule in rules if (under := _under(rule, cells, height))]
     if not spans:
         return None
     y = statistics.median(rule.at for rule, _ in spans)
@@ -103,20 +96,13 @@ def in_levels(
 
 
 def _under(rule: RulingLine, cells: Sequence[Cell], height: float) -> list[Cell]:
-    """The cells that hang below a rule, if they are of several columns."""
-    found = [
-        cell
-        for cell in cells
-        if _covers(rule, cell, height) and _middle(cell) > rule.at + OFF_LEVEL * height
-    ]
-    return found if len({cell.first for cell in found}) > 1 else []
-
-
-def _stands_over(rule: RulingLine, cells: Sequence[Cell], height: float) -> bool:
-    """Whether there is a cell on a rule, and the rule goes through none."""
-    covered = [_middle(cell) - rule.at for cell in cells if _covers(rule, cell, height)]
-    through = any(abs(off) < OFF_LEVEL * height for off in covered)
-    return not through and any(off < 0 for off in covered)
+    """The cells that hang below a rule, if they are of several columns, another stands on it, and
+    it goes through none."""
+    covered = [cell for cell in cells if _covers(rule, cell, height)]
+    under = [cell for cell in covered if _middle(cell) > rule.at]
+    through = any(abs(_middle(cell) - rule.at) < OFF_LEVEL * height for cell in covered)
+    is_over = len(under) < len(covered) and len({cell.first for cell in under}) > 1
+    return under if is_over and not through else []
 
 
 def _covers(rule: RulingLine, cell: Cell, height: float) -> bool:
@@ -129,98 +115,90 @@ def _middle(cell: Cell) -> float:
 
 
 def header_colspans(
-    rows: Sequence[TextRow], heads: int, columns: int, rules: Sequence[RulingLine], height: float
+    rows: Sequence[TextRow], heads: int, count: int, rules: Sequence[RulingLine], height: float
 ) -> None:
-    """Heads that stand over several columns get them: by the rule beneath, or by their middle."""
-    extents = _extents(rows[heads:])
-    _spread_titles(rows, heads, columns, height)
-    for k, (row, below) in enumerate(pairwise(rows[: heads + 1])):
+    """Of `count` columns, heads that stand over several get them: by the rule beneath, or by their
+    middle."""
+    left, _, right, _ = hull(row.rect for row in rows)
+    short = [rule for rule in rules if rule.length < SHORT * (right - left)]
+    _spread_titles(rows[heads:], count, (left, right), height)
+    for k, (row, below) in reversed(list(enumerate(pairwise(rows[: heads + 1])))):
+        columns = _columns(rows[k + 1 :])
+        held = {column for one in below.cells for column in range(one.first, one.last + 1)}
         for n, cell in enumerate(row.cells):
             if cell.rows > 1:
                 continue
-            left = row.cells[n - 1].last + 1 if n else 0
-            right = row.cells[n + 1].first - 1 if n + 1 < len(row.cells) else columns - 1
-            found = _by_rule(cell, below, rules, extents, height)
-            if found is None and k + 1 < heads:
-                found = _by_middle(cell, below, extents, (left, right), height)
-            if found is not None and left <= found[0] <= found[1] <= right:
-                cell.first, cell.last = found
+            first = row.cells[n - 1].last + 1 if n else 0
+            last = row.cells[n + 1].first - 1 if n + 1 < len(row.cells) else count - 1
+            free = {at: rect for at, rect in columns.items() if first <= at <= last}
+            over = _on_rule(cell, free, below.middle, short, height)
+            if not over and k + 1 < heads:
+                over = _on_middle(cell, {at: free[at] for at in free if at in held}, height)
+            if over:
+                cell.first, cell.last = over[0], over[-1]
 
 
-def _spread_titles(rows: Sequence[TextRow], heads: int, columns: int, height: float) -> None:
-    """Lone cells in the middle of a table, below its heads, stand over all of its columns, unless
-    they are in one column and begin where most of its cells do."""
-    left, _, right, _ = hull(row.rect for row in rows)
+def _spread_titles(
+    rows: Sequence[TextRow], count: int, table: tuple[float, float], height: float
+) -> None:
+    """Lone cells in the middle of a table stand over all of its columns, unless they are in one and
+    begin where most of its cells do."""
     starts: dict[int, list[float]] = {}
     for cell in (cell for row in rows if len(row.cells) > 1 for cell in row.cells):
         starts.setdefault(cell.first, []).append(cell.rect[0])
-    if any(cell.rows > 1 for row in rows[heads:] for cell in row.cells):
+    if any(cell.rows > 1 for row in rows for cell in row.cells):
         return
-    for row in rows[heads:]:
+    for row in rows:
         (x1, _, x2, _), lone = row.rect, row.cells[0]
         column = starts.get(lone.first, [])
         below = sum(abs(x1 - one) < SAME_START * height for one in column)
         is_in_column = lone.columns == 1 and below > len(column) / 2
-        is_middle = x1 > left + height and abs(x1 + x2 - left - right) < height
-        if len(row.cells) == 1 and is_middle and not is_in_column:
-            lone.first, lone.last = 0, columns - 1
+        is_centered = x1 > table[0] + height and abs(x1 + x2 - sum(table)) < height
+        if len(row.cells) == 1 and is_centered and not is_in_column:
+            lone.first, lone.last = 0, count - 1
 
 
-def _extents(rows: Sequence[TextRow]) -> dict[int, Extent]:
-    """Where the columns' text starts and ends, of those that have any of their own."""
-    found: dict[int, Extent] = {}
+def _columns(rows: Sequence[TextRow]) -> dict[int, Rect]:
+    """Where the columns' text stands, of those that have any of their own."""
+    found: dict[int, Rect] = {}
     for cell in (cell for row in rows for cell in row.cells if cell.first == cell.last):
-        (x1, _, x2, _), (left, right) = cell.rect, found.get(cell.first, (inf, -inf))
-        found[cell.first] = min(x1, left), max(x2, right)
+        found[cell.first] = hull([cell.rect, found.get(cell.first, cell.rect)])
     return dict(sorted(found.items()))
 
 
-def _by_rule(
+def _on_rule(
     cell: Cell,
-    below: TextRow,
+    columns: Mapping[int, Rect],
+    bottom: float,
     rules: Sequence[RulingLine],
-    extents: Mapping[int, Extent],
     height: float,
-) -> tuple[int, int] | None:
-    """The columns over the rule that is between a head and the next row, if it is as short."""
-    if not extents:
-        return None
-    wide = max(end for _, end in extents.values()) - min(start for start, _ in extents.values())
+) -> Sequence[int]:
+    """The columns below the rule that a head stands on, if it is short."""
     for rule in rules:
-        is_between = cell.rect[3] - 0.3 * height <= rule.at <= below.middle
-        if is_between and _covers(rule, cell, height) and rule.length < SHORT * wide:
-            under = [
-                column
-                for column, (start, end) in extents.items()
-                if rule.start - height < (start + end) / 2 < rule.end + height
+        if cell.rect[3] - 0.3 * height <= rule.at <= bottom and _covers(rule, cell, height):
+            return [
+                at
+                for at, (x1, _, x2, _) in columns.items()
+                if rule.start - height < (x1 + x2) / 2 < rule.end + height
             ]
-            return (under[0], under[-1]) if under else None
-    return None
+    return ()
 
 
-def _by_middle(
-    cell: Cell,
-    below: TextRow,
-    extents: Mapping[int, Extent],
-    free: tuple[int, int],
-    height: float,
-) -> tuple[int, int] | None:
-    """The most columns, each with a head below, whose middle a head stands over."""
-    held = {column for one in below.cells for column in range(one.first, one.last + 1)}
-    spans = [
-        (first, last)
-        for first in range(free[0], cell.first + 1)
-        for last in range(max(cell.last, first + 1), free[1] + 1)
-        if {first, last} <= extents.keys() and held.issuperset(range(first, last + 1))
+def _on_middle(cell: Cell, columns: Mapping[int, Rect], height: float) -> Sequence[int]:
+    """The most columns, its own and others, that a head stands over the middle of."""
+    runs = [
+        range(first, last + 1)
+        for first in columns
+        for last in columns
+        if first <= cell.first and max(cell.last, first + 1) <= last
     ]
-    for first, last in sorted(spans, key=lambda span: span[0] - span[1]):
-        heads = [one.rect for one in below.cells if first <= one.first <= last]
-        start = min(extents[first][0], *(rect[0] for rect in heads))
-        end = max(extents[last][1], *(rect[2] for rect in heads))
-        off = abs(start + end - cell.rect[0] - cell.rect[2]) / 2
-        if off < max(OFF * height, OFF_SHARE * (end - start)):
-            return first, last
-    return None
+    for run in sorted(runs, key=len, reverse=True):
+        if columns.keys() >= set(run):
+            x1, _, x2, _ = hull(columns[at] for at in run)
+            off = abs(x1 + x2 - cell.rect[0] - cell.rect[2]) / 2
+            if off < max(OFF * height, OFF_SHARE * (x2 - x1)):
+                return run
+    return ()
 
 
 def label_rowspans(

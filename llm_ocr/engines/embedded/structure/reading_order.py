@@ -1,6 +1,6 @@
 """Blocks of a page in reading order: headers, the body with its captions, notes, footers.
 
-Blocks of full width divide the body, gutters divide what lies between them.
+A recursive XY-cut: rows that end columns divide the body, gutters divide what lies between them.
 """
 
 from collections.abc import Collection, Sequence
@@ -102,19 +102,8 @@ def reading_order(
     """The places of `rects` in the order in which a person reads them; `heads` are the places of
     headings, `height` is that of the text's lines in pixels."""
     scaled = [(x1 / height, y1 / height, x2 / height, y2 / height) for x1, y1, x2, y2 in rects]
-    places, layout = list(range(len(rects))), _Layout(scaled, frozenset(heads))
-    if len(rects) > MAX_BLOCKS:
-        return layout.by_rows(places)
-    return [k for band in layout.bands(places) for k in layout.xy_cut(band, 0)]
-
-
-@dataclass(frozen=True)
-class _Gutter:
-    """A vertical gap: what lies left and right of it, and what crosses it."""
-
-    left: list[int]
-    right: list[int]
-    crossing: list[int]
+    layout = _Layout(scaled, frozenset(heads))
+    return layout.order(range(len(rects)), MAX_DEPTH if len(rects) <= MAX_BLOCKS else 0)
 
 
 @dataclass(frozen=True)
@@ -124,28 +113,97 @@ class _Layout:
     rects: Sequence[Rect]
     heads: frozenset[int]
 
-    def bands(self, places: Sequence[int]) -> list[list[int]]:
-        """Places between the tops of headings that stand side by side with an empty strip above:
-        boxes that are laid out in rows, and not columns of running text."""
-        heads = [self.rects[k] for k in self.heads]
-        tops = {
-            min(left[1], right[1])
-            for left in heads
-            for right in heads
-            if left[2] < right[0] and abs(left[1] - right[1]) < SAME_TOP
-        }
-        clear = [
-            y
-            for y in sorted(tops)
-            if all(y2 <= y + SLACK or y1 >= y - SLACK for _, y1, _, y2 in self.rects)
-        ]
-        limits = [float("-inf"), *(clear if len(clear) > 1 else ()), float("inf")]
-        return [
-            [k for k in places if top <= self.rects[k][1] + SLACK < bottom]
-            for top, bottom in pairwise(limits)
-        ]
+    def order(self, places: Sequence[int], depth: int) -> list[int]:
+        """Places section by section, or column by column, or else row by row."""
+        sections = self._sections(places) if len(places) > 1 and depth else []
+        if len(sections) > 1:
+            return [k for section in sections for k in self.order(section, depth - 1)]
+        gutter = self._gutter(places) if sections else None
+        if gutter is None or self._is_of_rows(*gutter[:2]):
+            return self._by_rows(places)
+        return self._by_columns(*gutter, depth - 1)
 
-    def by_rows(self, places: Sequence[int]) -> list[int]:
+    def _sections(self, places: Sequence[int]) -> list[list[int]]:
+        """Places divided by what ends columns, which is a section of its own, and above boxes that
+        stand in rows."""
+        rows = self._rows(places)
+        boxes = [row for row in rows if self._begins_boxes(row)]
+        sections: list[list[int]] = [[]]
+        for row, below in zip(rows, [*rows[1:], []], strict=True):
+            if self._divides(row, below, places):
+                sections += [row, []]
+            elif len(boxes) > 1 and row in boxes:
+                sections.append(row)
+            else:
+                sections[-1] = sections[-1] + row
+        sections = [section for section in sections if section]
+        for section, following in pairwise(sections):
+            # What heads the next section may stand below one of the columns above it.
+            top = min(self.rects[k][1] for k in following)
+            near = [k for k in section if top - self.rects[k][3] < HEADED]
+            last = [k for k in near if k in self.heads and self._ends_column(k, section)]
+            section[:] = [k for k in section if k not in last]
+            following += last
+        return sections
+
+    def _rows(self, places: Sequence[int]) -> list[list[int]]:
+        """Places with everything else above or below them, together."""
+        rows: list[list[int]] = []
+        bottom = float("-inf")
+        for k in sorted(places, key=lambda k: self.rects[k][1]):
+            if self.rects[k][1] >= bottom - SLACK:
+                rows.append([])
+            rows[-1].append(k)
+            bottom = max(bottom, self.rects[k][3])
+        return rows
+
+    def _divides(self, row: Sequence[int], below: Sequence[int], places: Sequence[int]) -> bool:
+        """Whether a row ends columns: a wide block, or parts of a line; or a heading in the middle,
+        or at the left over columns."""
+        left, _, right, _ = hull(self.rects[k] for k in places)
+        x1, _, x2, _ = max((self.rects[k] for k in row), key=lambda rect: rect[2] - rect[0])
+        if x2 - x1 >= FULL_WIDTH * (right - left):
+            return len(row) == 1 or all(map(self._is_line, row))
+        near = CENTRED * (right - left)
+        is_centered = abs(x1 + x2 - left - right) / 2 < near
+        return (len(row) == 1 and row[0] in self.heads) and (
+            is_centered or (x1 < left + near and self._heads_columns(row[0], below))
+        )
+
+    def _begins_boxes(self, row: Sequence[int]) -> bool:
+        """Whether headings stand side by side at the top of a row: it is of boxes, and not of
+        columns of running text."""
+        top = min(self.rects[k][1] for k in row)
+        heads = [k for k in row if k in self.heads and self.rects[k][1] - top < SAME_TOP]
+        return any(self._is_beside(k, heads[:1]) for k in heads)
+
+    def _heads_columns(self, head: int, below: Sequence[int]) -> bool:
+        """Whether a heading at the left edge stands right over columns, which begin side by side
+        below it. A heading beside that text begins a section of its own: then the gap in its column
+        is at the same height by coincidence."""
+        top = min((self.rects[k][1] for k in below), default=0.0)
+        first = [k for k in below if self.rects[k][1] - top < 2 * SAME_TOP]
+        beside = [k for k in first if self._is_beside(k, [head])]
+        under = [k for k in first if k not in beside]
+        near = top - self.rects[head][3] < 2 * self._height(head)
+        is_own = self.heads.isdisjoint(beside) or not self.heads.isdisjoint(under)
+        return near and is_own and bool(beside) and bool(under)
+
+    def _ends_column(self, head: int, places: Sequence[int]) -> bool:
+        """Whether a heading is the last of several blocks in its column."""
+        column = [k for k in places if not self._is_beside(k, [head])]
+        return len(column) > 1 and max(column, key=lambda k: self.rects[k][1]) == head
+
+    def _is_beside(self, place: int, others: Sequence[int]) -> bool:
+        return all(shared_columns(self.rects[place], self.rects[k]) <= 0 for k in others)
+
+    def _height(self, place: int) -> float:
+        return self.rects[place][3] - self.rects[place][1]
+
+    def _is_line(self, place: int) -> bool:
+        return self._height(place) < ROW
+
+    def _by_rows(self, places: Sequence[int]) -> list[int]:
         """Places from top to bottom, those side by side from left to right."""
         rects = self.rects
         rows: list[list[int]] = []
@@ -157,111 +215,31 @@ class _Layout:
                 rows.append([k])
         return [k for row in rows for k in sorted(row, key=lambda k: rects[k][0])]
 
-    def xy_cut(self, places: Sequence[int], depth: int) -> list[int]:
-        """Places as read between the blocks that divide them, or column by column."""
-        rects = self.rects
-        if len(places) <= 1 or depth > MAX_DEPTH:
-            return self.by_rows(places)
-        divider = self._divider(places)
-        if divider:
-            top = min(rects[k][1] for k in divider)
-            above = [k for k in places if k not in divider and rects[k][3] <= top + SLACK]
-            below = [k for k in places if k not in divider and k not in above]
-            # What heads the divider may stand below one of the columns above it.
-            last = [
-                k
-                for k in above
-                if k in self.heads and top - rects[k][3] < HEADED and self._ends_column(k, above)
-            ]
-            first = self.xy_cut([k for k in above if k not in last], depth + 1)
-            return [*first, *self.by_rows(last), *divider, *self.xy_cut(below, depth + 1)]
-        gutter = self._gutter(places)
-        if gutter is None or self._is_of_rows(gutter):
-            return self.by_rows(places)
-        return self._by_columns(gutter, depth)
-
-    def _is_beside(self, place: int, others: Sequence[int]) -> bool:
-        return all(shared_columns(self.rects[place], self.rects[k]) <= 0 for k in others)
-
-    def _is_line(self, place: int) -> bool:
-        return self.rects[place][3] - self.rects[place][1] < ROW
-
-    def _ends_column(self, head: int, places: Sequence[int]) -> bool:
-        """Whether a heading is the last of several blocks in its column."""
-        column = [k for k in places if not self._is_beside(k, [head])]
-        return len(column) > 1 and max(column, key=lambda k: self.rects[k][1]) == head
-
-    def _divider(self, places: Sequence[int]) -> list[int]:
-        """The widest block that has everything else above or below it, if it is wide enough, or a
-        heading in the middle or over columns; with what continues its row."""
-        rects = self.rects
-        left, _, right, _ = hull(rects[k] for k in places)
-        near = CENTRED * (right - left)
-        for k in sorted(places, key=lambda k: rects[k][0] - rects[k][2]):
-            is_wide = rects[k][2] - rects[k][0] >= FULL_WIDTH * (right - left)
-            is_centered = abs(rects[k][0] + rects[k][2] - left - right) / 2 < near
-            heads = k in self.heads and (
-                is_centered or (rects[k][0] < left + near and self._heads_columns(k, places))
-            )
-            row = [j for j in places if j == k or shared_rows(rects[j], rects[k]) > SLACK]
-            if (is_wide and self._is_row(row, places)) or (heads and len(row) == 1):
-                return sorted(row, key=lambda j: rects[j][0])
-        return []
-
-    def _is_row(self, row: Sequence[int], places: Sequence[int]) -> bool:
-        """Whether it is one place, or some that are all of one line, with everything else above or
-        below it."""
-        return len(row) == 1 or (
-            all(self._is_beside(k, row[:j]) and self._is_line(k) for j, k in enumerate(row))
-            and all(
-                shared_rows(self.rects[j], self.rects[k]) <= SLACK
-                for k in row
-                for j in places
-                if j not in row
-            )
-        )
-
-    def _heads_columns(self, head: int, places: Sequence[int]) -> bool:
-        """Whether a heading at the left edge stands over columns: they begin side by side below it,
-        one of them right below it. A heading beside that text begins a section of its own: then the
-        gap in its column is at the same height by coincidence."""
-        rects = self.rects
-        below = [k for k in places if rects[k][1] >= rects[head][3] - SLACK]
-        top = min((rects[k][1] for k in below), default=0.0)
-        first = [k for k in below if rects[k][1] - top < 2 * SAME_TOP]
-        beside = [k for k in first if rects[k][0] > rects[head][2] or rects[k][2] < rects[head][0]]
-        under = [k for k in first if k not in beside]
-        near = top - rects[head][3] < 2 * (rects[head][3] - rects[head][1])
-        is_own = self.heads.isdisjoint(beside) or not self.heads.isdisjoint(under)
-        return near and is_own and bool(beside) and bool(under)
-
-    def _gutter(self, places: Sequence[int]) -> _Gutter | None:
-        """The gap with the most text side by side and the least across it."""
+    def _gutter(self, places: Sequence[int]) -> tuple[list[int], list[int], list[int]] | None:
+        """What lies left and right of the vertical gap with the most text side by side and the
+        least across it, and what crosses it."""
         best, best_gain = None, 0.0
-        starts = sorted({self.rects[k][0] for k in places})
-        last = float("-inf")
         for end in sorted({self.rects[k][2] for k in places}):
-            start = next((x for x in starts if x >= end - SAME_TOP), None)
-            if start is None:
-                break
-            if end - last < SLACK:
-                continue
-            last = end
-            gutter = self._split(places, (end + start) / 2)
-            gain = self._gain(gutter) if gutter.left and gutter.right else 0.0
-            if gain > best_gain:
-                best, best_gain = gutter, gain
+            starts = [self.rects[k][0] for k in places if self.rects[k][0] >= end - SAME_TOP]
+            x = (end + min(starts, default=end)) / 2
+            left = [k for k in places if self.rects[k][2] <= x + SLACK]
+            right = [k for k in places if k not in left and self.rects[k][0] >= x - SLACK]
+            crossing = [k for k in places if k not in left and k not in right]
+            gain = self._shared_height(left, right)
+            gain -= 1.2 * self._shared_height(crossing, [*left, *right])
+            if left and right and gain > best_gain:
+                best, best_gain = (left, right, crossing), gain
         return best
 
-    def _split(self, places: Sequence[int], x: float) -> _Gutter:
-        left = [k for k in places if self.rects[k][2] <= x + SLACK]
-        right = [k for k in places if k not in left and self.rects[k][0] >= x - SLACK]
-        return _Gutter(left, right, [k for k in places if k not in left and k not in right])
-
-    def _gain(self, gutter: _Gutter) -> float:
-        beside = self._shared_height(gutter.left, gutter.right)
-        across = self._shared_height(gutter.crossing, [*gutter.left, *gutter.right])
-        return beside - 1.2 * across
+    def _is_of_rows(self, left: Sequence[int], right: Sequence[int]) -> bool:
+        """Whether what stands on the right is single lines, each beside one on the left, as the
+        page numbers of a table of contents."""
+        lines = [self.rects[k] for k in left if self._is_line(k)]
+        return len(right) >= ROWS and all(
+            self._is_line(k)
+            and any(shared_rows(one, self.rects[k]) > 0.5 * self._height(k) for one in lines)
+            for k in right
+        )
 
     def _shared_height(self, some: Sequence[int], others: Sequence[int]) -> float:
         """The height that each of `some` shares with the one beside it, in all, less the gaps to
@@ -275,29 +253,16 @@ class _Layout:
         least = ALONE * (one[:, 3] - one[:, 1])
         return float(np.maximum((bottoms - tops).max(axis=1), -least).sum())
 
-    def _is_of_rows(self, gutter: _Gutter) -> bool:
-        """Whether what stands right of a gutter is single lines, each beside one on the left, as
-        the page numbers of a table of contents."""
-        rects = self.rects
-        return len(gutter.right) >= ROWS and all(
-            self._is_line(k)
-            and any(
-                self._is_line(j)
-                and shared_rows(rects[j], rects[k]) > 0.5 * (rects[k][3] - rects[k][1])
-                for j in gutter.left
-            )
-            for k in gutter.right
-        )
-
-    def _by_columns(self, gutter: _Gutter, depth: int) -> list[int]:
+    def _by_columns(
+        self, left: Sequence[int], right: Sequence[int], crossing: Sequence[int], depth: int
+    ) -> list[int]:
         """Left column, then right, between one crossing block and the next."""
         middles = [(y1 + y2) / 2 for _, y1, _, y2 in self.rects]
-        crossing = sorted(gutter.crossing, key=middles.__getitem__)
-        limits = [float("-inf"), *(middles[k] for k in crossing), float("inf")]
+        between = sorted(crossing, key=middles.__getitem__)
+        limits = [float("-inf"), *(middles[k] for k in between), float("inf")]
         ordered: list[int] = []
-        for (top, bottom), divider in zip(pairwise(limits), [*crossing, None], strict=True):
-            for side in (gutter.left, gutter.right):
-                part = [k for k in side if top <= middles[k] < bottom]
-                ordered += self.xy_cut(part, depth + 1)
-            ordered += [] if divider is None else [divider]
+        for k, (top, bottom) in enumerate(pairwise(limits)):
+            for side in (left, right):
+                ordered += self.order([k for k in side if top <= middles[k] < bottom], depth)
+            ordered += between[k : k + 1]
         return ordered

@@ -2,8 +2,9 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -86,10 +87,8 @@ def _is_between(
 
 
 def _gaps(rows: Sequence[GridRow], height: float, rules: Sequence[Separator]) -> list[Separator]:
-    phrases = [
-        [Word(hull(word.rect for word in group), "") for group in groups]
-        for groups in (_group(row.words, height, beside(row, rules)) for row in rows)
-    ]
+    is_tied = partial(_is_tied, height=height)
+    phrases = [_rects(_phrases(row.words, height, beside(row, rules))) for row in rows]
     full = [cells for cells in phrases if len(cells) > 1]
     if not full:
         return []
@@ -98,9 +97,9 @@ def _gaps(rows: Sequence[GridRow], height: float, rules: Sequence[Separator]) ->
     cover = np.zeros(int((right - left) / STEP) + 2)
     for row, cells in zip(rows, phrases, strict=True):
         # With many rows single words show the gaps better: a wide cell hides those of the others.
-        marks = _glue(row.words, height) if len(full) >= 6 else cells
+        marks = _rects(_group(row.words, is_tied)) if len(full) >= 6 else cells
         weight = _weight(cells, usual, (left, right), 0.5 * height)
-        cover += weight * _coverage([mark.rect for mark in marks], left, len(cover))
+        cover += weight * _coverage(marks, left, len(cover))
     allowed = max(0.5, 0.15 * len(full)) if len(full) >= 5 else 0.5
     narrowest = (0.3 if len(full) >= 8 else 0.45) * height
     middles = (left + STEP * at for at in _low_runs(cover, allowed, narrowest / STEP))
@@ -116,11 +115,15 @@ def beside(row: GridRow | TextRow, columns: Sequence[Separator]) -> list[Separat
     ]
 
 
-def _weight(cells: Sequence[Word], usual: float, table: tuple[float, float], near: float) -> float:
+def _rects(groups: Sequence[Sequence[Word]]) -> list[Rect]:
+    return [hull(word.rect for word in group) for group in groups]
+
+
+def _weight(cells: Sequence[Rect], usual: float, table: tuple[float, float], near: float) -> float:
     """How much a row tells of the columns: little if it has fewer cells than others have, for
     these may span columns; a lone narrow cell spans none unless it is in the table's middle."""
     if len(cells) == 1:
-        (left, right), (x1, _, x2, _) = table, cells[0].rect
+        (left, right), (x1, _, x2, _) = table, cells[0]
         is_centered = abs(x1 + x2 - left - right) < 2 * near
         return float(x2 - x1 < 0.3 * (right - left) and not is_centered)
     return 1.0 if len(cells) > FEW * usual else 0.15
@@ -186,7 +189,7 @@ def row_cells(row: GridRow, columns: Sequence[Separator], height: float) -> list
     """The row's phrases with the columns that they lie in, none of them twice."""
     parting = beside(row, columns)
     cells: list[Cell] = []
-    for words in _split(_group(row.words, height, parting), parting):
+    for words in _split(_phrases(row.words, height, parting), parting):
         first, last = _columns(hull(word.rect for word in words), parting, height)
         if cells and first <= cells[-1].last:
             before = cells[-1]
@@ -216,10 +219,17 @@ def _split(groups: Sequence[list[Word]], columns: Sequence[Separator]) -> list[l
     return parted
 
 
-def _group(words: Sequence[Word], height: float, columns: Sequence[Separator]) -> list[list[Word]]:
+def _phrases(
+    words: Sequence[Word], height: float, columns: Sequence[Separator]
+) -> list[list[Word]]:
+    return _group(words, partial(_belongs, height=height, columns=columns))
+
+
+def _group(words: Sequence[Word], are_one: Callable[[Word, Word], bool]) -> list[list[Word]]:
+    """Words, each with the one before it where both are of one group."""
     groups: list[list[Word]] = []
     for word in words:
-        if groups and _belongs(groups[-1][-1], word, height, columns):
+        if groups and are_one(groups[-1][-1], word):
             groups[-1].append(word)
         else:
             groups.append([word])
@@ -229,32 +239,19 @@ def _group(words: Sequence[Word], height: float, columns: Sequence[Separator]) -
 def _belongs(last: Word, word: Word, height: float, columns: Sequence[Separator]) -> bool:
     if any(one.is_rule and last.x < one.at < word.x for one in columns):
         return False
-    gap = word.rect[0] - last.rect[2]
-    if _is_glue(last, word, gap, height):
+    if _is_tied(last, word, height):
         return True
-    edge = 0.15 * height
+    edge, gap = 0.15 * height, word.rect[0] - last.rect[2]
     cut = any(last.rect[2] - edge <= one.at <= word.rect[0] + edge for one in columns)
     return gap < WORD_GAP * height and not (cut and gap > 0.35 * height)
 
 
-def _is_glue(last: Word, word: Word, gap: float, height: float) -> bool:
-    """Whether a sign belongs to the number beside it."""
+def _is_tied(last: Word, word: Word, height: float) -> bool:
+    """Whether a sign belongs to the number beside it, or a bullet to its text."""
+    gap = word.rect[0] - last.rect[2]
     if last.text in BULLETS:
         return gap < BULLET_GAP * height
     return last.text == "$" or (gap < 0.9 * height and bool({last.text, word.text} & SIGNS))
-
-
-def _glue(words: Sequence[Word], height: float) -> list[Word]:
-    """Words, those that a sign ties together as one."""
-    glued: list[Word] = []
-    for word in words:
-        gap = word.rect[0] - glued[-1].rect[2] if glued else 0.0
-        if glued and _is_glue(glued[-1], word, gap, height):
-            tied = "±" if word.text in SIGNS else word.text
-            glued[-1] = Word(hull((glued[-1].rect, word.rect)), tied)
-        else:
-            glued.append(word)
-    return glued
 
 
 def _columns(rect: Rect, columns: Sequence[Separator], height: float) -> tuple[int, int]:

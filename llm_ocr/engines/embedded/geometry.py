@@ -79,6 +79,11 @@ def overlap(one: Rect, other: Rect) -> float:
     return max(0.0, width) * max(0.0, height)
 
 
+def lies_in(one: Rect, other: Rect, share: float) -> bool:
+    """Whether more than a share of the smaller of two rectangles lies in the other."""
+    return overlap(one, other) > share * min(area(one), area(other))
+
+
 def shared_rows(one: Rect, other: Rect) -> float:
     """How many pixels two rectangles share in height; negative: the gap between them."""
     return min(one[3], other[3]) - max(one[1], other[1])

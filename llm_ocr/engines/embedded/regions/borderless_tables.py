@@ -8,11 +8,10 @@ from itertools import pairwise
 from llm_ocr.engines.embedded.geometry import (
     OcrLine,
     Rect,
-    area,
     hull,
     inside,
     is_aligned,
-    overlap,
+    lies_in,
     shared_columns,
     typical_height,
 )
@@ -71,15 +70,9 @@ def with_aligned_tables(regions: Sequence[Region], lines: Sequence[OcrLine]) -> 
         region
         for region in regions
         if region.label in ("table", "figure")
-        or not any(
-            overlap(region.rect, one) > COVERED * _smaller(region.rect, one) for one in found
-        )
+        or not any(lies_in(region.rect, one, COVERED) for one in found)
     ]
     return [*kept, *(Region("table", one, 1.0) for one in found)]
-
-
-def _smaller(one: Rect, other: Rect) -> float:
-    return min(area(one), area(other))
 
 
 def _areas(lines: Sequence[OcrLine]) -> list[Rect]:

@@ -4,6 +4,7 @@ a figure's caption and is no text; and the text that lies in them."""
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -18,6 +19,7 @@ from llm_ocr.engines.embedded.geometry import (
     hull,
     inside,
     is_aligned,
+    lies_in,
     overlap,
     shared_columns,
     typical_height,
@@ -90,7 +92,7 @@ def with_figures(
     # Backgrounds are often cut in strips; a larger image is the page's background.
     images = _merge(pictures, lambda one, other: apart(one, other) <= TOUCHING)
     images = [one for one in images if SMALLEST * page <= area(one) < LARGEST * page]
-    for rect in _merge([*drawn, *images], _lies_in):
+    for rect in _merge([*drawn, *images], partial(lies_in, share=0.5)):
         part = _drawn_part(rect, lines, images, page)
         if part is not None and is_drawn(image, part, lines):
             # A line that is not said, because most of it is in the figure, is seen there whole.
@@ -110,7 +112,7 @@ def _drawn_part(
     is_page = area(rect) > LARGEST * page and inner
     if is_page or _is_text(inner) or (holds_page and not _is_captioned(figure, lines)):
         return None
-    known = [one for one in images if _lies_in(rect, one)]
+    known = [one for one in images if lies_in(rect, one, share=0.5)]
     is_image = sum(map(area, known)) > IMAGE * area(rect)
     part = _without_prose(rect, inner, hull(known) if is_image else rect)
     is_rest = part[3] - part[1] < REST * (figure[3] - figure[1])
@@ -171,11 +173,6 @@ def _merge(rects: Sequence[Rect], are_one: Callable[[Rect, Rect], bool]) -> list
         same = [one for one in merged if are_one(one, rect)]
         merged = [*(one for one in merged if one not in same), hull((rect, *same))]
     return merged
-
-
-def _lies_in(one: Rect, other: Rect) -> bool:
-    """Whether one of two rectangles lies by half in the other."""
-    return overlap(one, other) > 0.5 * min(area(one), area(other))
 
 
 def _is_text(inner: Sequence[OcrLine]) -> bool:

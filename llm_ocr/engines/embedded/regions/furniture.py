@@ -16,7 +16,7 @@ from llm_ocr.engines.embedded.geometry import (
 )
 from llm_ocr.engines.embedded.regions.captions import begins_caption, begins_note
 from llm_ocr.engines.embedded.regions.layout import Region
-from llm_ocr.engines.embedded.words.rows import rows_of
+from llm_ocr.engines.embedded.words.rows import rows_of, text_of
 from llm_ocr.text.numbers import is_page_number, says_page_number
 
 # The margins in which furniture is looked for, and those in which hardly anything else stands:
@@ -69,7 +69,7 @@ def furniture(
         row
         for row in inner
         if _margin(row, height) < ZONE
-        and says_page_number(_text_of(row))
+        and says_page_number(text_of(row))
         and _detected_label(row, regions) != "table"
     ]
     blocks += [block_of(PAGE_NUMBER, row) for row in paged]
@@ -93,7 +93,7 @@ def _outer(
     figures = [one.rect for one in regions if one.label in ("figure", "table")]
     count = 0
     for k, row in enumerate(rows[:MOST_ROWS]):
-        text, margin, is_numbered = _text_of(row), _margin(row, height), _is_numbered(row)
+        text, margin, is_numbered = text_of(row), _margin(row, height), _is_numbered(row)
         is_item = _ITEM.match(text) and not is_numbered
         if _detected_label(row, regions) == "table" or is_item or begins_caption(text):
             break
@@ -121,7 +121,7 @@ def _gap_to_text(
         gaps.append(
             min((-shared_rows(rect, other) for other in (*inner, *beside)), default=10 * body)
         )
-        if k and begins_note(_text_of(row)) and not _is_numbered(row):
+        if k and begins_note(text_of(row)) and not _is_numbered(row):
             break
         if gaps[-1] > FAR * body:
             return gaps[-1], k + 1
@@ -131,12 +131,12 @@ def _gap_to_text(
 
 
 def _evidence(row: Sequence[OcrLine], gap: float, regions: Sequence[Region], body: float) -> int:
-    text = _text_of(row)
+    text = text_of(row)
     words = len(text.split())
     parts = _apart(row)
-    size = max(line.height for line in max(parts, key=lambda part: len(_text_of(part))))
+    size = max(line.height for line in max(parts, key=lambda part: len(text_of(part))))
     numbered = _is_numbered(row)
-    stamped = any(_STAMP.match(_text_of(part)) for part in parts)
+    stamped = any(_STAMP.match(text_of(part)) for part in parts)
     label = _detected_label(row, regions)
     spoken = words >= SPOKEN and _SENTENCE.search(text) is not None and not stamped
     called = label in (HEADER, FOOTER)
@@ -152,7 +152,7 @@ def _evidence(row: Sequence[OcrLine], gap: float, regions: Sequence[Region], bod
 def _is_numbered(row: Sequence[OcrLine]) -> bool:
     """Whether a page number stands at one end of a row, apart from its other text."""
     parts = _apart(row)
-    first, last = _text_of(parts[0]), _text_of(parts[-1])
+    first, last = text_of(parts[0]), text_of(parts[-1])
     # A heading's number has a point.
     is_first = is_page_number(first) and not first.endswith(".")
     return is_first or is_page_number(last)
@@ -179,12 +179,8 @@ def _apart(row: Sequence[OcrLine]) -> list[list[OcrLine]]:
     return parts
 
 
-def _text_of(lines: Sequence[OcrLine]) -> str:
-    return " ".join(line.text.strip() for line in lines)
-
-
 def _parts(row: Sequence[OcrLine], label: str) -> list[PageBlock]:
     return [
-        block_of(PAGE_NUMBER if is_page_number(_text_of(part)) else label, part)
+        block_of(PAGE_NUMBER if is_page_number(text_of(part)) else label, part)
         for part in _apart(row)
     ]

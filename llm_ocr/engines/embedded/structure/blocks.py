@@ -5,7 +5,6 @@ import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from llm_ocr.engines.embedded.block import FURNITURE, HEADER, PageBlock
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, apart, inside, shared_columns
@@ -14,6 +13,7 @@ from llm_ocr.engines.embedded.regions.page_regions import PageRegions
 from llm_ocr.engines.embedded.regions.text_columns import words_in
 from llm_ocr.engines.embedded.structure.grouping import groups
 from llm_ocr.engines.embedded.structure.headings import as_heading, heads, other_sizes
+from llm_ocr.engines.embedded.words.rows import pitches, text_of
 
 LONGEST_CAPTION = 8
 # Notes are so much smaller than the text, and have so many words in their first line.
@@ -64,7 +64,7 @@ def margin_notes(
 def _captions(block: PageBlock, body: float) -> dict[int, str]:
     """The row of a block of text at which a caption begins, and the one below it."""
     rows = block.rows if block.label == "text" else []
-    pitches = [below[0].rect[1] - above[0].rect[1] for above, below in pairwise(rows)]
+    steps = pitches(rows)
     start = next((k for k, row in enumerate(rows) if _starts_caption(row, rows[:k], body)), None)
     if start is None:
         return {}
@@ -72,7 +72,7 @@ def _captions(block: PageBlock, body: float) -> dict[int, str]:
         k
         for k in range(start + 1, min(len(rows), start + LONGEST_CAPTION))
         if (rows[k][0].is_exact and rows[k][0].height > 1.06 * rows[k - 1][0].height)
-        or pitches[k - 1] > 1.35 * min(pitches)
+        or steps[k - 1] > 1.35 * min(steps)
     )
     return {start: "text", next(ends, len(rows)): "text"}
 
@@ -81,8 +81,7 @@ def _starts_caption(
     row: Sequence[OcrLine], above: Sequence[Sequence[OcrLine]], body: float
 ) -> bool:
     """Whether a row begins a caption: within a text only if it is set apart."""
-    text = " ".join(line.text for line in row)
-    if not begins_caption(text):
+    if not begins_caption(text_of(row)):
         return False
     if not above:
         return True

@@ -17,6 +17,7 @@ from llm_ocr.engines.embedded.geometry import (
 )
 from llm_ocr.engines.embedded.regions.text_columns import fills_width, is_apart
 from llm_ocr.engines.embedded.words.doubt import ALONE
+from llm_ocr.engines.embedded.words.rows import pitches, text_of
 from llm_ocr.text.headings import DEEPEST, class_of, numbered_level, size_classes
 
 # How much larger than the text a heading is, and one that the detector calls a title, if sizes are
@@ -72,7 +73,7 @@ def heads(block: PageBlock) -> dict[int, str]:
     rows = block.rows
     if block.label != "text" or len(rows) < 3 or not fills_width(rows):
         return {}
-    pitch = statistics.median(_pitches(rows))
+    pitch = statistics.median(pitches(rows))
     found: dict[int, str] = {}
     for k in range(len(rows)):
         if _is_head(rows, k, pitch):
@@ -186,7 +187,7 @@ def _is_head(rows: Sequence[Row], k: int, pitch: float) -> bool:
         return True
     below = rows[k + 1][0].rect[1] - row[0].rect[1]
     if k == 0:
-        rest = _pitches(rows[1:])
+        rest = pitches(rows[1:])
         return below > ROOM * statistics.median(rest) if rest else False
     above = row[0].rect[1] - rows[k - 1][0].rect[1]
     ended = _ENDS.search(rows[k - 1][-1].text.strip()) is not None
@@ -204,13 +205,9 @@ def _is_bold(lines: Sequence[OcrLine], others: Sequence[OcrLine]) -> bool:
     return bool(one and other) and min(one) > THICKER * statistics.median(other)
 
 
-def _pitches(rows: Sequence[Row]) -> list[float]:
-    return [below[0].rect[1] - above[0].rect[1] for above, below in pairwise(rows)]
-
-
 def _may_stand_above(row: Row, below: Row, width: float) -> bool:
     """Whether a row reads as a heading of what begins below it in a column of a width."""
-    text = " ".join(line.text.strip() for line in row)
+    text = text_of(row)
     is_short = len(text.split()) <= MOST_WORDS and len(text) < 90
     is_narrow = row[-1].rect[2] - row[0].rect[0] < NARROW * width
     if not is_short or not is_narrow or any(is_apart(*two) for two in pairwise(row)):

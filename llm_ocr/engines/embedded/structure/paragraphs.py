@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.geometry import OcrLine
-from llm_ocr.engines.embedded.words.rows import rows_of, text_start
+from llm_ocr.engines.embedded.words.rows import pitches, rows_of, text_of, text_start
 from llm_ocr.text.markdown import escape_markdown
 
 _BULLET = re.compile(r"^([•▪◦●‣○■□]\s*|[\-–*·]\s+|\(?\d{1,3}[.)]\s+|\(?[a-z][.)]\s+)\S")
@@ -42,7 +42,7 @@ def paragraphs(lines: Sequence[OcrLine]) -> list[Paragraph]:
     left = min(row[0].rect[0] for row in rows)
     found: list[Paragraph] = []
     for row, starts_one in zip(rows, starts, strict=True):
-        text = " ".join(line.text.strip() for line in row)
+        text = text_of(row)
         if starts_one or not found:
             found.append(Paragraph(text, (row[0].rect[0] - left) / height))
         else:
@@ -144,8 +144,7 @@ def _starts(rows: list[list[OcrLine]]) -> list[bool]:
     height = statistics.median(line.height for row in rows for line in row)
     left = statistics.median(row[0].rect[0] for row in rows)
     right = max(row[-1].rect[2] for row in rows)
-    pitches = [below[0].rect[1] - above[0].rect[1] for above, below in pairwise(rows)]
-    pitch = statistics.median(pitches) if pitches else 0.0
+    pitch = statistics.median(pitches(rows)) if len(rows) > 1 else 0.0
     starts = [True]
     item = _item_left(rows[0])
     for above, below in pairwise(rows):
@@ -169,7 +168,7 @@ def _starts(rows: list[list[OcrLine]]) -> list[bool]:
 
 
 def _begins_item(row: Sequence[OcrLine]) -> bool:
-    return _BULLET.match(" ".join(line.text for line in row)) is not None
+    return _BULLET.match(text_of(row)) is not None
 
 
 def _item_left(row: Sequence[OcrLine]) -> float:

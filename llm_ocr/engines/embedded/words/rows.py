@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from llm_ocr.engines.embedded.geometry import OcrLine
 
@@ -26,6 +27,16 @@ def rows_of(lines: Sequence[OcrLine]) -> list[list[OcrLine]]:
         else:
             rows.append([line])
     return [sorted(row, key=lambda line: line.rect[0]) for row in rows]
+
+
+def text_of(row: Sequence[OcrLine]) -> str:
+    """What the lines of a row say together."""
+    return " ".join(line.text.strip() for line in row)
+
+
+def pitches(rows: Sequence[Sequence[OcrLine]]) -> list[float]:
+    """How far each row but the first is below the one above it."""
+    return [below[0].rect[1] - above[0].rect[1] for above, below in pairwise(rows)]
 
 
 def text_start(line: OcrLine) -> float:

@@ -199,9 +199,8 @@ def test_retry_failed_retries_failed_documents(service: RunningService) -> None:
 
     def find() -> Any:  # noqa: ANN401
         found = service.api.get("/v1/documents?limit=200")["documents"]
-        return next(
-            (document["id"] for document in found if document["name"] == "cancelled.pdf"), None
-        )
+        uploaded = (one for one in found if one["state"] != "awaiting_upload")
+        return next((one["id"] for one in uploaded if one["name"] == "cancelled.pdf"), None)
 
     document = wait_until(find)
     assert service.api.request("POST", f"/v1/documents/{document}:cancel").status_code == 200

@@ -316,7 +316,7 @@ def check_issues(profile: ModelProfile, versions: Mapping[str, str]) -> list[str
         said = f"{profile.id} with {issue.describe(versions[issue.package])}"
         if issue.stops:
             raise EngineFailedError(
-                f"{said}; affected is {issue.range}: install another version",
+                f"{said}; install another version: {issue.range} is affected",
                 ProblemCode.UNSUITABLE_VERSION,
             )
         warnings.append(said)

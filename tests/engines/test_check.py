@@ -204,7 +204,8 @@ def checked(model: str, version: str, notes: list[str]) -> list[str | None]:
 def test_server_with_a_version_that_the_model_fails_with_is_refused() -> None:
     notes: list[str] = []
     with pytest.raises(
-        EngineFailedError, match=r"affected is vllm from 0\.27\.1 to before"
+        EngineFailedError,
+        match=r"install another version: vllm from 0\.27\.1 to before 0\.27\.2 is affected",
     ) as caught:
         checked("lighton-ocr-2", "0.27.1", notes)
     assert caught.value.code is ProblemCode.UNSUITABLE_VERSION

@@ -142,7 +142,7 @@ class ChatClient:
         attempt = failures = deaths = refusals = 0
         suspicion = 0.0
         refused_since = 0.0
-        asked_first = time.monotonic()
+        asked_first = failed_at = time.monotonic()
         while True:
             attempt += 1
             # As it is sent, not when it began to wait: a death before that was not its doing.
@@ -172,6 +172,10 @@ class ChatClient:
                     if suspicion >= PROVEN:
                         raise _poison(deaths, attempt) from error
                     continue
+                if self.stats.last_answer_at > failed_at and not isinstance(error, CutOffError):
+                    # It was only being started again: it has answered others in between.
+                    failures = 0
+                failed_at = time.monotonic()
                 failures += 1
                 refusals = 0
                 if failures >= self._retry.attempts:

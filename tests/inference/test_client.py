@@ -474,6 +474,39 @@ async def test_an_engine_that_died_is_recovered_and_asked_again() -> None:
     assert said.attempts == 2
 
 
+async def test_a_page_that_only_meets_restarts_of_the_engine_waits_for_its_end() -> None:
+    """Each time that it is sent, the engine is just being started again; in between it answers."""
+    async with serving() as first:
+        port = int(first.base_url.split(":")[2].split("/")[0])
+    restarts = 0
+    async with asyncio.TaskGroup() as group:
+        up, done = asyncio.Event(), asyncio.Event()
+
+        async def stay_up() -> None:
+            async with serving(port=port):
+                up.set()
+                await done.wait()
+
+        async def recover(since: float) -> bool:
+            nonlocal restarts
+            restarts += 1
+            if restarts > QUICK.attempts:
+                group.create_task(stay_up())
+                await up.wait()
+                return False
+            async with serving(port=port) as running, client(running) as other:
+                asking.stats.add(await other.ask(PAGE))
+            return False
+
+        limiter = ConcurrencyLimiter(1)
+        async with ChatClient(
+            first.base_url, "m", limiter=limiter, retry=QUICK, recover=recover
+        ) as asking:
+            said = await asking.ask(PAGE)
+        done.set()
+    assert said.attempts == QUICK.attempts + 2
+
+
 async def test_what_kills_the_engine_each_time_is_given_up_and_the_rest_is_answered() -> None:
     """A poison page among good ones: only it fails, although all were in flight with it."""
 

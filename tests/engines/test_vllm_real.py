@@ -396,7 +396,7 @@ async def test_check_recognizes_a_random_model(engine: Engine) -> None:
     assert all(one.problem and one.seconds > 0 for one in findings), "all were answered, with noise"
     with pytest.raises(CheckFailedError, match="does not answer as its profile") as caught:
         raise_if_wrong(findings, brief.model, engine.base_url)
-    for said in (engine.base_url, "known words were read", "0 of 2 figures"):
+    for said in (engine.base_url, "a page of text: the answer did not end within 24 tokens"):
         assert said in str(caught.value)
 
 

@@ -85,6 +85,18 @@ def test_files_that_exist_are_left_alone_unless_overwritten(
     assert (tmp_path / "a.txt").read_text() != "mine"
 
 
+def test_html_has_no_errors_and_needs_no_other_file(finished_run: Path, tmp_path: Path) -> None:
+    export_run(finished_run, "html", tmp_path)
+    for name in ("a.html", "deep/b.html"):
+        parser = etree.HTMLParser(encoding="utf-8")
+        page = etree.fromstring((tmp_path / name).read_bytes(), parser)
+        assert [str(error) for error in parser.error_log] == []
+        assert page.xpath("//title/text()") == [name.removesuffix(".html")]
+        assert page.xpath("//h1 | //h2 | //p[text()]")
+        assert all(source.startswith("data:") for source in page.xpath("//@src"))
+        assert not page.xpath("//script | //link")
+
+
 def test_figures_stay_with_their_documents_when_others_are_skipped(
     finished_run: Path, tmp_path: Path
 ) -> None:

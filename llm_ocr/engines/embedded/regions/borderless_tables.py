@@ -168,23 +168,23 @@ def _is_table(run: Sequence[_Row], is_captioned: bool) -> bool:
     fewest = CAPTIONED_ROWS if is_captioned or _is_of_values(wide) else ROWS
     if len(wide) < fewest or wordy > WORDY * len(parts):
         return False
-    columns = wide
+    full = wide
     if not is_captioned and not _is_of_values(wide):
-        columns = [row for row in wide if len(row.parts) >= PARTS]
+        full = [row for row in wide if len(row.parts) >= PARTS]
         numbers = sum(map(_is_value, parts))
-        sums = sum(_is_sum(row, columns) for row in wide if row not in columns)
-        if len(columns) + sums < MOSTLY * len(wide) or numbers < NUMBERS * len(parts):
+        sums = sum(_is_sum(row, full) for row in wide if row not in full)
+        if len(full) + sums < MOSTLY * len(wide) or numbers < NUMBERS * len(parts):
             return False
-    below = sum(_has_mate(part, row, columns) for row in wide for part in row.parts)
+    below = sum(_has_mate(part, row, full) for row in wide for part in row.parts)
     return below >= ALIGNED * len(parts)
 
 
-def _is_sum(row: _Row, columns: Sequence[_Row]) -> bool:
-    """Whether a row is a label and its value below the columns of other rows."""
+def _is_sum(row: _Row, full: Sequence[_Row]) -> bool:
+    """Whether a row is a label and its value below the columns of full rows."""
     return (
-        len(columns) > 1
+        len(full) > 1
         and _is_value(row.parts[-1])
-        and all(_has_mate(part, row, columns) for part in row.parts)
+        and all(_has_mate(part, row, full) for part in row.parts)
     )
 
 

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Sequence
 
 # No heading is deeper.
 DEEPEST = 4
-_NUMBERED = re.compile(r"(\d{1,2}(?:\.\d{1,2}){0,3})\\?\.?\s+[^\W\d_]")
+_NUMBERED = re.compile(
+    r"(\d{1,2}(?:\.\d{1,2}){0,3}|(?:[A-Z]|[IVX]{1,5})(?:\.\d{1,2}){1,3})\\?\.?\s+[^\W\d_]"
+)
 
 
 def numbered_level(title: str) -> int | None:

@@ -2,12 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
-from llm_ocr.engines.embedded.block import FURNITURE, PageBlock
+from llm_ocr.engines.embedded.block import CONTENTS, FURNITURE, PageBlock
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, Word
 from llm_ocr.engines.embedded.page import OcrPage
+from llm_ocr.engines.embedded.regions.contents import entries_of
 from llm_ocr.engines.embedded.structure.headings import heading_levels
-from llm_ocr.engines.embedded.structure.paragraphs import as_markdown, is_list, paragraphs
+from llm_ocr.engines.embedded.structure.paragraphs import (
+    as_markdown,
+    is_list,
+    join_lines,
+    paragraphs,
+)
 from llm_ocr.engines.embedded.words.doubt import low_confidence
 from llm_ocr.text.markdown import escape_inline, escape_markdown, format_heading
 
@@ -100,6 +107,9 @@ def _serialize_block(block: PageBlock, level: int) -> SerializedBlock:
         return SerializedBlock("image", block.rect, "")
     if block.html is not None:
         return SerializedBlock("table", block.rect, block.html)
+    if block.label == CONTENTS:
+        entries = [reduce(join_lines, rows) for rows in entries_of(block)]
+        return SerializedBlock("text", block.rect, "\n\n".join(map(escape_markdown, entries)))
     found = paragraphs(block.lines)
     line = " ".join(one.text for one in found)
     if level:

@@ -11,6 +11,8 @@ from llm_ocr.engines.embedded.words.rows import rows_of
 
 HEADER, FOOTER, PAGE_NUMBER = "header", "footer", "page_number"
 FURNITURE = frozenset({HEADER, FOOTER, PAGE_NUMBER})
+# A column of a table of contents.
+CONTENTS = "contents"
 
 
 @dataclass(frozen=True)

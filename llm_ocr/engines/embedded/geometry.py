@@ -58,6 +58,10 @@ class OcrLine:
         return statistics.median(word.rect[3] - word.rect[1] for word in self.words)
 
     @property
+    def width(self) -> float:
+        return self.rect[2] - self.rect[0]
+
+    @property
     def middle(self) -> float:
         return (self.rect[1] + self.rect[3]) / 2
 

@@ -38,11 +38,14 @@ ALIGNED, SAME_EDGE = 0.7, 0.7
 LABEL_WORDS, WORDY = 4, 0.5
 # A column of labels has one for so many of its table's rows, and is no further from it, in heights.
 LABELED, FAR = 0.6, 15.0
+# The head of a table of so many columns is no further above it, in heights.
+HEADED_COLUMNS, NEAR_HEAD = 3, 1.2
 # What a table covers so much of, or what holds so much of a table, is no region of text.
 COVERED = 0.7
 # Of labels with their values so many have no number themselves.
 LABELED_ROWS = 0.6
 _DIGIT = re.compile(r"\d")
+_YEAR = re.compile(r"(19|20)\d\d\b")
 
 
 @dataclass(frozen=True)
@@ -195,9 +198,13 @@ def _is_value(part: OcrLine) -> bool:
 
 def _is_of_values(rows: Sequence[_Row]) -> bool:
     """Whether rows are a label each and its value, as on a bill: 12 March, or £12.50; or, below
-    heads for both, a range each and its number: 20-29, 0.265."""
+    heads for both, a range each and its number: 20-29, 0.265; or years and what was done in them,
+    as in a CV."""
     if any(len(row.parts) != 2 for row in rows):
         return False
+    years = [_YEAR.match(row.parts[0].text) and words_in(row.parts[0]) == 0 for row in rows]
+    if all(years) and all(words_in(row.parts[1]) > 0 for row in rows):
+        return True
     numbered = [[_DIGIT.search(part.text) is not None for part in row.parts] for row in rows]
     headed = not any(numbered[0])
     values = numbered[headed:]
@@ -235,6 +242,45 @@ def with_label_column(table: Rect, lines: Sequence[OcrLine]) -> Rect:
     if len(aligned) < ALIGNED * len(labels):
         return table
     return hull((table, *(line.rect for line in labels)))
+
+
+def with_head_row(table: Rect, lines: Sequence[OcrLine]) -> Rect:
+    """A table with the row right above it, of a few words each over columns of their own: the
+    detector often leaves the head out."""
+    inner = [line for line in lines if inside(line, [table])]
+    columns = _apart(sorted((line.rect for line in inner), key=lambda rect: rect[0]), 0.0)
+    above = [
+        line
+        for line in lines
+        if line not in inner and line.rect[1] < table[1] and shared_columns(line.rect, table) > 0
+    ]
+    if len(columns) < HEADED_COLUMNS or not above:
+        return table
+    row = rows_of(above)[-1]
+    words = [word.rect for line in row for word in line.words]
+    parts = _apart(words, row[0].height)
+    over = [[k for k, one in enumerate(columns) if shared_columns(one, rect) > 0] for rect in parts]
+    headed = [k for found in over for k in found]
+    gap = min(line.rect[1] for line in inner) - max(rect[3] for rect in words)
+    is_head = (
+        gap < NEAR_HEAD * row[0].height
+        and len(parts) >= min(HEADED_COLUMNS, len(columns) - 1)
+        and len(words) <= LABEL_WORDS * len(parts)
+        and all(over)
+        and len(headed) == len(set(headed))
+    )
+    return hull((table, *parts)) if is_head else table
+
+
+def _apart(rects: Sequence[Rect], gap: float) -> list[Rect]:
+    """Rectangles from left to right, those with no such gap between them as one."""
+    parts: list[Rect] = []
+    for rect in rects:
+        if parts and -shared_columns(parts[-1], rect) < gap:
+            parts[-1] = hull((parts[-1], rect))
+        else:
+            parts.append(rect)
+    return parts
 
 
 def _in_line(part: OcrLine, other: OcrLine) -> bool:

@@ -94,7 +94,7 @@ def with_figures(
     images = [one for one in images if SMALLEST * page <= area(one) < LARGEST * page]
     for rect in _merge([*drawn, *images], partial(lies_in, share=0.5)):
         part = _drawn_part(rect, lines, images, page)
-        if part is not None and is_drawn(image, part, lines):
+        if part is not None and _drawings(image, part, lines):
             # A line that is not said, because most of it is in the figure, is seen there whole.
             whole = hull((part, *(one.rect for one in lines if inside(one, [part]))))
             found.append(Region("figure", whole, 1.0))
@@ -119,13 +119,13 @@ def _drawn_part(
     return None if is_rest or area(part) < SMALLEST * page else part
 
 
-def is_drawn(image: Image, rect: Rect, lines: Sequence[OcrLine]) -> bool:
-    """Whether a figure shows anything on its page (height x width x 3, BGR) but its lines, rules
-    and specks, and the dark edge of a scan."""
+def _drawings(image: Image, rect: Rect, lines: Sequence[OcrLine]) -> list[Rect]:
+    """What a figure shows on its page (height x width x 3, BGR) but its lines, rules and specks,
+    and the dark edge of a scan."""
     x1, y1, x2, y2 = (max(0, int(value)) for value in rect)
     crop = image[y1:y2, x1:x2]
     if min(crop.shape[:2]) < 4:
-        return False
+        return []
     gray = cv2.cvtColor(crop, cv2.COLOR_BGR2GRAY).astype(np.int16)
     inked = (np.abs(gray - np.median(gray)) > INKED).astype(np.uint8)
     for line in lines:
@@ -133,11 +133,12 @@ def is_drawn(image: Image, rect: Rect, lines: Sequence[OcrLine]) -> bool:
         inked[max(0, top - y1) : max(0, bottom - y1), max(0, left - x1) : max(0, right - x1)] = 0
     thick = max(4.0, THICK * image.shape[1])
     stats: Any = cv2.connectedComponentsWithStats(inked)[2][1:]
-    return any(
-        min(width, height) > thick
-        and (size > EDGE * inked.size or not _is_at_edge(x1 + x, y1 + y, width, height, image))
+    return [
+        (x1 + x, y1 + y, x1 + x + width, y1 + y + height)
         for x, y, width, height, size in stats.tolist()
-    )
+        if min(width, height) > thick
+        and (size > EDGE * inked.size or not _is_at_edge(x1 + x, y1 + y, width, height, image))
+    ]
 
 
 def _is_at_edge(x: int, y: int, width: int, height: int, image: Image) -> bool:
@@ -251,20 +252,24 @@ def _is_parted(row: Sequence[OcrLine]) -> bool:
 def with_captioned_figures(
     regions: Sequence[Region], lines: Sequence[OcrLine], image: Image
 ) -> list[Region]:
-    """Regions of an image, figures reaching down to their captions, with those that only labels
-    tell of."""
+    """Regions of an image, figures reaching down to their captions, with those that only a caption,
+    and labels or a drawing above it, tell of."""
     found = list(regions)
     height = typical_height(lines) if lines else 0.0
     for caption in (line for line in lines if _is_caption(line.text)):
         figures = [one.rect for one in found if one.label == "figure"]
         labels = _labels(caption, _column(caption, lines), lines, figures, height)
         if not labels:
+            drawing = _drawing_above(caption, lines, image)
+            is_new = all(overlap(drawing, one) == 0 for one in figures)
+            if is_new and drawing[3] - drawing[1] > LOWEST * height:
+                found.append(Region("figure", drawing, 1.0))
             continue
         rect = hull(line.rect for line in labels)
         rect = min(rect[0], caption.rect[0]), rect[1], max(rect[2], caption.rect[2]), rect[3]
         above = [one for one in figures if _stands_on(one, rect, height)]
         is_figure = len(labels) >= FEWEST and rect[3] - rect[1] > LOWEST * height
-        if above or (is_figure and is_drawn(image, rect, lines)):
+        if above or (is_figure and _drawings(image, rect, lines)):
             found = [one for one in found if one.rect not in above]
             found.append(Region("figure", hull((rect, *above)), 1.0))
     return found
@@ -308,6 +313,24 @@ def _labels(
     while found and words_in(found[-1]) > 1 and found[-1].rect[0] < left + 2 * height:
         found.pop()
     return found
+
+
+def _drawing_above(caption: OcrLine, lines: Sequence[OcrLine], image: Image) -> Rect:
+    """What is drawn right above a caption, where no line reaches in; an empty rectangle where
+    nothing is."""
+    x1, bottom, x2, _ = caption.rect
+    over = [
+        line
+        for line in lines
+        if line.middle < bottom and words_in(line) and shared_columns(line.rect, caption.rect) > 0
+    ]
+    top = max((line.rect[3] for line in over), default=0.0)
+    beside = [line for line in lines if top < line.middle < bottom]
+    left, _, right, _ = hull(line.rect for line in lines)
+    left = max([left, *(line.rect[2] for line in beside if line.rect[2] <= x1)])
+    right = min([right, *(line.rect[0] for line in beside if line.rect[0] >= x2)])
+    drawings = _drawings(image, (left, top, right, bottom), lines)
+    return hull(drawings) if drawings else (left, bottom, right, bottom)
 
 
 def _stands_on(figure: Rect, labels: Rect, height: float) -> bool:

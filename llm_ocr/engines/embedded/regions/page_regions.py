@@ -1,4 +1,5 @@
-"""What stands on a page: furniture, tables, figures, and running text with its regions."""
+"""What stands on a page: furniture, tables (of contents, too), figures, and running text with its
+regions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from llm_ocr.engines.embedded.geometry import (
 )
 from llm_ocr.engines.embedded.regions.borderless_tables import (
     with_aligned_tables,
+    with_head_row,
     with_label_column,
 )
 from llm_ocr.engines.embedded.regions.captions import begins_caption, names_table
+from llm_ocr.engines.embedded.regions.contents import contents
 from llm_ocr.engines.embedded.regions.figures import (
     SMALLEST,
     with_captioned_figures,
@@ -48,6 +51,7 @@ class PageRegions:
     height: int
     body: float = 1.0
     furniture: Sequence[PageBlock] = ()
+    contents: Sequence[PageBlock] = ()
     tables: Sequence[PageBlock] = ()
     figures: Sequence[Rect] = ()
     lines: Sequence[OcrLine] = ()
@@ -67,12 +71,14 @@ def page_regions(
         return PageRegions(height, figures=_pictures(regions, width, height))
     body = typical_height(lines)
     regions = with_figures(regions, pictures, lines, image)
-    margins, free = furniture(lines, regions, height)
+    listed, free = contents(lines)
+    margins, free = furniture(free, regions, height, body)
     regions = with_captioned_figures(with_aligned_tables(regions, free), free, image)
     drawn = [one.rect for one in regions if one.label == "figure"]
     free = [line for line in free if not inside(line, drawn)]
     tables, free = _tables(regions, free, body)
-    return PageRegions(height, body, margins, tables, drawn, with_joined_marks(free), regions)
+    text = with_joined_marks(free)
+    return PageRegions(height, body, margins, listed, tables, drawn, text, regions)
 
 
 def _pictures(regions: Sequence[Region], width: int, height: int) -> list[Rect]:
@@ -88,7 +94,7 @@ def _tables(
     free = list(lines)
     tables: list[PageBlock] = []
     for region in (one for one in regions if one.label == "table"):
-        rect = with_label_column(region.rect, lines)
+        rect = with_head_row(with_label_column(region.rect, lines), lines)
         inner = [line for line in free if overlap(line.rect, rect) > 0.5 * area(line.rect)]
         inner = _without_caption(inner, rect)
         if region.score < CERTAIN:

@@ -30,7 +30,7 @@ def page_blocks(page: PageRegions) -> list[PageBlock]:
     text = _divide(_divide(text, other_sizes), lambda block: _captions(block, body))
     text = [_caption(block, page.figures, body) for block in text]
     text = _divide(_divide(text, heads), _notes)
-    other = [one for one in (*page.furniture, *page.tables) if _is_worded(one)]
+    other = [one for one in (*page.furniture, *page.contents, *page.tables) if _is_worded(one)]
     blocks = [*other, *text, *(PageBlock("image", (), rect) for rect in page.figures)]
     blocks = [as_heading(block, blocks, body) for block in blocks]
     return [_footnote(block, blocks, body, page.height) for block in blocks]
@@ -143,7 +143,8 @@ def _footnote(block: PageBlock, blocks: Sequence[PageBlock], body: float, height
     print_above = [other for other in above if not _is_small(other, body)]
     last = max(print_above, key=lambda other: other.rect[3], default=None)
     follows = last is not None and last.label == "text" and len(last.lines) > 1
-    follows = follows and words_in(block.lines[0]) >= NOTE_WORDS
+    # Code begins with a sign or a line's number.
+    follows = follows and block.text[0].isalpha() and words_in(block.lines[0]) >= NOTE_WORDS
     return replace(block, label="footnote") if marked or follows else block
 
 

@@ -7,9 +7,16 @@ from dataclasses import replace
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.block import PageBlock, block_of
-from llm_ocr.engines.embedded.geometry import OcrLine, area, overlap
+from llm_ocr.engines.embedded.geometry import OcrLine, area, overlap, shared_rows
 from llm_ocr.engines.embedded.regions.layout import Region
-from llm_ocr.engines.embedded.regions.text_columns import CLOSE, close_together, follows, is_apart
+from llm_ocr.engines.embedded.regions.text_columns import (
+    CLOSE,
+    Gutter,
+    close_together,
+    follows,
+    gutters,
+    is_apart,
+)
 from llm_ocr.engines.embedded.words.rows import rows_of, text_start
 
 # The detector's labels; the others are text.
@@ -18,12 +25,14 @@ LABELS = {
     "figure_caption": "image_caption",
     "table_caption": "table_caption",
 }
-# Of a line at least this share lies in the region that it is counted to.
-HELD = 0.45
+# Of a line at least this share lies in the region that it is counted to; of several regions with
+# so much of it, such as one within another, it is the surest one.
+HELD, WHOLE = 0.45, 0.75
 # Of one region lines may be further apart than elsewhere, as a share of their height.
 CLOSE_IN_REGION = 1.6
 # A line that the next word did not fit in ends so near the right edge, in line heights.
 NEAR_EDGE = 3.0
+_EQUATION_NUMBER = re.compile(r"\((?:[A-Z]\.?)?\d{1,3}(?:\.\d{1,3})*[a-z]?\)")
 _SENTENCE_END = re.compile(r"[.:;!?。！？]\W*$")
 
 
@@ -41,12 +50,13 @@ def groups(regions: Sequence[Region], lines: Sequence[OcrLine]) -> list[PageBloc
         for part in _one_column_each(inner)
     ]
     found += [block_of("text", part) for part in close_together(free, CLOSE)]
-    return [replace(one, label=LABELS.get(one.label, "text")) for one in _rejoin(found)]
+    found = _with_equation_numbers(_rejoin(found), gutters(lines))
+    return [replace(one, label=LABELS.get(one.label, "text")) for one in found]
 
 
 def _region_of(line: OcrLine, regions: Sequence[Region]) -> int | None:
     shares = [
-        (overlap(line.rect, region.rect) / max(1.0, area(line.rect)), region.score, k)
+        (min(WHOLE, overlap(line.rect, region.rect) / max(1.0, area(line.rect))), region.score, k)
         for k, region in enumerate(regions)
         if region.label not in ("figure", "table")
     ]
@@ -80,6 +90,29 @@ def _rejoin(found: Sequence[PageBlock]) -> list[PageBlock]:
             joined.append(block)
         else:
             joined[k] = block_of(joined[k].label, [*joined[k].lines, *block.lines])
+    return joined
+
+
+def _with_equation_numbers(
+    found: Sequence[PageBlock], between: Sequence[Gutter]
+) -> list[PageBlock]:
+    """Blocks, an equation's number being of that with the equation left of it."""
+    numbers = [one for one in found if _EQUATION_NUMBER.fullmatch(one.text)]
+    joined = [one for one in found if one not in numbers]
+    for number in numbers:
+        (line,) = number.lines
+        beside = [
+            k
+            for k, one in enumerate(joined)
+            if shared_rows(one.rect, line.rect) > 0.5 * line.height
+            and one.rect[2] < line.rect[0]
+            and not any(gutter.divides(other, line) for gutter in between for other in one.lines)
+        ]
+        k = max(beside, key=lambda k: joined[k].rect[2], default=None)
+        if k is None:
+            joined.append(number)
+        else:
+            joined[k] = block_of(joined[k].label, [*joined[k].lines, line])
     return joined
 
 

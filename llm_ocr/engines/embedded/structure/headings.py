@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from llm_ocr.engines.embedded.block import PageBlock
+from llm_ocr.engines.embedded.block import CONTENTS, PageBlock
 from llm_ocr.engines.embedded.geometry import (
     OcrLine,
     hull,
@@ -37,7 +37,7 @@ SAME_LEVEL, SAME_LEVEL_MEASURED = 1.08, 1.18
 # and has no number: the first heading of a later page is a section's.
 TITLE, FIRST_TITLE = 1.75, 1.3
 
-_SUBSECTION = re.compile(r"\d{1,2}(\.\d{1,2})+\.?\s+[^\W\d_a-z]")
+_SUBSECTION = re.compile(r"(\d{1,2}|[A-Z]|[IVX]{1,5})(\.\d{1,2})+\.?\s+[^\W\d_a-z]")
 _SECTION = re.compile(r"(\d{1,2}|[IVX]{1,5})\.?\s+[^\W\d_a-z]")
 _ITEM = re.compile(r"[•▪◦●‣\-–*]\s|\(?[a-z\d]{1,2}[.)]\s")
 _LETTERS = re.compile(r"[^\W\d_]{3}|[\u3040-\u9fff]{2}")
@@ -54,18 +54,35 @@ def other_sizes(block: PageBlock) -> dict[int, str]:
     or two, each of a few short lines, and text: the detector often puts both into one region."""
     rows = block.rows
     label = "text" if block.label == "title" else block.label
-    starts = [0, *(k for k in range(1, len(rows)) if not _is_alike(rows[k - 1][-1], rows[k]))]
+    starts = [0, *(k for k in range(1, len(rows)) if _begins_other(rows[k - 1], rows[k], block))]
     parts = block.divide(dict.fromkeys(starts, label))
-    short = sum(len(part.lines) <= 3 and len(part.text) < 120 for part in parts[:-1])
+    short = sum(
+        len(part.lines) <= 3
+        and len(part.text) < 120
+        and not (
+            _fills(part.rows[-1], block)
+            and _CLOSED.search(part.text)
+            and part.height < LARGER * parts[-1].height
+        )
+        for part in parts[:-1]
+    )
     is_headed = 2 <= len(parts) <= 4 and short >= len(parts) // 2
     return dict.fromkeys(starts, label) if is_headed else {}
 
 
-def _is_alike(above: OcrLine, row: Row) -> bool:
-    """Whether a row is of one size with the line above, and both in bold or neither of them."""
+def _begins_other(above: Row, row: Row, block: PageBlock) -> bool:
+    """Whether a row is of another size than the one above, or one of both is in bold, unless its
+    sentence goes on."""
     most = LARGER * (1.0 if any(line.is_exact for line in row) else MEASURED)
-    ratio = max(line.height for line in row) / above.height
-    return all(line.bold for line in row) == above.bold and 1 / most < ratio < most
+    ratio = max(line.height for line in row) / above[-1].height
+    goes_on = _fills(above, block) and row[0].text.strip()[:1].islower()
+    is_other = all(line.bold for line in row) != above[-1].bold
+    return (is_other and not goes_on) or not 1 / most < ratio < most
+
+
+def _fills(row: Row, block: PageBlock) -> bool:
+    """Whether a row is as wide as its block."""
+    return row[-1].rect[2] - row[0].rect[0] > NARROW * (block.rect[2] - block.rect[0])
 
 
 def heads(block: PageBlock) -> dict[int, str]:
@@ -103,10 +120,9 @@ def _may_head(block: PageBlock) -> bool:
     text, is_title = block.text, block.label == "title"
     longest, most_lines = LONGEST_TITLE if is_title else LONGEST_HEADING
     is_short = len(block.lines) <= most_lines and len(text) <= longest
-    is_sentence = text.endswith((".", ",", ";", ":"))
-    if is_title:
-        is_sentence = len(text) > 60 and text.endswith(".")
-    return is_short and not is_sentence and _is_worded(text) and not _is_item(text)
+    is_sentence = text.endswith((".", ",", ";", ":")) and (len(text) > 60 or not is_title)
+    is_cut = text.endswith(("-", "\u00ad"))
+    return is_short and not (is_sentence or is_cut) and _is_worded(text) and not _is_item(text)
 
 
 def _looks_like_title(block: PageBlock, body: float) -> bool:
@@ -130,7 +146,8 @@ def _is_item(text: str) -> bool:
 def _is_worded(text: str) -> bool:
     """Whether a text is of words, and no formula or number."""
     letters = len(re.findall(r"[^\W\d_]", text))
-    is_formula = _FORMULA.search(text) is not None and letters < 25
+    is_equation = text.endswith(")") and _BEGINS.match(text) is None
+    is_formula = (is_equation or _FORMULA.search(text) is not None) and letters < 25
     return _LETTERS.search(text) is not None and not is_formula
 
 
@@ -155,7 +172,7 @@ def _heads_text(block: PageBlock, blocks: Sequence[PageBlock], body: float) -> b
         return not any(_is_value_beside(one, block, body) for one in others)
     (row, *further), rows = block.rows, below.rows
     width = below.rect[2] - below.rect[0]
-    is_text = below.label == "text" and len(rows) > 1 and gap < 2.5 * body
+    is_text = below.label in ("text", CONTENTS) and len(rows) > 1 and gap < 2.5 * body
     if further or not is_text or not _may_stand_above(row, rows[0], width):
         return False
     if _is_bold(block.lines, below.lines):

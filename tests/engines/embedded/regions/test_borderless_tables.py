@@ -5,6 +5,7 @@ import pytest
 from llm_ocr.engines.embedded.geometry import OcrLine, Rect, hull
 from llm_ocr.engines.embedded.regions.borderless_tables import (
     with_aligned_tables,
+    with_head_row,
     with_label_column,
 )
 from llm_ocr.engines.embedded.regions.layout import Region
@@ -155,3 +156,31 @@ def test_a_table_has_the_column_of_labels_that_the_detector_left_out() -> None:
 )
 def test_what_stands_left_of_a_table_is_mostly_no_column_of_it(beside: list[OcrLine]) -> None:
     assert with_label_column(around(NUMBERS), [*beside, *NUMBERS]) == around(NUMBERS)
+
+
+def test_years_and_what_was_done_in_them_are_a_table() -> None:
+    done = [("1998–2000", FLOOD), ("2001–", RECORDS), ("2007–", FLOOD)]
+    table = rows(done, PLACES[:2], TOP)
+    assert tables(table) == [around(table)]
+    numbered = [(str(k), text) for k, (_, text) in enumerate(done)]
+    assert tables(rows(numbered, PLACES[:2], TOP)) == [], "a list"
+
+
+@pytest.mark.parametrize(
+    ("head", "places", "is_head"),
+    [
+        (("Station", "Water", "Days"), PLACES, True),
+        (("", "Water", "Days"), PLACES, True),
+        (("Station", "", ""), PLACES, False),
+        (("Read by the keeper of each station",), (LEFT,), False),
+    ],
+)
+def test_a_row_of_words_over_the_columns_is_a_tables_head(
+    head: tuple[str, ...], places: tuple[float, ...], is_head: bool
+) -> None:
+    table = rows(STATIONS, PLACES, TOP)
+    row = rows([head], places, TOP - PITCH)
+    found = with_head_row(around(table), [*TEXT, *row, *table])
+    assert found == around([*table, *(row if is_head else [])])
+    far = rows([head], places, TOP - 3 * PITCH)
+    assert with_head_row(around(table), [*TEXT, *far, *table]) == around(table)

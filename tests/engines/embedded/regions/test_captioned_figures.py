@@ -70,3 +70,14 @@ def test_a_caption_in_a_column_says_nothing_of_the_one_beside_it(other: float) -
     (figure,) = figures([*above, *LABELS, CAPTION, *own, *beside])
     assert LEFT <= figure.rect[0] < figure.rect[2] < 520
     assert figure.rect[1] == TOP
+
+
+def test_a_drawing_without_labels_right_above_a_caption_is_a_figure() -> None:
+    paper = np.full((1300, 1000, 3), 255, np.uint8)
+    paper[450:560, 150:300] = 90
+    (figure,) = with_captioned_figures([], [*TEXT, CAPTION], paper)
+    assert figure.rect == (150, 450, 300, 560)
+    seen = Region("figure", (140.0, 440.0, 310.0, 570.0), 0.9)
+    assert with_captioned_figures([seen], [*TEXT, CAPTION], paper) == [seen]
+    beside = column([FLOOD] * 4, 120, 450)
+    assert with_captioned_figures([], [*TEXT, *beside, CAPTION], paper) == [], "text is there"

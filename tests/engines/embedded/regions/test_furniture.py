@@ -19,7 +19,7 @@ def found(
     *edge: OcrLine, regions: tuple[Region, ...] = (), text: list[OcrLine] | None = None
 ) -> dict[str, str]:
     """What is furniture, with its labels, beside a page's text."""
-    blocks, rest = furniture([*edge, *(body() if text is None else text)], regions, HEIGHT)
+    blocks, rest = furniture([*edge, *(body() if text is None else text)], regions, HEIGHT, 20.0)
     assert len(rest) + sum(len(block.lines) for block in blocks) == len(edge) + len(
         body() if text is None else text
     )
@@ -152,3 +152,37 @@ def test_page_numbers_say_so_in_other_languages() -> None:
         "ANEXO I-A-1": "footer",
         "Página 12 de 14": "page_number",
     }
+
+
+def test_numbers_that_count_the_lines_in_a_margin_are_furniture() -> None:
+    text = body()
+    for step in (1, 5):
+        numbers = [line(str(step * (k + 1)), 40, one.rect[1]) for k, one in enumerate(text[::step])]
+        said = " ".join(one.text for one in numbers)
+        assert found(text=[*numbers, *text]) == {said: "page_number"}
+    prices = [line(str(7 * k * k), 40, one.rect[1]) for k, one in enumerate(text)]
+    assert found(text=[*prices, *text]) == {}, "numbers that don't count"
+    inside = [line(str(k), 110, 1110 + 26 * k) for k in range(6)]
+    assert found(text=[*inside, *text]) == {}, "no margin: text stands above"
+
+
+def test_a_numbered_line_of_code_at_an_edge_is_no_furniture() -> None:
+    code = [(f"{k + 200}", 1010 + 26 * k) for k in range(8)]
+    lines = [part for n, y in code for part in (line(n, 100, y), line("print(x)", 180, y))]
+    page = line("12", 500, 1250)
+    assert found(page, text=[*body(bottom=980), *lines]) == {"12": "page_number"}
+
+
+def test_a_header_with_a_page_number_may_stand_further_from_the_edge() -> None:
+    row = line("2.2 The flood and its keepers", 100, 180), line("19", 800, 180)
+    header = {"2.2 The flood and its keepers": "header", "19": "page_number"}
+    assert found(*row, text=body(top=240)) == header
+    assert found(*row, text=body(top=206)) == {}, "as near as the text's lines"
+    assert found(row[0], text=body(top=240)) == {}, "without a number"
+
+
+def test_a_word_aslant_across_the_text_is_a_header() -> None:
+    mark = OcrLine("DRAFT", (Word((300, 400, 700, 800), "DRAFT"),), 1.0)
+    assert found(text=[*body(), mark]) == {"DRAFT": "header"}
+    title = OcrLine("DRAFT", (Word((100, 40, 400, 140), "DRAFT"),), 1.0)
+    assert found(text=[*body(), title]) == {}

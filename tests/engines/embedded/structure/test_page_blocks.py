@@ -2,6 +2,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -249,3 +250,57 @@ def test_every_line_is_in_one_block_or_in_a_figure(
         assert block.label == "image" or block.lines
         for one in block.lines:
             assert overlap(block.rect, one.rect) == area(one.rect)
+
+
+def exact(text: str, y: float, right: float, *, bold: bool = False) -> OcrLine:
+    """A line of a text layer."""
+    return replace(line(text, 100, y, right), is_exact=True, bold=bold)
+
+
+def test_a_line_in_bold_within_a_sentence_divides_no_paragraph() -> None:
+    bold = exact("The keepers must send it in by the end of August to be", 426, 900, bold=True)
+    lines = [
+        exact("It is written by June so that it can be read in time.", 400, 900),
+        bold,
+        *(
+            exact("included in the book of the year that all of them", 452 + 26 * k, 900)
+            for k in range(3)
+        ),
+    ]
+    around = region("text", 100, 400, 900, 530)
+    assert labels(lines, around) == {"It is written by Jun": "text"}
+    head = [replace(bold, text="The keepers", words=(Word((100, 426, 250, 446), "The keepers"),))]
+    found = labels([lines[0], *head, *lines[2:]], around)
+    assert found["The keepers"] == "title"
+
+
+@pytest.mark.parametrize(
+    ("said", "label"),
+    [
+        ("Applied Engineering in Agri-", "text"),
+        ("8.3 The keepers. They wrote down what the river did each day:", "text"),
+        ("IV.2. The keepers", "title"),
+        ("A.1 The keepers", "title"),
+    ],
+)
+def test_what_reads_as_a_heading(said: str, label: str) -> None:
+    one = exact(said, 700, 100 + 10.0 * len(said))
+    assert label_of(one, region("title", *one.rect)) == label
+
+
+def test_an_equations_number_is_read_with_the_equation_left_of_it() -> None:
+    text = [*prose(300, 4), *prose(500, 4), *prose(700, 4)]
+    equations = [line("E = m c", 400, 440), line("(2)", 860, 440)]
+    more = [line("F = m a", 400, 640), line("(3)", 860, 640)]
+    found = labeled_blocks([*text, *equations, *more], (), WIDTH, HEIGHT)
+    assert {"E = m c (2)", "F = m a (3)"} <= {block.text for block in found}
+
+
+def test_code_in_small_print_at_the_foot_is_no_footnote() -> None:
+    def label(said: str) -> str:
+        lines = [line(said, 100, 1050, height=15), line("set of the keepers", 100, 1070, height=15)]
+        blocks = labeled_blocks([*prose(700, 12), *lines], (), WIDTH, HEIGHT)
+        return next(block.label for block in blocks if lines[0] in block.lines)
+
+    assert label("The keepers read it each day") == "footnote"
+    assert label(r"\\setlength of the keepers here") == "text"

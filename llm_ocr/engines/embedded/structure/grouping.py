@@ -7,7 +7,14 @@ from dataclasses import replace
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.block import PageBlock, block_of
-from llm_ocr.engines.embedded.geometry import OcrLine, area, overlap, shared_rows
+from llm_ocr.engines.embedded.geometry import (
+    OcrLine,
+    area,
+    is_aligned,
+    lies_in,
+    overlap,
+    shared_rows,
+)
 from llm_ocr.engines.embedded.regions.layout import Region
 from llm_ocr.engines.embedded.regions.text_columns import (
     CLOSE,
@@ -25,11 +32,14 @@ LABELS = {
     "figure_caption": "image_caption",
     "table_caption": "table_caption",
 }
-# Of a line at least this share lies in the region that it is counted to; of several regions with
-# so much of it, such as one within another, it is the surest one.
-HELD, WHOLE = 0.45, 0.75
+# Of a line at least this share lies in the region that it is counted to.
+HELD = 0.45
+# A region that holds so much of several others is around them.
+AROUND = 0.7
 # Of one region lines may be further apart than elsewhere, as a share of their height.
 CLOSE_IN_REGION = 1.6
+# A list of definitions has so many terms of so few words, no further from the text, in heights.
+DEFINED, TERM_WORDS, FAR = 3, 3, 12.0
 # A line that the next word did not fit in ends so near the right edge, in line heights.
 NEAR_EDGE = 3.0
 _EQUATION_NUMBER = re.compile(r"\((?:[A-Z]\.?)?\d{1,3}(?:\.\d{1,3})*[a-z]?\)")
@@ -39,6 +49,14 @@ _SENTENCE_END = re.compile(r"[.:;!?。！？]\W*$")
 def groups(regions: Sequence[Region], lines: Sequence[OcrLine]) -> list[PageBlock]:
     """Every line in one block: by the detector's regions, where these are of one column, and else
     by how close the lines are."""
+    texts = [one.rect for one in regions if one.label == "text"]
+    # Text around other texts is none of its own.
+    regions = [
+        one
+        for one in regions
+        if one.label != "text"
+        or sum(lies_in(one.rect, x, AROUND) and area(x) < area(one.rect) for x in texts) < 2
+    ]
     held: dict[int, list[OcrLine]] = {}
     free: list[OcrLine] = []
     for line in lines:
@@ -50,13 +68,13 @@ def groups(regions: Sequence[Region], lines: Sequence[OcrLine]) -> list[PageBloc
         for part in _one_column_each(inner)
     ]
     found += [block_of("text", part) for part in close_together(free, CLOSE)]
-    found = _with_equation_numbers(_rejoin(found), gutters(lines))
+    found = _with_terms(_with_equation_numbers(_rejoin(found), gutters(lines)))
     return [replace(one, label=LABELS.get(one.label, "text")) for one in found]
 
 
 def _region_of(line: OcrLine, regions: Sequence[Region]) -> int | None:
     shares = [
-        (min(WHOLE, overlap(line.rect, region.rect) / max(1.0, area(line.rect))), region.score, k)
+        (overlap(line.rect, region.rect) / max(1.0, area(line.rect)), region.score, k)
         for k, region in enumerate(regions)
         if region.label not in ("figure", "table")
     ]
@@ -114,6 +132,35 @@ def _with_equation_numbers(
         else:
             joined[k] = block_of(joined[k].label, [*joined[k].lines, line])
     return joined
+
+
+def _with_terms(found: Sequence[PageBlock]) -> list[PageBlock]:
+    """Blocks, the terms of a list of definitions being of the text right of them."""
+    joined = list(found)
+    for text in (one for one in found if len(one.rows) >= DEFINED):
+        terms = [one for one in joined if _are_terms(one, text)]
+        lines = [line for one in terms for line in one.lines]
+        is_list = all(is_aligned(line.rect, lines[0].rect, line.height) for line in lines)
+        if text in joined and len(lines) >= DEFINED and is_list:
+            joined = [one for one in joined if one not in terms and one is not text]
+            joined.append(block_of(text.label, [*text.lines, *lines]))
+    return joined
+
+
+def _are_terms(block: PageBlock, text: PageBlock) -> bool:
+    """Whether each line of a block is of a few words, and level with a line of a text right of
+    it."""
+    height = block.height
+    gap = text.rect[0] - block.rect[2]
+    return (
+        block.label != "title"
+        and 0 < gap < FAR * height
+        and all(
+            len(line.text.split()) <= TERM_WORDS
+            and any(abs(row[0].middle - line.middle) < 0.3 * height for row in text.rows)
+            for line in block.lines
+        )
+    )
 
 
 def _goes_on(home: PageBlock, block: PageBlock) -> bool:

@@ -16,6 +16,10 @@ _MARK = re.compile(r"^[•▪◦●‣·○■□–]\s*(?=\S)")
 INDENT = "   "
 # Items whose indents differ by no more line heights are of one list.
 SAME_INDENT = 0.5
+# A row is short that ends so far from the right edge, in line heights.
+SHORT = 2.5
+# So many paragraphs with hanging indents tell of them.
+HANGING = 2
 _ENDS = re.compile(r"[.:?!。？！][\s\"'”’»)]*$")
 
 # Kana, Chinese characters, their punctuation, full-width forms. Korean has spaces between words.
@@ -145,10 +149,11 @@ def _starts(rows: list[list[OcrLine]]) -> list[bool]:
     left = statistics.median(row[0].rect[0] for row in rows)
     right = max(row[-1].rect[2] for row in rows)
     pitch = statistics.median(pitches(rows)) if len(rows) > 1 else 0.0
+    hangs = _hang(rows, height, right)
     starts = [True]
     item = _item_left(rows[0])
     for above, below in pairwise(rows):
-        short = right - above[-1].rect[2] > 2.5 * height
+        short = right - above[-1].rect[2] > SHORT * height
         ended = _ENDS.search(above[-1].text) is not None
         indent = below[0].rect[0] - left
         indented = 0.6 * height < indent < 5 * height and text_start(above[0]) - left < 0.5 * height
@@ -156,8 +161,11 @@ def _starts(rows: list[list[OcrLine]]) -> list[bool]:
         outdented = below[0].rect[0] <= above[0].rect[0] + 0.6 * height
         bullet = _begins_item(below) and (short or outdented)
         left_item = below[0].rect[0] < item - 0.5 * height
+        outer = rows[0][0].rect[0] + SAME_INDENT * height
+        hanging = hangs and below[0].rect[0] < outer and (above[0].rect[0] > outer or short)
+        ends = short and ended
         starts.append(
-            gap or (indented and (short or ended)) or (short and ended) or bullet or left_item
+            gap or (indented and (short or ended)) or ends or bullet or left_item or hanging
         )
         if starts[-1]:
             item = _item_left(below)
@@ -165,6 +173,24 @@ def _starts(rows: list[list[OcrLine]]) -> list[bool]:
             # It hangs below the item's text.
             item = below[0].rect[0]
     return starts
+
+
+def _hang(rows: Sequence[Sequence[OcrLine]], height: float, right: float) -> bool:
+    """Whether paragraphs go on further right than they begin, as in bibliographies: several of the
+    rows at the outer of two places are followed by one at the inner place, and are full."""
+    lefts = [row[0].rect[0] - rows[0][0].rect[0] for row in rows]
+    indents = [left for left in lefts if left >= SAME_INDENT * height]
+    above = [
+        row
+        for row, (one, other) in zip(rows[:-1], pairwise(lefts), strict=True)
+        if other in indents and one not in indents
+    ]
+    return (
+        len(above) >= HANGING
+        and min(lefts) > -SAME_INDENT * height
+        and max(indents) - min(indents) < SAME_INDENT * height
+        and all(right - row[-1].rect[2] <= SHORT * height for row in above)
+    )
 
 
 def _begins_item(row: Sequence[OcrLine]) -> bool:

@@ -11,7 +11,7 @@ SYMBOL = re.compile("[\x80-\x9f\ue000-\uf8ff]")
 # An item's bullet or number, or a section's number.
 MARK = re.compile(
     rf"[•▪◦●‣○■□–]|{SYMBOL.pattern}|\(?(?:\d{{1,3}}|[A-Za-z]|[ivxIVX]{{2,5}})[.)]"
-    r"|[A-Z]?\d{1,2}(?:\.\d{1,2})+\.?"
+    r"|(?:[A-Z]?\d{1,2}|[A-Z])(?:\.\d{1,2})+\.?"
 )
 
 

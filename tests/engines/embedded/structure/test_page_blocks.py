@@ -304,3 +304,36 @@ def test_code_in_small_print_at_the_foot_is_no_footnote() -> None:
 
     assert label("The keepers read it each day") == "footnote"
     assert label(r"\\setlength of the keepers here") == "text"
+
+
+def test_a_region_around_several_others_holds_no_lines() -> None:
+    first = line("The keepers say:", 100, 400)
+    left = [line("First name", 100, 440 + 26 * k) for k in range(4)]
+    right = [line("Occupation", 600, 440 + 26 * k) for k in range(4)]
+    around = region("text", 99, 398, 720, 545, score=0.95)
+    inner = region("text", 99, 439, 200, 543), region("text", 599, 439, 700, 543)
+    blocks = labeled_blocks([first, *left, *right, *prose(800, 6)], [around, *inner], WIDTH, HEIGHT)
+    assert {frozenset(map(id, one.lines)) for one in blocks} >= {
+        frozenset({id(first)}),
+        frozenset(map(id, left)),
+        frozenset(map(id, right)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("terms", "shift", "is_list"),
+    [
+        (("x", "at", "side"), 0, True),
+        (("x", "at"), 0, False),
+        (("x", "at", "side"), 13, False),
+        (("the first of all", "the second of all", "the third of all"), 0, False),
+    ],
+)
+def test_terms_level_with_their_definitions_are_read_row_by_row(
+    terms: tuple[str, ...], shift: float, is_list: bool
+) -> None:
+    text = [line(f"the text says what {k} means", 300, 400 + 26 * k, 880) for k in range(6)]
+    beside = [line(term, 110, 400 + 52 * k + shift) for k, term in enumerate(terms)]
+    found = labeled_blocks([*text, *beside, *prose(900, 6)], (), WIDTH, HEIGHT)
+    block = next(one for one in found if text[0] in one.lines)
+    assert ({*beside} <= {*block.lines}) is is_list

@@ -21,6 +21,11 @@ def line(
     return OcrLine(text, (Word((x, y, right, y + height), text),), 0.9)
 
 
+def moved(one: OcrLine, down: float) -> OcrLine:
+    x1, y1, x2, _ = one.rect
+    return line(one.text, y1 + down, x1, x2)
+
+
 def block(*texts: str) -> list[OcrLine]:
     """Full lines, each close below the other."""
     return [line(text, 26.0 * k) for k, text in enumerate(texts)]
@@ -49,6 +54,25 @@ def test_a_gap_an_indent_and_a_short_last_line_begin_texts() -> None:
     assert texts(short) == ["one ends.", "Two more"]
     quoted = [line("He said,", 0), line("“Stop.”", 26, right=300), line("So it", 52)]
     assert texts(quoted) == ["He said, “Stop.”", "So it"]
+
+
+def test_texts_that_go_on_further_right_begin_at_the_left() -> None:
+    """As those of a bibliography, whose last lines may be full."""
+    entries = [
+        *(line("Berg, A. The river", 0), line("and its keepers", 26, x=85)),
+        *(line("Falk, B. Floods of", 52), line("the north.", 78, x=85, right=300)),
+        *(line("Holm, C. Tables", 104, right=400), line("Lind, D. A short one", 130, right=500)),
+    ]
+    assert texts(entries) == [
+        "Berg, A. The river and its keepers",
+        "Falk, B. Floods of the north.",
+        "Holm, C. Tables",
+        "Lind, D. A short one",
+    ]
+    introduced = [line("Some of the books on", 0), *(moved(one, 26) for one in entries)]
+    assert texts(introduced)[0] == "Some of the books on Berg, A. The river and its keepers"
+    once = [*entries[:2], line("and this is all", 52)]
+    assert texts(once) == ["Berg, A. The river and its keepers and this is all"]
 
 
 def test_a_ragged_line_without_an_end_goes_on() -> None:

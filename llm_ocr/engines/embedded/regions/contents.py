@@ -10,8 +10,8 @@ from llm_ocr.engines.embedded.regions.text_columns import words_in
 from llm_ocr.engines.embedded.words.rows import rows_of, text_of
 
 # So many entries below each other, no further apart than this in line heights, with their numbers'
-# right ends in one line up to this, make a table of contents if half of them have leaders or begin
-# with a section's number.
+# right ends in one line up to this, make a table of contents if half of the numbers stand apart and
+# half of the entries have leaders or begin with a section's number.
 ENTRIES, FAR, SAME_EDGE = 4, 8.0, 0.5
 # The lines of an entry are no further from each other, in heights, and no higher than each other.
 TIGHT, ALIKE = 0.4, 1.1
@@ -32,6 +32,11 @@ class _Entry:
     @property
     def right(self) -> float:
         return self.lines[-1].rect[2]
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether its number stands apart, or behind a leader."""
+        return len(self.lines) > 1 or _LEADER.search(self.lines[0].text) is not None
 
     def is_above(self, other: "_Entry") -> bool:
         """Whether another entry may be the next one."""
@@ -59,7 +64,9 @@ def contents(lines: Sequence[OcrLine]) -> tuple[list[PageBlock], list[OcrLine]]:
     blocks: list[PageBlock] = []
     free = list(lines)
     for run in runs:
-        if len(run) >= ENTRIES and 2 * sum(_is_marked(entry.lines[0]) for entry in run) >= len(run):
+        marked = sum(_is_marked(entry.lines[0]) for entry in run)
+        apart = sum(entry.is_apart for entry in run)
+        if len(run) >= ENTRIES and 2 * min(marked, apart) >= len(run):
             rect = hull(line.rect for entry in run for line in entry.lines)
             rect = _with_beginnings(rect, run[0].lines[0].height, beginnings)
             blocks.append(block_of(CONTENTS, [line for line in free if inside(line, [rect])]))

@@ -2,9 +2,9 @@
 regions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from llm_ocr.engines.embedded.block import PageBlock, block_of
+from llm_ocr.engines.embedded.block import HEADER, PageBlock, block_of
 from llm_ocr.engines.embedded.geometry import (
     OcrLine,
     Rect,
@@ -70,6 +70,7 @@ def page_regions(
     if not lines:
         return PageRegions(height, figures=_pictures(regions, width, height))
     body = typical_height(lines)
+    regions = _with_slide_title(regions, lines, body) if width > height else regions
     regions = with_figures(regions, pictures, lines, image)
     listed, free = contents(lines)
     margins, free = furniture(free, regions, height, body)
@@ -79,6 +80,19 @@ def page_regions(
     tables, free = _tables(regions, free, body)
     text = with_joined_marks(free)
     return PageRegions(height, body, margins, listed, tables, drawn, text, regions)
+
+
+def _with_slide_title(
+    regions: Sequence[Region], lines: Sequence[OcrLine], body: float
+) -> list[Region]:
+    """A slide's regions: what is as large as its text is no header but its title."""
+    large = [line for line in lines if line.height >= body]
+    return [
+        replace(one, label="title")
+        if one.label == HEADER and any(inside(line, [one.rect]) for line in large)
+        else one
+        for one in regions
+    ]
 
 
 def _pictures(regions: Sequence[Region], width: int, height: int) -> list[Rect]:

@@ -26,7 +26,9 @@ SIDE = 0.12
 def page_blocks(page: PageRegions) -> list[PageBlock]:
     """Every line in one block, or inside of a figure; not yet in reading order."""
     body = page.body
+    rects = [*page.figures, *(one.rect for one in (*page.contents, *page.tables))]
     text = [one for one in groups(page.text, page.lines) if _is_worded(one)]
+    text = _divide(text, lambda block: _behind(block, rects))
     text = _divide(_divide(text, other_sizes), lambda block: _captions(block, body))
     text = [_caption(block, page.figures, body) for block in text]
     text = _divide(_divide(text, heads), _notes)
@@ -45,6 +47,19 @@ def _divide(
 ) -> list[PageBlock]:
     """Blocks, those in whose rows other ones start being divided there."""
     return [part for block in blocks for part in block.divide(starts(block))]
+
+
+def _behind(block: PageBlock, rects: Sequence[Rect]) -> dict[int, str]:
+    """The rows of a block that are the first ones below something between its rows, such as a
+    table."""
+    middles = [row[0].middle for row in block.rows]
+    starts = [
+        sum(middle < rect[1] for middle in middles)
+        for rect in rects
+        if shared_columns(block.rect, rect) > 0
+        and not any(rect[1] < middle < rect[3] for middle in middles)
+    ]
+    return {k: block.label for k in starts if 0 < k < len(middles)}
 
 
 def margin_notes(

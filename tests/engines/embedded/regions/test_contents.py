@@ -91,3 +91,8 @@ def test_columns_of_entries_are_two_blocks() -> None:
     ]
     lines = [*listed(*SECTIONS, right=400), *listed(*right, left=420)]
     assert found(lines) == [WHOLE, [f"{text} {page}" for text, page in right]]
+
+
+def test_items_that_end_with_numbers_are_no_entries() -> None:
+    items = [number(f"{k}. Item {k}", TOP + PITCH * k) for k in range(1, 8)]
+    assert found([*items, *TEXT]) == []

@@ -284,7 +284,7 @@ def test_a_line_in_bold_within_a_sentence_divides_no_paragraph() -> None:
     ],
 )
 def test_what_reads_as_a_heading(said: str, label: str) -> None:
-    one = exact(said, 700, 100 + 10.0 * len(said))
+    one = exact(said, 700, 100 + 10.0 * len(said), bold=True)
     assert label_of(one, region("title", *one.rect)) == label
 
 
@@ -337,3 +337,22 @@ def test_terms_level_with_their_definitions_are_read_row_by_row(
     found = labeled_blocks([*text, *beside, *prose(900, 6)], (), WIDTH, HEIGHT)
     block = next(one for one in found if text[0] in one.lines)
     assert ({*beside} <= {*block.lines}) is is_list
+
+
+def test_a_region_of_text_above_and_below_a_table_is_two_blocks() -> None:
+    above, below = prose(300, 3), prose(600, 3)
+    numbers = [line(str(7 * k), 120 + 90 * (k % 4), 420 + 26 * (k // 4)) for k in range(16)]
+    regions = region("text", 95, 295, 905, 680, score=0.6), region("table", 110, 415, 480, 520)
+    found = labeled_blocks([*above, *numbers, *below], regions, WIDTH, HEIGHT)
+    assert {frozenset(map(id, one.lines)) for one in found} == {
+        frozenset(map(id, part)) for part in (above, numbers, below)
+    }
+
+
+@pytest.mark.parametrize(("width", "label"), [(1600, "title"), (1000, "header")])
+def test_what_seems_a_header_on_a_slide_is_its_title(width: int, label: str) -> None:
+    head = line("How rivers rise", 100, 60, height=28)
+    text = [line(f"a point {k} of the talk", 100, 400 + 60 * k, height=24) for k in range(5)]
+    regions = [region("header", *head.rect)]
+    found = labeled_blocks([head, *text], regions, width, HEIGHT)
+    assert next(one.label for one in found if head in one.lines) == label

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from llm_ocr.engines.embedded.geometry import OcrLine
+from llm_ocr.engines.embedded.regions.text_columns import is_apart
 from llm_ocr.engines.embedded.words.rows import pitches, rows_of, text_of, text_start
 from llm_ocr.text.markdown import escape_markdown
 
@@ -164,8 +165,18 @@ def _starts(rows: list[list[OcrLine]]) -> list[bool]:
         outer = rows[0][0].rect[0] + SAME_INDENT * height
         hanging = hangs and below[0].rect[0] < outer and (above[0].rect[0] > outer or short)
         ends = short and ended
+        # Each row is a label and its value.
+        labeled = all(len(row) > 1 and is_apart(*row[:2]) for row in (above, below)) and (
+            abs(above[1].rect[0] - below[1].rect[0]) < SAME_INDENT * height
+        )
         starts.append(
-            gap or (indented and (short or ended)) or ends or bullet or left_item or hanging
+            gap
+            or (indented and (short or ended))
+            or ends
+            or bullet
+            or left_item
+            or hanging
+            or labeled
         )
         if starts[-1]:
             item = _item_left(below)

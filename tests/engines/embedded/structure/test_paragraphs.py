@@ -75,6 +75,20 @@ def test_texts_that_go_on_further_right_begin_at_the_left() -> None:
     assert texts(once) == ["Berg, A. The river and its keepers and this is all"]
 
 
+def test_labels_with_their_values_are_a_line_each() -> None:
+    labels = [("Invoice no.", "4711"), ("Date", "15 April"), ("Pay by", "15 May")]
+
+    def rows(*, right: float) -> list[OcrLine]:
+        return [
+            part
+            for k, (label, value) in enumerate(labels)
+            for part in (line(label, 26 * k, right=right), line(value, 26 * k, x=300))
+        ]
+
+    assert texts(rows(right=200)) == ["Invoice no. 4711", "Date 15 April", "Pay by 15 May"]
+    assert len(texts(rows(right=290))) == 1, "no further apart than words"
+
+
 def test_a_ragged_line_without_an_end_goes_on() -> None:
     ragged = [line("one goes", 0), line("on and", 26, right=700), line("on.", 52, right=300)]
     assert texts(ragged) == ["one goes on and on."]

@@ -140,9 +140,9 @@ def _with_terms(found: Sequence[PageBlock]) -> list[PageBlock]:
     for text in (one for one in found if len(one.rows) >= DEFINED):
         terms = [one for one in joined if _are_terms(one, text)]
         lines = [line for one in terms for line in one.lines]
-        # An address beside another one has numbers in some of its lines.
+        # An address beside another one has numbers in some of its lines; so may a form's fields.
         numbered = {any(map(str.isdigit, line.text)) for line in lines}
-        is_list = len(numbered) == 1 and all(
+        is_list = (len(numbered) == 1 or all(":" in line.text for line in lines)) and all(
             is_aligned(line.rect, lines[0].rect, line.height) for line in lines
         )
         if text in joined and len(lines) >= DEFINED and is_list:

@@ -328,6 +328,7 @@ def test_a_region_around_several_others_holds_no_lines() -> None:
         (("x", "at", "side"), 13, False),
         (("the first of all", "the second of all", "the third of all"), 0, False),
         (("Anna Berg", "12 Canal Road", "Harbour"), 0, False),
+        (("Name: Berg", "Code: 505", "Place: Alder"), 0, True),
     ],
 )
 def test_terms_level_with_their_definitions_are_read_row_by_row(

@@ -248,11 +248,14 @@ def with_head_row(table: Rect, lines: Sequence[OcrLine]) -> Rect:
     """A table with the row right above it, of a few words each over columns of their own: the
     detector often leaves the head out."""
     inner = [line for line in lines if inside(line, [table])]
+    known = set(map(id, inner))
     columns = _apart(sorted((line.rect for line in inner), key=lambda rect: rect[0]), 0.0)
     above = [
         line
         for line in lines
-        if line not in inner and line.rect[1] < table[1] and shared_columns(line.rect, table) > 0
+        if line.rect[1] < table[1]
+        and shared_columns(line.rect, table) > 0
+        and id(line) not in known
     ]
     if len(columns) < HEADED_COLUMNS or not above:
         return table

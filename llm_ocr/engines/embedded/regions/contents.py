@@ -59,8 +59,8 @@ def contents(lines: Sequence[OcrLine]) -> tuple[list[PageBlock], list[OcrLine]]:
             runs.append([entry])
         else:
             run.append(entry)
-    ends = [line for entry in entries for line in entry.lines]
-    beginnings = [line for line in lines if line not in ends]
+    ends = {id(line) for entry in entries for line in entry.lines}
+    beginnings = [line for line in lines if id(line) not in ends]
     blocks: list[PageBlock] = []
     free = list(lines)
     for run in runs:

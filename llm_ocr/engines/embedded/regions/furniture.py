@@ -88,7 +88,7 @@ def furniture(
 
 def _line_numbers(lines: Sequence[OcrLine]) -> list[OcrLine]:
     """The numbers in a margin that count the lines beside it."""
-    numbers = [line for line in lines if line.text.strip().isdigit()]
+    numbers = [line for line in lines if line.text.strip().isdecimal()]
     if len(numbers) < COUNTED or len(numbers) == len(lines):
         return []
     left, _, right, _ = hull(line.rect for line in lines if line not in numbers)
@@ -176,7 +176,7 @@ def _gap_to_text(
 def _evidence(
     rows: Sequence[Sequence[OcrLine]], gap: float, regions: Sequence[Region], body: float
 ) -> int:
-    """For the first of some rows being furniture."""
+    """How much speaks for the first of some rows being furniture."""
     row = rows[0]
     text = text_of(row)
     words = len(text.split())

@@ -18,7 +18,6 @@ from llm_ocr.engines.embedded.geometry import (
 from llm_ocr.engines.embedded.regions.layout import Region
 from llm_ocr.engines.embedded.regions.text_columns import (
     CLOSE,
-    Gutter,
     close_together,
     follows,
     gutters,
@@ -68,7 +67,7 @@ def groups(regions: Sequence[Region], lines: Sequence[OcrLine]) -> list[PageBloc
         for part in _one_column_each(inner)
     ]
     found += [block_of("text", part) for part in close_together(free, CLOSE)]
-    found = _with_terms(_with_equation_numbers(_rejoin(found), gutters(lines)))
+    found = _with_terms(_with_equation_numbers(_rejoin(found), lines))
     return [replace(one, label=LABELS.get(one.label, "text")) for one in found]
 
 
@@ -111,14 +110,13 @@ def _rejoin(found: Sequence[PageBlock]) -> list[PageBlock]:
     return joined
 
 
-def _with_equation_numbers(
-    found: Sequence[PageBlock], between: Sequence[Gutter]
-) -> list[PageBlock]:
+def _with_equation_numbers(found: Sequence[PageBlock], lines: Sequence[OcrLine]) -> list[PageBlock]:
     """Blocks, an equation's number being of that with the equation left of it."""
     numbers = [one for one in found if _EQUATION_NUMBER.fullmatch(one.text)]
     joined = [one for one in found if one not in numbers]
+    between = gutters(lines) if numbers else []
     for number in numbers:
-        (line,) = number.lines
+        line = number.lines[-1]
         beside = [
             k
             for k, one in enumerate(joined)
@@ -130,7 +128,7 @@ def _with_equation_numbers(
         if k is None:
             joined.append(number)
         else:
-            joined[k] = block_of(joined[k].label, [*joined[k].lines, line])
+            joined[k] = block_of(joined[k].label, [*joined[k].lines, *number.lines])
     return joined
 
 
@@ -154,16 +152,14 @@ def _with_terms(found: Sequence[PageBlock]) -> list[PageBlock]:
 def _are_terms(block: PageBlock, text: PageBlock) -> bool:
     """Whether each line of a block is of a few words, and level with a line of a text right of
     it."""
-    height = block.height
     gap = text.rect[0] - block.rect[2]
-    return (
-        block.label != "title"
-        and 0 < gap < FAR * height
-        and all(
-            len(line.text.split()) <= TERM_WORDS
-            and any(abs(row[0].middle - line.middle) < 0.3 * height for row in text.rows)
-            for line in block.lines
-        )
+    if block.label == "title" or gap <= 0:
+        return False
+    height = block.height
+    return gap < FAR * height and all(
+        len(line.text.split()) <= TERM_WORDS
+        and any(abs(row[0].middle - line.middle) < 0.3 * height for row in text.rows)
+        for line in block.lines
     )
 
 

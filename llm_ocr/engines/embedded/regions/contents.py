@@ -69,7 +69,9 @@ def contents(lines: Sequence[OcrLine]) -> tuple[list[PageBlock], list[OcrLine]]:
         if len(run) >= ENTRIES and 2 * min(marked, apart) >= len(run):
             rect = hull(line.rect for entry in run for line in entry.lines)
             rect = _with_beginnings(rect, run[0].lines[0].height, beginnings)
-            blocks.append(block_of(CONTENTS, [line for line in free if inside(line, [rect])]))
+            held = [line for line in free if inside(line, [rect])]
+            # Another run's entries may all be among those of a table that is known already.
+            blocks += [block_of(CONTENTS, held)] if held else []
             free = [line for line in free if not inside(line, [rect])]
     return blocks, free
 

@@ -96,3 +96,10 @@ def test_columns_of_entries_are_two_blocks() -> None:
 def test_items_that_end_with_numbers_are_no_entries() -> None:
     items = [number(f"{k}. Item {k}", TOP + PITCH * k) for k in range(1, 8)]
     assert found([*items, *TEXT]) == []
+
+
+def test_entries_among_others_are_of_the_same_table() -> None:
+    """Those whose numbers fall, or end elsewhere, as a part's that counts anew."""
+    entries = [(f"{k} The part {k}", str(10 * (k % 2) + k)) for k in range(1, 12)]
+    (whole,) = found(listed(*entries))
+    assert whole == [" ".join(entry) for entry in entries]

@@ -81,11 +81,14 @@ class Rule:
         return not self.function.startswith("_") or self.variant not in CONSTANTS
 
 
-def _no_furniture(lines: Sequence[object], *_: object) -> object:
+def _all_free(lines: Sequence[object], *_: object) -> object:
+    """No blocks, and all lines."""
     return [], list(lines)
 
 
-EXTRA = (Rule(f"{PREFIX}regions.furniture", "furniture", NOTHING, _no_furniture),)
+EXTRA = tuple(
+    Rule(f"{PREFIX}regions.{name}", name, NOTHING, _all_free) for name in ("furniture", "contents")
+)
 
 
 def find_rules(pattern: str | None = None) -> list[Rule]:

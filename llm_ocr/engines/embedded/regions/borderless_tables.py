@@ -249,7 +249,7 @@ def with_head_row(table: Rect, lines: Sequence[OcrLine]) -> Rect:
     detector often leaves the head out."""
     inner = [line for line in lines if inside(line, [table])]
     known = set(map(id, inner))
-    columns = _apart(sorted((line.rect for line in inner), key=lambda rect: rect[0]), 0.0)
+    columns = _merge_near(sorted((line.rect for line in inner), key=lambda rect: rect[0]), 0.0)
     above = [
         line
         for line in lines
@@ -261,7 +261,7 @@ def with_head_row(table: Rect, lines: Sequence[OcrLine]) -> Rect:
         return table
     row = rows_of(above)[-1]
     words = [word.rect for line in row for word in line.words]
-    parts = _apart(words, row[0].height)
+    parts = _merge_near(words, row[0].height)
     over = [[k for k, one in enumerate(columns) if shared_columns(one, rect) > 0] for rect in parts]
     headed = [k for found in over for k in found]
     gap = min(line.rect[1] for line in inner) - max(rect[3] for rect in words)
@@ -275,8 +275,8 @@ def with_head_row(table: Rect, lines: Sequence[OcrLine]) -> Rect:
     return hull((table, *parts)) if is_head else table
 
 
-def _apart(rects: Sequence[Rect], gap: float) -> list[Rect]:
-    """Rectangles from left to right, those with no such gap between them as one."""
+def _merge_near(rects: Sequence[Rect], gap: float) -> list[Rect]:
+    """Rectangles from left to right, those with a smaller gap between them as one."""
     parts: list[Rect] = []
     for rect in rects:
         if parts and -shared_columns(parts[-1], rect) < gap:

@@ -304,7 +304,7 @@ def _labels(
     top = bottom
     for line in sorted(above, key=lambda line: -line.rect[3]):
         in_figure = any(overlap(line.rect, one) > 0 for one in figures)
-        wide = line.rect[2] - line.rect[0] > NARROW * (right - left)
+        wide = line.width > NARROW * (right - left)
         wordy = words_in(line) > (0 if wide else FEW_WORDS)
         if in_figure or wordy or top - line.rect[3] > FAR * height:
             break

@@ -125,7 +125,7 @@ def _without_caption(lines: Sequence[OcrLine], table: Rect) -> list[OcrLine]:
     count = 0
     while count < len(rows) and len(rows[count]) == 1:
         (line,) = rows[count]
-        is_long = line.rect[2] - line.rect[0] > CAPTION * (table[2] - table[0])
+        is_long = line.width > CAPTION * (table[2] - table[0])
         if not (is_long if count else names_table(line.text) and begins_caption(line.text)):
             break
         count += 1

@@ -104,7 +104,7 @@ def is_prose(lines: Sequence[OcrLine]) -> bool:
 def _is_full(lines: Sequence[OcrLine]) -> bool:
     """Whether most of a column's lines reach from its left edge to its right one."""
     left, _, right, _ = hull(line.rect for line in lines)
-    full = sum(line.rect[2] - line.rect[0] > 0.8 * (right - left) for line in lines)
+    full = sum(line.width > 0.8 * (right - left) for line in lines)
     return full > 0.6 * len(lines)
 
 
@@ -144,7 +144,7 @@ def follows(above: OcrLine, line: OcrLine, closeness: float) -> bool:
     """Whether a line is of one size with another, and no further below it than `closeness` of their
     height."""
     gap = line.rect[1] - above.rect[3]
-    narrower = min(above.rect[2] - above.rect[0], line.rect[2] - line.rect[0])
+    narrower = min(above.width, line.width)
     return (
         gap < closeness * min(above.height, line.height)
         and line.rect[1] > above.rect[1] + 0.3 * above.height

@@ -28,7 +28,7 @@ def page_blocks(page: PageRegions) -> list[PageBlock]:
     body = page.body
     rects = [*page.figures, *(one.rect for one in (*page.contents, *page.tables))]
     text = [one for one in groups(page.text, page.lines) if _is_worded(one)]
-    text = _divide(text, lambda block: _behind(block, rects))
+    text = _divide(text, lambda block: _rows_below(block, rects))
     text = _divide(_divide(text, other_sizes), lambda block: _captions(block, body))
     text = [_caption(block, page.figures, body) for block in text]
     text = _divide(_divide(text, heads), _notes)
@@ -49,7 +49,7 @@ def _divide(
     return [part for block in blocks for part in block.divide(starts(block))]
 
 
-def _behind(block: PageBlock, rects: Sequence[Rect]) -> dict[int, str]:
+def _rows_below(block: PageBlock, rects: Sequence[Rect]) -> dict[int, str]:
     """The rows of a block that are the first ones below something between its rows, such as a
     table."""
     middles = [row[0].middle for row in block.rows]

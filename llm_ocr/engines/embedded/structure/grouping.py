@@ -193,5 +193,5 @@ def _runs_on(home: PageBlock, block: PageBlock) -> bool:
 
 def _may_head(home: PageBlock, block: PageBlock) -> bool:
     """Whether one line above others is so short that it may be their heading."""
-    wide = max(line.rect[2] - line.rect[0] for line in block.lines)
+    wide = max(line.width for line in block.lines)
     return len(home.lines) == 1 and home.rect[2] - home.rect[0] < 0.75 * wide

@@ -150,7 +150,7 @@ def _starts(rows: list[list[OcrLine]]) -> list[bool]:
     left = statistics.median(row[0].rect[0] for row in rows)
     right = max(row[-1].rect[2] for row in rows)
     pitch = statistics.median(pitches(rows)) if len(rows) > 1 else 0.0
-    hangs = _hang(rows, height, right)
+    hangs = _has_hanging_indents(rows, height, right)
     starts = [True]
     item = _item_left(rows[0])
     for above, below in pairwise(rows):
@@ -186,7 +186,7 @@ def _starts(rows: list[list[OcrLine]]) -> list[bool]:
     return starts
 
 
-def _hang(rows: Sequence[Sequence[OcrLine]], height: float, right: float) -> bool:
+def _has_hanging_indents(rows: Sequence[Sequence[OcrLine]], height: float, right: float) -> bool:
     """Whether paragraphs go on further right than they begin, as in bibliographies: several of the
     rows at the outer of two places are followed by one at the inner place, and are full."""
     lefts = [row[0].rect[0] - rows[0][0].rect[0] for row in rows]

@@ -297,5 +297,5 @@ def _dash(strip: TextBox, text: str, frame: DeskewTransform) -> OcrLine:
 def _with_dash(line: OcrLine, unit: float) -> OcrLine:
     if line.text != HAN_DASH:
         return line
-    text = dash_text((line.rect[2] - line.rect[0]) / unit)
+    text = dash_text(line.width / unit)
     return replace(line, text=text, words=(Word(line.rect, text),))

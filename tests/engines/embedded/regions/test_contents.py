@@ -99,7 +99,7 @@ def test_items_that_end_with_numbers_are_no_entries() -> None:
 
 
 def test_entries_among_others_are_of_the_same_table() -> None:
-    """Those whose numbers fall, or end elsewhere, as a part's that counts anew."""
+    """Page numbers that start again in the middle of a table form a second sequence."""
     entries = [(f"{k} The part {k}", str(10 * (k % 2) + k)) for k in range(1, 12)]
     (whole,) = found(listed(*entries))
     assert whole == [" ".join(entry) for entry in entries]
